@@ -1,0 +1,175 @@
+"""What one branch of a run does: a student from its start to its last phase, a dropped model, a candidate on the scales.
+
+The flow in ``compress.py`` says the order of the story; this file says how its slices are cut from the recipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.contracts import Parcel
+from tasks.distill_general import distill_general
+from tasks.distill_task import distill_layers, distill_predictions
+from tasks.drop_layers import drop_layers, measure_contributions
+from tasks.recipe import (
+    ContributionSlice,
+    DropSlice,
+    GeneralSlice,
+    IntermediateSlice,
+    LayerDropping,
+    Prediction,
+    PredictionSlice,
+    Recipe,
+    ScoreSlice,
+    Shape,
+    Student,
+)
+from tasks.score_model import measure_speed, score_model
+
+NOT_COPIED = {"strategies", "drop", "after_finetuning", "token", "seeds"}
+
+
+@dataclass
+class Goods:
+    """What branches share; each is awaited only where a branch needs it, so that no branch waits for what it does not use."""
+
+    rows: Parcel
+    base: Parcel
+    teacher: Awaitable[Parcel]
+    answers: Awaitable[Parcel]
+    corpus: Awaitable[Parcel] | None = None
+    candidates: Awaitable[Parcel] | None = None
+    transfer: Parcel | None = None
+    starts: dict[str, Parcel] = field(default_factory=dict)
+    general: dict[Any, Awaitable[Parcel]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One small model to be judged: its name, its role, and one checkpoint for each seed."""
+
+    name: str
+    role: str
+    models: list[Parcel]
+
+
+def label(name: str, seed: int, seeds: tuple[int, ...]) -> str:
+    """Return a short static name for the run graph."""
+    return name if len(seeds) == 1 else f"{name} s{seed}"
+
+
+async def make_student(recipe: Recipe, student: Student, goods: Goods) -> Candidate:
+    """Make one student, all its seeds side by side."""
+    models = await asyncio.gather(*(train_student(recipe, student, seed, goods) for seed in student.seeds))
+    return Candidate(student.name, student.role, list(models))
+
+
+async def train_student(recipe: Recipe, student: Student, seed: int, goods: Goods) -> Parcel:
+    """Take one student through the phases that its recipe gives it."""
+    shown = label(student.name, seed, student.seeds)
+    made = await starting_point(recipe, student, goods)
+    varied = await goods.candidates if goods.candidates is not None and recipe.takes(student, "augmentation") else None
+    text = {"transfer": goods.transfer} if goods.transfer is not None and student.signal == "teacher" else {}
+    teacher = await goods.teacher
+    phase = student.intermediate or recipe.task_distillation.intermediate
+    if recipe.takes(student, "intermediate") and phase is not None:
+        knobs = IntermediateSlice(**cut(phase, seed), **of_student(recipe, student, made))
+        made = await distill_layers(knobs, teacher=teacher, rows=goods.rows, start=made, candidates=varied, **text, label=shown)
+    prediction = student.prediction or recipe.task_distillation.prediction
+    knobs_2 = PredictionSlice(**cut(prediction, seed), **of_student(recipe, student, made), signal=student.signal)
+    answers = await goods.answers if student.signal == "teacher" else None
+    return await distill_predictions(
+        knobs_2, teacher=teacher, rows=goods.rows, answers=answers, start=made, candidates=varied, **text, label=shown
+    )
+
+
+async def starting_point(recipe: Recipe, student: Student, goods: Goods) -> Parcel | None:
+    """Return the checkpoint that a student starts from, or None where the engine builds it from the teacher."""
+    if student.name in goods.starts:
+        return goods.starts[student.name]
+    if not recipe.takes(student, "general") or student.start == "teacher" or goods.corpus is None or recipe.general_distillation is None:
+        return None
+    shape = shape_of(student)
+    key = (shape, student.start)
+    if key not in goods.general:
+        knobs = GeneralSlice(**dict(recipe.general_distillation), shape=shape, start=student.start)
+        goods.general[key] = asyncio.ensure_future(general_student(knobs, goods))
+    return await goods.general[key]
+
+
+async def general_student(knobs: GeneralSlice, goods: Goods) -> Parcel:
+    """Distil one shape on general text; students of one shape share it."""
+    assert goods.corpus is not None
+    shown = f"{knobs.shape.layers}x{knobs.shape.hidden or 'teacher'}"
+    return await distill_general(knobs, base=goods.base, corpus=await goods.corpus, label=shown)
+
+
+def shape_of(student: Student) -> Shape:
+    """Return a student's architecture alone."""
+    return Shape(**{name: getattr(student, name) for name in Shape.model_fields})
+
+
+def of_student(recipe: Recipe, student: Student, made: Parcel | None) -> dict[str, Any]:
+    """Return what a phase must know of the student; nothing of its start once an earlier stage made it."""
+    alone = recipe.transfer is not None and recipe.transfer.alone and student.signal == "teacher"
+    fresh = {"shape": shape_of(student), "start": student.start} if made is None else {}
+    return {"transfer_alone": alone, **fresh}
+
+
+def cut(knobs: Any, seed: int) -> dict[str, Any]:
+    """Return a section's knobs with a seed of its own."""
+    return {**dict(knobs), "seed": seed}
+
+
+async def make_dropped(recipe: Recipe, dropping: LayerDropping, strategy: str, drop: int, goods: Goods) -> Candidate:
+    """Make the models of one strategy and one number of layers."""
+    base = await goods.teacher if dropping.after_finetuning else goods.base
+    measured = None
+    if strategy == "contribution":
+        slice_ = ContributionSlice(token=dropping.token, max_length=dropping.max_length)
+        measured = await measure_contributions(slice_, base=base, rows=goods.rows)
+    signal = {"teacher": await goods.teacher, "answers": await goods.answers} if dropping.signal == "teacher" else {}
+    name = f"{strategy}-{drop}"
+    shared = {knob: value for knob, value in dict(dropping).items() if knob not in NOT_COPIED}
+
+    async def one(seed: int) -> Parcel:
+        knobs = DropSlice(**{**shared, "seed": seed}, strategy=strategy, drop=drop)
+        return await drop_layers(knobs, base=base, rows=goods.rows, contributions=measured, **signal, label=label(name, seed, dropping.seeds))
+
+    return Candidate(name, "dropped", list(await asyncio.gather(*(one(seed) for seed in dropping.seeds))))
+
+
+async def judge(recipe: Recipe, candidate: Candidate, teacher: Parcel, rows: Parcel, predictions: Parcel | None) -> dict[str, Any]:
+    """Put one candidate on the scales; return its row of the results."""
+    knobs = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
+    card, speed = await asyncio.gather(
+        score_model(knobs, models=candidate.models, teacher=teacher, rows=rows, teacher_predictions=predictions, label=candidate.name),
+        measure_speed(recipe.speed, model=candidate.models[0], teacher=teacher, label=candidate.name),
+    )
+    return row(candidate, card, speed)
+
+
+def row(candidate: Candidate, card: Parcel, speed: Parcel) -> dict[str, Any]:
+    """Join a scorecard and a speed measurement to one row of the results."""
+    quality, pace = dict(card.facts), dict(speed.facts)
+    seconds = [model.facts.get("train_seconds") for model in candidate.models]
+    return {
+        "name": candidate.name,
+        "role": candidate.role,
+        **{name: quality[name] for name in ("parameters", "bytes", "flops", "flops_length", "metrics", "per_seed", "retained", "agreement")},
+        "difference": quality.get("difference"),
+        "headline": quality["headline"],
+        "truncated": quality.get("truncated"),
+        "latency_ms": pace["model"]["p50_ms"],
+        "latency_p95_ms": pace["model"]["p95_ms"],
+        "speedup": pace["speedup"],
+        "memory_bytes": pace["memory_bytes"],
+        "measured_at": {name: pace[name] for name in ("batch", "length", "threads", "repeats", "engine")},
+        "train_seconds": seconds,
+        "checkpoint": candidate.models[0].sha256,
+        "selected_seed": 0,
+        "provenance": quality.get("provenance"),
+    }

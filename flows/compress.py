@@ -1,0 +1,94 @@
+"""The story: a pretrained teacher in, small models out, judged, gated and registered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from prefect import flow
+
+from flows.branches import Candidate, Goods, judge, make_dropped, make_student
+from flows.run import open_run
+from tasks.augment_text import augment_text
+from tasks.contracts import Parcel
+from tasks.finetune_teacher import answer_rows, finetune_teacher
+from tasks.prepare_corpus import prepare_corpus, pretrain_base
+from tasks.prepare_rows import prepare_rows, prepare_transfer
+from tasks.recipe import AnswerSlice, Recipe, RowsSlice
+from tasks.register_model import publish_results
+from tasks.checks import check_students, require_floor
+
+
+@flow(name="compress", flow_run_name="{recipe.name}", log_prints=True)
+async def compress(recipe: Recipe) -> dict[str, Any]:
+    """Fine-tune a teacher, distil students and drop layers, score every candidate, and register what came out."""
+    async with open_run(recipe) as run:
+        rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=run.sources["data"])
+        base = await pretrained_base(recipe, run.sources)
+        await asyncio.to_thread(check_students, recipe, run.session.store.folder(base))
+        goods = await shared_goods(recipe, run.sources, rows, base)
+        candidates = await all_candidates(recipe, goods)
+        teacher = await goods.teacher
+        first = await judge(recipe, Candidate("teacher", "teacher", [teacher]), teacher, rows, None)
+        predictions = run.session.parcel_of("score-model", "teacher")
+        rest = await asyncio.gather(*(judge(recipe, candidate, teacher, rows, predictions) for candidate in candidates))
+        return await publish_results(recipe, run, [first, *rest], [Candidate("teacher", "teacher", [teacher]), *candidates], rows=rows)
+
+
+async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:
+    """Return the pretrained model that everything starts from."""
+    if recipe.pretraining is None:
+        return sources["teacher"]
+    return await pretrain_base(recipe.pretraining, source=sources["corpus"])
+
+
+async def shared_goods(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, base: Parcel) -> Goods:
+    """Start what the branches share: the teacher and its answers, the corpus, the substitutes, the user's own text."""
+    transfer = await prepare_transfer(recipe.transfer, source=sources["transfer"]) if recipe.transfer else None
+    teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
+    return Goods(
+        rows=rows,
+        base=base,
+        teacher=teacher,
+        answers=asyncio.ensure_future(answers_of(recipe, teacher, rows, transfer)),
+        corpus=asyncio.ensure_future(prepare_corpus(recipe.corpus, source=sources["corpus"], base=base))
+        if recipe.corpus and recipe.general_distillation
+        else None,
+        candidates=asyncio.ensure_future(substitutes(recipe, sources, rows, base)) if recipe.augmentation else None,
+        transfer=transfer,
+        starts={name.removeprefix("start:"): parcel for name, parcel in sources.items() if name.startswith("start:")},
+    )
+
+
+async def good_teacher(recipe: Recipe, rows: Parcel, base: Parcel) -> Parcel:
+    """Fine-tune the teacher, and refuse one that is no better than guessing."""
+    teacher = await finetune_teacher(recipe.teacher, rows=rows, base=base)
+    require_floor(recipe.teacher, teacher.facts)
+    return teacher
+
+
+async def answers_of(recipe: Recipe, teacher: asyncio.Future[Parcel], rows: Parcel, transfer: Parcel | None) -> Parcel:
+    """Ask the teacher about every row that students will see."""
+    prediction = recipe.task_distillation.prediction
+    alone = recipe.transfer is not None and recipe.transfer.alone
+    knobs = AnswerSlice(max_length=prediction.max_length, precision=prediction.precision, transfer_alone=alone)
+    text = {"transfer": transfer} if transfer is not None else {}
+    return await answer_rows(knobs, teacher=await teacher, rows=rows, **text)
+
+
+async def substitutes(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, base: Parcel) -> Parcel:
+    """Find substitutes by the sources of words that the recipe names."""
+    assert recipe.augmentation is not None
+    masked_lm = base if recipe.augmentation.masked_lm == "teacher" else sources.get("masked_lm")
+    words = {"masked_lm": masked_lm, "word_vectors": sources.get("word_vectors")}
+    given = {name: parcel for name, parcel in words.items() if parcel is not None}
+    return await augment_text(recipe.augmentation, rows=rows, tokenizer=base, **given)
+
+
+async def all_candidates(recipe: Recipe, goods: Goods) -> list[Candidate]:
+    """Make every student and every dropped model, as branches of one run."""
+    students = [make_student(recipe, student, goods) for student in recipe.students]
+    dropping = recipe.layer_dropping
+    choices = [(strategy, drop) for strategy in dropping.strategies for drop in dropping.drop] if dropping else []
+    dropped = [make_dropped(recipe, dropping, strategy, drop, goods) for strategy, drop in choices] if dropping else []
+    return list(await asyncio.gather(*students, *dropped))

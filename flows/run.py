@@ -1,0 +1,120 @@
+"""One run of the story: where its sources are, what it may use, and who watches; opened before anything is spent, closed whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.home import Home
+from tasks.contracts import Parcel
+from tasks.errors import Interrupted
+from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
+from tasks.ports.store import FolderStore
+from tasks.ports.tracker import Tracker
+from tasks.recipe import STARTS_BY_NAME, Recipe
+from tasks.session import Session, use_session
+
+
+@dataclass
+class Onlooker:
+    """What the command line adds to a run: a watcher, stages to force, and the home folder."""
+
+    home: Home
+    watcher: Any = None
+    force: frozenset[str] = frozenset()
+
+
+ONLOOKER: ContextVar[Onlooker | None] = ContextVar("onlooker", default=None)
+
+
+@dataclass
+class Run:
+    """One run under way."""
+
+    session: Session
+    sources: dict[str, Parcel]
+    tracker: Tracker
+    home: Home
+
+
+@asynccontextmanager
+async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
+    """Find the sources, check store and tracker, then run the stages; on the way out no branch is left running and no MLflow run open."""
+    onlooker = ONLOOKER.get() or Onlooker(Home.from_environment())
+    sources = await asyncio.to_thread(find_sources, recipe)
+    store = FolderStore(onlooker.home.store)
+    tracker = new_tracker(recipe, onlooker.home)
+    await asyncio.to_thread(tracker.open)
+    threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
+    session = Session(store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force)
+    already = asyncio.all_tasks()
+    try:
+        with use_session(session):
+            yield Run(session, sources, tracker, onlooker.home)
+        await asyncio.to_thread(tracker.close, "FINISHED")
+    except BaseException as error:
+        await stop_branches(already)
+        killed = isinstance(error, (Interrupted, KeyboardInterrupt, asyncio.CancelledError))
+        await asyncio.shield(asyncio.to_thread(tracker.close, "KILLED" if killed else "FAILED"))
+        raise
+
+
+async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
+    """Cancel the branches that are still running and wait until their engines have stopped."""
+    running = [task for task in asyncio.all_tasks() if task not in already and task is not asyncio.current_task()]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+def available_cores() -> int:
+    """Return the cores this process may use, not the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def find_sources(recipe: Recipe) -> dict[str, Parcel]:
+    """Find and fingerprint everything that the recipe names from outside."""
+    sources = {"data": resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)}
+    if recipe.pretraining is None:
+        sources["teacher"] = resolve_model(recipe.teacher.model, recipe.teacher.revision)
+    if recipe.corpus and (recipe.general_distillation or recipe.pretraining):
+        sources["corpus"] = resolve_corpus(recipe.corpus.source, recipe.corpus.revision)
+    if recipe.transfer:
+        sources["transfer"] = resolve_file(recipe.transfer.source)
+    words = recipe.augmentation
+    if words and words.masked_lm and words.masked_lm != "teacher":
+        sources["masked_lm"] = resolve_model(words.masked_lm, words.masked_lm_revision)
+    if words and words.word_vectors:
+        sources["word_vectors"] = resolve_file(words.word_vectors)
+    own = {student.name: student.start for student in recipe.students if student.start not in STARTS_BY_NAME}
+    return sources | {f"start:{name}": resolve_model(start, None) for name, start in own.items()}
+
+
+def new_tracker(recipe: Recipe, home: Home) -> Tracker:
+    """Return the tracker of this run: one experiment per task and teacher."""
+    from prefect.runtime import flow_run
+
+    tags = {"recipe": recipe.name, "task": recipe.spec.name, "prefect.flow_run_id": str(flow_run.id or "none")}
+    experiment = f"{recipe.spec.name}/{teacher_name(recipe)}"
+    return Tracker(home.tracking_uri, home.artifacts, experiment=experiment, run_name=recipe.name, tags=tags)
+
+
+def teacher_name(recipe: Recipe) -> str:
+    """Return a short name of the teacher for experiments and registered models."""
+    if recipe.pretraining is not None:
+        return f"{recipe.pretraining.layers}x{recipe.pretraining.hidden}"
+    return Path(recipe.teacher.model).name.lower()
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a result file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n")
+    temporary.replace(path)

@@ -1,0 +1,16 @@
+"""Door: substitutes for the words of the training rows."""
+
+from __future__ import annotations
+
+from tasks.contracts import Parcel
+from tasks.recipe import Augmentation
+from tasks.stage import Bench, stage
+
+
+@stage(makes="candidates", engine="augment", threads="one")
+async def augment_text(
+    bench: Bench, knobs: Augmentation, *, rows: Parcel, tokenizer: Parcel, masked_lm: Parcel | None = None, word_vectors: Parcel | None = None
+) -> None:
+    """Find substitutes by a masked language model, by word vectors, or by both."""
+    inputs = {"rows": rows, "tokenizer": tokenizer, "masked_lm": masked_lm, "word_vectors": word_vectors}
+    await bench.run(knobs.model_dump(mode="json"), inputs=inputs)

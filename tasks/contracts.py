@@ -1,0 +1,39 @@
+"""The parcels that doors exchange: small frozen values, an address and a digest, never a model or a tensor.
+
+A parcel is deliberately not a dataclass or a pydantic model: Prefect looks inside those and links tasks by the identity of the
+strings it finds there, which draws false edges in the run graph. An attrs class is opaque to it, so only the parcel itself is an edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+KINDS = (
+    "source", "rows", "corpus", "checkpoint", "candidates", "answers", "scorecard", "speed", "contributions", "registration",
+)  # fmt: skip
+
+
+@attrs.frozen
+class Parcel:
+    """What one stage made, or what the user brought: where it lies and what its bytes hash to."""
+
+    kind: str = attrs.field(validator=attrs.validators.in_(KINDS))
+    sha256: str = attrs.field(validator=attrs.validators.matches_re(r"[0-9a-f]{64}"))
+    """Digest of the inventory (path, size and sha256 of every file): the output digest that downstream keys use."""
+    uri: str
+    """Where it lies; never part of a key."""
+    bytes: int
+    facts: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
+    """Small figures measured while it was made (scores, counts), for gates and tables; never part of a key."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values for manifests and reports."""
+        return {"kind": self.kind, "sha256": self.sha256, "uri": self.uri, "bytes": self.bytes, "facts": dict(self.facts)}
+
+
+def parcel_from_json(values: Mapping[str, Any]) -> Parcel:
+    """Read a parcel back from ``Parcel.as_json``."""
+    return Parcel(**{name: values[name] for name in ("kind", "sha256", "uri", "bytes", "facts")})

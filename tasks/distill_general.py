@@ -1,0 +1,13 @@
+"""Door: general distillation of one student shape."""
+
+from __future__ import annotations
+
+from tasks.contracts import Parcel
+from tasks.recipe import GeneralSlice
+from tasks.stage import Bench, stage
+
+
+@stage(makes="checkpoint", engine="general", threads="half")
+async def distill_general(bench: Bench, knobs: GeneralSlice, *, base: Parcel, corpus: Parcel) -> None:
+    """Copy the pretrained teacher's inner layers on general text."""
+    await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "corpus": corpus})

@@ -1,0 +1,30 @@
+"""Doors: what each layer contributes, and models with whole layers removed."""
+
+from __future__ import annotations
+
+from tasks.contracts import Parcel
+from tasks.recipe import ContributionSlice, DropSlice
+from tasks.stage import Bench, stage
+
+
+@stage(makes="contributions", engine="contributions", threads="one")
+async def measure_contributions(bench: Bench, knobs: ContributionSlice, *, base: Parcel, rows: Parcel) -> None:
+    """Measure how much each layer changes its input."""
+    await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})
+
+
+@stage(makes="checkpoint", engine="drop", threads="one")
+async def drop_layers(
+    bench: Bench,
+    knobs: DropSlice,
+    *,
+    base: Parcel,
+    rows: Parcel,
+    teacher: Parcel | None = None,
+    answers: Parcel | None = None,
+    contributions: Parcel | None = None,
+    transfer: Parcel | None = None,
+) -> None:
+    """Remove layers by one strategy, then train what is left."""
+    inputs = {"base": base, "rows": rows, "teacher": teacher, "answers": answers, "contributions": contributions, "transfer": transfer}
+    await bench.run(knobs.model_dump(mode="json"), inputs=inputs)

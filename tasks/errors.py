@@ -1,0 +1,70 @@
+"""What can go wrong, as a tree. Every message says what was given, what is legal, and what to do.
+
+LimbeckError                 the user sees one sentence and a non-zero exit
+├── RecipeError              a recipe or a command asks for something that is not legal
+├── DataError                rows or texts that do not fit the task
+├── ModelError               a model, tokenizer or checkpoint that cannot serve
+├── StoreError               the store cannot be read or written
+│   └── LeaseLost            another worker took over while this one was still computing
+├── GateError                a model does not clear a floor that the recipe sets
+├── EngineError              a stage stopped half-way
+│   ├── OutOfMemory          the machine's memory ran out
+│   └── Interrupted          a person or a scheduler asked the stage to stop
+└── RegistryError            the tracker or the model registry refused
+"""
+
+from __future__ import annotations
+
+
+class LimbeckError(Exception):
+    """Anything that a user can mend; the command line prints the message alone."""
+
+
+class RecipeError(LimbeckError):
+    """A recipe or a command asks for something that is not legal."""
+
+
+class DataError(LimbeckError):
+    """Rows or texts do not fit the task."""
+
+
+class ModelError(LimbeckError):
+    """A model, a tokenizer or a checkpoint cannot serve where it was named."""
+
+
+class StoreError(LimbeckError):
+    """The store cannot be read or written."""
+
+
+class LeaseLost(StoreError):
+    """Another worker took the stage over; what this one made is not published."""
+
+
+class GateError(LimbeckError):
+    """A model does not clear a floor that the recipe sets."""
+
+
+class EngineError(LimbeckError):
+    """A stage stopped half-way; nothing of it was published."""
+
+
+class OutOfMemory(EngineError):
+    """The machine's memory ran out."""
+
+
+class Interrupted(EngineError):
+    """A person or a scheduler asked the stage to stop."""
+
+
+class RegistryError(LimbeckError):
+    """The tracker or the model registry refused."""
+
+
+BY_NAME: dict[str, type[LimbeckError]] = {
+    kind.__name__: kind
+    for kind in (
+        LimbeckError, RecipeError, DataError, ModelError, StoreError, LeaseLost,
+        GateError, EngineError, OutOfMemory, Interrupted, RegistryError,
+    )
+}  # fmt: skip
+"""The tree by name, so that an error crosses from the engine's process to ours as itself."""

@@ -1,0 +1,19 @@
+"""Door: the pretrained model, fine-tuned on the task."""
+
+from __future__ import annotations
+
+from tasks.contracts import Parcel
+from tasks.recipe import AnswerSlice, Teacher
+from tasks.stage import Bench, stage
+
+
+@stage(makes="checkpoint", engine="finetune", threads="half")
+async def finetune_teacher(bench: Bench, knobs: Teacher, *, rows: Parcel, base: Parcel) -> None:
+    """Train the teacher with labels; the best checkpoint on the selection rows is kept."""
+    await bench.run(knobs.model_dump(mode="json"), inputs={"rows": rows, "base": base})
+
+
+@stage(makes="answers", engine="answer", threads="all")
+async def answer_rows(bench: Bench, knobs: AnswerSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None) -> None:
+    """Ask the teacher once about every row, for all students together."""
+    await bench.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})

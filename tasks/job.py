@@ -1,0 +1,86 @@
+"""The wire between the house and its engines: one JSON file in, lines of JSON out.
+
+A stage that computes runs in a process of its own (``python -m tasks.training JOB.json`` or ``python -m tasks.scoring JOB.json``): thread
+counts are set before torch is imported, memory goes back to the system when it ends, and the flow's process never imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tasks.errors import LimbeckError, OutOfMemory, RecipeError
+
+
+class Job:
+    """One order to an engine: what to do, with which knobs, from which folders, into which folder."""
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        self.name: str = order["job"]
+        self.knobs: SimpleNamespace = namespace(order.get("knobs", {}))
+        self.inputs: dict[str, Path] = {name: Path(folder) for name, folder in order.get("inputs", {}).items()}
+        self.lists: dict[str, list[Path]] = {name: [Path(f) for f in fs] for name, fs in order.get("lists", {}).items()}
+        self.output = Path(order["output"])
+        self.checkpoints = Path(order.get("checkpoints", self.output.parent / "checkpoints"))
+        self.threads: int = order.get("threads", os.cpu_count() or 1)
+        self.last_report = 0.0
+
+    def log(self, message: str) -> None:
+        """Say one sentence to the person who watches."""
+        emit("log", message=message)
+
+    def progress(self, done: int, total: int, *, unit: str = "steps", force: bool = False, **figures: float) -> None:
+        """Report progress at most once a second; ``figures`` are shown beside the bar (loss, examples_per_s)."""
+        now = time.monotonic()
+        if force or done >= total or now - self.last_report >= 1:
+            self.last_report = now
+            emit("progress", done=done, total=total, unit=unit, figures=figures)
+
+    def curve(self, step: int, **figures: float) -> None:
+        """Record points of training curves; they become MLflow metrics of the stage's run."""
+        emit("curve", step=step, figures=figures)
+
+
+def namespace(value: Any) -> Any:
+    """Turn nested mappings into attribute access, so that engine code reads ``knobs.learning_rate``."""
+    if isinstance(value, Mapping):
+        return SimpleNamespace(**{key: namespace(item) for key, item in value.items()})
+    return [namespace(item) for item in value] if isinstance(value, list) else value
+
+
+def emit(event: str, **content: Any) -> None:
+    """Write one event for the parent process."""
+    print(json.dumps({"event": event, **content}), file=sys.__stdout__, flush=True)
+
+
+def serve(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int:
+    """Run the job named in the JSON file at ``path``; report its facts or its one-sentence error; return the exit status."""
+    order = json.loads(Path(path).read_text())
+    try:
+        if order["job"] not in jobs:
+            raise RecipeError(f"unknown job {order['job']!r}; choose one of {', '.join(sorted(jobs))}")
+        job = Job(order)
+        job.output.mkdir(parents=True, exist_ok=True)
+        emit("result", facts=jobs[order["job"]](job))
+    except LimbeckError as error:
+        emit("error", kind=type(error).__name__, message=str(error))
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out_of_memory(error):
+            raise
+        kind, message = OutOfMemory.__name__, "memory ran out; lower batch_size or batch_tokens, or max_length"
+        emit("error", kind=kind, message=f"stage {order['job']!r}: {message}")
+        return 2
+    return 0
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Tell torch's several ways of saying "out of memory" from other runtime errors."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text

@@ -1,0 +1,426 @@
+"""The knobs: one strict model per stage. A recipe is YAML that becomes a ``Recipe``; each stage receives its own slice and nothing else.
+
+A knob made with ``semantic=False`` changes how a stage runs, never what it makes, and is left out of the stage's key.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tasks.catalog import GLUE, TaskSpec, glue_task
+
+NAME = r"^[a-z0-9][a-z0-9._-]*$"
+Name = Annotated[str, Field(pattern=NAME, max_length=60)]
+STARTS_BY_NAME = ("teacher", "embeddings", "random")
+StageName = Literal["general", "augmentation", "intermediate"]
+
+
+class Knobs(BaseModel):
+    """Frozen, and strict about names: an unknown key is an error, not a silent default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    def key_values(self) -> dict[str, Any]:
+        """Return the knobs that decide what a stage makes, as plain values."""
+        semantic = (name for name, field in type(self).model_fields.items() if is_semantic(field))
+        return {name: plain(getattr(self, name)) for name in semantic}
+
+
+def plain(value: Any) -> Any:
+    """Reduce a knob to JSON values, leaving out what is not semantic."""
+    if isinstance(value, Knobs):
+        return value.key_values()
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def is_semantic(field: Any) -> bool:
+    """Tell whether a knob is part of the key."""
+    return (field.json_schema_extra or {}).get("semantic", True) is not False
+
+
+def handling(default: Any, description: str, **limits: Any) -> Any:
+    """Declare a knob that changes how a stage runs but not what it makes."""
+    return Field(default, description=description, json_schema_extra={"semantic": False}, **limits)
+
+
+class Data(Knobs):
+    """Where the labelled rows come from and how they are divided."""
+
+    source: str = handling("", "A hub id, a folder with train/validation files, or one file (parquet, csv, tsv, jsonl). Empty: GLUE on the hub.")
+    revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
+    selection_rows: int = Field(1000, ge=0, description="Rows held back from train to choose checkpoints; at most a tenth of train.")
+    holdout_rows: int = Field(0, ge=0, description="Rows held back from train only for reporting; 5,000 or more give tight intervals.")
+    validation_share: float = Field(0.1, gt=0, lt=0.5, description="Share of train used as validation where the source has no validation split.")
+    train_rows: int | None = Field(None, ge=1, description="Use at most this many training rows (a seeded sample).")
+    seed: int = Field(0, ge=0, description="Seed of the split.")
+
+
+class Training(Knobs):
+    """What every training loop needs; the stages below add their own."""
+
+    epochs: float = Field(3.0, gt=0, description="Passes over the data; ignored where steps is given.")
+    steps: int | None = Field(None, ge=1, description="Optimizer steps, a budget that does not grow with the data.")
+    batch_size: int = Field(32, ge=1, description="Examples in a batch.")
+    batch_tokens: int = Field(8192, ge=32, description="Most tokens (padding included) in a batch: bounds memory when texts are long.")
+    learning_rate: float = Field(5e-5, gt=0, description="Peak learning rate of AdamW.")
+    warmup: float = Field(0.1, ge=0, lt=1, description="Share of the steps with a rising learning rate.")
+    schedule: Literal["linear", "constant"] = Field("linear", description="Learning rate after warm-up.")
+    weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay; not on biases and norms.")
+    clip: float = Field(1.0, gt=0, description="Largest gradient norm.")
+    dropout: float | None = Field(None, ge=0, lt=1, description="Dropout while training; empty keeps the model's own.")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="auto: bfloat16 arithmetic where the hardware has it.")
+    max_length: int = Field(128, ge=8, le=8192, description="Longest input in tokens; what is cut off is reported.")
+    seed: int = Field(0, ge=0, description="Seed of initialisation, order and dropout.")
+    evaluations: int = Field(4, ge=0, description="How often the selection rows are scored; the best checkpoint is kept. 0 keeps the last.")
+    checkpoint_minutes: float = handling(5.0, "Minutes between the checkpoints that an interrupted stage resumes from.", gt=0)
+
+
+class Pretraining(Training):
+    """Train a small masked language model on the corpus first (for the demo, or a language of your own)."""
+
+    layers: int = Field(4, ge=1)
+    hidden: int = Field(128, ge=8)
+    heads: int = Field(4, ge=1)
+    feed_forward: int = Field(512, ge=8)
+    vocabulary: int = Field(2000, ge=100, description="WordPiece vocabulary learned from the corpus.")
+    mask_share: float = Field(0.15, gt=0, lt=1, description="Share of tokens that are predicted (Devlin et al. 2018, arXiv:1810.04805).")
+
+
+class Teacher(Training):
+    """The large model: pretrained, fine-tuned on the task, then copied by the small ones."""
+
+    model: str = handling("google-bert/bert-base-uncased", "A hub id or a folder of a pretrained encoder.")
+    revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
+    already_finetuned: bool = Field(False, description="The model carries a trained head for this task: take it as it is.")
+    licence: str = handling("unknown", "Licence of the teacher's weights, for the model card.")
+    floor: float | None = handling(None, "Least headline score on the selection rows; empty: the majority class plus 5 points.")
+    epochs: float = Field(3.0, gt=0, description="Passes over the training rows.")
+    learning_rate: float = Field(3e-5, gt=0, description="Peak learning rate; 2e-5 to 5e-5 is usual for BERT-base.")
+
+
+class CorpusText(Knobs):
+    """Unlabelled general text, for general distillation."""
+
+    source: str = handling(..., "A hub id, a folder or a file (parquet, csv, jsonl with a text column, or txt).")
+    revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
+    text: str = Field("text", description="Name of the text column.")
+    max_tokens: int = Field(20_000_000, ge=1000, description="Stop after this many tokens.")
+    max_length: int = Field(128, ge=16, le=512, description="Tokens in one sequence.")
+
+
+class Matching(Knobs):
+    """Which inner signals of the teacher are copied, and how (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
+
+    layer_map: Literal["uniform", "last", "skip", "divisible"] = Field("uniform", description="Which teacher layer each student layer copies.")
+    hidden: float = Field(1.0, ge=0, description="Weight of the hidden-state loss; 0 leaves it out.")
+    attention: float = Field(1.0, ge=0, description="Weight of the attention-score loss; 0 leaves it out. Needs equal head counts.")
+    projection: Literal["shared", "per_layer", "none"] = Field("shared", description="Linear map from the student's width to the teacher's.")
+    formula: Literal["masked", "paper"] = Field("masked", description="masked: padding never counts; paper: the reference code's unmasked means.")
+
+
+class GeneralDistillation(Training):
+    """Copy the pretrained teacher's inner signals on general text, before the task is known."""
+
+    epochs: float = Field(1.0, gt=0, description="Passes over the corpus.")
+    learning_rate: float = Field(5e-4, gt=0, description="Peak learning rate; small students take more than BERT's 5e-5.")
+    dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student.")
+    matching: Matching = Field(Matching(), description="Which signals are copied.")
+
+
+class Augmentation(Knobs):
+    """Substitute words so that the student sees more of the teacher's mind (TinyBERT's data augmentation, arXiv:1909.10351)."""
+
+    masked_lm: str | None = handling(None, "A hub id or folder of a masked language model; 'teacher' for the pretrained teacher itself.")
+    masked_lm_revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
+    word_vectors: str | None = handling(None, "A file of word vectors in GloVe text format (plain or gzip).")
+    vocabulary: int = Field(100_000, ge=1, description="Word vectors read from the head of the file.")
+    options: int = Field(15, ge=1, le=100, description="Substitutes kept for each word.")
+    rows: int | None = Field(None, ge=1, description="Training rows that get substitutes (a seeded sample); empty: all.")
+    mode: Literal["masked", "one-pass"] = Field("masked", description="masked: one word masked at a time; one-pass: all words at once, unmasked: much cheaper.")
+    context: Literal["alone", "beside-original"] = Field("alone", description="beside-original: the unmasked sentence stands beside it, as in the reference.")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic of the masked language model.")
+    max_length: int = Field(128, ge=8, le=512, description="Longest input in tokens.")
+    seed: int = Field(0, ge=0, description="Seed of the sample of rows.")
+
+    @model_validator(mode="after")
+    def has_a_source(self) -> Self:
+        """Augmentation without any source of words would silently do nothing."""
+        if self.masked_lm is None and self.word_vectors is None:
+            raise ValueError("augmentation needs masked_lm or word_vectors (or both); leave the section out to do without it")
+        return self
+
+
+class Sampling(Knobs):
+    """How stored substitutes become training sentences."""
+
+    share: float = Field(0.5, ge=0, le=1, description="Share of the examples that are replaced by a variant in an epoch.")
+    probability: float = Field(0.4, ge=0, le=1, description="Chance that a replaceable word of a variant is replaced.")
+
+
+class TransferText(Knobs):
+    """Unlabelled in-domain text of your own, answered by the teacher and learned by the student."""
+
+    source: str = handling(..., "A folder or file (parquet, csv, tsv, jsonl, txt).")
+    text: str = Field("text", description="Name of the text column.")
+    pair: str | None = Field(None, description="Name of the second text's column, for pair tasks.")
+    alone: bool = Field(False, description="Use it instead of the training rows, not beside them.")
+
+
+class Intermediate(Training):
+    """Task distillation, first phase: inner layers (TinyBERT, arXiv:1909.10351)."""
+
+    epochs: float = Field(1.0, gt=0, description="Passes over the training rows.")
+    learning_rate: float = Field(3e-4, gt=0, description="Peak learning rate.")
+    dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student.")
+    matching: Matching = Field(Matching(), description="Which signals are copied.")
+    sampling: Sampling = Field(Sampling(), description="How substitutes are sampled, where the student uses augmentation.")
+
+
+class Prediction(Training):
+    """Task distillation, second phase: the teacher's softened answers (Hinton et al. 2015, arXiv:1503.02531)."""
+
+    epochs: float = Field(3.0, gt=0, description="Passes over the training rows.")
+    learning_rate: float = Field(1e-4, gt=0, description="Peak learning rate; small students take more than the teacher.")
+    dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student; none is also fastest on a CPU.")
+    temperature: float = Field(2.0, gt=0, description="Divides both logits; 1 means no softening, 2 to 8 is usual.")
+    hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels beside the teacher's answers.")
+    formula: Literal["default", "paper"] = Field("default", description="paper: the reference's mean over classes, without the factor T squared.")
+    sampling: Sampling = Field(Sampling(), description="How substitutes are sampled, where the student uses augmentation.")
+
+
+class TaskDistillation(Knobs):
+    """The two phases of task distillation; leave a phase out to skip it."""
+
+    intermediate: Intermediate | None = Field(None, description="First phase; empty: skipped.")
+    prediction: Prediction = Field(Prediction(), description="Second phase.")
+
+
+class Shape(Knobs):
+    """The student's architecture: the teacher's, made smaller."""
+
+    layers: int = Field(ge=1, description="Transformer layers.")
+    hidden: int | None = Field(None, ge=8, description="Width; empty: the teacher's.")
+    heads: int | None = Field(None, ge=1, description="Attention heads; empty: the teacher's.")
+    feed_forward: int | None = Field(None, ge=8, description="Inner width of the feed-forward blocks; empty: the teacher's.")
+
+
+class Student(Shape):
+    """One small model to be made; several students are branches of one run."""
+
+    name: Name = handling(..., "Short name, for example 4x312.")
+    role: Literal["student", "baseline"] = Field("student", description="A baseline is scored beside the students and never becomes champion.")
+    start: str = Field("teacher", description="teacher: layers of the fine-tuned teacher; embeddings: the pretrained teacher's embeddings, projected; random; or a folder or hub id.")
+    stages: tuple[StageName, ...] | None = Field(None, description="Optional stages that this student takes; empty: all that the recipe has.")
+    signal: Literal["teacher", "labels"] = Field("teacher", description="What the prediction phase learns from.")
+    intermediate: Intermediate | None = Field(None, description="This student's own first phase, instead of the recipe's.")
+    prediction: Prediction | None = Field(None, description="This student's own second phase, instead of the recipe's.")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1, description="One training per seed; figures are means over them.")
+
+    @model_validator(mode="after")
+    def seeds_differ(self) -> Self:
+        """Repeated seeds would count one training twice."""
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds {list(self.seeds)} repeat; give each seed once")
+        return self
+
+
+class LayerDropping(Training):
+    """Remove whole layers, then train what is left (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
+
+    strategies: tuple[str, ...] = Field(("top",), min_length=1, description="top, bottom, alternate-odd, alternate-even, symmetric, contribution.")
+    drop: tuple[Annotated[int, Field(ge=1)], ...] = Field((2,), min_length=1, description="How many layers to remove; each gives its own models.")
+    after_finetuning: bool = Field(False, description="Drop from the fine-tuned teacher instead of the pretrained one.")
+    signal: Literal["labels", "teacher"] = Field("labels", description="What the dropped model is trained with.")
+    token: Literal["cls", "mean"] = Field("cls", description="Where the contribution strategy compares a layer's input and output.")
+    temperature: float = Field(2.0, gt=0, description="Softening, with signal: teacher.")
+    hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
+    learning_rate: float = Field(5e-5, gt=0, description="Peak learning rate.")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1, description="One training per seed.")
+
+
+class Scoring(Knobs):
+    """How candidates are judged."""
+
+    resamples: int = Field(1000, ge=100, le=100_000, description="Bootstrap resamples behind every interval.")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the intervals.")
+    max_length: int = Field(128, ge=8, le=8192, description="Longest input in tokens.")
+    flops_length: int = Field(128, ge=1, description="Input length at which FLOPs are stated.")
+
+
+class Speed(Knobs):
+    """How latency and memory are measured; interleaved with the teacher's on the same machine."""
+
+    batch: int = Field(1, ge=1, description="Sentences at once.")
+    length: int = Field(32, ge=1, description="Tokens in a sentence.")
+    threads: int = Field(1, ge=1, description="CPU threads.")
+    repeats: int = Field(30, ge=5, description="Timed calls of each model.")
+    warmup: int = Field(5, ge=0, description="Untimed calls before.")
+
+
+class Criterion(Knobs):
+    """One condition that a candidate must meet."""
+
+    metric: str = Field(description="retained, parameters, bytes, flops, latency_ms, speedup, memory_bytes, or a metric of the task.")
+    at_least: float | None = Field(None, description="Lowest acceptable value.")
+    at_most: float | None = Field(None, description="Highest acceptable value.")
+    of_teacher: bool = Field(False, description="The bound is a share of the teacher's value.")
+
+    @model_validator(mode="after")
+    def has_one_bound(self) -> Self:
+        """A criterion without a bound would accept everything."""
+        if (self.at_least is None) == (self.at_most is None):
+            raise ValueError(f"criterion {self.metric!r} needs exactly one of at_least and at_most")
+        return self
+
+
+class Gate(Knobs):
+    """Which candidates may be called champion."""
+
+    criteria: tuple[Criterion, ...] = Field((Criterion(metric="retained", at_least=0.95),), description="All must hold.")
+    prefer: Literal["smallest", "fastest", "best"] = Field("smallest", description="Which accepted candidate becomes champion.")
+    split: Literal["validation", "holdout"] = Field("validation", description="Where quality is read; holdout where the recipe holds rows back for reporting.")
+    register_as: str | None = handling(None, "Name of the registered model; empty: task and teacher.")
+
+
+class Resources(Knobs):
+    """What a run may use of this machine; never part of a key."""
+
+    cores: int | None = handling(None, "Cores for the whole run; empty: all that this process may use.", ge=1)
+    threads: int | None = handling(None, "Threads of one student's training; empty: one, so that branches run side by side.", ge=1)
+
+
+# What the doors receive: slices of the recipe that hold what decides their stage, and nothing else.
+
+
+class RowsSlice(Data):
+    """What the preparation of rows depends on."""
+
+    task: TaskSpec = Field(description="Columns, labels and metrics.")
+
+
+class GeneralSlice(GeneralDistillation):
+    """General distillation of one shape."""
+
+    shape: Shape = Field(description="The student's architecture.")
+    start: str = Field("random", description="embeddings or random.")
+
+
+class AnswerSlice(Knobs):
+    """What the teacher's answers depend on."""
+
+    max_length: int = Field(128, description="Longest input in tokens.")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic.")
+    transfer_alone: bool = Field(False, description="Answer the transfer text only.")
+
+
+class OfStudent(Knobs):
+    """What both phases need to know of a student; shape and start are empty where an earlier stage made it."""
+
+    shape: Shape | None = Field(None, description="The student's architecture.")
+    start: str | None = Field(None, description="How the student starts.")
+    transfer_alone: bool = Field(False, description="Learn from the transfer text only.")
+
+
+class IntermediateSlice(Intermediate, OfStudent):
+    """The first phase for one student and seed."""
+
+
+class PredictionSlice(Prediction, OfStudent):
+    """The second phase for one student and seed."""
+
+    signal: Literal["teacher", "labels"] = Field("teacher", description="What is learned from.")
+
+
+class ContributionSlice(Knobs):
+    """What the contribution of layers depends on."""
+
+    token: Literal["cls", "mean"] = Field("cls", description="Where input and output are compared.")
+    max_length: int = Field(128, description="Longest input in tokens.")
+
+
+class DropSlice(Training):
+    """One strategy, one number of layers, one seed."""
+
+    strategy: str = Field(description="Which layers go.")
+    drop: int = Field(ge=1, description="How many layers go.")
+    signal: Literal["labels", "teacher"] = Field("labels", description="What the dropped model is trained with.")
+    temperature: float = Field(2.0, gt=0, description="Softening, with signal: teacher.")
+    hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
+    transfer_alone: bool = Field(False, description="Learn from the transfer text only.")
+
+
+class ScoreSlice(Scoring):
+    """What a scorecard depends on."""
+
+    task: TaskSpec = Field(description="Columns, labels and metrics.")
+
+
+class Recipe(Knobs):
+    """Everything that decides what a run makes."""
+
+    name: Name = handling(..., "Short name of the recipe.")
+    about: str = handling("", "One sentence for people.")
+    task: str | TaskSpec = Field(description="A GLUE task by name, or your own task (columns, labels, metrics).")
+    data: Data = Data()
+    pretraining: Pretraining | None = Field(None, description="Train the teacher's base on the corpus first; then teacher.model is not used.")
+    teacher: Teacher = Teacher()
+    corpus: CorpusText | None = None
+    general_distillation: GeneralDistillation | None = None
+    augmentation: Augmentation | None = None
+    transfer: TransferText | None = None
+    task_distillation: TaskDistillation = TaskDistillation()
+    students: tuple[Student, ...] = ()
+    layer_dropping: LayerDropping | None = None
+    scoring: Scoring = Scoring()
+    speed: Speed = Speed()
+    gate: Gate = Gate()
+    resources: Resources = Resources()
+
+    @model_validator(mode="after")
+    def fits_together(self) -> Self:
+        """Refuse what would only fail hours later."""
+        names = [student.name for student in self.students]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"students {repeated} are named twice; give each its own name")
+        if not self.students and self.layer_dropping is None:
+            raise ValueError("nothing to make: add students or layer_dropping")
+        if self.corpus is None and (self.general_distillation or self.pretraining):
+            raise ValueError("general_distillation and pretraining need a corpus; add a corpus section")
+        if self.gate.split == "holdout" and not self.data.holdout_rows:
+            raise ValueError("gate.split is holdout but data.holdout_rows is 0; hold rows back or use validation")
+        for student in self.students:
+            self.check_stages(student)
+        return self
+
+    def check_stages(self, student: Student) -> None:
+        """A stage that a student names must be in the recipe."""
+        missing = [stage for stage in student.stages or () if stage not in self.optional_stages]
+        if missing:
+            raise ValueError(f"student {student.name} takes the stages {missing}, which the recipe does not have; it has {list(self.optional_stages)}")
+
+    @property
+    def optional_stages(self) -> tuple[StageName, ...]:
+        """The optional stages that this recipe has."""
+        present = {"general": self.general_distillation, "augmentation": self.augmentation, "intermediate": self.task_distillation.intermediate}
+        return tuple(stage for stage, section in present.items() if section is not None)  # type: ignore[misc]
+
+    def takes(self, student: Student, stage: StageName) -> bool:
+        """Tell whether a student passes through an optional stage."""
+        own = stage == "intermediate" and student.intermediate is not None
+        wanted = student.stages is None or stage in student.stages
+        return wanted and student.signal == "teacher" and (own or stage in self.optional_stages)
+
+    @property
+    def spec(self) -> TaskSpec:
+        """The task's columns, labels and metrics."""
+        return glue_task(self.task) if isinstance(self.task, str) else self.task
+
+    @property
+    def is_glue(self) -> bool:
+        """Tell whether the task is one of GLUE's by name."""
+        return isinstance(self.task, str) and self.task in GLUE

@@ -1,0 +1,24 @@
+"""Doors: how good a candidate is, and how fast and large."""
+
+from __future__ import annotations
+
+from tasks.contracts import Parcel
+from tasks.recipe import ScoreSlice, Speed
+from tasks.stage import Bench, stage
+
+
+@stage(makes="scorecard", engine="score", module="tasks.scoring", threads="one", libraries=("torch", "transformers", "numpy", "scipy", "evaluate"))
+async def score_model(
+    bench: Bench, knobs: ScoreSlice, *, models: list[Parcel], teacher: Parcel, rows: Parcel, teacher_predictions: Parcel | None = None
+) -> None:
+    """Score one candidate, all seeds together, beside its teacher."""
+    values = knobs.model_dump(mode="json")
+    task = {name: values["task"][name] for name in ("metrics", "headline", "kind")}
+    inputs = {"teacher": teacher, "rows": rows, "teacher_predictions": teacher_predictions}
+    await bench.run(values | task, inputs=inputs, lists={"models": models})
+
+
+@stage(makes="speed", engine="measure", module="tasks.scoring", threads="all", hardware=True)
+async def measure_speed(bench: Bench, knobs: Speed, *, model: Parcel, teacher: Parcel) -> None:
+    """Time a candidate and its teacher in turn, with nothing else of this run on the machine."""
+    await bench.run(knobs.model_dump(mode="json"), inputs={"model": model, "teacher": teacher})

@@ -1,0 +1,198 @@
+"""Finding substitutes for words: a masked language model for words of one piece, word vectors for the others.
+
+Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Unlike the reference, all masked places go through the model in batches, the states
+of the masked places are gathered before the vocabulary projection, and a sentence that occurs twice is asked about once.
+Shape letters: P places, B batch, T tokens, V vocabulary, E vector width.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from tasks.errors import DataError, ModelError
+from tasks.job import Job
+from tasks.methods.word_substitution import keep_candidates, match_case, replaceable
+from tasks.methods.word_vectors import nearest_words
+from tasks.training.batches import by_length
+from tasks.training.precision import arithmetic, device
+from tasks.training.rows import Encoded, collate, flat, load_tokenizer, read_rows, read_task
+
+SPARE = 10  # asked for beside the wanted options, because word pieces and the word itself are struck out
+SCHEMA = pa.schema([("id", pa.int64()), ("field", pa.string()), ("words", pa.list_(pa.string())), ("options", pa.list_(pa.list_(pa.string())))])
+
+Found = dict[tuple[str, int], list[str]]
+"""Substitutes by (sentence, number of the word)."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One word that may be replaced: where it stands, and its token if it is a single piece (-1 otherwise)."""
+
+    sentence: str
+    word: int
+    token: int
+
+
+def augment(job: Job) -> dict[str, Any]:
+    """Write substitutes for the replaceable words of the training rows."""
+    task, knobs = read_task(job.inputs["rows"]), job.knobs
+    rows = read_rows(job.inputs["rows"], "train", task.kind)
+    chosen = np.random.default_rng(knobs.seed).permutation(len(rows))[: knobs.rows or len(rows)]
+    sides = {"text": rows.texts} | ({"pair": rows.pairs} if rows.pairs is not None else {})
+    sentences = sorted({texts[row] for texts in sides.values() for row in chosen})
+    found = substitutes(job, sentences)
+    columns: dict[str, list[Any]] = {"id": [], "field": [], "words": [], "options": []}
+    for row in sorted(chosen):
+        for side, texts in sides.items():
+            words = texts[row].split(" ")
+            values = (int(rows.ids_N[row]), side, words, [found.get((texts[row], index), []) for index in range(len(words))])
+            for column, value in zip(columns.values(), values, strict=True):
+                column.append(value)
+    pq.write_table(pa.table(columns, schema=SCHEMA), job.output / "candidates.parquet", compression="zstd")
+    return {"rows": len(chosen), "sentences": len(sentences), "words": len(found)}
+
+
+def substitutes(job: Job, sentences: list[str]) -> Found:
+    """Find substitutes by every source that the job was given."""
+    found: Found = {}
+    tokenizer = load_tokenizer(job.inputs.get("masked_lm", job.inputs.get("tokenizer")))
+    places = [place for sentence in sentences for place in places_of(sentence, tokenizer, job.knobs.max_length)]
+    single = [place for place in places if place.token >= 0]
+    if "masked_lm" in job.inputs and single:
+        found |= by_masked_lm(job, single, tokenizer)
+    if "word_vectors" in job.inputs:
+        rest = [place for place in places if (place.sentence, place.word) not in found]
+        found |= by_word_vectors(rest, job.inputs["word_vectors"], job.knobs)
+    return {place: options for place, options in found.items() if options}
+
+
+def places_of(sentence: str, tokenizer: Any, max_length: int) -> Iterator[Place]:
+    """Yield the replaceable words of a sentence that lie within the length limit."""
+    words = sentence.split(" ")
+    pieces = tokenizer([words], is_split_into_words=True, truncation=True, max_length=max_length).word_ids(0)
+    tokens: dict[int, list[int]] = {}
+    for token, word in enumerate(pieces):
+        if word is not None:
+            tokens.setdefault(word, []).append(token)
+    for word, at in tokens.items():
+        if replaceable(words[word]):
+            yield Place(sentence, word, at[0] if len(at) == 1 else -1)
+
+
+def by_masked_lm(job: Job, places: list[Place], tokenizer: Any) -> Found:
+    """Ask the masked language model what could stand at each place."""
+    from transformers import AutoModelForMaskedLM
+
+    model = AutoModelForMaskedLM.from_pretrained(job.inputs["masked_lm"], local_files_only=True, dtype=torch.float32, use_safetensors=True)
+    model = model.to(device()).eval()
+    questions = masked_questions(places, tokenizer, job.knobs) if job.knobs.mode == "masked" else whole_questions(places, tokenizer, job.knobs)
+    encoded, asked = questions
+    found: Found = {}
+    done = 0
+    for batch in by_length(encoded.lengths_N, size=128, tokens=8192):
+        at = [(row, place) for row, question in enumerate(batch) for place in asked[question]]
+        top_PK = top_tokens(model, collate(encoded, batch, tokenizer.pad_token_id, model.device), at, job.knobs)
+        for (_, place), tokens in zip(at, top_PK, strict=True):
+            found[place.sentence, place.word] = options_of(place, tokenizer.convert_ids_to_tokens(tokens), job.knobs.options)
+        done += len(batch)
+        job.progress(done, len(asked), unit="questions")
+    return found
+
+
+def masked_questions(places: list[Place], tokenizer: Any, knobs: SimpleNamespace) -> tuple[Encoded, list[list[Place]]]:
+    """Make one question per place: its sentence with that one token masked, alone or beside the sentence as it was."""
+    if tokenizer.mask_token_id is None:
+        raise ModelError("the model for augmentation has no mask token; give a masked language model as augmentation.masked_lm")
+    second = (lambda words: words) if knobs.context == "beside-original" else (lambda words: None)
+    ids, segments = [], []
+    for place in places:
+        words = place.sentence.split(" ")
+        out = tokenizer(words, second(words), is_split_into_words=True, truncation=True, max_length=knobs.max_length, return_token_type_ids=True)
+        masked = list(out["input_ids"])
+        masked[place.token] = tokenizer.mask_token_id
+        ids.append(masked)
+        segments.append(out["token_type_ids"])
+    return ragged(ids, segments), [[place] for place in places]
+
+
+def whole_questions(places: list[Place], tokenizer: Any, knobs: SimpleNamespace) -> tuple[Encoded, list[list[Place]]]:
+    """Make one question per sentence, unmasked, with all its places: much cheaper, and a different method."""
+    by_sentence: dict[str, list[Place]] = {}
+    for place in places:
+        by_sentence.setdefault(place.sentence, []).append(place)
+    words = [sentence.split(" ") for sentence in by_sentence]
+    out = tokenizer(words, is_split_into_words=True, truncation=True, max_length=knobs.max_length, return_token_type_ids=True)
+    return ragged(out["input_ids"], out["token_type_ids"]), list(by_sentence.values())
+
+
+def ragged(ids: list[list[int]], segments: list[list[int]]) -> Encoded:
+    """Lay token lists end to end."""
+    offsets = np.concatenate([[0], np.cumsum([len(values) for values in ids])]).astype(np.int64)
+    return Encoded(flat(ids), flat(segments), offsets)
+
+
+def top_tokens(model: Any, batch: Any, at: list[tuple[int, Place]], knobs: SimpleNamespace) -> list[list[int]]:
+    """Return the likeliest tokens [P, K] at the given places."""
+    rows_P = torch.tensor([row for row, _ in at], device=model.device)
+    tokens_P = torch.tensor([place.token for _, place in at], device=model.device)
+    with torch.inference_mode(), arithmetic(knobs.precision, model.device):
+        logits_PV = place_logits(model, batch, rows_P, tokens_P)
+    return logits_PV.float().topk(min(knobs.options + SPARE, logits_PV.shape[-1])).indices.tolist()
+
+
+def place_logits(model: Any, batch: Any, rows_P: Tensor, tokens_P: Tensor) -> Tensor:
+    """Return vocabulary logits [P, V]; where the head is known, only the asked places pass through it."""
+    head = getattr(model, "cls", None) or getattr(model, "lm_head", None)
+    if head is None:
+        return model(**batch.inputs(model)).logits[rows_P, tokens_P]
+    states_BTD = model.base_model(**batch.inputs(model)).last_hidden_state
+    return head(states_BTD[rows_P, tokens_P].unsqueeze(1)).squeeze(1)
+
+
+def options_of(place: Place, tokens: list[str], limit: int) -> list[str]:
+    """Turn likely tokens into substitutes in the case of the word that they replace."""
+    original = place.sentence.split(" ")[place.word]
+    return [match_case(token, original) for token in keep_candidates(tokens, original, limit)]
+
+
+def by_word_vectors(places: list[Place], path: Path, knobs: SimpleNamespace) -> Found:
+    """Find the nearest words by cosine; words that the file does not know get none."""
+    words, vectors_VE = read_vectors(path, knobs.vocabulary)
+    number = {word: index for index, word in enumerate(words)}
+    wanted = sorted({word for place in places if (word := place.sentence.split(" ")[place.word].lower()) in number})
+    if not wanted:
+        return {}
+    near = nearest_words(vectors_VE, np.asarray([number[word] for word in wanted]), knobs.options + SPARE)
+    by_word = {word: [words[index] for index in row] for word, row in zip(wanted, near, strict=True)}
+    found: Found = {}
+    for place in places:
+        tokens = by_word.get(place.sentence.split(" ")[place.word].lower())
+        if tokens:
+            found[place.sentence, place.word] = options_of(place, tokens, knobs.options)
+    return found
+
+
+def read_vectors(path: Path, limit: int) -> tuple[list[str], np.ndarray]:
+    """Read word vectors in GloVe text format, plain or gzip, scaled to length one [V, E]."""
+    words, vectors = [], []
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as lines:
+        for number, line in zip(range(1, limit + 1), lines, strict=False):
+            word, *values = line.rstrip().split(" ")
+            if number > 1 and len(values) != len(vectors[0]):
+                raise DataError(f"{path.name}, line {number}: {len(values)} numbers after the word, {len(vectors[0])} above; give GloVe text format")
+            words.append(word)
+            vectors.append(np.asarray(values, dtype=np.float32))
+    vectors_VE = np.stack(vectors)
+    return words, vectors_VE / np.maximum(np.linalg.norm(vectors_VE, axis=1, keepdims=True), 1e-9)

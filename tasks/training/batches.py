@@ -1,0 +1,39 @@
+"""Batches of rows of like length: random enough to learn from, even enough that almost no token is padding.
+
+Rows are shuffled, cut into pools of 50 batches, and sorted by length inside a pool; then the batches are shuffled. On SST-2 this computes
+5 % more tokens than there are, where random batches compute three times as many.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+POOL = 50  # batches sorted together: larger pools pad less and shuffle less
+
+
+def plan(lengths_N: np.ndarray, *, size: int, tokens: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """Return the batches of one epoch as arrays of row numbers; the same arguments give the same batches, so position alone resumes it."""
+    random = np.random.default_rng([seed, epoch])
+    order = random.permutation(len(lengths_N))
+    batches: list[np.ndarray] = []
+    for start in range(0, len(order), size * POOL):
+        pool = order[start : start + size * POOL]
+        batches.extend(cut(pool[np.argsort(lengths_N[pool], kind="stable")], lengths_N, size, tokens))
+    return [batches[index] for index in random.permutation(len(batches))]
+
+
+def by_length(lengths_N: np.ndarray, *, size: int, tokens: int) -> list[np.ndarray]:
+    """Return batches for a pass in which order does not matter, longest first, so that memory trouble shows at once."""
+    return cut(np.argsort(-lengths_N, kind="stable"), lengths_N, size, tokens)
+
+
+def cut(rows: np.ndarray, lengths_N: np.ndarray, size: int, tokens: int) -> list[np.ndarray]:
+    """Cut rows into batches of at most ``size`` rows and ``tokens`` padded tokens; a single long row stays whole."""
+    batches, start = [], 0
+    while start < len(rows):
+        stop = min(start + size, len(rows))
+        while stop - start > 1 and lengths_N[rows[start:stop]].max() * (stop - start) > tokens:
+            stop -= 1
+        batches.append(rows[start:stop])
+        start = stop
+    return batches

@@ -1,0 +1,79 @@
+"""Fine-tuning with labels: the teacher, and every plain baseline.
+
+Source: Devlin et al. 2018, BERT, arXiv:1810.04805.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from tasks.errors import DataError
+from tasks.job import Job
+from tasks.methods.soft_targets import label_loss
+from tasks.training.batches import plan
+from tasks.training.loop import Course, train
+from tasks.training.precision import device, make_deterministic
+from tasks.training.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
+from tasks.training.selection import all_logits, selection_score, selector
+from tasks.training.students import load_classifier, save_model, set_dropout
+
+
+def finetune(job: Job) -> dict[str, Any]:
+    """Fine-tune the model in ``base`` on ``rows``; write a checkpoint; return scores on the selection rows and the majority share."""
+    knobs, place = job.knobs, device()
+    make_deterministic(knobs.seed)
+    task = read_task(job.inputs["rows"])
+    tokenizer = load_tokenizer(job.inputs["base"])
+    model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
+    facts = {} if knobs.already_finetuned else train_with_labels(job, knobs, model, task, tokenizer)
+    facts |= judge(job, model, task, tokenizer)
+    save_model(model, tokenizer, job.output)
+    return facts
+
+
+def train_with_labels(job: Job, knobs: SimpleNamespace, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
+    """Train a classifier on the labelled rows in place."""
+    rows = read_rows(job.inputs["rows"], "train", task.kind)
+    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    held = read_rows(job.inputs["rows"], "selection", task.kind)
+    set_dropout(model, knobs.dropout)
+    course = Course(
+        modules=model,
+        batches=lambda epoch: plan(encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch),
+        loss=labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id),
+        score=selector(model, task, held, encode(tokenizer, held.texts, held.pairs, knobs.max_length), tokenizer.pad_token_id, knobs.precision),
+    )
+    return train(job, knobs, course, model.device) | {"truncated": truncated(encoded, knobs.max_length)}
+
+
+def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int) -> Any:
+    """Return the loss of a batch against its labels."""
+    if len(rows) == 0:
+        raise DataError("the train split has no labelled rows; check the label column")
+    labels_N = torch.from_numpy(rows.labels_N).to(model.device)
+
+    def loss(batch: np.ndarray) -> torch.Tensor:
+        logits_BC = model(**collate(encoded, batch, pad, model.device).inputs(model)).logits
+        return label_loss(logits_BC, labels_N[batch], kind=task.kind)
+
+    return loss
+
+
+def judge(job: Job, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
+    """Score a finished teacher on the selection rows (on train rows where none are held back) beside what guessing would score."""
+    held = read_rows(job.inputs["rows"], "selection", task.kind)
+    held = held if len(held) else read_rows(job.inputs["rows"], "train", task.kind)
+    encoded = encode(tokenizer, held.texts, held.pairs, job.knobs.max_length)
+    logits_NC = all_logits(model, encoded, tokenizer.pad_token_id, precision=job.knobs.precision)
+    majority = np.unique(held.labels_N, return_counts=True)[1].max() / len(held) if task.kind == "classification" else 0.0
+    correct = {"selection_accuracy": float((logits_NC.argmax(-1) == held.labels_N).mean())} if task.kind == "classification" else {}
+    return {"selection_score": selection_score(task, logits_NC, held.labels_N), "majority": float(majority), **correct}
+
+
+def truncated(encoded: Encoded, max_length: int) -> float:
+    """Return the share of rows that reach the length limit (cut, or exactly as long)."""
+    return float((encoded.lengths_N >= max_length).mean())

@@ -1,0 +1,24 @@
+"""What the engine can be asked to do, by name."""
+
+from __future__ import annotations
+
+from tasks.training.augment import augment
+from tasks.training.corpora import tokenize_corpus
+from tasks.training.distill import answer, distill_intermediate, distill_prediction
+from tasks.training.dropping import drop_and_train, measure_contributions
+from tasks.training.finetune import finetune
+from tasks.training.general import distill_general
+from tasks.training.pretrain import pretrain
+
+JOBS = {
+    "answer": answer,
+    "augment": augment,
+    "contributions": measure_contributions,
+    "drop": drop_and_train,
+    "finetune": finetune,
+    "general": distill_general,
+    "intermediate": distill_intermediate,
+    "prediction": distill_prediction,
+    "pretrain": pretrain,
+    "tokenize": tokenize_corpus,
+}

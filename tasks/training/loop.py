@@ -1,0 +1,186 @@
+"""The one training loop: every stage that learns is this loop with another loss.
+
+Source of the optimizer settings: Loshchilov, Hutter 2017, AdamW, arXiv:1711.05101.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tasks.errors import Interrupted, ModelError
+from tasks.job import Job
+from tasks.training import checkpoints
+from tasks.training.checkpoints import Progress
+from tasks.training.precision import arithmetic
+
+
+@dataclass
+class Course:
+    """What is learned: the modules that learn, the batches of an epoch, the loss of a batch, and a score (higher is better)."""
+
+    modules: nn.Module
+    batches: Callable[[int], list[np.ndarray]]
+    loss: Callable[[np.ndarray], Tensor]
+    score: Callable[[], float] | None = None
+
+
+def train(job: Job, knobs: SimpleNamespace, course: Course, place: torch.device) -> dict[str, Any]:
+    """Train to the end, resuming from a checkpoint where there is one; return facts. The best weights (or the last) end up in the modules."""
+    epochs = Epochs(course)
+    total = knobs.steps or max(1, round(len(epochs.batches(0)) * knobs.epochs))
+    optimizer = make_optimizer(course.modules, knobs)
+    progress = checkpoints.load(job.checkpoints, course.modules, optimizer)
+    if progress.step:
+        job.log(f"resuming at step {progress.step:,} of {total:,}")
+    run = Run(job, knobs, course, optimizer, progress, total)
+    with StopSignal() as stop:
+        while progress.step < total:
+            run.one_step(epochs.at(progress.step), place)
+            run.keep_watch(stop)
+    if course.score is not None and progress.best_weights:
+        course.modules.load_state_dict(progress.best_weights)
+    return run.facts()
+
+
+class Epochs:
+    """Finds the batch of a step; epochs are planned once, in order."""
+
+    def __init__(self, course: Course) -> None:
+        self.course, self.starts, self.plans = course, [0], {0: course.batches(0)}
+
+    def batches(self, epoch: int) -> list[np.ndarray]:
+        """Return the batches of an epoch; only the newest plan is kept."""
+        if epoch not in self.plans:
+            self.plans = {epoch: self.course.batches(epoch)}
+        return self.plans[epoch]
+
+    def at(self, step: int) -> np.ndarray:
+        """Return the batch of a step (steps only grow)."""
+        epoch = len(self.starts) - 1
+        while step >= self.starts[epoch] + len(self.batches(epoch)):
+            self.starts.append(self.starts[epoch] + len(self.batches(epoch)))
+            epoch += 1
+        return self.batches(epoch)[step - self.starts[epoch]]
+
+
+class Run:
+    """One training under way: a step, and everything that happens between steps."""
+
+    def __init__(
+        self, job: Job, knobs: SimpleNamespace, course: Course, optimizer: torch.optim.Optimizer, progress: Progress, total: int
+    ) -> None:
+        self.job, self.knobs, self.course, self.optimizer, self.progress, self.total = job, knobs, course, optimizer, progress, total
+        self.examples, self.losses, self.started, self.saved = 0, [], time.monotonic(), time.monotonic()
+        self.seconds_before = progress.seconds
+        self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
+
+    def one_step(self, rows: np.ndarray, place: torch.device) -> None:
+        """Take one optimizer step on a batch."""
+        self.course.modules.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.knobs.learning_rate * rate(self.progress.step, self.total, self.knobs.warmup, self.knobs.schedule)
+        with arithmetic(self.knobs.precision, place):
+            loss = self.course.loss(rows)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.parameters, self.knobs.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.progress.step += 1
+        self.examples += len(rows)
+        self.losses.append(loss.detach())
+
+    def keep_watch(self, stop: StopSignal) -> None:
+        """Report, score, save and stop where it is time to."""
+        step, last = self.progress.step, self.progress.step == self.total
+        if len(self.losses) >= 50 or last:
+            self.report()
+        if self.course.score is not None and step in evaluation_steps(self.total, self.knobs.evaluations):
+            self.evaluate()
+        due = time.monotonic() - self.saved > self.knobs.checkpoint_minutes * 60
+        if (stop.asked or due) and not last:
+            self.progress.seconds = self.seconds()
+            checkpoints.save(self.job.checkpoints, self.course.modules, self.optimizer, self.progress)
+            self.saved = time.monotonic()
+        if stop.asked and not last:
+            raise Interrupted(f"stopped at step {step:,} of {self.total:,}; run the same command again to go on from there")
+
+    def report(self) -> None:
+        """Tell the watcher the mean loss since the last report; a loss that is not a number ends the stage."""
+        loss = float(torch.stack(self.losses).mean())
+        self.losses = []
+        if not np.isfinite(loss):
+            raise ModelError(f"the loss became {loss} at step {self.progress.step:,}; lower learning_rate, or set precision: fp32")
+        speed = self.examples / max(1e-9, time.monotonic() - self.started)
+        self.job.curve(self.progress.step, loss=loss)
+        self.job.progress(self.progress.step, self.total, loss=loss, examples_per_s=speed)
+
+    def evaluate(self) -> None:
+        """Score the held-back rows and remember the best weights."""
+        assert self.course.score is not None
+        self.course.modules.eval()
+        score = self.course.score()
+        self.job.curve(self.progress.step, selection_score=score)
+        if self.progress.best is None or score > self.progress.best:
+            self.progress.best, self.progress.best_step = score, self.progress.step
+            self.progress.best_weights = {name: value.detach().clone() for name, value in self.course.modules.state_dict().items()}
+
+    def seconds(self) -> float:
+        """Return the seconds trained, interruptions left out."""
+        return self.seconds_before + time.monotonic() - self.started
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a table or a gate wants to know of this training."""
+        seconds = self.seconds()
+        facts = {"steps": self.total, "train_seconds": round(seconds, 3)}
+        if self.progress.best is not None:
+            facts |= {"selection_score": self.progress.best, "best_step": self.progress.best_step}
+        return facts
+
+
+class StopSignal:
+    """Turns SIGTERM and SIGINT into a question asked between steps, so that a checkpoint is always of a whole step."""
+
+    def __enter__(self) -> StopSignal:
+        self.asked = False
+        self.before = {number: signal.signal(number, self.ask) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def ask(self, number: int, frame: object) -> None:
+        """Note that someone wants the stage to stop."""
+        self.asked = True
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def evaluation_steps(total: int, evaluations: int) -> set[int]:
+    """Return the steps after which the held-back rows are scored: evenly spaced, the last one included."""
+    return {round(total * part / evaluations) for part in range(1, evaluations + 1)} if evaluations else set()
+
+
+def rate(step: int, total: int, warmup: float, schedule: str) -> float:
+    """Return the learning rate of a step as a share of the peak."""
+    rising = int(total * warmup)
+    if step < rising:
+        return (step + 1) / rising
+    return 1.0 if schedule == "constant" else (total - step) / max(1, total - rising)
+
+
+def make_optimizer(modules: nn.Module, knobs: SimpleNamespace) -> torch.optim.Optimizer:
+    """Return AdamW; biases and norm weights, which are vectors, are not decayed."""
+    learned = [value for value in modules.parameters() if value.requires_grad]
+    groups = [
+        {"params": [value for value in learned if value.ndim > 1], "weight_decay": knobs.weight_decay},
+        {"params": [value for value in learned if value.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=knobs.learning_rate, fused=True)

@@ -1,0 +1,78 @@
+"""Copying a teacher's inner layers: which signals, which layers, which formula.
+
+Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351.
+Shape letters: B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tasks.job import Job
+from tasks.methods.attention_scores import attention_score_loss, attention_score_loss_paper
+from tasks.methods.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
+from tasks.methods.layer_maps import layer_map
+from tasks.training.capture import Capture, Signals, prove
+from tasks.training.rows import Batch
+
+MASKED_SCORE = -10_000.0  # what the reference code adds to the scores of padded keys
+
+
+class Matcher:
+    """Computes the inner loss of a batch: the student's mapped layers against the teacher's."""
+
+    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace) -> None:
+        layers = student.config.num_hidden_layers
+        self.knobs, self.student, self.teacher = knobs, student, teacher
+        self.map = layer_map(knobs.layer_map, layers, teacher.config.num_hidden_layers)
+        widths = student.config.hidden_size, teacher.config.hidden_size
+        self.projections = Projections(layers + 1, *widths, kind=knobs.projection).to(student.device)
+        self.of_student = Capture(student, **self.wanted(range(layers + 1), range(layers)))
+        self.of_teacher = Capture(teacher, **self.wanted(self.map.hidden, self.map.attention))
+
+    def wanted(self, hidden: Any, attention: Any) -> dict[str, Any]:
+        """Leave out the signals whose weight is zero."""
+        return {"hidden": hidden if self.knobs.hidden else (), "attention": attention if self.knobs.attention else ()}
+
+    @property
+    def modules(self) -> nn.ModuleDict:
+        """What learns: the student and its projections."""
+        return nn.ModuleDict({"student": self.student, "projections": self.projections})
+
+    def prove(self, job: Job, batch: Batch) -> None:
+        """Check the capture on a real batch before hours are spent on it, and say the map."""
+        prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
+        job.log(f"layer map: student states {list(range(len(self.map.hidden)))} copy teacher states {list(self.map.hidden)}")
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the inner loss of one batch, a scalar."""
+        with torch.inference_mode():
+            theirs = self.of_teacher(**batch.inputs(self.teacher))
+        return self.compare(self.of_student(**batch.inputs(self.student)), theirs, batch.mask_BT)
+
+    def compare(self, ours: Signals, theirs: Signals, mask_BT: Tensor) -> Tensor:
+        """Sum the losses over the mapped layers."""
+        total = torch.zeros((), device=mask_BT.device)
+        for index, mapped in enumerate(self.map.hidden if self.knobs.hidden else ()):
+            total = total + self.knobs.hidden * self.hidden_loss(ours.hidden[index], theirs.hidden[mapped].clone(), mask_BT, index)
+        for index, mapped in enumerate(self.map.attention if self.knobs.attention else ()):
+            total = total + self.knobs.attention * self.attention_loss(ours.scores[index], theirs.scores[mapped].clone(), mask_BT)
+        return total
+
+    def hidden_loss(self, student_BTD: Tensor, teacher_BTE: Tensor, mask_BT: Tensor, index: int) -> Tensor:
+        """Compare one pair of hidden states by the chosen formula."""
+        projection = self.projections.of(index)
+        if self.knobs.formula == "paper":
+            return hidden_state_loss_paper(student_BTD, teacher_BTE, projection)
+        return hidden_state_loss(student_BTD, teacher_BTE, mask_BT, projection)
+
+    def attention_loss(self, student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor) -> Tensor:
+        """Compare one pair of score tensors by the chosen formula."""
+        if self.knobs.formula == "paper":
+            padded = (1 - mask_BT[:, None, None, :]) * MASKED_SCORE
+            return attention_score_loss_paper(student_BHTT + padded, teacher_BHTT + padded)
+        return attention_score_loss(student_BHTT, teacher_BHTT, mask_BT)

@@ -1,0 +1,46 @@
+"""Where tensors live and in which arithmetic they are multiplied.
+
+Master weights and optimizer states stay in float32; only matrix products run in bfloat16, and only where the hardware multiplies it natively.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import torch
+
+
+def device() -> torch.device:
+    """Return the accelerator if there is one; ``LIMBECK_DEVICE=cpu`` keeps to the CPU."""
+    wanted = os.environ.get("LIMBECK_DEVICE", "cuda")
+    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def has_bf16(place: torch.device) -> bool:
+    """Tell whether this device multiplies bfloat16 natively; emulation would be slower than float32."""
+    if place.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    cpuinfo = Path("/proc/cpuinfo")
+    return cpuinfo.is_file() and any(flag in cpuinfo.read_text() for flag in ("avx512_bf16", "amx_bf16"))
+
+
+def arithmetic(precision: str, place: torch.device) -> AbstractContextManager[object]:
+    """Return the context in which forward passes run: ``auto``, ``fp32`` or ``bf16``."""
+    if precision == "bf16" or (precision == "auto" and has_bf16(place)):
+        return torch.autocast(place.type, dtype=torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def attention_for(place: torch.device) -> str:
+    """Return the attention kernel: at short CPU lengths the written-out form trains faster than the fused one."""
+    return "sdpa" if place.type == "cuda" else "eager"
+
+
+def make_deterministic(seed: int) -> None:
+    """Seed torch and refuse kernels whose result depends on the order of threads."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())

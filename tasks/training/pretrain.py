@@ -1,0 +1,95 @@
+"""Pretraining a small masked language model from nothing: the base of the demo's teacher, or of a language of your own.
+
+Method: Devlin et al. 2018, BERT, arXiv:1810.04805.
+Shape letters: B batch, T tokens, P predicted places, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tasks.job import Job
+from tasks.training.batches import plan
+from tasks.training.corpora import sequences
+from tasks.training.loop import Course, train
+from tasks.training.precision import attention_for, device, make_deterministic
+from tasks.training.rows import Batch, Encoded, collate, flat
+from tasks.training.students import save_model, set_dropout
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def pretrain(job: Job) -> dict[str, Any]:
+    """Learn a vocabulary from ``documents`` and train a BERT of the given shape on them; write it with its masked-LM head."""
+    knobs, place = job.knobs, device()
+    make_deterministic(knobs.seed)
+    tokenizer = make_tokenizer(job.inputs["documents"], knobs.vocabulary, job.output)
+    pieces = list(sequences(job.inputs["documents"], tokenizer, knobs.max_length))
+    offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
+    encoded = Encoded(flat(pieces), np.zeros(offsets[-1], dtype=np.int8), offsets)
+    model = new_model(len(tokenizer), knobs, place)
+    set_dropout(model, knobs.dropout)
+    course = Course(
+        modules=model,
+        batches=lambda epoch: plan(encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch),
+        loss=lambda rows: masked_loss(model, collate(encoded, rows, tokenizer.pad_token_id, place), tokenizer, knobs.mask_share),
+    )
+    facts = train(job, knobs, course, place)
+    save_model(model, tokenizer, job.output)
+    return facts | {"vocabulary": len(tokenizer), "tokens": int(offsets[-1])}
+
+
+def new_model(vocabulary: int, knobs: SimpleNamespace, place: torch.device) -> Any:
+    """Draw a BERT with a masked-LM head."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig(
+        vocab_size=vocabulary, hidden_size=knobs.hidden, num_hidden_layers=knobs.layers, num_attention_heads=knobs.heads,
+        intermediate_size=knobs.feed_forward, max_position_embeddings=max(knobs.max_length, 64), pad_token_id=0,
+        attn_implementation=attention_for(place),
+    )  # fmt: skip
+    torch.manual_seed(knobs.seed)
+    return BertForMaskedLM(config).to(place)
+
+
+def make_tokenizer(documents: Path, vocabulary: int, folder: Path) -> Any:
+    """Make a WordPiece tokenizer whose words are the commonest of the corpus, with single letters so that nothing is unknown."""
+    from transformers import BertTokenizer
+
+    counts: Counter[str] = Counter()
+    for part in pq.ParquetFile(documents / "documents.parquet").iter_batches(1000, columns=["text"]):
+        for text in part.column("text").to_pylist():
+            counts.update(text.lower().split())
+    letters = sorted({letter for word in counts for letter in word})
+    pieces = [*letters, *(f"##{letter}" for letter in letters)]
+    # Equal counts fall back on the spelling, so that the vocabulary never depends on the order of reading.
+    words = [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if len(word) > 1]
+    tokens = [*SPECIALS, *pieces, *words][: max(vocabulary, len(SPECIALS) + len(pieces))]
+    return BertTokenizer(vocab={token: index for index, token in enumerate(tokens)}, do_lower_case=True)
+
+
+def masked_loss(model: Any, batch: Batch, tokenizer: Any, share: float) -> Tensor:
+    """Return the loss of predicting masked tokens: of those drawn, 80 % are masked, 10 % replaced by any token, 10 % left."""
+    drawn_BT = torch.rand(batch.ids_BT.shape) < share
+    drawn_BT &= (batch.ids_BT >= len(SPECIALS)).cpu()
+    if not drawn_BT.any():
+        drawn_BT[0, 1] = True  # an empty batch of targets would give a loss that is not a number
+    rows_P, tokens_P = drawn_BT.nonzero(as_tuple=True)
+    targets_P = batch.ids_BT[rows_P, tokens_P]
+    dice_P = torch.rand(len(rows_P))
+    any_P = torch.randint(len(SPECIALS), model.config.vocab_size, (len(rows_P),)).to(targets_P)
+    mask_P = torch.full_like(targets_P, tokenizer.mask_token_id)
+    shown_P = torch.where((dice_P < 0.8).to(targets_P.device), mask_P, torch.where((dice_P < 0.9).to(targets_P.device), any_P, targets_P))
+    ids_BT = batch.ids_BT.clone()
+    ids_BT[rows_P, tokens_P] = shown_P
+    states_BTD = model.bert(ids_BT, attention_mask=batch.mask_BT).last_hidden_state
+    return F.cross_entropy(model.cls(states_BTD[rows_P, tokens_P]).float(), targets_P)

@@ -1,0 +1,142 @@
+"""Rows of a task, and their tokens laid end to end: no padding is stored, so none is ever computed by accident.
+
+Shape letters: N rows, S tokens of all rows together, B batch, T tokens of a row (padded within a batch only).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from tasks.errors import DataError, ModelError
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the engine needs to know of a task."""
+
+    name: str
+    kind: str
+    labels: list[str] | None
+    headline: str
+    pairs: bool
+
+    @property
+    def outputs(self) -> int:
+        """Return the width of the head: classes, or one number."""
+        return len(self.labels) if self.labels else 1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One split: ids [N], texts, second texts (None for single sentences), labels [N] (-1 or NaN where unknown)."""
+
+    ids_N: np.ndarray
+    texts: list[str]
+    pairs: list[str] | None
+    labels_N: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Tokens of N rows laid end to end, with the segment of each token."""
+
+    ids_S: np.ndarray
+    segments_S: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def lengths_N(self) -> np.ndarray:
+        """Return the tokens in each row."""
+        return np.diff(self.offsets)
+
+
+def read_task(folder: Path) -> Task:
+    """Read ``task.json`` of a rows folder."""
+    values = json.loads((folder / "task.json").read_text())
+    return Task(**{name: values[name] for name in ("name", "kind", "labels", "headline", "pairs")})
+
+
+def read_rows(folder: Path, split: str, kind: str) -> Rows:
+    """Read one split of a rows folder; unknown labels become -1 (classes) or NaN (numbers)."""
+    table = pq.read_table(folder / f"{split}.parquet", columns=["id", "text", "pair", "label"]).to_pydict()
+    missing: float = -1 if kind == "classification" else float("nan")
+    labels = [missing if label is None else label for label in table["label"]]
+    pairs = table["pair"] if any(pair is not None for pair in table["pair"]) else None
+    dtype = np.int64 if kind == "classification" else np.float32
+    return Rows(np.asarray(table["id"], dtype=np.int64), table["text"], pairs, np.asarray(labels, dtype=dtype))
+
+
+def join(first: Rows, second: Rows) -> Rows:
+    """Put two splits behind each other."""
+    if (first.pairs is None) != (second.pairs is None):
+        raise DataError("training rows and transfer text differ: one has sentence pairs, the other does not; name the pair column")
+    pairs = None if first.pairs is None else first.pairs + (second.pairs or [])
+    labels_N = np.concatenate([first.labels_N, second.labels_N.astype(first.labels_N.dtype)])
+    return Rows(np.concatenate([first.ids_N, second.ids_N]), first.texts + second.texts, pairs, labels_N)
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load a tokenizer and check that it is a real one (a swallowed vocabulary file leaves five tokens)."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    if len(tokenizer) < 20 or tokenizer.pad_token_id is None:
+        raise ModelError(f"the tokenizer in {folder} holds {len(tokenizer)} tokens or no padding token; give a folder with tokenizer.json")
+    return tokenizer
+
+
+def encode(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> Encoded:
+    """Tokenize rows; longer ones are cut at ``max_length`` tokens."""
+    out = tokenizer(
+        list(texts), list(pairs) if pairs is not None else None, truncation=True, max_length=max_length,
+        return_attention_mask=False, return_token_type_ids=True, verbose=False,
+    )  # fmt: skip
+    offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in out["input_ids"]])]).astype(np.int64)
+    return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets)
+
+
+def flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
+    """Lay lists of integers end to end."""
+    return np.fromiter((value for values in lists for value in values), dtype=np.int32)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded tensors of one batch, on the device of the model."""
+
+    ids_BT: Tensor
+    mask_BT: Tensor
+    segments_BT: Tensor
+
+    def inputs(self, model: Any) -> dict[str, Tensor]:
+        """Return the keyword arguments that this model's forward takes."""
+        values = {"input_ids": self.ids_BT, "attention_mask": self.mask_BT}
+        if getattr(model.config, "type_vocab_size", 0) > 1:
+            values["token_type_ids"] = self.segments_BT
+        return values
+
+
+def collate(encoded: Encoded, rows: Sequence[int] | np.ndarray, pad: int, place: torch.device) -> Batch:
+    """Pad the named rows to the longest of them."""
+    lengths = encoded.lengths_N[rows]
+    width = int(lengths.max())
+    ids_BT = np.full((len(rows), width), pad, dtype=np.int64)
+    segments_BT = np.zeros((len(rows), width), dtype=np.int64)
+    for place_in_batch, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        start = encoded.offsets[row]
+        ids_BT[place_in_batch, :length] = encoded.ids_S[start : start + length]
+        segments_BT[place_in_batch, :length] = encoded.segments_S[start : start + length]
+    mask_BT = (np.arange(width)[None, :] < lengths[:, None]).astype(np.int64)
+    return Batch(*(torch.from_numpy(values).to(place, non_blocking=True) for values in (ids_BT, mask_BT, segments_BT)))

@@ -1,0 +1,162 @@
+"""Building models: a student smaller than its teacher, started from nothing, from the teacher's layers, or from its embeddings.
+
+Sources: layers copied at even distances from Sanh et al. 2019, DistilBERT, arXiv:1910.01108; random starts from Jiao et al. 2019,
+TinyBERT, arXiv:1909.10351. Everything that is built here is a plain Hugging Face model.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tasks.errors import ModelError, RecipeError
+from tasks.methods.layer_dropping import drop_layers
+from tasks.methods.layer_maps import initial_layers
+from tasks.training.precision import attention_for
+from tasks.training.rows import Task
+
+SHAPE = {"hidden": "hidden_size", "heads": "num_attention_heads", "feed_forward": "intermediate_size"}
+
+
+def load_classifier(folder: Path, task: Task, place: torch.device, *, seed: int = 0) -> Any:
+    """Load a folder as a sequence classifier of the task in float32; a head that is missing is drawn from ``seed``."""
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    torch.manual_seed(seed)
+    config = with_head(AutoConfig.from_pretrained(folder, local_files_only=True), task)
+    model = AutoModelForSequenceClassification.from_pretrained(
+        folder, config=config, local_files_only=True, dtype=torch.float32, attn_implementation=attention_for(place), use_safetensors=True,
+        ignore_mismatched_sizes=True,
+    )  # fmt: skip
+    return model.to(place)
+
+
+def load_encoder(folder: Path, place: torch.device) -> Any:
+    """Load a folder as a bare encoder in float32."""
+    from transformers import AutoModel
+
+    options = {"dtype": torch.float32, "attn_implementation": attention_for(place), "use_safetensors": True}
+    return AutoModel.from_pretrained(folder, local_files_only=True, **options).to(place)
+
+
+def with_head(config: Any, task: Task) -> Any:
+    """Give a config the task's head and label names."""
+    config.num_labels = task.outputs
+    if task.labels:
+        config.id2label = dict(enumerate(task.labels))
+        config.label2id = {name: index for index, name in enumerate(task.labels)}
+    config.problem_type = "regression" if task.kind == "regression" else "single_label_classification"
+    return config
+
+
+def smaller(config: Any, shape: SimpleNamespace) -> Any:
+    """Return the teacher's config with the student's shape; refuse what cannot be built."""
+    small = copy.deepcopy(config)
+    if shape.layers > config.num_hidden_layers:
+        raise ModelError(f"the student has {shape.layers} layers and its teacher {config.num_hidden_layers}; give it at most as many")
+    small.num_hidden_layers = shape.layers
+    for knob, name in SHAPE.items():
+        value = getattr(shape, knob)
+        if value is not None and hasattr(config, name):
+            setattr(small, name, value)
+        elif value is not None:
+            raise ModelError(f"a {config.model_type} model has no {name}; leave {knob} out")
+    if small.hidden_size % small.num_attention_heads:
+        raise ModelError(f"width {small.hidden_size} does not divide by {small.num_attention_heads} heads; choose heads that divide it")
+    return small
+
+
+def same_widths(config: Any, small: Any) -> bool:
+    """Tell whether the teacher's layers fit the student."""
+    return all(getattr(config, name) == getattr(small, name) for name in SHAPE.values())
+
+
+def from_teacher(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
+    """Keep evenly spaced layers of the teacher, head included."""
+    small = smaller(model.config, shape)
+    if not same_widths(model.config, small):
+        raise ModelError(f"start: teacher copies whole layers, so the widths must agree; the student asks for {describe(small)}, its teacher has "
+                         f"{describe(model.config)}; use start: embeddings or random")  # fmt: skip
+    student = copy.deepcopy(model)
+    drop_layers(student, initial_layers(shape.layers, model.config.num_hidden_layers))
+    return student
+
+
+def from_nothing(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
+    """Draw every weight."""
+    return build(smaller(model.config, shape))
+
+
+def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
+    """Draw the layers, and start the embeddings from the teacher's, projected on their principal axes where the student is narrower."""
+    student = from_nothing(model, shape, build)
+    axes_DE = principal_axes(model.get_input_embeddings().weight.detach(), student.config.hidden_size)
+    teacher = dict(model.base_model.embeddings.named_parameters())
+    for name, value in student.base_model.embeddings.named_parameters():
+        if value.ndim == 2:
+            value.data.copy_(teacher[name].detach() @ axes_DE)
+    return student
+
+
+STARTS: dict[str, Callable[[Any, SimpleNamespace, Callable[[Any], Any]], Any]] = {
+    "teacher": from_teacher,
+    "embeddings": from_embeddings,
+    "random": from_nothing,
+}
+
+
+def build_student(start: str, model: Any, shape: SimpleNamespace, *, seed: int) -> Any:
+    """Build a student of ``model`` (a classifier or a bare encoder) in the given shape; the teacher is left as it is."""
+    if start not in STARTS:
+        raise RecipeError(f"unknown start {start!r}; choose one of {', '.join(sorted(STARTS))}, or name a folder or hub id")
+    torch.manual_seed(seed)
+    student = STARTS[start](model, shape, lambda config: type(model)._from_config(config, dtype=torch.float32))
+    return student.to(model.device)
+
+
+def principal_axes(values_VD: Tensor, width: int) -> Tensor:
+    """Return the ``width`` leading principal axes [D, E]; a column's sign is fixed so that every machine draws the same student."""
+    if width > values_VD.shape[1]:
+        raise ModelError(f"the student's width {width} is larger than its teacher's {values_VD.shape[1]}; make it narrower or use start: random")
+    if width == values_VD.shape[1]:
+        return torch.eye(width, device=values_VD.device)
+    _, axes_DD = torch.linalg.eigh((values_VD.double().T @ values_VD.double()).cpu())
+    axes_DE = axes_DD.flip(1)[:, :width]
+    signs_E = axes_DE.gather(0, axes_DE.abs().argmax(0, keepdim=True)).sign()
+    return (axes_DE * signs_E).to(values_VD)
+
+
+def set_dropout(model: nn.Module, share: float | None) -> None:
+    """Set every dropout of a model for this training; None leaves the model's own. The saved config is not touched."""
+    if share is None:
+        return
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+        for name in ("attention_dropout", "attention_dropout_prob", "dropout_prob"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, share)
+
+
+def freeze(model: Any) -> Any:
+    """Make a model a teacher: no dropout, no gradients."""
+    return model.eval().requires_grad_(False)
+
+
+def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a plain Hugging Face folder: config, safetensors, tokenizer; nothing that names where it was made."""
+    model.config._name_or_path = ""
+    model.save_pretrained(folder)
+    tokenizer.name_or_path = ""
+    tokenizer.save_pretrained(folder)
+
+
+def describe(config: Any) -> str:
+    """Say a model's shape in a few words."""
+    return f"{config.num_hidden_layers} x {config.hidden_size}, {config.num_attention_heads} heads, feed-forward {config.intermediate_size}"

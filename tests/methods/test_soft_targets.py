@@ -1,0 +1,169 @@
+"""Soft targets: the numbers by hand, by property, by the harm prevented, and by the reference code."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from tasks.errors import DataError, ModelError, RecipeError
+from tasks.methods.soft_targets import label_loss, prediction_loss, soft_cross_entropy_paper, soft_target_loss
+from tests.methods.oracles import EXACT, golden_case, golden_tensors
+
+KNOBS = {"kind": "classification", "temperature": 2.0, "hard_weight": 0.25}
+
+
+def logits(*shape: int, seed: int = 0, scale: float = 3.0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
+
+
+def test_matches_the_definition_by_hand() -> None:
+    # Teacher (ln 3, 0) at T=1 is (3/4, 1/4); the student is (1/2, 1/2).
+    teacher, student = torch.tensor([[math.log(3.0), 0.0]]), torch.zeros(1, 2)
+    expected = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
+    assert soft_target_loss(student, teacher, temperature=1.0).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_perfect_student_has_no_loss() -> None:
+    teacher = logits(4, 3)
+    assert soft_target_loss(teacher, teacher, temperature=4.0).item() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_paper_form_at_equality_is_the_teachers_entropy_per_class() -> None:
+    teacher = logits(4, 3)
+    entropy = torch.distributions.Categorical(logits=teacher / 2.0).entropy().mean()
+    torch.testing.assert_close(soft_cross_entropy_paper(teacher, teacher, temperature=2.0), entropy / 3)
+
+
+def test_gradient_size_hardly_depends_on_temperature() -> None:
+    def size(temperature: float) -> float:
+        student = logits(8, 3, seed=1).requires_grad_()
+        soft_target_loss(student, logits(8, 3, seed=2), temperature=temperature).backward()
+        return student.grad.norm().item()
+
+    assert size(200.0) == pytest.approx(size(100.0), rel=0.02)
+
+
+def test_the_teacher_is_never_trained() -> None:
+    teacher, student = logits(2, 3).requires_grad_(), logits(2, 3, seed=1).requires_grad_()
+    prediction_loss(student, teacher, torch.tensor([0, 1]), **KNOBS).backward()
+    assert teacher.grad is None and student.grad is not None
+
+
+def test_the_order_of_the_batch_does_not_matter() -> None:
+    student, teacher, labels = logits(6, 3), logits(6, 3, seed=1), torch.tensor([0, 1, 2, -1, 0, 1])
+    order = torch.tensor([3, 1, 5, 0, 4, 2])
+    shuffled = prediction_loss(student[order], teacher[order], labels[order], **KNOBS)
+    torch.testing.assert_close(prediction_loss(student, teacher, labels, **KNOBS), shuffled)
+
+
+def test_half_precision_is_computed_in_single() -> None:
+    loss = soft_target_loss(logits(2, 3).bfloat16(), logits(2, 3, seed=1).bfloat16(), temperature=2.0)
+    assert loss.dtype == torch.float32
+
+
+def test_labels_and_teacher_mix_by_the_hard_weight() -> None:
+    student, teacher, labels = logits(4, 3), logits(4, 3, seed=1), torch.tensor([0, 1, 2, 0])
+    soft = soft_target_loss(student, teacher, temperature=2.0)
+    hard = torch.nn.functional.cross_entropy(student, labels)
+    torch.testing.assert_close(prediction_loss(student, teacher, labels, **KNOBS), 0.75 * soft + 0.25 * hard)
+
+
+def test_unlabelled_rows_do_not_dilute_the_label_loss() -> None:
+    student = logits(3, 3)
+    torch.testing.assert_close(
+        label_loss(student, torch.tensor([2, -1, -100]), kind="classification"),
+        label_loss(student[:1], torch.tensor([2]), kind="classification"),
+    )
+    values = torch.tensor([1.0, float("nan"), float("nan")], dtype=torch.float64)
+    torch.testing.assert_close(
+        label_loss(student[:, :1], values, kind="regression"), (student[0, 0] - 1.0).square()
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "classes", "label"), [("classification", 3, -1), ("regression", 1, float("nan"))]
+)  # fmt: skip
+def test_a_batch_without_labels_gives_zero_and_a_finite_gradient(kind: str, classes: int, label: float) -> None:
+    student = logits(2, classes).requires_grad_()
+    loss = label_loss(student, torch.tensor([label, label]), kind=kind)
+    loss.backward()
+    assert loss.item() == 0.0
+    assert student.grad.eq(0).all()
+
+
+def test_regression_mixes_teacher_and_labels() -> None:
+    student, teacher = torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [2.0]])
+    labels = torch.tensor([float("nan"), 5.0])
+    loss = prediction_loss(student, teacher, labels, kind="regression", temperature=1.0, hard_weight=0.5)
+    assert loss.item() == pytest.approx(0.5 * 2.0 + 0.5 * 9.0)
+
+
+def test_a_label_tensor_that_would_broadcast_is_refused() -> None:
+    with pytest.raises(DataError, match="one label per row"):
+        label_loss(logits(4, 1), torch.zeros(4, 1), kind="regression")
+    with pytest.raises(DataError, match="one label per row"):
+        label_loss(logits(4, 1), torch.zeros(1), kind="regression")
+
+
+def test_a_narrower_teacher_that_would_broadcast_is_refused() -> None:
+    with pytest.raises(ModelError, match="same classes"):
+        soft_target_loss(logits(4, 3), logits(4, 1), temperature=1.0)
+    with pytest.raises(ModelError, match="same classes"):
+        prediction_loss(logits(4, 1), logits(1, 1), torch.zeros(4), kind="regression", temperature=1.0, hard_weight=0.0)
+
+
+def test_a_regression_model_of_several_outputs_is_refused() -> None:
+    with pytest.raises(ModelError, match="one value per row"):
+        label_loss(logits(4, 2), torch.zeros(4), kind="regression")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"kind": "ranking"}, {"formula": "draft"}, {"hard_weight": 1.5}, {"temperature": 0.0}, {"temperature": -1.0}],
+)
+def test_an_illegal_knob_is_refused_with_a_sentence(wrong: dict) -> None:
+    with pytest.raises(RecipeError, match=r"choose one of|must"):
+        prediction_loss(logits(2, 3), logits(2, 3), torch.tensor([0, 1]), **{**KNOBS, **wrong})
+
+
+@pytest.mark.parametrize("temperature", [1, 2, 4, 10])
+def test_equals_the_reference_soft_targets(temperature: int) -> None:
+    case, tensors = golden_case("pkd", f"soft_target_batchmean_T{temperature}"), golden_tensors("pkd")
+    student = tensors["in.student_logits"].requires_grad_()
+    teacher, expected = tensors["in.teacher_logits"], case["expected_scalars"]
+    kd = soft_target_loss(student, teacher, temperature=temperature)
+    loss = prediction_loss(
+        student, teacher, tensors["in.labels"], kind="classification", temperature=temperature,
+        hard_weight=1 - case["hyperparameters"]["alpha"],
+    )  # fmt: skip
+    loss.backward()
+    assert kd.item() == pytest.approx(expected["kd"], rel=1e-9)
+    assert loss.item() == pytest.approx(expected["loss"], rel=1e-9)
+    torch.testing.assert_close(student.grad, tensors[f"grad.{case['name']}.student_logits"], **EXACT)
+
+
+@pytest.mark.parametrize("temperature", [1, 2])
+def test_the_paper_formula_equals_tinyberts_soft_cross_entropy(temperature: int) -> None:
+    case, tensors = golden_case("tinybert", f"soft_cross_entropy_T{temperature}"), golden_tensors("tinybert")
+    student = tensors["in.student_logits"].requires_grad_()
+    loss = prediction_loss(
+        student, tensors["in.teacher_logits"], torch.zeros(3, dtype=torch.long), kind="classification",
+        temperature=temperature, hard_weight=0.0, formula="paper",
+    )  # fmt: skip
+    loss.backward()
+    assert loss.item() == pytest.approx(case["expected_scalars"]["loss"], rel=1e-9)
+    torch.testing.assert_close(student.grad, tensors[f"grad.{case['name']}.student_logits"], **EXACT)
+
+
+def test_the_paper_formula_equals_tinyberts_regression() -> None:
+    case, tensors = golden_case("tinybert", "regression_prediction"), golden_tensors("tinybert")
+    student = tensors["in.student_regression"].requires_grad_()
+    loss = prediction_loss(
+        student, torch.zeros_like(student), tensors["in.regression_labels"], kind="regression",
+        temperature=1.0, hard_weight=0.0, formula="paper",
+    )  # fmt: skip
+    loss.backward()
+    assert loss.item() == pytest.approx(case["expected_scalars"]["loss"], rel=1e-9)
+    torch.testing.assert_close(student.grad, tensors["grad.regression_prediction.student_regression"], **EXACT)
