@@ -6,7 +6,7 @@ The flow in ``compress.py`` says the order of the story; this file says how its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,14 +142,24 @@ async def make_dropped(recipe: Recipe, dropping: LayerDropping, strategy: str, d
     return Candidate(name, "dropped", list(await asyncio.gather(*(one(seed) for seed in dropping.seeds))))
 
 
-async def judge(recipe: Recipe, candidate: Candidate, teacher: Parcel, rows: Parcel, predictions: Parcel | None) -> dict[str, Any]:
-    """Put one candidate on the scales; return its row of the results."""
+async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods) -> list[dict[str, Any]]:
+    """Put everyone on the scales, the teacher first; return the rows of the results.
+
+    Speed is measured after all scores, one model at a time, so that no other work of this run is on the machine.
+    """
+    teacher = await goods.teacher
     knobs = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
-    card, speed = await asyncio.gather(
-        score_model(knobs, models=candidate.models, teacher=teacher, rows=rows, teacher_predictions=predictions, label=candidate.name),
-        measure_speed(recipe.speed, model=candidate.models[0], teacher=teacher, label=candidate.name),
+    first = await score_model(knobs, models=[teacher], teacher=teacher, rows=goods.rows, label=candidates[0].name)
+    cards = await asyncio.gather(
+        *(
+            score_model(knobs, models=candidate.models, teacher=teacher, rows=goods.rows, teacher_predictions=first, label=candidate.name)
+            for candidate in candidates[1:]
+        )
     )
-    return row(candidate, card, speed)
+    speeds = await asyncio.gather(
+        *(measure_speed(recipe.speed, model=candidate.models[0], teacher=teacher, label=candidate.name) for candidate in candidates)
+    )
+    return [row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
 
 
 def row(candidate: Candidate, card: Parcel, speed: Parcel) -> dict[str, Any]:

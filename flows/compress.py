@@ -7,7 +7,8 @@ from typing import Any
 
 from prefect import flow
 
-from flows.branches import Candidate, Goods, judge, make_dropped, make_student
+from flows.branches import Candidate, Goods, judge_all, make_dropped, make_student
+from flows.results import publish_results
 from flows.run import open_run
 from tasks.augment_text import augment_text
 from tasks.contracts import Parcel
@@ -15,11 +16,10 @@ from tasks.finetune_teacher import answer_rows, finetune_teacher
 from tasks.prepare_corpus import prepare_corpus, pretrain_base
 from tasks.prepare_rows import prepare_rows, prepare_transfer
 from tasks.recipe import AnswerSlice, Recipe, RowsSlice
-from tasks.register_model import publish_results
 from tasks.checks import check_students, require_floor
 
 
-@flow(name="compress", flow_run_name="{recipe.name}", log_prints=True)
+@flow(name="compress", flow_run_name="{recipe.name}")
 async def compress(recipe: Recipe) -> dict[str, Any]:
     """Fine-tune a teacher, distil students and drop layers, score every candidate, and register what came out."""
     async with open_run(recipe) as run:
@@ -27,12 +27,10 @@ async def compress(recipe: Recipe) -> dict[str, Any]:
         base = await pretrained_base(recipe, run.sources)
         await asyncio.to_thread(check_students, recipe, run.session.store.folder(base))
         goods = await shared_goods(recipe, run.sources, rows, base)
-        candidates = await all_candidates(recipe, goods)
-        teacher = await goods.teacher
-        first = await judge(recipe, Candidate("teacher", "teacher", [teacher]), teacher, rows, None)
-        predictions = run.session.parcel_of("score-model", "teacher")
-        rest = await asyncio.gather(*(judge(recipe, candidate, teacher, rows, predictions) for candidate in candidates))
-        return await publish_results(recipe, run, [first, *rest], [Candidate("teacher", "teacher", [teacher]), *candidates], rows=rows)
+        small = await all_candidates(recipe, goods)
+        candidates = [Candidate("teacher", "teacher", [await goods.teacher]), *small]
+        judged = await judge_all(recipe, candidates, goods)
+        return await publish_results(recipe, run, judged, candidates, data=rows)
 
 
 async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:

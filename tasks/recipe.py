@@ -52,6 +52,8 @@ class Data(Knobs):
 
     source: str = handling("", "A hub id, a folder with train/validation files, or one file (parquet, csv, tsv, jsonl). Empty: GLUE on the hub.")
     revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
+    licence: str = handling("unknown", "Licence of the data, for the model card.")
+    synthetic: bool = handling(False, "The data is generated; the model card and the table say so.")
     selection_rows: int = Field(1000, ge=0, description="Rows held back from train to choose checkpoints; at most a tenth of train.")
     holdout_rows: int = Field(0, ge=0, description="Rows held back from train only for reporting; 5,000 or more give tight intervals.")
     validation_share: float = Field(0.1, gt=0, lt=0.5, description="Share of train used as validation where the source has no validation split.")

@@ -1,0 +1,70 @@
+"""What the command line starts: one run of a recipe, a plan of one, and the demo."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from flows.home import Home
+from flows.run import ONLOOKER, Onlooker, write_json
+from tasks.recipe import Recipe
+
+
+def run_recipe(recipe: Recipe, *, home: Home, watcher: Any = None, force: frozenset[str] = frozenset(), json_path: Path | None = None) -> dict[str, Any]:
+    """Run the compress flow here and now; write the result file if asked."""
+    from flows.compress import compress
+
+    ONLOOKER.set(Onlooker(home, watcher, force))
+    result = asyncio.run(compress(recipe))
+    if json_path is not None:
+        write_json(json_path, result)
+    return result
+
+
+def demo_recipe(folder: Path, seed: int) -> Recipe:
+    """Return the demo's recipe for the language written in ``folder``."""
+    from flows.recipe_file import load_recipe
+
+    sets = [
+        f"data.source={folder / 'data'}",
+        f"corpus.source={folder / 'corpus'}",
+        f"pretraining.seed={seed}",
+        f"teacher.seed={seed}",
+        f"data.seed={seed}",
+    ]
+    return load_recipe("demo", sets)
+
+
+def run_demo(*, seed: int, seeds: int, home: Home, watcher: Any = None, json_path: Path | None = None) -> dict[str, Any]:
+    """Write a small language, compress a teacher of it, and compare the distilled student with the same student trained without a teacher."""
+    from tasks.demo_language import write_language
+
+    results = []
+    for number in range(seed, seed + seeds):
+        folder = home.root / "demo" / f"language-{number}"
+        if not (folder / "data").is_dir():
+            write_language(folder, seed=number)
+        results.append(run_recipe(demo_recipe(folder, number), home=home, watcher=watcher))
+    result = {**results[-1], "margin": margin(results)}
+    if json_path is not None:
+        write_json(json_path, result)
+    return result
+
+
+def margin(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how far distillation lifts the demo's student over the same student without a teacher: mean over seeds, with its interval."""
+    import numpy as np
+    from scipy import stats
+
+    gains = np.asarray([gain(result) for result in results])
+    if len(gains) == 1:
+        return {"points": [float(gains[0])], "mean": float(gains[0]), "low": None, "high": None}
+    low, high = stats.t.interval(0.95, len(gains) - 1, loc=gains.mean(), scale=max(stats.sem(gains), 1e-12))
+    return {"points": gains.tolist(), "mean": float(gains.mean()), "low": float(low), "high": float(high)}
+
+
+def gain(result: dict[str, Any]) -> float:
+    """Return the distilled student's lead in points of the headline metric on the validation rows."""
+    by_name = {model["name"]: model["metrics"]["validation"][model["headline"]]["value"] for model in result["models"]}
+    return 100 * (by_name["distilled"] - by_name["without-teacher"])

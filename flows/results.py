@@ -1,0 +1,75 @@
+"""The end of a run: who passed the gate, what was registered, and the table, the JSON and the Prefect artifact that say so."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from flows.branches import Candidate
+from flows.run import Run, teacher_name
+from tasks.contracts import Parcel
+from tasks.recipe import Recipe
+from tasks.register_model import register_models
+
+PINNED = ("torch", "transformers", "numpy", "mlflow", "prefect", "limbeck")
+
+
+async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], candidates: Sequence[Candidate], *, data: Parcel) -> dict[str, Any]:
+    """Log the figures, register the models, leave the table in the Prefect UI, and return what ``--json`` writes."""
+    folders = {candidate.name: run.session.store.folder(candidate.models[0]) for candidate in candidates}
+    about = await asyncio.to_thread(describe_run, recipe, run, data)
+    with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
+        registered = await register_models(recipe, run.tracker, folders, rows, about, Path(workspace))
+    verdicts = {entry["candidate"]: entry for entry in registered}
+    models = [finished_row(row, verdicts.get(row["name"])) for row in rows]
+    await asyncio.to_thread(run.tracker.candidates, models)
+    hits = [record for record in run.session.records if record.cache == "hit"]
+    await asyncio.to_thread(run.tracker.hits, hits)
+    stages = [stage_row(record) for record in run.session.records]
+    result = {"recipe": recipe.name, "task": recipe.spec.name, "headline": recipe.spec.headline, "split": recipe.gate.split,
+              "stages": stages, "models": models, "registered": registered, "links": run.tracker.urls(None)}  # fmt: skip
+    await leave_artifacts(result)
+    return result
+
+
+def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:
+    """Return what model cards say of where a model comes from."""
+    import pyarrow.parquet as pq
+
+    first = pq.read_table(run.session.store.folder(data) / "validation.parquet").slice(0, 1).to_pylist()[0]
+    sources = {name: parcel.sha256 for name, parcel in run.sources.items()}
+    described = {
+        "source": recipe.data.source or recipe.spec.name, "licence": recipe.data.licence, "teacher_licence": recipe.teacher.licence,
+        "teacher": teacher_name(recipe), "synthetic": recipe.data.synthetic, "digests": sources, **dict(data.facts),
+    }  # fmt: skip
+    versions = {name: version(name) for name in PINNED}
+    example = [first["text"]] if first["pair"] is None else [first["text"], first["pair"]]
+    stages = [stage_row(record) for record in run.session.records]
+    return {"teacher": teacher_name(recipe), "data": described, "versions": versions, "stages": stages, "example": example}
+
+
+def finished_row(row: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Add the gate's word to a row of the results."""
+    gate = "—" if verdict is None else "champion" if verdict["alias"] == "champion" else verdict["decision"]
+    return {**row, "gate": gate}
+
+
+def stage_row(record: Any) -> dict[str, Any]:
+    """Return what a result file says of one stage."""
+    return {"name": record.name, "label": record.label, "state": record.state, "cache": record.cache,
+            "seconds": round(record.seconds, 3), "key": record.key}  # fmt: skip
+
+
+async def leave_artifacts(result: Mapping[str, Any]) -> None:
+    """Leave the results table and the link to MLflow on the Prefect run page."""
+    from prefect.artifacts import acreate_markdown_artifact
+
+    from tasks.report.results import results_markdown
+
+    link = result["links"].get("run")
+    text = results_markdown(list(result["models"])) + (f"\n\n[MLflow run]({link})\n" if link else "\n\nMLflow: start `limbeck ui` for links.\n")
+    await acreate_markdown_artifact(text, key="results", description="Teacher and every candidate")

@@ -1,0 +1,96 @@
+"""An engine at work in a process of its own: started with its threads fixed, listened to line by line, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import BY_NAME, EngineError, Interrupted, OutOfMemory
+
+PATIENCE = 30.0  # seconds an engine gets to write its checkpoint after it was asked to stop
+LINE = 2**24  # longest line of events, in bytes
+PR_SET_PDEATHSIG = 1
+ROOT = Path(__file__).resolve().parents[1]
+
+
+async def run_engine(module: str, order: Mapping[str, Any], folder: Path, listen: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Run ``python -m module`` on an order and return its facts; what it says meanwhile goes to ``listen``."""
+    path = folder / "job.json"
+    path.write_text(json.dumps(order))
+    with (folder / "stderr.log").open("wb") as errors:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", module, str(path), stdout=asyncio.subprocess.PIPE, stderr=errors, stdin=asyncio.subprocess.DEVNULL,
+            limit=LINE, cwd=folder, env=environment(order["threads"]), preexec_fn=die_with_parent, start_new_session=True,
+        )  # fmt: skip
+    try:
+        last = await listen_to(process, listen)
+    except asyncio.CancelledError:
+        await stop(process)
+        raise
+    return facts_of(last, process, folder, order["job"])
+
+
+async def listen_to(process: asyncio.subprocess.Process, listen: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Pass events on until the engine ends; return the last one."""
+    assert process.stdout is not None
+    last: dict[str, Any] = {}
+    async for line in process.stdout:
+        try:
+            last = json.loads(line)
+        except ValueError:
+            continue  # a library printed something; it is not for us
+        listen(last)
+    await process.wait()
+    return last
+
+
+def facts_of(last: Mapping[str, Any], process: asyncio.subprocess.Process, folder: Path, job: str) -> dict[str, Any]:
+    """Return the facts that an engine ended with, or raise what ended it."""
+    if last.get("event") == "result" and process.returncode == 0:
+        return dict(last["facts"])
+    if last.get("event") == "error":
+        raise BY_NAME.get(last["kind"], EngineError)(last["message"])
+    if process.returncode == -signal.SIGKILL:
+        raise OutOfMemory(f"the engine of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or max_length, or run fewer branches")
+    if process.returncode in (-signal.SIGTERM, -signal.SIGINT):
+        raise Interrupted(f"the engine of {job!r} was stopped; run the same command again to go on")
+    lines = (folder / "stderr.log").read_text(errors="replace").strip().splitlines()
+    raise EngineError(f"the engine of {job!r} stopped with status {process.returncode}: {lines[-1] if lines else 'no message'}")
+
+
+async def stop(process: asyncio.subprocess.Process) -> None:
+    """Ask an engine to write its checkpoint and stop; kill it if it does not."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), PATIENCE)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Return the engine's environment: what must be set before torch is imported."""
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
+        # Spinning threads cost fifty times the work when cores are shared, as branches side by side do.
+        "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0",
+        # glibc would hand large blocks back to the system after every batch and take them again for the next.
+        "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**29),
+        "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
+    }  # fmt: skip
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this engine when its parent dies, so that none trains on for nobody."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

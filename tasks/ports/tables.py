@@ -1,0 +1,302 @@
+"""Rows of the user's own, in any of four formats, to rows in one: checked, divided, and written so that equal rows give equal bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.catalog import TaskSpec
+from tasks.errors import DataError
+from tasks.ports.sources import nearest
+
+READERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".txt": "text"}
+MOST_HELD = {"selection": 0.1, "holdout": 0.2}  # share of train that a held-back split may take
+TRANSFER_IDS = 10**12  # ids of the user's own text start here, far from those of rows
+MOST_CLASSES = 200
+
+
+@dataclass
+class Split:
+    """Rows of one split as columns, and where they came from."""
+
+    file: str
+    texts: list[str]
+    pairs: list[str] | None
+    labels: list[Any]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, rows: Sequence[int]) -> Split:
+        """Return some of the rows."""
+        pairs = None if self.pairs is None else [self.pairs[row] for row in rows]
+        return Split(self.file, [self.texts[row] for row in rows], pairs, [self.labels[row] for row in rows])
+
+
+def prepare_rows(source: Path, spec: TaskSpec, data: Any, output: Path) -> dict[str, Any]:
+    """Read, check and divide the rows of a task; return counts and shares."""
+    files = split_files(source, spec)
+    names: list[str] | None = list(spec.labels) if spec.labels else None
+    splits = {split: read_split(path, spec) for split, path in files.items()}
+    if spec.kind == "classification":
+        names = names or label_names(files["train"], spec, splits["train"])
+    dropped = {split: clean(rows, spec, names) for split, rows in splits.items()}
+    divided = divide(splits, data)
+    if spec.kind == "classification":
+        require_classes(divided, names or [])
+    write_rows(divided, spec, names, output)
+    return facts_of(divided, spec, names) | {"unlabelled": dropped}
+
+
+def split_files(source: Path, spec: TaskSpec) -> dict[str, Path]:
+    """Find the train file and, where there is one, the validation file."""
+    if source.is_file():
+        return {"train": source}
+    files = sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file())
+    validation = [path for name in (spec.validation, "validation", "valid", "dev") for path in files if path.name.startswith(name)]
+    train = [path for path in files if path.name.startswith("train")]
+    if not train:
+        raise DataError(f"{source} holds no train file; found {', '.join(path.name for path in files) or 'nothing'}; name one train.csv or train.parquet")
+    return {"train": train[0]} | ({"validation": validation[0]} if validation else {})
+
+
+def read_table(path: Path) -> Any:
+    """Read one file as an Arrow table."""
+    import pyarrow.csv
+    import pyarrow.json
+    import pyarrow.parquet
+
+    try:
+        if path.suffix == ".parquet":
+            return pyarrow.parquet.read_table(path)
+        if path.suffix == ".jsonl":
+            return pyarrow.json.read_json(path)
+        if path.suffix == ".txt":
+            import pyarrow
+
+            return pyarrow.table({"text": [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]})
+        options = pyarrow.csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",", newlines_in_values=True)
+        return pyarrow.csv.read_csv(path, parse_options=options)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path.name} cannot be read as {READERS.get(path.suffix, 'a table')}: {str(error).splitlines()[0]}") from error
+
+
+def read_split(path: Path, spec: TaskSpec) -> Split:
+    """Read the task's columns of one file."""
+    table = read_table(path)
+    for role, column in (("text", spec.text), ("pair", spec.pair), ("label", spec.label)):
+        if column is not None and column not in table.column_names:
+            hint = nearest(column, table.column_names)
+            raise DataError(f"{path.name} has no {role} column {column!r}; it has {', '.join(table.column_names)}{hint}")
+    texts, labels = table.column(spec.text).to_pylist(), table.column(spec.label).to_pylist()
+    return Split(path.name, texts, table.column(spec.pair).to_pylist() if spec.pair else None, labels)
+
+
+def label_names(path: Path, spec: TaskSpec, rows: Split) -> list[str]:
+    """Return label names: those the file declares, or the different labels in order."""
+    declared = declared_names(path, spec.label)
+    if declared:
+        return declared
+    found = sorted({label for label in rows.labels if label is not None and label != -1}, key=lambda label: (isinstance(label, str), label))
+    if len(found) < 2 or len(found) > MOST_CLASSES:
+        raise DataError(f"{rows.file} has {len(found)} different labels in column {spec.label!r}; 2 to {MOST_CLASSES} are needed, or set kind: regression")
+    return [str(label) for label in found]
+
+
+def declared_names(path: Path, column: str) -> list[str]:
+    """Return the label names in a Parquet file's Hugging Face schema, if it has one."""
+    if path.suffix != ".parquet":
+        return []
+    import pyarrow.parquet as pq
+
+    described = json.loads((pq.read_schema(path).metadata or {}).get(b"huggingface", b"{}"))
+    return list(described.get("info", {}).get("features", {}).get(column, {}).get("names") or [])
+
+
+def clean(rows: Split, spec: TaskSpec, names: list[str] | None) -> int:
+    """Check texts and turn labels into class numbers or values, in place; rows without a label go. Return how many went."""
+    for column, values in ((spec.text, rows.texts), (spec.pair, rows.pairs or [])):
+        for number, text in enumerate(values):
+            if not isinstance(text, str) or not text.strip():
+                raise DataError(f"{rows.file}, row {number + 1}: the text in column {column!r} is empty; remove the row or fill it in")
+    read = value_reader(spec, names)
+    labels = [read(label, rows.file, number) for number, label in enumerate(rows.labels)]
+    kept = [row for row, label in enumerate(labels) if label is not None]
+    rows.labels = labels
+    whole = rows.take(kept)
+    rows.texts, rows.pairs, rows.labels = whole.texts, whole.pairs, whole.labels
+    return len(labels) - len(kept)
+
+
+def value_reader(spec: TaskSpec, names: list[str] | None) -> Any:
+    """Return a function that reads one label, or None where there is none."""
+    if spec.kind == "regression":
+        return read_number
+    numbers = {name: index for index, name in enumerate(names or [])}
+
+    def read(label: Any, file: str, row: int) -> int | None:
+        if label is None or label == -1:
+            return None
+        if isinstance(label, int) and str(label) not in numbers and 0 <= label < len(numbers):
+            return label
+        if str(label) not in numbers:
+            raise DataError(f"{file}, row {row + 1}: the label {label!r} is not one of {', '.join(numbers)}; correct it or name it in task.labels")
+        return numbers[str(label)]
+
+    return read
+
+
+def read_number(label: Any, file: str, row: int) -> float | None:
+    """Read a regression label."""
+    if label is None:
+        return None
+    try:
+        value = float(label)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{file}, row {row + 1}: the label {label!r} is not a number; correct it, or set kind: classification") from error
+    if not np.isfinite(value):
+        raise DataError(f"{file}, row {row + 1}: the label is {value}; give a finite number")
+    return value
+
+
+def divide(splits: dict[str, Split], data: Any) -> dict[str, Split]:
+    """Hold rows back from train. Rows with equal text share a fate, so that no held-back row is also learned from."""
+    train = splits["train"]
+    order = shuffled_groups(train, data.seed)
+    wanted = {"selection": data.selection_rows, "holdout": data.holdout_rows}
+    if "validation" not in splits:
+        wanted = {"validation": max(1, round(len(train) * data.validation_share)), **wanted}
+    parts: dict[str, list[int]] = {name: [] for name in wanted}
+    start = 0
+    for name, count in wanted.items():
+        limit = min(count, int(len(train) * MOST_HELD.get(name, 0.5)))
+        while start < len(order) and len(parts[name]) < limit:
+            parts[name].extend(order[start])
+            start += 1
+    rest = [row for group in order[start:] for row in group][: data.train_rows]
+    if not rest:
+        raise DataError(f"{train.file} has {len(train)} rows and none is left to learn from; hold fewer back")
+    held = {name: train.take(sorted(rows)) for name, rows in parts.items() if rows or name == "selection"}
+    return {"train": train.take(sorted(rest)), "validation": splits.get("validation") or held["validation"], **held}
+
+
+def shuffled_groups(rows: Split, seed: int) -> list[list[int]]:
+    """Return groups of rows with equal text, in an order that depends on the seed and the texts alone."""
+    groups: dict[bytes, list[int]] = {}
+    for row, text in enumerate(rows.texts):
+        pair = rows.pairs[row] if rows.pairs else ""
+        groups.setdefault(sha256(f"{seed}\0{text.strip()}\0{pair.strip()}".encode()).digest(), []).append(row)
+    return [groups[digest] for digest in sorted(groups)]
+
+
+def require_classes(splits: dict[str, Split], names: list[str]) -> None:
+    """Refuse a split in which a class never occurs: its scores would say nothing."""
+    for split, rows in splits.items():
+        missing = [names[index] for index in sorted(set(range(len(names))) - set(rows.labels))]
+        if missing and len(rows):
+            raise DataError(f"the {split} split has no row labelled {', '.join(missing)}; give more rows, or hold fewer back")
+
+
+def write_rows(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None, output: Path) -> None:
+    """Write every split as Parquet, and what the task is as JSON."""
+    output.mkdir(parents=True, exist_ok=True)
+    start = 0
+    for split in sorted(splits):
+        write_split(output / f"{split}.parquet", splits[split], start, spec.kind)
+        start += len(splits[split])
+    about = {"name": spec.name, "kind": spec.kind, "labels": names, "metrics": list(spec.metrics), "headline": spec.headline, "pairs": spec.pair is not None}
+    (output / "task.json").write_text(json.dumps(about, sort_keys=True))
+
+
+def write_split(path: Path, rows: Split, start: int, kind: str) -> None:
+    """Write one split."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    count = len(rows)
+    columns = {
+        "id": pa.array(range(start, start + count), pa.int64()),
+        "text": pa.array(rows.texts, pa.string()),
+        "pair": pa.array(rows.pairs if rows.pairs is not None else [None] * count, pa.string()),
+        "label": pa.array(rows.labels, pa.int64() if kind == "classification" else pa.float64()),
+    }
+    pq.write_table(pa.table(columns), path, compression="zstd")
+
+
+def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) -> dict[str, Any]:
+    """Return what a person wants to know of the rows."""
+    known = {(text, pair) for text, pair in zip(splits["validation"].texts, splits["validation"].pairs or splits["validation"].texts, strict=True)}
+    train = splits["train"]
+    overlap = sum((text, pair) in known for text, pair in zip(train.texts, train.pairs or train.texts, strict=True))
+    facts: dict[str, Any] = {"rows": {split: len(rows) for split, rows in splits.items()}, "train_validation_overlap": overlap,
+                             "longest_words": max(len(text.split()) for text in train.texts)}  # fmt: skip
+    if spec.kind == "classification":
+        counts = np.bincount(splits["validation"].labels, minlength=len(names or []))
+        facts |= {"labels": names, "label_shares": [round(float(share), 4) for share in counts / counts.sum()]}
+    return facts
+
+
+def prepare_transfer(source: Path, text: str, pair: str | None, output: Path) -> dict[str, Any]:
+    """Write unlabelled text of the user's own as training rows without labels."""
+    texts, pairs = read_texts(source, text, pair)
+    output.mkdir(parents=True, exist_ok=True)
+    write_split(output / "train.parquet", Split(source.name, texts, pairs, [None] * len(texts)), TRANSFER_IDS, "classification")
+    return {"rows": len(texts)}
+
+
+def read_texts(source: Path, text: str = "text", pair: str | None = None) -> tuple[list[str], list[str] | None]:
+    """Read one or two text columns of a file or of every file in a folder; empty texts are left out."""
+    files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.suffix in READERS)
+    rows: list[tuple[str, str | None]] = []
+    for path in files:
+        table = read_table(path)
+        for column in filter(None, (text, pair)):
+            if column not in table.column_names:
+                raise DataError(f"{path.name} has no column {column!r}; it has {', '.join(table.column_names)}{nearest(column, table.column_names)}")
+        seconds = table.column(pair).to_pylist() if pair else [None] * len(table)
+        rows.extend((first, second) for first, second in zip(table.column(text).to_pylist(), seconds, strict=True) if first and first.strip())
+    if not rows:
+        raise DataError(f"{source} holds no text")
+    return [first for first, _ in rows], [second or "" for _, second in rows] if pair else None
+
+
+def read_documents(source: Path, column: str) -> Iterator[str]:
+    """Yield the texts of a corpus without holding it in memory."""
+    import pyarrow.parquet as pq
+
+    files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.suffix in READERS)
+    # Only the train files of a corpus that is divided: the others are for judging, not for learning.
+    trained = [path for path in files if path.name.startswith("train")] or files
+    for path in trained:
+        if path.suffix != ".parquet":
+            yield from read_texts(path, column if path.suffix != ".txt" else "text")[0]
+            continue
+        table = pq.ParquetFile(path)
+        if column not in table.schema_arrow.names:
+            raise DataError(f"{path.name} has no text column {column!r}; it has {', '.join(table.schema_arrow.names)}; set corpus.text")
+        for part in table.iter_batches(200, columns=[column]):
+            yield from (text for text in part.column(column).to_pylist() if text and text.strip())
+
+
+def sniff(path: Path) -> dict[str, Any]:
+    """Guess the columns and the kind of a user's table, with a sentence for each guess."""
+    table = read_table(path)
+    columns = {name: table.column(name).to_pylist() for name in table.column_names}
+    words = {name: np.mean([len(str(value).split()) for value in values if value is not None] or [0]) for name, values in columns.items()}
+    label = next((name for name in columns if name.lower() in ("label", "labels", "target", "class", "score", "sentiment", "category")), None)
+    label = label or min(columns, key=lambda name: len(set(map(str, columns[name]))))
+    texts = [name for name in sorted(columns, key=lambda name: -words[name]) if name != label and all(isinstance(v, str) for v in columns[name][:50])]
+    if not texts:
+        raise DataError(f"{path.name} has no text column beside {label!r}; it has {', '.join(columns)}")
+    pair = texts[1] if len(texts) > 1 and words[texts[1]] >= 3 else None
+    first, second = (texts[0], pair) if pair is None else sorted((texts[0], pair), key=list(columns).index)
+    values = columns[label]
+    regression = any(isinstance(value, float) and value != int(value) for value in values if value is not None)
+    names = None if regression else sorted({str(value) for value in values if value is not None})
+    return {"text": first, "pair": second, "label": label, "kind": "regression" if regression else "classification", "labels": names, "rows": len(values)}

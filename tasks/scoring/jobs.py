@@ -1,0 +1,127 @@
+"""What the scales can be asked to do, by name.
+
+Shape letters: N rows, S seeds, C classes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.errors import RecipeError
+from tasks.job import Job
+from tasks.scoring.flops import forward_flops, parameters_of, read_config, weight_bytes
+from tasks.scoring.intervals import compare
+from tasks.scoring.metrics import METRICS, accuracy, pearson
+from tasks.scoring.predict import logits_of, truncated_share
+from tasks.scoring.speed import ENGINE, inference_memory, measure_latency
+
+SPLITS = ("validation", "holdout")
+PROVENANCE = {"metrics": "measured", "retained": "measured", "agreement": "measured", "parameters": "computed", "flops": "computed",
+              "bytes": "measured", "latency_ms": "measured", "memory_bytes": "measured"}  # fmt: skip
+
+
+def score(job: Job) -> dict[str, Any]:
+    """Score a candidate (one checkpoint a seed) beside its teacher on every reporting split."""
+    knobs, models = job.knobs, job.lists["models"]
+    splits = {split: read_split(job.inputs["rows"] / f"{split}.parquet") for split in SPLITS if (job.inputs["rows"] / f"{split}.parquet").is_file()}
+    card: dict[str, Any] = {"metrics": {}, "per_seed": {}, "retained": {}, "difference": {}, "agreement": {}, "rows": {}}
+    answers: list[dict[str, Any]] = []
+    for number, (split, rows) in enumerate(splits.items()):
+        if not len(rows["id"]):
+            continue
+        teacher_NC = teacher_logits(job, split, rows)
+        logits_SNC = np.stack([logits_of(model, rows["text"], rows["pair"], knobs.max_length) for model in models])
+        job.progress(number + 1, len(splits), unit="splits")
+        answers.extend({"split": split, "seed": seed, "id": rows["id"], "logits": logits_NC} for seed, logits_NC in enumerate(logits_SNC))
+        weigh(card, split, logits_SNC, teacher_NC, rows["label"], knobs)
+    write_predictions(job.output / "predictions.parquet", answers)
+    config, validation = read_config(models[0]), splits["validation"]
+    card |= {
+        "headline": knobs.headline,
+        "parameters": parameters_of(models[0]),
+        "bytes": weight_bytes(models[0]),
+        "flops": forward_flops(config, knobs.flops_length),
+        "flops_length": knobs.flops_length,
+        "truncated": truncated_share(models[0], validation["text"], validation["pair"], knobs.max_length),
+        "provenance": PROVENANCE,
+    }
+    (job.output / "scorecard.json").write_text(json.dumps(card, indent=1, sort_keys=True))
+    return card
+
+
+def weigh(card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: np.ndarray, labels_N: np.ndarray, knobs: Any) -> None:
+    """Enter one split's figures in the scorecard."""
+    ours_SN, theirs_N = (decided(logits, knobs.kind) for logits in (logits_SNC, teacher_NC))
+    card["metrics"][split], card["per_seed"][split], card["rows"][split] = {}, {}, len(labels_N)
+    for name in knobs.metrics:
+        if name not in METRICS:
+            raise RecipeError(f"unknown metric {name!r}; choose one of {', '.join(sorted(METRICS))}")
+        found = compare(METRICS[name], ours_SN, theirs_N, labels_N, resamples=knobs.resamples, confidence=knobs.confidence)
+        card["metrics"][split][name] = found.score.as_json()
+        card["per_seed"][split][name] = [METRICS[name](each, labels_N) for each in ours_SN]
+        if name == knobs.headline:
+            card["difference"][split] = found.difference.as_json()
+            card["retained"][split] = found.retained.as_json() if found.retained else {"value": None, "low": None, "high": None}
+    alike = accuracy if knobs.kind == "classification" else pearson
+    card["agreement"][split] = float(np.mean([alike(each, theirs_N) for each in ours_SN]))
+
+
+def decided(logits: np.ndarray, kind: str) -> np.ndarray:
+    """Return classes, or values for regression."""
+    return logits.argmax(-1) if kind == "classification" else logits[..., 0]
+
+
+def read_split(path: Path) -> dict[str, Any]:
+    """Read a reporting split."""
+    table = pq.read_table(path).to_pydict()
+    pairs = table["pair"] if any(pair is not None for pair in table["pair"]) else None
+    return {"id": table["id"], "text": table["text"], "pair": pairs, "label": np.asarray(table["label"])}
+
+
+def teacher_logits(job: Job, split: str, rows: dict[str, Any]) -> np.ndarray:
+    """Return the teacher's logits: from its own scorecard where there is one, so that it runs once."""
+    stored = job.inputs.get("teacher_predictions")
+    if stored is not None:
+        table = pq.read_table(stored / "predictions.parquet", filters=[("split", "=", split)]).to_pydict()
+        if table["id"] == rows["id"]:
+            return np.asarray(table["logits"], dtype=np.float32)
+    return logits_of(job.inputs["teacher"], rows["text"], rows["pair"], job.knobs.max_length)
+
+
+def write_predictions(path: Path, answers: list[dict[str, Any]]) -> None:
+    """Write every prediction, so that any figure can be computed again and two candidates compared row by row."""
+    tables = [
+        pa.table({
+            "split": pa.array([answer["split"]] * len(answer["id"]), pa.string()),
+            "seed": pa.array([answer["seed"]] * len(answer["id"]), pa.int64()),
+            "id": pa.array(answer["id"], pa.int64()),
+            "logits": pa.array([row.tolist() for row in answer["logits"]], pa.list_(pa.float32())),
+        })
+        for answer in answers
+    ]  # fmt: skip
+    pq.write_table(pa.concat_tables(tables), path, compression="zstd")
+
+
+def measure(job: Job) -> dict[str, Any]:
+    """Time a candidate and its teacher in turn, and measure what memory the candidate takes."""
+    knobs = job.knobs
+    folders = {"model": job.inputs["model"], "teacher": job.inputs["teacher"]}
+    timed = measure_latency(folders, batch=knobs.batch, length=knobs.length, threads=knobs.threads, repeats=knobs.repeats, warmup=knobs.warmup)
+    facts = {
+        **timed,
+        "speedup": timed["teacher"]["p50_ms"] / timed["model"]["p50_ms"],
+        "memory_bytes": inference_memory(job.inputs["model"], batch=knobs.batch, length=knobs.length, threads=knobs.threads),
+        "engine": ENGINE,
+        **{name: getattr(knobs, name) for name in ("batch", "length", "threads", "repeats")},
+    }
+    (job.output / "speed.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
+    return facts
+
+
+JOBS = {"score": score, "measure": measure}

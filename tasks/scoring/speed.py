@@ -1,0 +1,80 @@
+"""Latency and memory of inference, measured: the candidate and its teacher in turn, so that a busy moment hits both."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ENGINE = "torch fp32 sdpa"
+
+
+def measure_latency(folders: Mapping[str, Path], *, batch: int, length: int, threads: int, repeats: int, warmup: int) -> dict[str, dict[str, float]]:
+    """Return p50 and p95 in milliseconds of each model on the same random tokens, timed in turn: A, B, A, B …"""
+    import torch
+
+    from tasks.scoring.predict import load
+
+    torch.set_num_threads(threads)
+    models = {name: load(folder)[0] for name, folder in folders.items()}
+    generator = torch.Generator().manual_seed(0)
+    smallest = min(model.config.vocab_size for model in models.values())
+    ids_BT = torch.randint(min(1000, smallest // 2), smallest, (batch, length), generator=generator)
+    inputs = {"input_ids": ids_BT, "attention_mask": torch.ones_like(ids_BT)}
+    times: dict[str, list[float]] = {name: [] for name in models}
+    with torch.inference_mode():
+        for turn in range(warmup + repeats):
+            for name, model in models.items():
+                started = time.perf_counter()
+                model(**inputs)
+                if turn >= warmup:
+                    times[name].append(1000 * (time.perf_counter() - started))
+    return {name: {"p50_ms": float(np.median(values)), "p95_ms": float(np.quantile(values, 0.95))} for name, values in times.items()}
+
+
+def inference_memory(folder: Path, *, batch: int, length: int, threads: int) -> int:
+    """Return the peak memory in bytes that loading and running a model adds, measured in a process of its own."""
+    command = [sys.executable, "-m", "tasks.scoring.speed", str(folder), str(batch), str(length), str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"OMP_NUM_THREADS": str(threads)})
+    return int(json.loads(done.stdout.strip().splitlines()[-1])["bytes"])
+
+
+def resident() -> int:
+    """Return the bytes of memory this process holds now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_increase(folder: Path, batch: int, length: int, threads: int) -> int:
+    """Load and run a model here; return peak memory less what the libraries alone took."""
+    import resource
+
+    import torch
+    import transformers.models.auto.modeling_auto  # noqa: F401 - its memory is not the model's
+
+    from tasks.scoring.predict import load
+
+    before = resident()
+    torch.set_num_threads(threads)
+    model, _ = load(folder)
+    ids_BT = torch.full((batch, length), 7)
+    with torch.inference_mode():
+        for _ in range(3):
+            model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
+
+
+def as_command(arguments: list[str]) -> dict[str, Any]:
+    """Answer ``python -m tasks.scoring.speed FOLDER BATCH LENGTH THREADS``."""
+    return {"bytes": peak_increase(Path(arguments[0]), *(int(value) for value in arguments[1:4]))}
+
+
+if __name__ == "__main__":
+    print(json.dumps(as_command(sys.argv[1:])))

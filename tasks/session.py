@@ -1,0 +1,118 @@
+"""One run of one flow, as its stages see it: the store, the tracker, who watches, and how many cores there are to share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.contracts import Parcel
+
+
+@dataclass
+class StageRecord:
+    """What happened to one stage."""
+
+    name: str
+    label: str
+    key: str
+    kind: str
+    explanation: Mapping[str, Any]
+    state: str = "pending"
+    cache: str = "miss"
+    why: str = ""
+    seconds: float = 0.0
+    threads: int = 1
+    parcel: Parcel | None = None
+    task_run: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Return the stage's name as people see it."""
+        return f"{self.name}/{self.label}" if self.label else self.name
+
+
+class Cores:
+    """Shares cores among stages, first come, first served. How many threads a stage gets never depends on load, because results could."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.free = total, total
+        self.turn = asyncio.Condition()
+        self.queue: list[object] = []
+
+    @asynccontextmanager
+    async def take(self, count: int) -> AsyncIterator[None]:
+        """Wait for ``count`` cores and hold them."""
+        me = object()
+        async with self.turn:
+            self.queue.append(me)
+            try:
+                await self.turn.wait_for(lambda: self.queue[0] is me and self.free >= count)
+                self.free -= count
+            finally:
+                self.queue.remove(me)
+                self.turn.notify_all()
+        try:
+            yield
+        finally:
+            async with self.turn:
+                self.free += count
+                self.turn.notify_all()
+
+
+@dataclass
+class Session:
+    """Held for the length of one run."""
+
+    store: Any
+    cores: int
+    threads: int = 1
+    tracker: Any = None
+    watcher: Any = None
+    force: frozenset[str] = frozenset()
+    planning: bool = False
+    records: list[StageRecord] = field(default_factory=list)
+    made_by: dict[int, Any] = field(default_factory=dict)
+    """The Prefect state behind each parcel of this run, by the parcel's identity; parcels live as long as the records."""
+
+    def __post_init__(self) -> None:
+        self.slots = Cores(self.cores)
+
+    def threads_for(self, share: str) -> int:
+        """Return the threads of a stage: all cores, half of them, or a branch's share."""
+        shares = {"all": self.cores, "half": max(1, self.cores // 2), "one": min(self.threads, self.cores)}
+        return shares[share]
+
+    def parcel_of(self, name: str, label: str) -> Parcel | None:
+        """Return what a finished stage of this run made."""
+        found = [record.parcel for record in self.records if (record.name, record.label) == (name, label)]
+        return found[-1] if found else None
+
+    def tell(self, record: StageRecord) -> None:
+        """Show a stage's new state to whoever watches."""
+        if self.watcher is not None:
+            self.watcher.stage(record)
+
+
+CURRENT: ContextVar[Session | None] = ContextVar("session", default=None)
+
+
+@contextmanager
+def use_session(session: Session) -> Iterator[Session]:
+    """Make a session the one that stages find."""
+    token = CURRENT.set(session)
+    try:
+        yield session
+    finally:
+        CURRENT.reset(token)
+
+
+def current_session() -> Session:
+    """Return the session of this run."""
+    session = CURRENT.get()
+    if session is None:
+        raise RuntimeError("a stage was called outside of a run; open one with use_session")
+    return session

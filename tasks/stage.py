@@ -1,0 +1,298 @@
+"""The door frame: the one decorator that makes a function a cached stage.
+
+A stage's key is made of what can change its result; a verified manifest under that key is a hit, and nothing else is. Of two workers with the
+same key one computes, under a lease; what it made is published whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import shutil
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.logging import get_run_logger
+from prefect.runtime import task_run
+from prefect.states import Completed, Failed
+
+from tasks.contracts import Parcel
+from tasks.engine_process import run_engine
+from tasks.errors import Interrupted, LimbeckError
+from tasks.ports.fingerprint import code_digest, device_class, differences, hardware, key_of, library_versions, strings_in
+from tasks.recipe import Knobs
+from tasks.session import Session, StageRecord, current_session
+
+Body = Callable[..., Awaitable[None]]
+UNKNOWN = "0" * 64
+"""The digest of a parcel that a plan has not seen, because its stage would run first."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a stage declares about itself."""
+
+    name: str
+    makes: str
+    body: Body
+    engine: str | None
+    module: str
+    threads: str
+    libraries: tuple[str, ...]
+    hardware: bool
+
+
+@dataclass
+class Bench:
+    """Where a stage works: its inputs as folders, its output folder, and the engine it may start."""
+
+    frame: Frame
+    session: Session
+    record: StageRecord
+    workspace: Path
+    checkpoints: Path
+    facts: dict[str, Any] = field(default_factory=dict)
+    heard: float = 0.0
+
+    @property
+    def output(self) -> Path:
+        """The folder that is published when the stage succeeds."""
+        folder = self.workspace / "output"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def folder(self, parcel: Parcel) -> Path:
+        """Return the files behind an input."""
+        return Path(self.session.store.folder(parcel))
+
+    async def run(
+        self,
+        knobs: Mapping[str, Any],
+        *,
+        inputs: Mapping[str, Parcel | None] | None = None,
+        lists: Mapping[str, Sequence[Parcel]] | None = None,
+        folders: Mapping[str, Path] | None = None,
+    ) -> None:
+        """Run the stage's engine on its inputs; inputs that are None are left out."""
+        given = {name: str(self.folder(parcel)) for name, parcel in (inputs or {}).items() if parcel is not None}
+        order = {
+            "job": self.frame.engine,
+            "knobs": dict(knobs),
+            "inputs": given | {name: str(folder) for name, folder in (folders or {}).items()},
+            "lists": {name: [str(self.folder(parcel)) for parcel in parcels] for name, parcels in (lists or {}).items()},
+            "output": str(self.output),
+            "checkpoints": str(self.checkpoints),
+            "threads": self.record.threads,
+        }
+        self.facts |= await run_engine(self.frame.module, order, self.workspace, self.listen)
+
+    def listen(self, event: Mapping[str, Any]) -> None:
+        """Pass what the engine says on to the watcher, the tracker and the Prefect log."""
+        watcher, tracker = self.session.watcher, self.session.tracker
+        if event["event"] == "log":
+            get_run_logger().info(event["message"])
+            if watcher is not None:
+                watcher.log(self.record, event["message"])
+        elif event["event"] == "progress":
+            if watcher is not None:
+                watcher.progress(self.record, event["done"], event["total"], event["unit"], event["figures"])
+            self.log_progress(event)
+        elif event["event"] == "curve" and tracker is not None:
+            tracker.curve(self.record, event["step"], event["figures"])
+
+    def log_progress(self, event: Mapping[str, Any]) -> None:
+        """Log every tenth of the way, so that the page in the Prefect UI stays readable."""
+        share = event["done"] / max(1, event["total"])
+        if share >= self.heard + 0.1 or share >= 1 > self.heard:
+            self.heard = share
+            figures = ", ".join(f"{name} {value:.4g}" for name, value in event["figures"].items())
+            get_run_logger().info(f"{event['done']:,} of {event['total']:,} {event['unit']}{', ' + figures if figures else ''}")
+
+
+def stage(
+    *,
+    makes: str,
+    engine: str | None = None,
+    module: str = "tasks.training",
+    threads: str = "one",
+    libraries: tuple[str, ...] = ("torch", "transformers", "numpy"),
+    hardware: bool = False,
+) -> Callable[[Body], Callable[..., Awaitable[Parcel]]]:
+    """Make a function a stage. It is called as ``await door(knobs, name=parcel, …, label="shown")`` inside a run, and returns a parcel.
+
+    ``makes`` is the kind of parcel; ``engine`` the job that the function starts, whose code is part of the key; ``threads`` one of ``one``,
+    ``half``, ``all``; ``libraries`` those whose version is part of the key; ``hardware`` keys the result by this very machine.
+    """
+
+    def frame_it(body: Body) -> Callable[..., Awaitable[Parcel]]:
+        name = body.__name__.replace("_", "-")
+        frame = Frame(name, makes, body, engine, module, threads, libraries, hardware)
+
+        @task(name=name, task_run_name=name + "{shown}", persist_result=False, cache_policy=NO_CACHE)
+        async def door(knobs: Knobs, shown: str, parcels: dict[str, Any]) -> Any:
+            return await enter(frame, current_session(), knobs, shown.lstrip("/"), parcels)
+
+        @functools.wraps(body)
+        async def call(knobs: Knobs, *, label: str = "", **parcels: Any) -> Parcel:
+            session = current_session()
+            if session.planning:
+                return plan_stage(frame, session, knobs, label, parcels)
+            # Inputs travel as the states of the tasks that made them: that is what draws the edges of the run graph.
+            state = await door(knobs, f"/{label}" if label else "", linked(session, parcels), return_state=True)
+            parcel: Parcel = await state.aresult()
+            session.made_by[id(parcel)] = state
+            return parcel
+
+        return call
+
+    return frame_it
+
+
+def linked(session: Session, parcels: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace parcels by the states of the tasks that made them; Prefect turns them back before the task sees them."""
+    return {
+        name: [session.made_by.get(id(one), one) for one in given] if isinstance(given, list) else session.made_by.get(id(given), given)
+        for name, given in parcels.items()
+    }
+
+
+async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Any:
+    """Pass one stage: find its result, or make it; return the Prefect state that says which."""
+    explanation = explain(frame, knobs, parcels)
+    record = new_record(frame, session, label, explanation)
+    record.task_run = str(task_run.id or "")
+    started = time.monotonic()
+    try:
+        if frame.name not in session.force:
+            found = await asyncio.to_thread(session.store.find, record.key)
+            if found is not None:
+                return finish(session, record, found, "hit", started)
+        return await compute(frame, session, record, knobs, parcels, started)
+    except LimbeckError as error:
+        await fail(session, record, error, started)
+        return Failed(message=str(error), data=error)
+    except BaseException as error:
+        await asyncio.shield(fail(session, record, error, started))
+        raise
+
+
+async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
+    """Make a stage's result under its lease, unless another worker made it meanwhile."""
+    store = session.store
+    async with store.lease(record.key) as lease:
+        found = None if frame.name in session.force else await asyncio.to_thread(store.find, record.key)
+        if found is not None:
+            return finish(session, record, found, "hit", started)
+        record.state = "waiting"
+        session.tell(record)
+        async with session.slots.take(record.threads):
+            started = time.monotonic()
+            record.state = "running"
+            session.tell(record)
+            if session.tracker is not None:
+                await asyncio.to_thread(session.tracker.stage_started, record)
+            parcel = await work(frame, session, record, knobs, parcels, lease)
+        state = finish(session, record, parcel, "miss", started)
+        if session.tracker is not None:
+            await asyncio.to_thread(session.tracker.stage_finished, record)
+        return state
+
+
+async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any) -> Parcel:
+    """Run the body in a workspace of its own and publish what it wrote; the workspace goes away in every case."""
+    workspace = Path(tempfile.mkdtemp(prefix=f"{frame.name}-", dir=session.store.root / "temporary"))
+    try:
+        bench = Bench(frame, session, record, workspace, session.store.checkpoints(record.key))
+        await frame.body(bench, knobs, **parcels)
+        return await asyncio.to_thread(
+            session.store.publish, record.key, kind=frame.makes, folder=bench.output, facts=bench.facts,
+            stage=frame.name, explanation=record.explanation, lease=lease,
+        )  # fmt: skip
+    finally:
+        await asyncio.to_thread(shutil.rmtree, workspace, True)
+
+
+def finish(session: Session, record: StageRecord, parcel: Parcel, cache: str, started: float) -> Any:
+    """Note a stage's end and return its Prefect state."""
+    record.cache, record.parcel, record.state = cache, parcel, "cached" if cache == "hit" else "completed"
+    record.seconds = time.monotonic() - started
+    session.tell(record)
+    if cache == "hit":
+        return Completed(name="Cached", message=f"verified result {parcel.sha256[:12]}", data=parcel)
+    return Completed(message=f"made {parcel.sha256[:12]}, {parcel.bytes:,} bytes", data=parcel)
+
+
+async def fail(session: Session, record: StageRecord, error: BaseException, started: float) -> None:
+    """Note how a stage failed; nothing of it was published."""
+    killed = isinstance(error, (Interrupted, asyncio.CancelledError, KeyboardInterrupt))
+    record.state, record.seconds = "stopped" if killed else "failed", time.monotonic() - started
+    session.tell(record)
+    if session.tracker is not None:
+        await asyncio.to_thread(session.tracker.stage_failed, record, str(error), killed)
+
+
+def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[str, Any]) -> StageRecord:
+    """Enter a stage in the run's list."""
+    record = StageRecord(frame.name, label, key_of(explanation), frame.makes, explanation, threads=session.threads_for(frame.threads))
+    session.records.append(record)
+    return record
+
+
+def explain(frame: Frame, knobs: Knobs, parcels: Mapping[str, Any]) -> dict[str, Any]:
+    """Return everything that a stage's key is made of, by name, so that two keys can be compared field by field."""
+    values = knobs.key_values()
+    roots = [(frame.body.__module__, frame.body.__name__)]
+    if frame.engine is not None:
+        roots.append((f"{frame.module}.jobs", "JOBS"))
+    where = {"hardware": hardware()} if frame.hardware else {}
+    return {
+        "stage": frame.name,
+        "code": code_of(tuple(roots), frozenset([frame.engine or "", *strings_in(values)])),
+        "knobs": values,
+        "inputs": {name: digests(parcel) for name, parcel in parcels.items() if parcel is not None},
+        "libraries": library_versions(frame.libraries),
+        "device": device_class(),
+        **where,
+    }
+
+
+@functools.cache
+def code_of(roots: tuple[tuple[str, str], ...], choices: frozenset[str]) -> str:
+    """Return a code digest, once per process."""
+    return code_digest(roots, choices)
+
+
+def digests(parcel: Parcel | Sequence[Parcel]) -> Any:
+    """Return the output digests of an input."""
+    return parcel.sha256 if isinstance(parcel, Parcel) else [one.sha256 for one in parcel]
+
+
+def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Parcel:
+    """Say what a run would do with this stage, without doing it; what is not known yet makes everything after it a miss."""
+    explanation = explain(frame, knobs, parcels)
+    record = new_record(frame, session, label, explanation)
+    waiting = [name for name, digest in explanation["inputs"].items() if UNKNOWN in ([digest] if isinstance(digest, str) else digest)]
+    found = None if waiting or frame.name in session.force else session.store.find(record.key)
+    record.cache, record.state = ("hit", "cached") if found else ("miss", "would run")
+    if found is not None:
+        record.why, record.parcel = "a verified result is there", found
+        return found
+    record.why = f"waits for {', '.join(waiting)}" if waiting else reason(frame, session, explanation)
+    return Parcel(frame.makes, UNKNOWN, "", 0, {})
+
+
+def reason(frame: Frame, session: Session, explanation: Mapping[str, Any]) -> str:
+    """Say why a stage misses: what differs from the nearest earlier result of the same stage."""
+    if frame.name in session.force:
+        return "forced"
+    earlier = [manifest["explanation"] for manifest in session.store.manifests() if manifest["stage"] == frame.name]
+    changes = min((list(differences(explanation, then)) for then in earlier), key=len, default=None)
+    if changes is None:
+        return "never made before"
+    return "; ".join(changes[:3]) or "its result is damaged or gone"
