@@ -159,6 +159,8 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
     speeds = await asyncio.gather(
         *(measure_speed(recipe.speed, model=candidate.models[0], teacher=teacher, label=candidate.name) for candidate in candidates)
     )
+    if not all(parcel.facts for parcel in [first, *cards, *speeds]):
+        return []  # a plan has no figures
     return [row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
 
 

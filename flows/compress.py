@@ -16,6 +16,7 @@ from tasks.finetune_teacher import answer_rows, finetune_teacher
 from tasks.prepare_corpus import prepare_corpus, pretrain_base
 from tasks.prepare_rows import prepare_rows, prepare_transfer
 from tasks.recipe import AnswerSlice, Recipe, RowsSlice
+from tasks.session import Session
 from tasks.checks import check_students, require_floor
 
 
@@ -23,14 +24,20 @@ from tasks.checks import check_students, require_floor
 async def compress(recipe: Recipe) -> dict[str, Any]:
     """Fine-tune a teacher, distil students and drop layers, score every candidate, and register what came out."""
     async with open_run(recipe) as run:
-        rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=run.sources["data"])
-        base = await pretrained_base(recipe, run.sources)
-        await asyncio.to_thread(check_students, recipe, run.session.store.folder(base))
-        goods = await shared_goods(recipe, run.sources, rows, base)
-        small = await all_candidates(recipe, goods)
-        candidates = [Candidate("teacher", "teacher", [await goods.teacher]), *small]
-        judged = await judge_all(recipe, candidates, goods)
+        judged, candidates, rows = await make_everything(recipe, run.sources, run.session)
         return await publish_results(recipe, run, judged, candidates, data=rows)
+
+
+async def make_everything(recipe: Recipe, sources: dict[str, Parcel], session: Session) -> tuple[list[dict[str, Any]], list[Candidate], Parcel]:
+    """Pass every stage of the recipe; return the rows of the results, the candidates behind them, and the data."""
+    rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
+    base = await pretrained_base(recipe, sources)
+    if not session.is_guess(base):
+        await asyncio.to_thread(check_students, recipe, session.store.folder(base))
+    goods = await shared_goods(recipe, sources, rows, base)
+    small = await all_candidates(recipe, goods)
+    candidates = [Candidate("teacher", "teacher", [await goods.teacher]), *small]
+    return await judge_all(recipe, candidates, goods), candidates, rows
 
 
 async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:
@@ -61,7 +68,8 @@ async def shared_goods(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel,
 async def good_teacher(recipe: Recipe, rows: Parcel, base: Parcel) -> Parcel:
     """Fine-tune the teacher, and refuse one that is no better than guessing."""
     teacher = await finetune_teacher(recipe.teacher, rows=rows, base=base)
-    require_floor(recipe.teacher, teacher.facts)
+    if teacher.facts:  # a plan has not seen them yet
+        require_floor(recipe.teacher, teacher.facts)
     return teacher
 
 

@@ -22,6 +22,27 @@ def run_recipe(recipe: Recipe, *, home: Home, watcher: Any = None, force: frozen
     return result
 
 
+def watched_run(recipe: Recipe, *, home: Home, console: Any, force: frozenset[str] = frozenset(), json_path: Path | None = None) -> dict[str, Any]:
+    """Run a recipe before a person's eyes."""
+    from flows.console import Watcher
+
+    expected = len(plan_recipe(recipe, home=home))
+    with Watcher(console, expected) as watcher:
+        return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path)
+
+
+def plan_recipe(recipe: Recipe, *, home: Home) -> list[dict[str, str]]:
+    """Walk the same story without running anything; return what each stage would do, and why."""
+    from flows.compress import make_everything
+    from flows.run import plan_session
+    from tasks.session import use_session
+
+    session, sources = plan_session(recipe, home)
+    with use_session(session):
+        asyncio.run(make_everything(recipe, sources, session))
+    return [{"stage": record.shown, "cache": record.cache, "why": record.why} for record in session.records]
+
+
 def demo_recipe(folder: Path, seed: int) -> Recipe:
     """Return the demo's recipe for the language written in ``folder``."""
     from flows.recipe_file import load_recipe
@@ -36,7 +57,7 @@ def demo_recipe(folder: Path, seed: int) -> Recipe:
     return load_recipe("demo", sets)
 
 
-def run_demo(*, seed: int, seeds: int, home: Home, watcher: Any = None, json_path: Path | None = None) -> dict[str, Any]:
+def run_demo(*, seed: int, seeds: int, home: Home, console: Any, json_path: Path | None = None) -> dict[str, Any]:
     """Write a small language, compress a teacher of it, and compare the distilled student with the same student trained without a teacher."""
     from tasks.demo_language import write_language
 
@@ -45,7 +66,7 @@ def run_demo(*, seed: int, seeds: int, home: Home, watcher: Any = None, json_pat
         folder = home.root / "demo" / f"language-{number}"
         if not (folder / "data").is_dir():
             write_language(folder, seed=number)
-        results.append(run_recipe(demo_recipe(folder, number), home=home, watcher=watcher))
+        results.append(watched_run(demo_recipe(folder, number), home=home, console=console))
     result = {**results[-1], "margin": margin(results)}
     if json_path is not None:
         write_json(json_path, result)

@@ -74,6 +74,11 @@ async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*running, return_exceptions=True)
 
 
+def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]]:
+    """Return a session in which stages only say what they would do, and the recipe's sources."""
+    return Session(FolderStore(home.store), recipe.resources.cores or available_cores(), recipe.resources.threads or 1, planning=True), find_sources(recipe)
+
+
 def available_cores() -> int:
     """Return the cores this process may use, not the machine's."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -91,6 +91,10 @@ class Session:
         found = [record.parcel for record in self.records if (record.name, record.label) == (name, label)]
         return found[-1] if found else None
 
+    def is_guess(self, parcel: Parcel) -> bool:
+        """Tell whether a plan stands in for a result that is not there yet."""
+        return self.planning and parcel.kind != "source" and not parcel.uri
+
     def tell(self, record: StageRecord) -> None:
         """Show a stage's new state to whoever watches."""
         if self.watcher is not None:

@@ -41,8 +41,11 @@ class Tracker:
         """MLflow's client, loaded when it is first needed."""
         logging.getLogger("alembic").setLevel(logging.WARNING)
         logging.getLogger("mlflow").setLevel(logging.ERROR)
+        import mlflow
         from mlflow.tracking import MlflowClient
 
+        # Registering reads the model back through MLflow's own default address, whatever address the client was given.
+        mlflow.set_tracking_uri(self.uri)
         return MlflowClient(tracking_uri=self.uri)
 
     # --- runs ---------------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,230 @@
+"""The front door. Everything heavy is imported inside the commands, so that ``limbeck --help`` answers at once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from flows.home import Home
+from tasks.errors import LimbeckError, RecipeError
+
+app = typer.Typer(
+    name="limbeck", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    help="Make big transformer language models small: cached Prefect stages in, registered small models out.",
+)  # fmt: skip
+out = Console(width=None if sys.stdout.isatty() else 120)
+
+Sets = Annotated[list[str], typer.Option("--set", metavar="a.b=value", help="Change one knob of the recipe; may be given several times.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write stages, models and registered versions as JSON.")]
+RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a recipe on the shelf.")]
+
+
+@app.command()
+def demo(
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the language and of everything trained on it.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, max=50, help="How many seeds, from --seed on; the margin gets an interval.")] = 1,
+    json_file: JsonFile = None,
+) -> None:
+    """Compress a small teacher of a generated language, in minutes and without any hub."""
+    home = open_home()
+    from flows.console import show_results
+    from flows.drive import run_demo
+
+    out.print("The demo's data is synthetic: a small generated language, so the figures say nothing about natural language.\n")
+    result = run_demo(seed=seed, seeds=seeds, home=home, console=out, json_path=json_file)
+    show_results(out, result)
+    margin = result["margin"]
+    interval = f" [{margin['low']:.1f}, {margin['high']:.1f}], {seeds} seeds" if margin["low"] is not None else ", one seed; see --seeds"
+    out.print(f"\nDistillation lifts the same student by {margin['mean']:.1f} points{interval}. The data is synthetic.", highlight=False, markup=False)
+
+
+@app.command()
+def init(
+    table: Annotated[Path, typer.Argument(metavar="DATA.csv", help="Your rows: csv, tsv, jsonl or parquet.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the recipe goes; by default beside the data.")] = None,
+) -> None:
+    """Write a starter recipe for rows of your own."""
+    from flows.recipe_file import starter_recipe
+
+    target = output or table.with_suffix(".yaml")
+    if target.exists():
+        raise RecipeError(f"{target} is there already; name another file with --output")
+    target.write_text(starter_recipe(table, target))
+    out.print(f"wrote {target}; next: limbeck validate {target}", highlight=False)
+
+
+@app.command()
+def run(
+    recipe: RecipeName,
+    sets: Sets = [],  # noqa: B006 - typer copies it
+    json_file: JsonFile = None,
+    force: Annotated[list[str], typer.Option("--force", metavar="STAGE", help="Run a stage again although its result is there.")] = [],  # noqa: B006
+) -> None:
+    """Run a recipe: teacher, students, dropped models, scores, gate, registry."""
+    from flows.recipe_file import load_recipe
+
+    chosen = load_recipe(recipe, sets)
+    home = open_home()
+    from flows.console import show_results
+    from flows.drive import watched_run
+
+    show_results(out, watched_run(chosen, home=home, console=out, force=frozenset(force), json_path=json_file))
+
+
+@app.command()
+def plan(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
+    """Say what a run would do, stage by stage, and why, before anything is spent."""
+    from flows.recipe_file import load_recipe
+
+    chosen = load_recipe(recipe, sets)
+    home = open_home()
+    from rich.table import Table
+
+    from flows.drive import plan_recipe
+
+    table = Table("stage", "cache", "why", title=f"plan of {chosen.name}", title_justify="left")
+    rows = plan_recipe(chosen, home=home)
+    for row in rows:
+        table.add_row(row["stage"], row["cache"], row["why"])
+    out.print(table)
+    out.print(f"{sum(row['cache'] == 'miss' for row in rows)} of {len(rows)} stages would run.", highlight=False)
+
+
+@app.command()
+def validate(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
+    """Check a recipe without running anything."""
+    from flows.recipe_file import load_recipe
+
+    chosen = load_recipe(recipe, sets)
+    made = [student.name for student in chosen.students]
+    dropped = [f"{s}-{k}" for s in chosen.layer_dropping.strategies for k in chosen.layer_dropping.drop] if chosen.layer_dropping else []
+    out.print(f"{chosen.name} is valid: task {chosen.spec.name}, students {', '.join(made) or 'none'}, dropped {', '.join(dropped) or 'none'}", highlight=False)
+
+
+@app.command()
+def runs(limit: Annotated[int, typer.Option(min=1, max=1000)] = 20) -> None:
+    """List the newest runs."""
+    from rich.table import Table
+
+    table = Table("started", "recipe", "experiment", "status", "winner")
+    for row in tracker().runs(limit):
+        table.add_row(moment(row["started"]), row["recipe"], row["experiment"], row["status"], row["winner"])
+    out.print(table)
+
+
+@app.command()
+def models() -> None:
+    """List every registered version and the gate's word on it."""
+    from rich.table import Table
+
+    table = Table("model", "version", "alias", "gate", "what", "reasons")
+    for row in tracker().models():
+        reasons = "; ".join(json.loads(row.get("gate.reasons", "[]")))
+        table.add_row(row["name"], row["version"], row["alias"], row.get("gate", ""), row["description"], reasons)
+    out.print(table)
+
+
+@app.command()
+def pull(
+    name: Annotated[str, typer.Argument(metavar="NAME[@alias]", help="A registered model; without an alias: @champion.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+) -> None:
+    """Write a registered model as one plain Hugging Face folder, its hash checked."""
+    model, _, alias = name.partition("@")
+    found = tracker().download(model, alias or "champion", folder)
+    out.print(f"{folder}: {found['name']} version {found['version']} ({found['description']})", highlight=False)
+    out.print(f'use it with transformers alone: AutoModelForSequenceClassification.from_pretrained("{folder}")', highlight=False, markup=False)
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model folder, as pull writes it.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Texts: txt, csv, tsv, jsonl or parquet.")],
+    text: Annotated[str, typer.Option(help="Name of the text column.")] = "text",
+    pair: Annotated[str | None, typer.Option(help="Name of the second text's column.")] = None,
+    max_length: Annotated[int, typer.Option(min=8, max=8192, help="Longest input in tokens.")] = 128,
+) -> None:
+    """Answer every text of a file; one JSON line each."""
+    open_home()
+    from tasks.ports.sources import resolve_file, resolve_model
+    from tasks.ports.tables import read_texts
+
+    resolve_model(str(folder), None)
+    texts, pairs = read_texts(Path(resolve_file(str(file)).uri) if file.is_dir() else checked(file), text, pair)
+    from tasks.scoring.predict import predict_texts
+
+    for words, answer in zip(texts, predict_texts(folder, texts, pairs, max_length), strict=True):
+        print(json.dumps({"text": words, **answer}, ensure_ascii=False))
+
+
+@app.command()
+def ui(
+    prefect_port: Annotated[int, typer.Option(min=1024, max=65535)] = 4200,
+    mlflow_port: Annotated[int, typer.Option(min=1024, max=65535)] = 5000,
+) -> None:
+    """Serve Prefect and MLflow on this machine until Ctrl-C; runs started meanwhile use them."""
+    from flows.servers import serve
+
+    serve(Home.from_environment().create(), prefect_port, mlflow_port, out)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    out.print(f"limbeck {installed('limbeck')}", highlight=False)
+
+
+def open_home() -> Home:
+    """Make the home folder and set the environment before Prefect or MLflow are imported."""
+    home = Home.from_environment().create()
+    home.prepare_environment()
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO")
+    return home
+
+
+def tracker() -> Any:
+    """Return a tracker that only reads."""
+    home = open_home()
+    from tasks.ports.tracker import Tracker
+
+    return Tracker(home.tracking_uri, home.artifacts)
+
+
+def checked(file: Path) -> Path:
+    """Refuse a file that is not there."""
+    if not file.is_file():
+        raise RecipeError(f"there is no file {str(file)!r}; name a file with texts")
+    return file
+
+
+def moment(milliseconds: int) -> str:
+    """Return a time for people."""
+    from datetime import datetime
+
+    return datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M")
+
+
+def main() -> None:
+    """Run a command; a user's mistake ends in one sentence, never in a traceback."""
+    logging.getLogger("limbeck").setLevel(logging.WARNING)
+    try:
+        app()
+    except LimbeckError as error:
+        Console(stderr=True, width=10_000).print(f"limbeck: {error}", highlight=False, markup=False)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("limbeck: stopped; run the same command again to go on from there", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

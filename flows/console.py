@@ -1,0 +1,81 @@
+"""What a person sees while stages run: stage n of N, a bar with time left, loss and examples per second; then the table and what to do next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+QUIET = 15.0  # seconds between two lines of progress where there is no terminal to draw on
+
+
+class Watcher:
+    """Draws bars on a terminal, and writes plain lines elsewhere. ``expected`` is the number of stages of the run."""
+
+    def __init__(self, console: Console, expected: int) -> None:
+        self.console, self.expected, self.ended = console, expected, 0
+        self.bars: dict[int, Any] = {}
+        self.spoke: dict[int, float] = {}
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TextColumn("{task.fields[unit]}"),
+                   TimeRemainingColumn(), TextColumn("{task.fields[figures]}"))  # fmt: skip
+        self.progress_view = Progress(*columns, console=console, transient=True)
+
+    def __enter__(self) -> Watcher:
+        if self.console.is_terminal:
+            self.progress_view.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.console.is_terminal:
+            self.progress_view.stop()
+
+    def stage(self, record: Any) -> None:
+        """Show a stage's new state."""
+        if record.state == "running" and self.console.is_terminal:
+            self.bars[id(record)] = self.progress_view.add_task(record.shown, total=None, unit="", figures="")
+        if record.state in ("waiting", "running"):
+            return
+        self.ended += 1
+        if id(record) in self.bars:
+            self.progress_view.remove_task(self.bars.pop(id(record)))
+        self.console.print(f"[{self.ended}/{self.expected}] {record.shown}: {SHOWN[record.state]} ({record.seconds:.1f} s)", highlight=False, markup=False)
+
+    def progress(self, record: Any, done: int, total: int, unit: str, figures: Mapping[str, float]) -> None:
+        """Move a stage's bar."""
+        shown = ", ".join(f"{name.replace('_per_s', '/s')} {value:.4g}" for name, value in figures.items())
+        if id(record) in self.bars:
+            self.progress_view.update(self.bars[id(record)], completed=done, total=total, unit=unit, figures=shown)
+        elif not self.console.is_terminal and time.monotonic() - self.spoke.get(id(record), 0.0) > QUIET:
+            self.spoke[id(record)] = time.monotonic()
+            self.console.print(f"      {record.shown}: {done:,} of {total:,} {unit} {shown}", highlight=False, markup=False)
+
+    def log(self, record: Any, message: str) -> None:
+        """Show what a stage says."""
+        self.console.print(f"      {record.shown}: {message}", highlight=False, markup=False, style="dim")
+
+
+SHOWN = {"cached": "cached", "completed": "done", "failed": "failed", "stopped": "stopped"}
+
+
+def show_results(console: Console, result: Mapping[str, Any]) -> None:
+    """Print the table of a finished run, the gate's reasons, and the commands that come next."""
+    from tasks.report.results import results_table
+
+    console.print()
+    console.print(results_table(result["models"], split=result["split"]))
+    for entry in result["registered"]:
+        if entry["decision"] == "refused":
+            console.print(f"refused: {entry['candidate']}: {'; '.join(entry['reasons'])}", highlight=False, markup=False)
+    new = sum(entry["new"] for entry in result["registered"])
+    hits = sum(stage["cache"] == "hit" for stage in result["stages"])
+    console.print(f"\n{hits} of {len(result['stages'])} stages cached; {new} new model versions registered.", highlight=False)
+    champion = next((entry for entry in result["registered"] if entry["alias"] == "champion"), None)
+    console.print("\nNext:")
+    if champion is not None:
+        console.print(f"  limbeck pull {champion['name']}@champion my-model     # one plain Hugging Face folder", highlight=False, markup=False)
+        console.print("  limbeck predict my-model texts.csv", highlight=False)
+    console.print("  limbeck models                                # every registered version and the gate's word on it", highlight=False)
+    console.print("  limbeck ui                                    # Prefect and MLflow in the browser", highlight=False)
