@@ -20,7 +20,6 @@ from tasks.recipe import (
     GeneralSlice,
     IntermediateSlice,
     LayerDropping,
-    Prediction,
     PredictionSlice,
     Recipe,
     ScoreSlice,

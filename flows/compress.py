@@ -11,13 +11,13 @@ from flows.branches import Candidate, Goods, judge_all, make_dropped, make_stude
 from flows.results import publish_results
 from flows.run import open_run
 from tasks.augment_text import augment_text
+from tasks.checks import check_students, require_floor
 from tasks.contracts import Parcel
 from tasks.finetune_teacher import answer_rows, finetune_teacher
 from tasks.prepare_corpus import prepare_corpus, pretrain_base
 from tasks.prepare_rows import prepare_rows, prepare_transfer
 from tasks.recipe import AnswerSlice, Recipe, RowsSlice
 from tasks.session import Session
-from tasks.checks import check_students, require_floor
 
 
 @flow(name="compress", flow_run_name="{recipe.name}")

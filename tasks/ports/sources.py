@@ -73,7 +73,7 @@ def looks_like_path(source: str) -> bool:
 def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str, patterns: list[str]) -> Path:
     """Return a hub repository's files, from the cache if they are there."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     options: dict[str, Any] = {"revision": revision, "allow_patterns": patterns, "repo_type": "dataset" if hub == "data" else "model"}
     try:

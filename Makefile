@@ -1,0 +1,26 @@
+# Two commands on a bare machine (make and python3-venv are there): `make demo` and `make test`. Each sets everything up first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint clean
+
+demo: $(READY)
+	$(BIN)/limbeck demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check flows tasks tests
+	$(BIN)/lint-imports
+
+$(READY): pyproject.toml constraints.txt
+	@echo "setting up $(VENV): this downloads torch, prefect and mlflow once"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,78 @@
+"""The rules of the house, as tests."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(path for room in ("flows", "tasks") for path in (ROOT / room).rglob("*.py"))
+LONGEST = 40
+
+
+def test_imports_go_one_way() -> None:
+    done = subprocess.run([Path(sys.executable).parent / "lint-imports"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "flows").glob("*.py")) + sorted((ROOT / "tasks").glob("*.py")), ids=lambda path: path.stem)
+def test_no_module_hides_a_library(path: Path) -> None:
+    """A flow loaded by path puts its folder first on sys.path: a file named like a library would then be imported instead of it."""
+    if path.stem != "__init__":
+        assert path.stem not in sys.stdlib_module_names
+        assert importlib.util.find_spec(path.stem) is None
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tasks" / "methods").glob("[a-z]*.py")), ids=lambda path: path.stem)
+def test_every_method_names_its_paper(path: Path) -> None:
+    assert "arXiv:" in path.read_text()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_functions_fit_in_the_eye(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert node.end_lineno - node.lineno < LONGEST, f"{node.name} has {node.end_lineno - node.lineno + 1} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_that_could_run_foreign_code(path: Path) -> None:
+    names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    text = path.read_text()
+    assert "import pickle" not in text and "trust_remote_code=" not in text
+    assert not names & {"unsafe_load", "torch_load"} and "torch.load(" not in text
+
+
+def test_help_is_light() -> None:
+    code = "import sys, flows.cli; print([m for m in ('torch','mlflow','prefect','transformers','datasets') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_knob_has_a_sentence() -> None:
+    from tasks.recipe import Knobs
+
+    def families(model: type) -> list[type]:
+        return [model, *(inner for child in model.__subclasses__() for inner in families(child))]
+
+    sections = {"data", "pretraining", "teacher", "corpus", "general_distillation", "augmentation", "transfer", "task_distillation", "students",
+                "layer_dropping", "scoring", "speed", "gate", "resources"}  # fmt: skip
+    shapes = {"layers", "hidden", "heads", "feed_forward", "vocabulary"}
+    for model in families(Knobs):
+        for name, field in model.model_fields.items():
+            assert field.description or name in sections | shapes, f"{model.__name__}.{name}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "deployments" / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
+def test_recipes_are_valid_and_say_what_they_are(path: Path) -> None:
+    from flows.recipe_file import load_recipe
+
+    load_recipe(str(path))
+    head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
+    assert "What it makes" in head and "What it costs" in head and "Command" in head

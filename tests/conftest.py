@@ -1,0 +1,50 @@
+"""What every test may rely on: a home of its own, one real Prefect server for the session, and skips that are counted aloud."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SCRATCH = tempfile.mkdtemp(prefix="limbeck-tests-")
+os.environ |= {
+    "LIMBECK_HOME": SCRATCH, "PREFECT_HOME": f"{SCRATCH}/prefect", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "PREFECT_LOGGING_LEVEL": "ERROR",
+}  # fmt: skip
+
+import pytest  # noqa: E402 - the environment above must be set before anything is imported
+
+from tests.tiny import write_tiny_bert, write_tiny_rows  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[None]:
+    """Run one real Prefect server for all tests that need it; heartbeats are off, because each would cost a second."""
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=120), temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        yield
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of 16 hidden units with a masked-LM head and a real tokenizer."""
+    return write_tiny_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="session")
+def tiny_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small table of sentences with string labels and no validation split."""
+    return write_tiny_rows(tmp_path_factory.mktemp("rows"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say aloud how much was not tested here, and why."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped:
+        terminalreporter.section("NOT TESTED HERE")
+        terminalreporter.write_line(f"{len(skipped)} tests skipped: real data or a server was not found (reasons above)")

@@ -1,0 +1,165 @@
+"""The whole chain on a tiny real model: real Prefect, real MLflow, real engines in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.drive import plan_recipe, run_recipe
+from flows.home import Home
+from tasks.errors import GateError, LimbeckError
+from tasks.recipe import Recipe
+
+FAST: dict[str, Any] = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
+
+
+def recipe_for(bert: Path, rows: Path, **changes: Any) -> Recipe:
+    """Return a recipe that passes every stage in seconds."""
+    values: dict[str, Any] = {
+        "name": "tiny",
+        "task": {"name": "tiny", "text": "text", "metrics": ["accuracy", "f1"]},
+        "data": {"source": str(rows), "selection_rows": 20},
+        "teacher": {"model": str(bert), "floor": 0.0, **FAST},
+        "corpus": {"source": str(rows), "max_tokens": 2000, "max_length": 16},
+        "general_distillation": FAST,
+        "augmentation": {"masked_lm": "teacher", "rows": 20, "max_length": 16, "precision": "fp32", "options": 3},
+        "task_distillation": {"intermediate": FAST, "prediction": FAST},
+        "students": [
+            {"name": "small", "layers": 2, "hidden": 8, "heads": 4, "feed_forward": 16, "start": "random"},
+            {"name": "half", "layers": 2, "stages": []},
+        ],
+        "layer_dropping": {**FAST, "strategies": ["contribution"], "drop": [1]},
+        "scoring": {"resamples": 100, "max_length": 16},
+        "speed": {"repeats": 5, "warmup": 1, "length": 8},
+        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}]},
+        "resources": {"cores": 2},
+    }
+    return Recipe.model_validate(values | changes)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return Home(tmp_path_factory.mktemp("home")).create()
+
+
+@pytest.fixture(scope="module")
+def first(prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> dict[str, Any]:
+    return run_recipe(recipe_for(tiny_bert, tiny_rows), home=home, json_path=home.root / "out.json")
+
+
+def executed(result: dict[str, Any]) -> set[str]:
+    """Return the names of the stages that ran."""
+    return {stage["name"] for stage in result["stages"] if stage["cache"] == "miss"}
+
+
+def test_everything_is_made_scored_and_registered(first: dict[str, Any], home: Home) -> None:
+    assert {model["name"]: model["role"] for model in first["models"]} == {
+        "teacher": "teacher", "small": "student", "half": "student", "contribution-1": "dropped"}  # fmt: skip
+    assert [entry["alias"] for entry in first["registered"]].count("champion") == 1
+    written = json.loads((home.root / "out.json").read_text())
+    assert {"stages", "models", "registered"} <= set(written)
+    for model in written["models"]:
+        assert all(model[name] is not None for name in ("parameters", "bytes", "flops", "latency_ms", "memory_bytes", "metrics"))
+
+
+def test_a_second_run_executes_and_registers_nothing(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+    again = run_recipe(recipe_for(tiny_bert, tiny_rows), home=home)
+    assert executed(again) == set()
+    assert not any(entry["new"] for entry in again["registered"])
+    assert [model["metrics"] for model in again["models"]] == [model["metrics"] for model in first["models"]]
+
+
+def test_the_plan_says_what_a_knob_would_cost(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+    same = plan_recipe(recipe_for(tiny_bert, tiny_rows), home=home)
+    assert {row["cache"] for row in same} == {"hit"}
+    changed = plan_recipe(recipe_for(tiny_bert, tiny_rows, scoring={"resamples": 200, "max_length": 16}), home=home)
+    missed = [row for row in changed if row["cache"] == "miss"]
+    assert missed and all(row["stage"].startswith("score-model") for row in missed)
+    assert "knobs.resamples: 100 → 200" in missed[0]["why"]
+
+
+def test_one_edited_byte_runs_everything_that_depends_on_it(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
+    edited = tmp_path / "train.csv"
+    edited.write_text(tiny_rows.read_text().replace("was good", "was fine", 1))
+    rows = plan_recipe(recipe_for(tiny_bert, edited), home=home)
+    assert {row["cache"] for row in rows} == {"miss"}
+
+
+def test_a_folder_that_moved_is_the_same(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "train.csv"
+    moved.write_text(tiny_rows.read_text())
+    assert {row["cache"] for row in plan_recipe(recipe_for(tiny_bert, moved), home=home)} == {"hit"}
+
+
+def test_a_deleted_artifact_is_made_again_with_the_same_digest(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+    from tasks.ports.store import FolderStore
+
+    store = FolderStore(home.store)
+    victim = next(manifest for manifest in store.manifests() if manifest["stage"] == "distill-layers")
+    (store.object_path(victim["sha256"]) / "model.safetensors").unlink()
+    again = run_recipe(recipe_for(tiny_bert, tiny_rows), home=home)
+    assert executed(again) == {"distill-layers"}
+    found = store.find(victim["key"])
+    assert found is not None and found.sha256 == victim["sha256"]
+
+
+def test_the_graph_in_prefect_is_the_intended_one(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+    edges = asyncio.run(edges_of_newest_run())
+    assert edges["distill-layers/small"] == {"finetune-teacher", "prepare-rows", "distill-general/2x8", "augment-text"}
+    assert edges["distill-predictions/half"] == {"finetune-teacher", "prepare-rows", "answer-rows"}
+    assert edges["finetune-teacher"] == {"prepare-rows"}
+    assert edges["measure-contributions"] == {"prepare-rows"}
+
+
+async def edges_of_newest_run() -> dict[str, set[str]]:
+    """Read task runs of the newest flow run and the runs that they depend on."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    async with get_client() as client:
+        newest = (await client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=1))[0]
+        runs = await client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[newest.id])))
+    names = {run.id: run.name for run in runs}
+    return {run.name: {names[one.id] for given in run.task_inputs.values() for one in given if getattr(one, "id", None) in names} for run in runs}
+
+
+def test_a_weak_teacher_stops_the_run_and_leaves_nothing_open(prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+    with pytest.raises(GateError, match=r"floor is 1\.000"):
+        run_recipe(recipe_for(tiny_bert, tiny_rows, teacher={"model": str(tiny_bert), "floor": 1.0, **FAST}), home=home)
+    from tasks.ports.tracker import Tracker
+
+    assert "RUNNING" not in {row["status"] for row in Tracker(home.own_tracking_uri, None).runs(100)}
+
+
+def test_a_student_with_other_heads_is_refused_before_anything_is_spent(home: Home, prefect_server: None, tiny_bert: Path, tiny_rows: Path) -> None:
+    student = {"name": "odd", "layers": 2, "hidden": 8, "heads": 2, "feed_forward": 16, "start": "random"}
+    with pytest.raises(LimbeckError, match="attention scores need equal heads"):
+        run_recipe(recipe_for(tiny_bert, tiny_rows, students=[student]), home=home)
+
+
+def test_a_pulled_model_needs_none_of_our_code(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
+    from tasks.ports.tracker import Tracker
+
+    champion = next(entry for entry in first["registered"] if entry["alias"] == "champion")
+    Tracker(home.own_tracking_uri, home.artifacts).download(champion["name"], "champion", tmp_path / "model")
+    code = "import sys; from transformers import pipeline; print(pipeline('text-classification', sys.argv[1])('the film was good')[0]['label'])"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "model")], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip().splitlines()[-1] in ("positive", "negative")
+    with pytest.raises(LimbeckError, match="not empty"):
+        Tracker(home.own_tracking_uri, home.artifacts).download(champion["name"], "champion", tmp_path / "model")
+
+
+def test_others_load_the_champion_through_mlflow(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
+    name = first["registered"][0]["name"]
+    code = f"import mlflow; mlflow.set_tracking_uri({home.own_tracking_uri!r}); m = mlflow.transformers.load_model('models:/{name}@champion'); print(m('the film was good'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "label" in done.stdout, done.stderr[-2000:]
