@@ -153,11 +153,11 @@ def predict(
 ) -> None:
     """Answer every text of a file; one JSON line each."""
     open_home()
-    from tasks.ports.sources import resolve_file, resolve_model
+    from tasks.ports.sources import resolve_model
     from tasks.ports.tables import read_texts
 
     resolve_model(str(folder), None)
-    texts, pairs = read_texts(Path(resolve_file(str(file)).uri) if file.is_dir() else checked(file), text, pair)
+    texts, pairs = read_texts(checked(file), text, pair)
     from tasks.scoring.predict import predict_texts
 
     for words, answer in zip(texts, predict_texts(folder, texts, pairs, max_length), strict=True):

@@ -215,7 +215,7 @@ class Student(Shape):
 
     name: Name = handling(..., "Short name, for example 4x312.")
     role: Literal["student", "baseline"] = Field("student", description="A baseline is scored beside the students and never becomes champion.")
-    start: str = Field("teacher", description="teacher: layers of the fine-tuned teacher; embeddings: the pretrained teacher's embeddings, projected; random; or a folder or hub id.")
+    start: str = Field("teacher", description="teacher: its layers; embeddings: its embeddings, projected; random; or a folder or hub id.")
     stages: tuple[StageName, ...] | None = Field(None, description="Optional stages that this student takes; empty: all that the recipe has.")
     signal: Literal["teacher", "labels"] = Field("teacher", description="What the prediction phase learns from.")
     intermediate: Intermediate | None = Field(None, description="This student's own first phase, instead of the recipe's.")
@@ -389,6 +389,9 @@ class Recipe(Knobs):
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ValueError(f"students {repeated} are named twice; give each its own name")
+        known = self.spec.headline  # an unknown task is refused here
+        if known not in self.spec.metrics:
+            raise ValueError(f"task.headline is {known!r}, which is not one of task.metrics; add it there")
         if not self.students and self.layer_dropping is None:
             raise ValueError("nothing to make: add students or layer_dropping")
         if self.corpus is None and (self.general_distillation or self.pretraining):

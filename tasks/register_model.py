@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def register_one(
     card = model_card(dict(candidate), dict(teacher), recipe.model_dump(mode="json"), decision, dict(about["data"]), about["versions"], about["stages"])
     alias = "champion" if decision.champion else None
     version = tracker.register(
-        name, candidate["name"], folder, card=card, tags=tags(recipe, candidate, decision, about), description=describe(candidate),
+        name, candidate["name"], folder, card=card, tags=tags(recipe, candidate, decision, about), description=describe(candidate, recipe.gate.split),
         example=about["example"], workspace=workspace, alias=alias,
     )  # fmt: skip
     return {
@@ -75,17 +76,15 @@ def gate_row(recipe: Recipe, row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "metrics": metrics, "retained": retained, "headline": metrics[row["headline"]]}
 
 
-def describe(candidate: Mapping[str, Any]) -> str:
+def describe(candidate: Mapping[str, Any], split: str) -> str:
     """Say in one line what a version is."""
-    retained = next(iter((candidate["retained"] or {}).values()), {}).get("value")
+    retained = (candidate["retained"] or {}).get(split, {}).get("value")
     share = f"{retained:.1%} of the teacher, " if retained is not None else ""
     return f"{candidate['name']}: {share}{candidate['speedup']:.1f}x faster, {candidate['bytes'] / 1e6:.0f} MB"
 
 
 def tags(recipe: Recipe, candidate: Mapping[str, Any], decision: Decision, about: Mapping[str, Any]) -> dict[str, str]:
     """Return the tags that a chooser reads in the registry's table."""
-    import json
-
     row = gate_row(recipe, candidate)
     return {
         "candidate": candidate["name"],

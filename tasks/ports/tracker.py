@@ -222,7 +222,8 @@ class Tracker:
             with self.asking(f"fetch {name}@{alias}"):
                 import mlflow.artifacts
 
-                fetched = Path(mlflow.artifacts.download_artifacts(f"models:/{name}/{version.version}", dst_path=str(temporary / "fetched"), tracking_uri=self.uri))
+                address = f"models:/{name}/{version.version}"
+                fetched = Path(mlflow.artifacts.download_artifacts(address, dst_path=str(temporary / "fetched"), tracking_uri=self.uri))
             flat = flatten_package(fetched, temporary / "flat")
             if hash_file(flat / "model.safetensors", remember=False) != version.tags.get("model.sha256"):
                 raise RegistryError(f"the weights of {name} version {version.version} are not those that were judged; nothing was written")

@@ -122,11 +122,11 @@ async def edges_of_newest_run() -> dict[str, set[str]]:
     """Read task runs of the newest flow run and the runs that they depend on."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-    from prefect.client.schemas.sorting import FlowRunSort
+    from prefect.client.schemas.sorting import FlowRunSort, TaskRunSort
 
     async with get_client() as client:
         newest = (await client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=1))[0]
-        runs = await client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[newest.id])))
+        runs = await client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[newest.id])), sort=TaskRunSort.ID_DESC, limit=200)
     names = {run.id: run.name for run in runs}
     return {run.name: {names[one.id] for given in run.task_inputs.values() for one in given if getattr(one, "id", None) in names} for run in runs}
 

@@ -1,0 +1,67 @@
+"""What a person types, and the sentence that answers a mistake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.recipe_file import load_recipe, starter_recipe
+from tasks.errors import RecipeError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def limbeck(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "flows.cli", *arguments], cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["teacher.epocs=3"], r"unknown key 'epocs' in teacher; did you mean 'epochs'\?"),
+        (["teacher.epochs=-1"], r"teacher\.epochs: input should be greater than 0 \(given: -1\)"),
+        (["task=sst3"], "did you mean 'sst2'"),
+        (["students.3x385.seeds=[0]"], "there is no entry '3x385'"),
+        (["students.3x384.seeds=[0,0]"], "repeat; give each seed once"),
+        (["augmentation.masked_lm=null", "augmentation.word_vectors=null"], "augmentation needs masked_lm or word_vectors"),
+        (["general_distillation=null", "students.4x312.stages=[general]"], "which the recipe does not have"),
+        (["nonsense"], "--set takes a.b=value"),
+    ],
+)
+def test_mistakes_are_sentences(settings: list[str], sentence: str) -> None:
+    with pytest.raises((RecipeError), match=sentence):
+        recipe = load_recipe("sst2-tinybert", settings)
+        assert recipe
+
+
+def test_the_line_of_a_mistake_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("name: mine\ntask: sst2\nteacher:\n  model: x\n  learning_rat: 1\nstudents: [{name: a, layers: 1}]\n")
+    with pytest.raises(RecipeError, match=r"r\.yaml, line 5: unknown key 'learning_rat' in teacher; did you mean 'learning_rate'\?"):
+        load_recipe(str(path))
+
+
+def test_a_starter_recipe_is_valid(tmp_path: Path, tiny_rows: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(starter_recipe(tiny_rows, path))
+    recipe = load_recipe(str(path))
+    assert recipe.spec.labels == ("negative", "positive") and recipe.data.source == str(tiny_rows)
+
+
+def test_an_unknown_recipe_and_command(tmp_path: Path) -> None:
+    done = limbeck("run", "sst2-tinybrt")
+    assert done.returncode == 1 and "did you mean 'sst2-tinybert'" in done.stderr and "Traceback" not in done.stderr
+    assert limbeck("rnu").returncode == 2
+
+
+def test_a_missing_folder_stops_before_anything_is_spent() -> None:
+    done = limbeck("plan", "sst2-tinybert", "--set", "data.source=./nowhere/sst2")
+    assert done.returncode == 1 and "there is no file or folder './nowhere/sst2'" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_unknown_hub_id_offline_is_one_sentence() -> None:
+    done = limbeck("plan", "sst2-tinybert", "--set", "teacher.model=nobody/nothing", "--set", f"data.source={ROOT}/deployments")
+    assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1 and "Traceback" not in done.stderr

@@ -1,0 +1,86 @@
+"""The engine alone: one job from a JSON file and Parquet, stopped at any moment and resumed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.catalog import TaskSpec
+from tasks.ports.tables import prepare_rows
+from tasks.recipe import Data, Teacher
+from tasks.training.batches import plan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
+    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), folder)
+    return folder
+
+
+def start(folder: Path, rows: Path, bert: Path, *, steps: int) -> subprocess.Popen[str]:
+    """Start a fine-tuning job."""
+    folder.mkdir(exist_ok=True)
+    knobs = Teacher(steps=steps, batch_size=8, max_length=16, evaluations=2, precision="fp32").model_dump(mode="json")
+    order = {"job": "finetune", "knobs": knobs, "inputs": {"rows": str(rows), "base": str(bert)}, "output": str(folder / "output"),
+             "checkpoints": str(folder / "checkpoints"), "threads": 1}  # fmt: skip
+    (folder / "job.json").write_text(json.dumps(order))
+    return subprocess.Popen([sys.executable, "-m", "tasks.training", str(folder / "job.json")], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def events(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    assert process.stdout is not None
+    return [json.loads(line) for line in process.stdout if line.startswith("{")]
+
+
+def digest(folder: Path) -> str:
+    return sha256((folder / "output" / "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_a_stopped_training_ends_with_the_same_bytes(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    whole = start(tmp_path / "whole", rows, tiny_bert, steps=300)
+    assert events(whole)[-1]["event"] == "result"
+
+    stopped = start(tmp_path / "stopped", rows, tiny_bert, steps=300)
+    assert stopped.stdout is not None
+    stopped.stdout.readline()  # the first curve point: about step 50
+    stopped.send_signal(signal.SIGTERM)
+    last = events(stopped)[-1]
+    assert last["event"] == "error" and last["kind"] == "Interrupted", last
+    assert not (tmp_path / "stopped" / "output" / "model.safetensors").exists()
+
+    resumed = events(start(tmp_path / "stopped", rows, tiny_bert, steps=300))
+    assert resumed[0]["message"].startswith("resuming at step")
+    assert digest(tmp_path / "stopped") == digest(tmp_path / "whole")
+
+
+def test_an_unknown_job_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(json.dumps({"job": "distil", "output": str(tmp_path)}))
+    done = subprocess.run([sys.executable, "-m", "tasks.training", str(tmp_path / "job.json")], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "unknown job 'distil'; choose one of" in done.stdout and "Traceback" not in done.stderr
+
+
+def test_batches_hold_every_row_once_and_pad_little() -> None:
+    lengths = np.random.default_rng(0).geometric(0.07, 5000) + 2
+    batches = plan(lengths, size=32, tokens=4096, seed=1, epoch=0)
+    assert sorted(np.concatenate(batches)) == list(range(5000))
+    computed = sum(lengths[batch].max() * len(batch) for batch in batches)
+    assert computed < 1.1 * lengths.sum()
+    assert all(lengths[batch].max() * len(batch) <= 4096 for batch in batches)
+
+
+def test_batches_depend_on_seed_and_epoch_alone() -> None:
+    lengths = np.arange(3, 203)
+    again, other = (plan(lengths, size=8, tokens=4096, seed=1, epoch=epoch) for epoch in (0, 1))
+    assert all((a == b).all() for a, b in zip(plan(lengths, size=8, tokens=4096, seed=1, epoch=0), again, strict=True))
+    assert any(not np.array_equal(a, b) for a, b in zip(again, other, strict=True))
