@@ -217,13 +217,20 @@ def main() -> None:
     """Run a command; a user's mistake ends in one sentence, never in a traceback."""
     logging.getLogger("limbeck").setLevel(logging.WARNING)
     try:
-        app()
+        status = typer.main.get_command(app).main(standalone_mode=False, prog_name="limbeck")
+        raise SystemExit(status if isinstance(status, int) else 0)
     except LimbeckError as error:
         Console(stderr=True, width=10_000).print(f"limbeck: {error}", highlight=False, markup=False)
         raise SystemExit(1) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         print("limbeck: stopped; run the same command again to go on from there", file=sys.stderr)
         raise SystemExit(130) from None
+    except Exception as error:
+        # A wrong command line: typer carries a copy of click, whose exceptions have no public name but know how to show themselves.
+        if not (hasattr(error, "show") and hasattr(error, "exit_code")):
+            raise
+        error.show()
+        raise SystemExit(error.exit_code) from None
 
 
 if __name__ == "__main__":

@@ -51,15 +51,18 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
     sources = await asyncio.to_thread(find_sources, recipe)
     store = FolderStore(onlooker.home.store)
     tracker = new_tracker(recipe, onlooker.home)
-    await asyncio.to_thread(tracker.open)
+    opening = asyncio.ensure_future(asyncio.to_thread(tracker.open))
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     session = Session(store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force)
-    already = asyncio.all_tasks()
+    already = asyncio.all_tasks() | {opening}
     try:
+        await asyncio.shield(opening)
         with use_session(session):
             yield Run(session, sources, tracker, onlooker.home)
         await asyncio.to_thread(tracker.close, "FINISHED")
     except BaseException as error:
+        # A thread cannot be cancelled: the run that it is opening must be there before it can be ended.
+        await asyncio.wait([opening])
         await stop_branches(already)
         killed = isinstance(error, (Interrupted, KeyboardInterrupt, asyncio.CancelledError))
         await asyncio.shield(asyncio.to_thread(tracker.close, "KILLED" if killed else "FAILED"))
