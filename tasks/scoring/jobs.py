@@ -19,7 +19,7 @@ from tasks.scoring.flops import forward_flops, parameters_of, read_config, weigh
 from tasks.scoring.intervals import compare
 from tasks.scoring.metrics import METRICS, accuracy, pearson
 from tasks.scoring.predict import logits_of, truncated_share
-from tasks.scoring.speed import ENGINE, inference_memory, measure_latency
+from tasks.scoring.speed import ENGINE, measure_latency, peak_increase
 
 SPLITS = ("validation", "holdout")
 PROVENANCE = {"metrics": "measured", "retained": "measured", "agreement": "measured", "parameters": "computed", "flops": "computed",
@@ -112,11 +112,13 @@ def measure(job: Job) -> dict[str, Any]:
     """Time a candidate and its teacher in turn, and measure what memory the candidate takes."""
     knobs = job.knobs
     folders = {"model": job.inputs["model"], "teacher": job.inputs["teacher"]}
+    # Memory first: this process has loaded the libraries and no model yet, so what is added is the candidate's alone.
+    memory = peak_increase(folders["model"], batch=knobs.batch, length=knobs.length, threads=knobs.threads)
     timed = measure_latency(folders, batch=knobs.batch, length=knobs.length, threads=knobs.threads, repeats=knobs.repeats, warmup=knobs.warmup)
     facts = {
         **timed,
         "speedup": timed["teacher"]["p50_ms"] / timed["model"]["p50_ms"],
-        "memory_bytes": inference_memory(job.inputs["model"], batch=knobs.batch, length=knobs.length, threads=knobs.threads),
+        "memory_bytes": memory,
         "engine": ENGINE,
         **{name: getattr(knobs, name) for name in ("batch", "length", "threads", "repeats")},
     }

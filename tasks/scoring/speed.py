@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -39,21 +35,17 @@ def measure_latency(folders: Mapping[str, Path], *, batch: int, length: int, thr
     return {name: {"p50_ms": float(np.median(values)), "p95_ms": float(np.quantile(values, 0.95))} for name, values in times.items()}
 
 
-def inference_memory(folder: Path, *, batch: int, length: int, threads: int) -> int:
-    """Return the peak memory in bytes that loading and running a model adds, measured in a process of its own."""
-    command = [sys.executable, "-m", "tasks.scoring.speed", str(folder), str(batch), str(length), str(threads)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"OMP_NUM_THREADS": str(threads)})
-    return int(json.loads(done.stdout.strip().splitlines()[-1])["bytes"])
-
-
 def resident() -> int:
     """Return the bytes of memory this process holds now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def peak_increase(folder: Path, batch: int, length: int, threads: int) -> int:
-    """Load and run a model here; return peak memory less what the libraries alone took."""
+def peak_increase(folder: Path, *, batch: int, length: int, threads: int) -> int:
+    """Load and run a model in this process; return its peak memory in bytes less what the process held before.
+
+    Only the first model of a process is measured truly: the peak never falls.
+    """
     import resource
 
     import torch
@@ -69,12 +61,3 @@ def peak_increase(folder: Path, batch: int, length: int, threads: int) -> int:
         for _ in range(3):
             model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
     return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
-
-
-def as_command(arguments: list[str]) -> dict[str, Any]:
-    """Answer ``python -m tasks.scoring.speed FOLDER BATCH LENGTH THREADS``."""
-    return {"bytes": peak_increase(Path(arguments[0]), *(int(value) for value in arguments[1:4]))}
-
-
-if __name__ == "__main__":
-    print(json.dumps(as_command(sys.argv[1:])))
