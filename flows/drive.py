@@ -50,6 +50,7 @@ def demo_recipe(folder: Path, seed: int) -> Recipe:
     sets = [
         f"data.source={folder / 'data'}",
         f"corpus.source={folder / 'corpus'}",
+        f"transfer.source={folder / 'transfer'}",
         f"pretraining.seed={seed}",
         f"teacher.seed={seed}",
         f"data.seed={seed}",

@@ -39,14 +39,18 @@ class Opinion:
     good: bool
 
 
-def write_language(folder: Path, *, seed: int, train: int = 2000, validation: int = 2000, documents: int = 4000) -> None:
-    """Write ``data`` (train and validation rows) and ``corpus`` (plain text) under ``folder``; the same seed writes the same bytes."""
+def write_language(folder: Path, *, seed: int, train: int = 900, validation: int = 2000, unlabelled: int = 4000, documents: int = 4000) -> None:
+    """Write ``data`` (train and validation rows), ``transfer`` (opinions without labels) and ``corpus`` (plain text) under ``folder``.
+
+    The same seed writes the same bytes. Labels are dear and text is cheap, as they are for most people.
+    """
     random = np.random.default_rng([seed, 7])
     lexicon = make_lexicon(random)
     seen: set[str] = set()
     # Validation is written first, so that more training rows never change what is judged on.
     write_rows(folder / "data" / "validation.parquet", fresh_opinions(random, lexicon, validation, seen), random, noise=0.0)
     write_rows(folder / "data" / "train.parquet", fresh_opinions(random, lexicon, train, seen), random, noise=NOISE)
+    write_texts(folder / "transfer" / "train.parquet", [opinion.text for opinion in fresh_opinions(random, lexicon, unlabelled, seen)])
     write_texts(folder / "corpus" / "train.parquet", [document(random, lexicon) for _ in range(documents)])
 
 
