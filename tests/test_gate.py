@@ -41,3 +41,34 @@ def test_what_is_unknown_is_not_met() -> None:
 def test_an_unknown_metric_lists_the_legal_ones() -> None:
     with pytest.raises(RecipeError, match=r"unknown metric 'speeed'; legal are retained.*accuracy"):
         decide([candidate("a")], TEACHER, Gate(criteria=(Criterion(metric="speeed", at_least=1),)))
+
+
+def test_an_unknown_metric_is_refused_even_without_candidates() -> None:
+    with pytest.raises(RecipeError, match="unknown metric 'f1'"):
+        decide([], TEACHER, Gate(criteria=(Criterion(metric="f1", at_least=0.5),)))
+
+
+@pytest.mark.parametrize(("prefer", "winner"), [("smallest", "small"), ("fastest", "fast"), ("best", "good")])
+def test_what_the_recipe_prefers_becomes_champion(prefer: str, winner: str) -> None:
+    rows = [candidate("small", bytes=50), candidate("fast", latency_ms=1.0), candidate("good", headline=0.95), candidate("untimed", latency_ms=None)]
+    found = decide(rows, TEACHER, Gate(criteria=(), prefer=prefer))
+    assert [decision.name for decision in found if decision.champion] == [winner]
+
+
+def test_of_equally_small_ones_the_better_wins_and_undefined_quality_loses() -> None:
+    rows = [candidate("undefined", headline=float("nan")), candidate("worse", headline=0.8), candidate("better", headline=0.9)]
+    assert [decision.name for decision in decide(rows, TEACHER, Gate()) if decision.champion] == ["better"]
+
+
+def test_undefined_figures_are_not_met_and_said() -> None:
+    gate = Gate(criteria=(Criterion(metric="accuracy", at_least=0.5), Criterion(metric="memory_bytes", at_most=0.5, of_teacher=True)))
+    found = decide([candidate("odd", metrics={"accuracy": float("nan")}, memory_bytes=5)], TEACHER, gate)[0]
+    assert found.reasons == ("accuracy is unknown: not met", "memory_bytes 5, but the teacher's is unknown: not met")
+    assert found.values == {"accuracy": None, "memory_bytes": 5.0}
+
+
+def test_every_criterion_must_hold_and_a_bound_itself_is_enough() -> None:
+    gate = Gate(criteria=(Criterion(metric="retained", at_least=0.97), Criterion(metric="bytes", at_most=60_000_000)))
+    exact, large = decide([candidate("exact", bytes=60_000_000), candidate("large", bytes=60_000_001)], TEACHER, gate)
+    assert exact.accepted and not large.accepted
+    assert large.reasons == ("retained 0.97 ≥ 0.97: met", "bytes 60,000,001 ≤ 60,000,000: missed by 1")

@@ -5,25 +5,39 @@ MLflow's client is used throughout, never its "active run", which is global stat
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import fcntl
+import itertools
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 from tasks.errors import RegistryError
 from tasks.ports.fingerprint import hash_file
 
-PARENT_FIGURES = ("score", "retained_pct", "params_m", "size_mb", "latency_ms", "speedup_x", "quality_drop_pts")
-PICKLED = {".bin", ".pt", ".pth", ".pkl", ".pickle"}
-MODEL_TASK = "text-classification"
+ROOT = Path(__file__).resolve().parents[2]
+PICKLED = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".py"}
+CURVE_SECONDS = 20.0  # between two deliveries of a curve, so that a long stage can be watched in MLflow
+LOCK_SECONDS = 600.0  # longer than any registration takes
+METRICS_AT_ONCE, PARAMS_AT_ONCE = 900, 90  # MLflow takes 1,000 and 100 in one call
 
 
 class Tracker:
@@ -34,13 +48,19 @@ class Tracker:
         self.parent = ""
         self.experiment_id = ""
         self.children: dict[int, str] = {}
+        self.unfinished: dict[str, None] = {}
         self.points: dict[int, list[tuple[str, float, int]]] = {}
+        self.sent: dict[int, float] = {}
+        self.numbers = itertools.count(1)
+        self.lock = threading.Lock()
+        self.sender: ThreadPoolExecutor | None = None
 
     @cached_property
     def client(self) -> Any:
         """MLflow's client, loaded when it is first needed."""
         logging.getLogger("alembic").setLevel(logging.WARNING)
         logging.getLogger("mlflow").setLevel(logging.ERROR)
+        require_reachable(self.uri)
         import mlflow
         from mlflow.tracking import MlflowClient
 
@@ -55,7 +75,14 @@ class Tracker:
         with self.asking("start a run"):
             found = self.client.get_experiment_by_name(self.experiment)
             self.experiment_id = found.experiment_id if found else self.new_experiment()
-            self.parent = self.client.create_run(self.experiment_id, run_name=self.run_name, tags={"limbeck": "flow", **self.tags}).info.run_id
+            tags = {"limbeck": "flow", **made_with(), **self.tags}
+            self.parent = self.client.create_run(self.experiment_id, run_name=self.run_name, tags=tags).info.run_id
+        atexit.register(self.abandon)
+
+    def abandon(self) -> None:
+        """End what is still open when the process ends without ``close``: nothing stays RUNNING for ever."""
+        with contextlib.suppress(Exception):
+            self.close("KILLED")
 
     def new_experiment(self) -> str:
         """Create the experiment of this task and teacher."""
@@ -66,44 +93,82 @@ class Tracker:
                 "mlflow.note.content": f"Limbeck: small models for {self.experiment}. Parent runs are flow runs; the registry holds the models."}  # fmt: skip
         return str(self.client.create_experiment(self.experiment, artifact_location=where, tags=tags))
 
+    def new_child(self, name: str, tags: Mapping[str, str]) -> str:
+        """Start a run below the parent and remember that it is open."""
+        run: str = self.client.create_run(self.experiment_id, run_name=name, tags={"mlflow.parentRunId": self.parent, **tags}).info.run_id
+        self.unfinished[run] = None
+        return run
+
+    def terminate(self, run: str, status: str) -> None:
+        """End a run below the parent."""
+        self.client.set_terminated(run, status)
+        self.unfinished.pop(run, None)
+
     def stage_started(self, record: Any) -> None:
-        """Start a child run for a stage that is executed."""
-        tags = {"stage": record.name, "cache": "miss", "cache.key": record.key, "prefect.task_run_id": record.task_run,
-                "mlflow.parentRunId": self.parent}  # fmt: skip
+        """Start a child run for a stage that is executed; the number keeps the order, because MLflow lists the newest first."""
+        tags = {"stage": record.name, "cache": "miss", "cache.key": record.key, "prefect.task_run_id": record.task_run}
+        self.sent[id(record)] = time.monotonic()
         with self.asking("start a stage's run"):
-            run = self.client.create_run(self.experiment_id, run_name=record.shown, tags=tags)
-            self.children[id(record)] = run.info.run_id
-            knobs = flatten(record.explanation.get("knobs", {}))
-            self.client.log_batch(run.info.run_id, params=[param(f"{record.name}.{name}", value) for name, value in list(knobs.items())[:90]])
+            run = self.new_child(f"{next(self.numbers)}-{record.name} {record.label}".rstrip(), tags)
+            self.children[id(record)] = run
+            self.send(run, params={f"{record.name}.{name}": value for name, value in flatten(record.explanation.get("knobs", {})).items()})
+
+    def send(self, run: str, *, metrics: Sequence[tuple[str, float, int]] = (), params: Mapping[str, Any] | None = None) -> None:
+        """Send metrics (name, value, step) and parameters in as few calls as MLflow allows."""
+        from mlflow.entities import Metric, Param
+
+        now = int(time.time() * 1000)
+        points = [Metric(legal(name), float(value), now, step) for name, value, step in metrics]
+        knobs = [Param(legal(name), str(value)[:5000]) for name, value in (params or {}).items()]
+        for start in range(0, len(points), METRICS_AT_ONCE):
+            self.client.log_batch(run, metrics=points[start : start + METRICS_AT_ONCE])
+        for start in range(0, len(knobs), PARAMS_AT_ONCE):
+            self.client.log_batch(run, params=knobs[start : start + PARAMS_AT_ONCE])
 
     def curve(self, record: Any, step: int, figures: Mapping[str, float]) -> None:
-        """Remember points of a curve; they are sent together when the stage ends."""
-        self.points.setdefault(id(record), []).extend((name, value, step) for name, value in figures.items())
+        """Remember points of a curve; they are sent together, now and then, by another thread: whoever calls this must not wait for MLflow."""
+        with self.lock:
+            self.points.setdefault(id(record), []).extend((name, value, step) for name, value in figures.items())
+        now = time.monotonic()
+        if id(record) in self.children and now - self.sent.get(id(record), 0.0) >= CURVE_SECONDS:
+            self.sent[id(record)] = now
+            self.sender = self.sender or ThreadPoolExecutor(max_workers=1, thread_name_prefix="curves")
+            self.sender.submit(self.deliver, record)
+
+    def deliver(self, record: Any) -> None:
+        """Send the points that a stage has gathered; what cannot be sent is kept for the next time."""
+        with self.lock:
+            points = self.points.pop(id(record), [])
+        try:
+            self.send(self.children[id(record)], metrics=points)
+        except BaseException:
+            with self.lock:
+                self.points[id(record)] = points + self.points.get(id(record), [])
+            raise
 
     def stage_finished(self, record: Any) -> None:
         """Send a stage's curves and facts and end its run."""
         with self.asking("end a stage's run"):
+            self.client.set_tag(self.children[id(record)], "blob.sha256", record.parcel.sha256)
             self.end(record, "FINISHED")
-            self.client.set_tag(self.children[id(record)], "artifact.sha256", record.parcel.sha256)
 
     def stage_failed(self, record: Any, error: str, killed: bool) -> None:
-        """End the run of a stage that failed or was stopped."""
-        if id(record) in self.children:
+        """End the run of a stage that failed or was stopped; trouble with MLflow must not hide why it failed."""
+        if id(record) not in self.children:
+            return
+        try:
             self.client.set_tag(self.children[id(record)], "error", error[:5000])
             self.end(record, "KILLED" if killed else "FAILED")
+        except Exception as trouble:
+            logging.getLogger("limbeck").warning("MLflow did not take the end of %s: %s", record.shown, trouble)
 
     def end(self, record: Any, status: str) -> None:
         """Send what is buffered for a stage and set its status."""
-        from mlflow.entities import Metric
-
-        run, now = self.children[id(record)], int(time.time() * 1000)
-        points = [Metric(name, value, now, step) for name, value, step in self.points.pop(id(record), [])]
-        facts = dict(record.parcel.facts) if record.parcel else {}
-        points += [Metric(name, float(value), now, 0) for name, value in flatten(facts).items() if is_number(value)]
-        points.append(Metric("stage_seconds", record.seconds, now, 0))
-        for start in range(0, len(points), 900):
-            self.client.log_batch(run, metrics=points[start : start + 900])
-        self.client.set_terminated(run, status)
+        run, facts = self.children[id(record)], dict(record.parcel.facts) if record.parcel else {}
+        self.deliver(record)
+        figures = [(name, value, 0) for name, value in flatten(facts).items() if is_number(value)]
+        self.send(run, metrics=[*figures, ("stage_seconds", record.seconds, 0)])
+        self.terminate(run, status)
 
     def hits(self, records: Sequence[Any]) -> None:
         """Note every cache hit on the parent, with the run that made it: one search and one call, however many there are."""
@@ -111,40 +176,50 @@ class Tracker:
             return
         with self.asking("note the cache hits"):
             # A single search over all experiments would be slower than it is worth; a result nearly always comes from its own.
-            made = {run.data.tags.get("cache.key"): run.info.run_id
-                    for run in self.client.search_runs([self.experiment_id], "tags.cache = 'miss'", max_results=5000)}  # fmt: skip
+            found = self.client.search_runs([self.experiment_id], "tags.cache = 'miss' and attributes.status = 'FINISHED'", max_results=5000)
+            # Newest first: of two runs that made the same thing, the newer one made what is there now.
+            made = {run.data.tags.get("cache.key"): run.info.run_id for run in reversed(found)}
             rows = [{"stage": record.shown, "key": record.key, "made_by_run": made.get(record.key), "sha256": record.parcel.sha256} for record in records]
             self.client.log_dict(self.parent, {"hits": rows}, "cache/hits.json")
 
-    def candidates(self, models: Sequence[Mapping[str, Any]]) -> None:
-        """Log one nested run a candidate with the figures that decide, and copy the winner's to the parent. Repeats of known results are not logged twice."""
-        if not self.children:
+    def candidates(self, models: Sequence[Mapping[str, Any]], *, split: str = "validation") -> None:
+        """Log one nested run a candidate with the figures that decide, and the winner's on the parent. Where all was known already: the parent alone."""
+        if not models:
             return
         with self.asking("log the candidates"):
-            teacher = score_of(models[0])
-            winner = next((model for model in models if model["gate"] == "champion"), models[0])
-            for model in models:
-                tags = {"mlflow.parentRunId": self.parent, "candidate": model["name"], "role": model["role"], "gate": model["gate"]}
-                run = self.client.create_run(self.experiment_id, run_name=model["name"], tags=tags)
-                self.client.log_batch(run.info.run_id, metrics=decision_figures(model, teacher))
-                self.client.set_terminated(run.info.run_id, "FINISHED")
-            self.client.log_batch(self.parent, metrics=decision_figures(winner, teacher))
-            self.client.set_tag(self.parent, "winner", winner["name"])
+            for model in models if self.children else ():
+                tags = {"candidate": model["name"], "role": model["role"], "gate": model["gate"], "headline": model["headline"]}
+                run = self.new_child(model["name"], tags)
+                self.client.log_batch(run, metrics=decision_figures(model, models[0], split))
+                self.terminate(run, "FINISHED")
+            self.crown(next((model for model in models if model["gate"] == "champion"), None), models[0], split)
+
+    def crown(self, winner: Mapping[str, Any] | None, teacher: Mapping[str, Any], split: str) -> None:
+        """Copy the winner's figures to the parent; where the gate refused everybody, say so instead."""
+        from mlflow.entities import RunTag
+
+        figures = decision_figures(winner, teacher, split) if winner else []
+        tags = [RunTag("winner", winner["name"] if winner else "none"), RunTag("headline", teacher["headline"])]
+        self.client.log_batch(self.parent, metrics=figures, tags=tags)
 
     def close(self, status: str) -> None:
-        """End the parent run and any stage's run that is still open."""
+        """End the parent run and every run below it that is still open."""
+        if self.sender is not None:
+            self.sender.shutdown(wait=True)
         if not self.parent:
             return
         with self.asking("end the run"):
-            for run in self.children.values():
-                if self.client.get_run(run).info.status == "RUNNING":
-                    self.client.set_terminated(run, status)
+            for run in list(self.unfinished):
+                self.terminate(run, "KILLED" if status == "KILLED" else "FAILED")
             self.client.set_terminated(self.parent, status)
+        atexit.unregister(self.abandon)
 
     def urls(self, base: str | None) -> dict[str, str]:
-        """Return links to the run, where MLflow is a server."""
-        root = base or (self.uri if self.uri.startswith("http") else None)
-        return {"run": f"{root}/#/experiments/{self.experiment_id}/runs/{self.parent}"} if root else {}
+        """Return links to the run and to the registry, where MLflow is a server."""
+        root = (base or (self.uri if self.uri.startswith("http") else "")).rstrip("/")
+        if not root:
+            return {}
+        return {"run": f"{root}/#/experiments/{self.experiment_id}/runs/{self.parent}", "registry": f"{root}/#/models"}
 
     # --- registry -----------------------------------------------------------------------------------------------------------------------
 
@@ -153,7 +228,8 @@ class Tracker:
         workspace: Path, alias: str | None,
     ) -> dict[str, Any]:  # fmt: skip
         """Register a checkpoint folder as a new version; the very same weights with the same verdict are not registered twice."""
-        with self.asking(f"register {candidate}"):
+        require_legal_name(name)
+        with self.asking(f"register {candidate}"), only_one(f"{self.uri} {name}"):
             digest = hash_file(folder / "model.safetensors")
             known = self.known_version(name, tags["checkpoint.sha256"], tags["gate"])
             version = known or self.new_version(name, candidate, folder, card, {**tags, "model.sha256": digest}, description, example, workspace)
@@ -170,101 +246,240 @@ class Tracker:
     def new_version(
         self, name: str, candidate: str, folder: Path, card: str, tags: dict[str, str], description: str, example: Sequence[str], workspace: Path
     ) -> str:
-        """Package, upload, finalize and register a model; the bytes are those that were judged, and that is checked."""
+        """Package, upload, check and register a model."""
         package = package_model(folder, workspace / candidate, card=card, example=example)
-        model = self.client.create_logged_model(self.experiment_id, name=candidate, source_run_id=self.parent, tags={"candidate": candidate})
-        self.client.log_model_artifacts(model.model_id, str(package))
-        self.client.finalize_logged_model(model.model_id, "READY")
+        try:
+            model = self.upload(candidate, package, tags["model.sha256"], workspace / f"{candidate}.stored")
+        finally:
+            shutil.rmtree(package, ignore_errors=True)  # several models of full size would fill the disk
         self.require_registered(name)
-        version = self.client.create_model_version(name, f"models:/{model.model_id}", self.parent, tags=tags, description=description, model_id=model.model_id)
+        version = self.client.create_model_version(name, f"models:/{model}", self.parent, tags=tags, description=description, model_id=model)
         return str(version.version)
+
+    def upload(self, candidate: str, package: Path, digest: str, workspace: Path) -> str:
+        """Store a package and read it back; a model that did not arrive whole ends as FAILED and is never registered."""
+        from mlflow.entities import LoggedModelOutput
+
+        model = self.client.create_logged_model(self.experiment_id, name=candidate, source_run_id=self.parent, tags={"candidate": candidate})
+        try:
+            self.client.log_model_artifacts(model.model_id, str(package))
+            if hash_file(self.stored_weights(model, workspace), remember=False) != digest:
+                raise RegistryError(f"the weights of {candidate} that arrived in MLflow are not those that were judged; run the same command again")
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.client.finalize_logged_model(model.model_id, "FAILED")
+            raise
+        self.client.finalize_logged_model(model.model_id, "READY")
+        self.client.log_outputs(self.parent, models=[LoggedModelOutput(model.model_id, step=0)])
+        return str(model.model_id)
+
+    def stored_weights(self, model: Any, workspace: Path) -> Path:
+        """Return the weights as the artifact store has them: its own file where it is a folder, else a download."""
+        place = urlparse(model.artifact_location)
+        if place.scheme in ("", "file"):
+            return Path(unquote(place.path)) / "model" / "model.safetensors"
+        import mlflow.artifacts
+
+        workspace.mkdir(parents=True, exist_ok=True)
+        address = f"models:/{model.model_id}"
+        return Path(mlflow.artifacts.download_artifacts(address, dst_path=str(workspace), tracking_uri=self.uri)) / "model" / "model.safetensors"
 
     def require_registered(self, name: str) -> None:
         """Create the registered model if it is not there."""
         from mlflow.exceptions import MlflowException
 
-        with contextlib.suppress(MlflowException):
+        try:
             self.client.create_registered_model(name, description="Small models made by Limbeck; the alias champion is the one to pull.")
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+
+    def set_alias(self, name: str, alias: str, version: str | int) -> None:
+        """Point an alias at a version. MLflow's last writer wins, so only one process of this home does it at a time."""
+        with self.asking(f"move {name}@{alias}"), only_one(f"{self.uri} {name}"):
+            self.move_alias(name, alias, str(version))
 
     def move_alias(self, name: str, alias: str, version: str) -> None:
-        """Point an alias at a version, unless it is there already."""
+        """Point an alias at a version, unless it is there already; the caller holds the lock."""
         current = {key: str(value) for key, value in self.client.get_registered_model(name).aliases.items()}
         if current.get(alias) != version:
             self.client.set_registered_model_alias(name, alias, version)
 
+    def versions(self, name: str) -> list[dict[str, Any]]:
+        """Return the versions of one registered model, newest first."""
+        found = [row for row in self.models() if row["name"] == name]
+        if not found:
+            raise RegistryError(self.unknown_model(name))
+        return found
+
     def models(self) -> list[dict[str, Any]]:
-        """Return every registered version with its tags and aliases."""
+        """Return every registered version with its tags and aliases: models by name, versions from the newest on."""
         with self.asking("list the models"):
-            rows = []
-            for model in self.client.search_registered_models():
-                aliases = {str(version): alias for alias, version in model.aliases.items()}
-                for version in self.client.search_model_versions(f"name = '{model.name}'"):
-                    rows.append({"name": model.name, "version": str(version.version), "alias": aliases.get(str(version.version), ""),
-                                 "description": version.description or "", **version.tags})  # fmt: skip
-            return rows
+            aliases: dict[tuple[str, str], list[str]] = {}
+            for model in every(self.client.search_registered_models):
+                for alias, number in sorted(model.aliases.items()):
+                    aliases.setdefault((model.name, str(number)), []).append(alias)
+            found = sorted(every(self.client.search_model_versions), key=lambda version: (version.name, -int(version.version)))
+            return [{**version.tags, "name": version.name, "version": str(version.version), "description": version.description or "",
+                     "alias": ", ".join(aliases.get((version.name, str(version.version)), []))} for version in found]  # fmt: skip
 
     def runs(self, limit: int) -> list[dict[str, Any]]:
         """Return the newest flow runs."""
         with self.asking("list the runs"):
-            experiments = {experiment.experiment_id: experiment.name for experiment in self.client.search_experiments()}
+            experiments = {experiment.experiment_id: experiment.name for experiment in every(self.client.search_experiments)}
             found = self.client.search_runs(list(experiments), "tags.limbeck = 'flow'", max_results=limit, order_by=["attributes.start_time DESC"])
             return [{"run": run.info.run_id, "recipe": run.data.tags.get("recipe", ""), "experiment": experiments[run.info.experiment_id],
                      "status": run.info.status, "started": run.info.start_time, "winner": run.data.tags.get("winner", "")} for run in found]  # fmt: skip
 
-    def download(self, name: str, alias: str, folder: Path) -> dict[str, Any]:
-        """Write a registered version as one flat Hugging Face folder, after its hash was checked; an existing folder is never touched."""
+    def download(self, name: str, alias: str | int, folder: Path) -> dict[str, Any]:
+        """Write a registered version as one flat Hugging Face folder, after its hash was checked; a folder with anything in it is never touched."""
+        folder = folder.resolve()
+        if folder.exists() and not folder.is_dir():
+            raise RegistryError(f"{folder} is a file; name a new folder")
         if folder.exists() and any(folder.iterdir()):
             raise RegistryError(f"{folder} is not empty; name a new folder")
-        with self.asking(f"fetch {name}@{alias}"):
-            version = self.find_version(name, alias)
         temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
-        try:
-            with self.asking(f"fetch {name}@{alias}"):
-                import mlflow.artifacts
-
-                address = f"models:/{name}/{version.version}"
-                fetched = Path(mlflow.artifacts.download_artifacts(address, dst_path=str(temporary / "fetched"), tracking_uri=self.uri))
-            flat = flatten_package(fetched, temporary / "flat")
-            if hash_file(flat / "model.safetensors", remember=False) != version.tags.get("model.sha256"):
-                raise RegistryError(f"the weights of {name} version {version.version} are not those that were judged; nothing was written")
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            if folder.exists():
-                folder.rmdir()
-            flat.rename(folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        with self.asking(f"fetch {name}@{alias}"):
+            version = self.find_version(name, str(alias))
+            try:
+                flat = flatten_package(self.fetch(f"models:/{name}/{version.version}", temporary / "fetched"), temporary / "flat")
+                require_judged(flat / "model.safetensors", version)
+                if folder.exists():
+                    folder.rmdir()
+                flat.rename(folder)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
         return {"name": name, "version": str(version.version), "description": version.description}
+
+    def fetch(self, address: str, target: Path) -> Path:
+        """Download a model as MLflow stores it."""
+        import mlflow.artifacts
+
+        target.mkdir(parents=True)
+        return Path(mlflow.artifacts.download_artifacts(address, dst_path=str(target), tracking_uri=self.uri))
 
     def find_version(self, name: str, alias: str) -> Any:
         """Return a version by alias or number; what is unknown lists what is known."""
-        known = {model.name: model for model in self.client.search_registered_models()}
-        if name not in known:
-            raise RegistryError(f"there is no registered model {name!r}; known are {', '.join(sorted(known)) or 'none: run a recipe first'}")
-        if alias.isdigit():
-            return self.client.get_model_version(name, alias)
-        if alias not in known[name].aliases:
-            raise RegistryError(f"{name} has no alias {alias!r}; it has {', '.join(sorted(known[name].aliases)) or 'none: the gate refused every candidate'}")
-        return self.client.get_model_version_by_alias(name, alias)
+        from mlflow.exceptions import MlflowException
+
+        try:
+            aliases = {key: str(value) for key, value in self.client.get_registered_model(name).aliases.items()}
+        except MlflowException as error:
+            raise RegistryError(self.unknown_model(name)) from error
+        if not alias.isdigit() and alias not in aliases:
+            raise RegistryError(f"{name} has no alias {alias!r}; it has {', '.join(sorted(aliases)) or 'none: the gate refused every candidate'}")
+        number = alias if alias.isdigit() else aliases[alias]
+        known = {str(version.version): version for version in every(self.client.search_model_versions, filter_string=f"name = '{name}'")}
+        if number not in known:
+            raise RegistryError(f"{name} has no version {number}; it has {', '.join(sorted(known, key=int)) or 'none'}")
+        return known[number]
+
+    def unknown_model(self, name: str) -> str:
+        """Say that a model is not there, and which are."""
+        known = sorted(model.name for model in every(self.client.search_registered_models))
+        return f"there is no registered model {name!r}; known are {', '.join(known) or 'none: run a recipe first'}"
 
     @contextlib.contextmanager
     def asking(self, what: str) -> Iterator[None]:
         """Turn MLflow's many ways of failing into one sentence."""
-        from mlflow.exceptions import MlflowException
-
         try:
             yield
-        except (MlflowException, OSError, subprocess.CalledProcessError) as error:
+        except Exception as error:
+            if not isinstance(error, troubles()):
+                raise
             said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
             raise RegistryError(f"MLflow at {self.uri} could not {what}: {said[-1] if said else type(error).__name__}") from error
 
 
+def troubles() -> tuple[type[Exception], ...]:
+    """Return the errors that are MLflow's, its database's, its network's or the disk's; loaded only when something has gone wrong."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return MlflowException, SQLAlchemyError, OSError, subprocess.CalledProcessError
+
+
+def require_reachable(uri: str) -> None:
+    """Ask once, briefly: MLflow itself would go on asking for minutes before it gives up."""
+    advice = "start it, or set MLFLOW_TRACKING_URI to one that is there"
+    if uri.startswith("sqlite:///"):
+        file = Path(unquote(urlparse(uri).path.removeprefix("/")))
+        place = next(path for path in (file, *file.absolute().parents) if path.exists())  # MLflow makes the folders between
+        if place.is_dir() == (place == file) or not os.access(place, os.W_OK):
+            raise RegistryError(f"MLflow's database {file} cannot be written; set LIMBECK_HOME or MLFLOW_TRACKING_URI to a place that can")
+    elif uri.startswith(("http://", "https://")):
+        try:
+            urllib.request.urlopen(uri.rstrip("/") + "/health", timeout=5).close()
+        except urllib.error.HTTPError:
+            return  # somebody answers; whether it is MLflow shows in the first real question
+        except (OSError, ValueError) as error:
+            raise RegistryError(f"there is no MLflow server at {uri} ({getattr(error, 'reason', error)}); {advice}") from error
+
+
+def require_legal_name(name: str) -> None:
+    """Refuse a name that MLflow's addresses (models:/NAME@alias) or its searches could not carry."""
+    if not re.fullmatch(r"[\w][\w .-]*", name):
+        raise RegistryError(f"{name!r} cannot name a registered model; use letters, digits, '.', '_' and '-' in gate.register_as")
+
+
+def require_judged(weights: Path, version: Any) -> None:
+    """Refuse weights that are not, byte for byte, those that the gate judged."""
+    if not weights.is_file() or hash_file(weights, remember=False) != version.tags.get("model.sha256"):
+        raise RegistryError(f"the weights of {version.name} version {version.version} are not those that were judged; nothing was written")
+
+
+@contextlib.contextmanager
+def only_one(what: str) -> Iterator[None]:
+    """Hold a lock of this home folder; the kernel frees it when its holder dies."""
+    folder = Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser() / "cache" / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    give_up = time.monotonic() + LOCK_SECONDS
+    with (folder / sha256(what.encode()).hexdigest()[:16]).open("w") as handle:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise RegistryError("another process has been registering under this name for ten minutes; stop it and try again") from None
+                time.sleep(0.1)
+        yield
+
+
+def made_with() -> dict[str, str]:
+    """Return the version of Limbeck, and the commit where it runs from a checkout."""
+    with contextlib.suppress(PackageNotFoundError):
+        tags = {"limbeck.version": installed("limbeck")}
+        if not (ROOT / ".git").exists():
+            return tags
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            asked = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], check=True, capture_output=True, text=True, timeout=5)
+            tags["mlflow.source.git.commit"] = asked.stdout.strip()
+        return tags
+    return {}
+
+
+def every(search: Callable[..., Any], **given: Any) -> Iterator[Any]:
+    """Go through all pages of one of MLflow's searches."""
+    token = None
+    while True:
+        page = search(page_token=token, **given)
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
 def package_model(folder: Path, output: Path, *, card: str, example: Sequence[str]) -> Path:
-    """Write a checkpoint folder as an MLflow model, in a process of its own: the flow's process never loads torch."""
+    """Write a checkpoint folder as an MLflow model, in a process of its own: the flow's process never loads torch.
+
+    One example text makes a model that takes strings; two make one that takes ``{"text": …, "text_pair": …}``. A regression answers with
+    its bare logit as ``score``, because the checkpoint's config says ``problem_type: regression``.
+    """
     order = output.with_suffix(".json")
     order.parent.mkdir(parents=True, exist_ok=True)
     order.write_text(json.dumps({"folder": str(folder), "output": str(output), "card": card, "example": list(example)}))
-    root = Path(__file__).resolve().parents[2]
-    environment = os.environ | {"PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-m", "tasks.ports.package", str(order)], check=True, capture_output=True, text=True, env=environment)
     return output
 
@@ -284,23 +499,29 @@ def flatten_package(package: Path, folder: Path) -> Path:
     return folder
 
 
-def decision_figures(model: Mapping[str, Any], teacher: float) -> list[Any]:
-    """Return the figures that a chooser compares, as MLflow metrics with names short enough for its cards."""
+def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split: str) -> list[Any]:
+    """Return the figures that a chooser compares, as MLflow metrics with names short enough for its cards; what is undefined is left out."""
     from mlflow.entities import Metric
 
-    retained = ((model["retained"] or {}).get("validation") or {}).get("value")
+    ours, theirs, retained = score_of(model, split), score_of(teacher, split), ((model["retained"] or {}).get(split) or {}).get("value")
     values = {
-        "score": score_of(model), "retained_pct": 100 * retained if retained is not None else None, "params_m": model["parameters"] / 1e6,
-        "size_mb": model["bytes"] / 1e6, "latency_ms": model["latency_ms"], "speedup_x": model["speedup"],
-        "quality_drop_pts": 100 * (teacher - score_of(model)),
+        "score": ours, "retained_pct": scaled(retained, 100), "params_m": scaled(model["parameters"], 1e-6), "size_mb": scaled(model["bytes"], 1e-6),
+        "flops_g": scaled(model["flops"], 1e-9), "latency_ms": model["latency_ms"], "speedup_x": model["speedup"],
+        "quality_drop_pts": None if ours is None or theirs is None else 100 * (theirs - ours),
     }  # fmt: skip
     now = int(time.time() * 1000)
     return [Metric(name, float(value), now, 0) for name, value in values.items() if value is not None]
 
 
-def score_of(model: Mapping[str, Any]) -> float:
-    """Return a model's headline score on validation."""
-    return float(model["metrics"]["validation"][model["headline"]]["value"])
+def scaled(value: float | None, factor: float) -> float | None:
+    """Return a figure in other units, if there is one."""
+    return None if value is None else value * factor
+
+
+def score_of(model: Mapping[str, Any], split: str) -> float | None:
+    """Return a model's headline score, if it is defined."""
+    value = model["metrics"][split][model["headline"]]["value"]
+    return None if value is None else float(value)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -311,11 +532,9 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def param(name: str, value: Any) -> Any:
-    """Return an MLflow parameter."""
-    from mlflow.entities import Param
-
-    return Param(name, str(value)[:5000])
+def legal(name: str) -> str:
+    """Return a name that MLflow takes."""
+    return re.sub(r"[^\w/ .:-]", "_", name)[:250]
 
 
 def is_number(value: Any) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
+from tasks.catalog import glue_task
 from tasks.gate import Decision
 
+DASH = "—"
 TEMPLATE = """---
 {header}
 ---
@@ -15,8 +18,7 @@ TEMPLATE = """---
 
 {summary}
 
-{warning}
-## Figures
+{warning}## Figures
 
 | figure | value | how |
 |---|---|---|
@@ -45,15 +47,19 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 model = AutoModelForSequenceClassification.from_pretrained("FOLDER")
 tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+{use}
 ```
 
 No code of Limbeck is needed. Weights are safetensors.
 
 ## Limits
 
-The model was judged on the rows named above and on nothing else: not on other domains, not on other languages, not for fairness.
-Latency and memory belong to the machine on which they were measured.
+{limits}
 """
+LIMITS = """The model was judged on the rows named above and on nothing else: not on other domains, not on other languages, not for fairness.
+Latency and memory belong to the machine on which they were measured."""
+SYNTHETIC = "**The data is synthetic: these figures say nothing about natural language.**"
+UNLICENSED = "A licence that is given as unknown was not stated in the recipe: find out before you pass the model on."
 
 
 def model_card(
@@ -61,60 +67,116 @@ def model_card(
     versions: Mapping[str, str], stages: Sequence[Mapping[str, Any]],
 ) -> str:  # fmt: skip
     """Return a model card in Markdown with the hub's header."""
-    score = model["metrics"]["validation"][model["headline"]]
-    verdict = "accepted" if decision.accepted else "refused"
+    synthetic = SYNTHETIC if data.get("synthetic") else ""
+    unlicensed = UNLICENSED if "unknown" in (data["licence"], data["teacher_licence"]) else ""
     return TEMPLATE.format(
         header=header(model, recipe, data),
         name=f"{recipe['name']}: {model['name']}",
-        summary=f"A {model['role']} of `{data['teacher']}` on `{data_task(recipe)}`: {model['headline']} {score['value']:.4f} "
-        f"(teacher {teacher['metrics']['validation'][model['headline']]['value']:.4f}), {model['speedup']:.1f} times as fast.",
-        warning="**The data is synthetic: these figures say nothing about natural language.**\n" if data.get("synthetic") else "",
+        summary=summary(model, teacher, recipe, data),
+        warning=f"{synthetic}\n\n" if synthetic else "",
         figures="\n".join(figure_rows(model)),
         teacher=data["teacher"],
         teacher_licence=data["teacher_licence"],
-        source=data["source"],
+        source=public(data["source"]),
         licence=data["licence"],
         rows=", ".join(f"{count:,} {split}" for split, count in data["rows"].items()) + " rows",
         recipe=recipe["name"],
         stages="\n".join(f"| {stage['name']}{' ' + stage['label'] if stage['label'] else ''} | `{stage['key'][:16]}` |" for stage in stages),
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         digests=", ".join(f"{name} `{digest[:12]}`" for name, digest in data["digests"].items()),
-        gate=f"{verdict.capitalize()}.\n\n" + "\n".join(f"- {reason}" for reason in decision.reasons),
+        gate=f"{'Accepted' if decision.accepted else 'Refused'}.\n\n" + "\n".join(f"- {reason}" for reason in decision.reasons),
+        use=usage(recipe),
+        limits="\n\n".join(part for part in (LIMITS, synthetic, unlicensed) if part),
     )
 
 
+def summary(model: Mapping[str, Any], teacher: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """Say in one sentence what the model is."""
+    ours, theirs = (row["metrics"]["validation"][model["headline"]]["value"] for row in (model, teacher))
+    pace = f", {model['speedup']:.1f} times as fast" if model["speedup"] is not None else ""
+    what = f"A {model['role']} of `{data['teacher']}` on `{task_of(recipe)['name']}`"
+    return f"{what}: {model['headline']} on validation {said(ours)} (teacher {said(theirs)}){pace}."
+
+
 def header(model: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """Return the card's machine-readable part."""
+    """Return the card's machine-readable part; the language is left out, because nobody stated it."""
     from huggingface_hub import ModelCardData
 
-    licence = data["teacher_licence"] if data["teacher_licence"] != "unknown" else None
+    base = None if recipe.get("pretraining") else recipe["teacher"]["model"]
     tags = ["limbeck", "distillation" if model["role"] != "dropped" else "layer-dropping", "text-classification"]
-    return ModelCardData(license=licence, library_name="transformers", pipeline_tag="text-classification", tags=tags).to_yaml()
+    return ModelCardData(
+        license=data["teacher_licence"], base_model=base if base and public(base) == base else None, library_name="transformers",
+        pipeline_tag="text-classification", tags=tags, metrics=list(model["metrics"]["validation"]), model_name=f"{recipe['name']}-{model['name']}",
+        eval_results=results(model, task_of(recipe)["name"]),
+    ).to_yaml()  # fmt: skip
 
 
-def data_task(recipe: Mapping[str, Any]) -> str:
-    """Return the task's name."""
-    return recipe["task"] if isinstance(recipe["task"], str) else recipe["task"]["name"]
+def results(model: Mapping[str, Any], task: str) -> list[Any] | None:
+    """Return the defined scores as the hub's index of results reads them."""
+    from huggingface_hub import EvalResult
+
+    found = [
+        EvalResult(task_type="text-classification", dataset_type=task, dataset_name=task, dataset_split=split, metric_type=name, metric_value=score["value"])
+        for split, metrics in model["metrics"].items()
+        for name, score in metrics.items()
+        if score["value"] is not None
+    ]
+    return found or None
+
+
+def task_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the task's columns, labels and metrics."""
+    task = recipe["task"]
+    return glue_task(task).model_dump(mode="json") if isinstance(task, str) else dict(task)
+
+
+def usage(recipe: Mapping[str, Any]) -> str:
+    """Return the lines that ask the model for an answer; pairs go in as two texts, and a regression's answer is its only logit."""
+    task = task_of(recipe)
+    texts = '"first text", "second text"' if task.get("pair") else '"some text"'
+    lines = [f'logits = model(**tokenizer({texts}, truncation=True, return_tensors="pt")).logits']
+    lines.append("print(logits.item())" if task["kind"] == "regression" else "print(model.config.id2label[logits.argmax(-1).item()])")
+    return "\n".join(lines)
+
+
+def public(source: str) -> str:
+    """Return a hub id as it is, and of a local path only the last part: the rest says something about a machine, not about the model."""
+    local = source.startswith(("/", ".", "~")) or source.count("/") > 1
+    return PurePath(source).name if local else source
 
 
 def figure_rows(model: Mapping[str, Any]) -> list[str]:
     """Return the table of figures; each says whether it was measured or computed."""
-    rows = []
-    for split, metrics in model["metrics"].items():
-        for name, value in metrics.items():
-            rows.append(f"| {name}, {split} | {value['value']:.4f} [{value['low']:.4f}, {value['high']:.4f}] | measured |")
-        retained = (model["retained"] or {}).get(split, {})
-        if retained.get("value") is not None:
-            rows.append(f"| share of the teacher, {split} | {retained['value']:.2%} [{retained['low']:.2%}, {retained['high']:.2%}] | measured |")
-        rows.append(f"| agreement with the teacher, {split} | {model['agreement'][split]:.4f} | measured |")
     at = model["measured_at"]
     where = f"batch {at['batch']}, length {at['length']}, {at['threads']} thread(s), {at['engine']}"
     return [
-        *rows,
-        f"| parameters | {model['parameters']:,} | computed |",
-        f"| weights on disk | {model['bytes']:,} bytes | measured |",
-        f"| FLOPs at length {model['flops_length']} | {model['flops'] / 1e9:.3f} G | computed |",
-        f"| latency p50 / p95 | {model['latency_ms']:.2f} / {model['latency_p95_ms']:.2f} ms, {where} | measured |",
-        f"| peak memory of inference | {model['memory_bytes'] / 1e6:.0f} MB | measured |",
-        f"| inputs longer than the limit | {model['truncated']:.2%} | measured |",
+        *quality_rows(model),
+        f"| parameters | {said(model['parameters'], ',')} | computed |",
+        f"| weights on disk | {said(model['bytes'], ',')} bytes | measured |",
+        f"| FLOPs at length {model['flops_length']} | {said(model['flops'], '.3f', 1e-9)} G | computed |",
+        f"| latency p50 / p95 | {said(model['latency_ms'], '.2f')} / {said(model.get('latency_p95_ms'), '.2f')} ms, {where} | measured |",
+        f"| speed-up over the teacher, timed in turn with it | {said(model['speedup'], '.2f')} | measured |",
+        f"| peak memory of inference | {said(model['memory_bytes'], '.0f', 1e-6)} MB | measured |",
+        f"| inputs longer than the limit | {said(model['truncated'], '.2%')} | measured |",
     ]
+
+
+def quality_rows(model: Mapping[str, Any]) -> list[str]:
+    """Return the figures of quality on every split."""
+    rows = []
+    for split, metrics in model["metrics"].items():
+        rows += [f"| {name}, {split} | {with_interval(score, '.4f')} | measured |" for name, score in metrics.items()]
+        rows.append(f"| share of the teacher, {split} | {with_interval((model['retained'] or {}).get(split) or {}, '.2%')} | measured |")
+        rows.append(f"| agreement with the teacher, {split} | {said((model['agreement'] or {}).get(split))} | measured |")
+    return rows
+
+
+def with_interval(score: Mapping[str, float | None], form: str) -> str:
+    """Return a figure and its interval."""
+    low, high = score.get("low"), score.get("high")
+    return said(score.get("value"), form) + (f" [{low:{form}}, {high:{form}}]" if low is not None and high is not None else "")
+
+
+def said(value: float | None, form: str = ".4f", factor: float | None = None) -> str:
+    """Return a figure, or a dash where it is undefined."""
+    return DASH if value is None else f"{value if factor is None else value * factor:{form}}"

@@ -1,4 +1,4 @@
-"""The table at the end of a run: for the terminal, and for the Prefect page."""
+"""The table at the end of a run: for the terminal, and for the Prefect page. What is undefined is shown as a dash, never as a number."""
 
 from __future__ import annotations
 
@@ -9,50 +9,68 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 COLUMNS = ("model", "role", "score", "retained", "params", "MB", "GFLOPs", "ms", "speed-up", "gate")
+DASH = "—"
 
 
-def results_table(models: Sequence[Mapping[str, Any]], *, split: str = "validation") -> Table:
-    """Return the table as rich draws it: teacher first, then every candidate."""
+def results_table(models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation") -> Table:
+    """Return the table as rich draws it: teacher first, then every candidate; it fits in 110 columns."""
+    from rich import box
     from rich.table import Table
 
-    headline = models[0]["headline"]
-    title = f"{headline} on {split}, with its interval; latency is the median at {conditions(models[0])}"
-    table = Table(*COLUMNS[:2], title=title, title_justify="left")
-    for name in COLUMNS[2:]:
+    title = f"{headline or models[0]['headline']} on {split}, with its interval; latency is the median at {conditions(models[0])}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("model", overflow="fold")
+    for name in COLUMNS[2:-1]:
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("gate", no_wrap=True)
     for model in models:
         style = "bold" if model["gate"] == "champion" else "dim" if model["role"] == "baseline" else None
-        table.add_row(*cells(model, split), style=style)
+        name, role, *figures, gate = cells(model, split, headline)
+        # The role is seen from the name, except where the gate has nothing to say; a column of its own would break the width.
+        table.add_row(name, *figures, role if gate == DASH else gate, style=style)
     return table
 
 
-def results_markdown(models: Sequence[Mapping[str, Any]], *, split: str = "validation") -> str:
+def results_markdown(models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation") -> str:
     """Return the table as Markdown."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    lines += ["| " + " | ".join(cells(model, split)) + " |" for model in models]
-    return "\n".join(lines) + f"\n\nScore: {models[0]['headline']} on {split}. Latency: median at {conditions(models[0])}.\n"
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|---|---|" + "---:|" * (len(COLUMNS) - 3) + "---|"]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(model, split, headline)) + " |" for model in models]
+    return "\n".join(lines) + f"\n\nScore: {headline or models[0]['headline']} on {split}. Latency: median at {conditions(models[0])}.\n"
 
 
-def cells(model: Mapping[str, Any], split: str) -> list[str]:
+def cells(model: Mapping[str, Any], split: str, headline: str | None = None) -> list[str]:
     """Return one row of the table."""
-    score = model["metrics"][split][model["headline"]]
+    teacher = model["role"] == "teacher"
     retained = (model["retained"] or {}).get(split) or {}
-    share = f"{retained['value']:.1%}" if retained.get("value") is not None and model["role"] != "teacher" else "—"
     return [
         model["name"],
         model["role"],
-        f"{score['value']:.3f} [{score['low']:.3f}, {score['high']:.3f}]",
-        share,
-        f"{model['parameters'] / 1e6:.2f} M",
-        f"{model['bytes'] / 1e6:.1f}",
-        f"{model['flops'] / 1e9:.2f}",
-        f"{model['latency_ms']:.2f}",
-        "—" if model["role"] == "teacher" else f"{model['speedup']:.1f}x",
+        with_interval(model["metrics"].get(split, {}).get(headline or model["headline"]) or {}),
+        DASH if teacher else number(retained.get("value"), ".1%"),
+        number(model["parameters"], ".2f", 1e-6, " M"),
+        number(model["bytes"], ".1f", 1e-6),
+        number(model["flops"], ".2f", 1e-9),
+        number(model["latency_ms"], ".2f"),
+        DASH if teacher else number(model["speedup"], ".1f", 1, "x"),
         model["gate"],
     ]
 
 
+def with_interval(score: Mapping[str, float | None]) -> str:
+    """Return a score and its interval."""
+    low, high = score.get("low"), score.get("high")
+    interval = f" [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
+    return number(score.get("value"), ".3f") + interval
+
+
+def number(value: float | None, form: str, factor: float = 1, unit: str = "") -> str:
+    """Return a figure in the units of its column, or a dash."""
+    return DASH if value is None else f"{value * factor:{form}}{unit}"
+
+
 def conditions(model: Mapping[str, Any]) -> str:
     """Say under which conditions latency was measured."""
-    at = model["measured_at"]
+    at = model.get("measured_at")
+    if not at:
+        return "unstated conditions"
     return f"batch {at['batch']}, length {at['length']}, {at['threads']} thread{'s' if at['threads'] > 1 else ''}, {at['engine']}"

@@ -1,4 +1,4 @@
-"""Size of a model and work of one forward pass, by formula: computed, not measured.
+"""Size of a model and work of one forward pass, computed from its config, not measured.
 
 Two floating-point operations per multiply-add, at a stated length; BERT-base at 128 tokens gives about 22.4 G, as in the literature.
 """
@@ -10,9 +10,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+# Encoders that the formula is right for: self-attention and two feed-forward maps of one width in every layer, then pooler and head.
+PLAIN = {"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "albert", "mpnet", ""}
+
+
+def flops_of(folder: Path, length: int) -> int:
+    """Return the FLOPs of a model folder: by formula where its family is plain, else counted operation by operation."""
+    config = read_config(folder)
+    return forward_flops(config, length) if config.get("model_type", "") in PLAIN else counted_flops(folder, length)
+
+
+def counted_flops(folder: Path, length: int) -> int:
+    """Count the FLOPs of the matrix products of one input, by running a model of this config (its weights do not matter)."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    # Eager attention is plain matrix products; torch has no count for every fused kernel.
+    model = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
+    ids_BT = torch.ones(1, length, dtype=torch.long)
+    with FlopCounterMode(display=False) as counter, torch.inference_mode():
+        model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
+    return int(counter.get_total_flops())
+
 
 def forward_flops(config: Mapping[str, Any], length: int) -> int:
-    """Return the FLOPs of one input of ``length`` tokens through encoder, pooler and head."""
+    """Return the FLOPs of one input of ``length`` tokens through a plain encoder, pooler and head."""
     width, layers = config.get("hidden_size", config.get("dim")), config.get("num_hidden_layers", config.get("n_layers"))
     inner = config.get("intermediate_size", config.get("hidden_dim"))
     labels = len(config.get("id2label") or {0: "", 1: ""})
@@ -20,7 +44,9 @@ def forward_flops(config: Mapping[str, Any], length: int) -> int:
     feed_forward = 2 * width * inner
     attention = 2 * length * width  # scores, and the weighted sum of values
     pooler = width * width + width * labels
-    return int(2 * (layers * length * (projections + feed_forward + attention) + pooler))
+    narrow = config.get("embedding_size", width)  # ALBERT and ELECTRA widen their embeddings once, below the first layer
+    widening = length * narrow * width if narrow != width else 0
+    return int(2 * (layers * length * (projections + feed_forward + attention) + widening + pooler))
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Bootstrap intervals: of a figure, of a difference between two models on the same rows, and of the share that a student retains.
 
-Method: Efron 1979, the bootstrap; rows are resampled, and where there are several seeds, seeds are resampled too.
+Method: Efron 1979, the bootstrap; rows are resampled, and where there are several seeds, seeds are resampled too. With only two or three
+seeds the spread between seeds is underestimated (by the factor (S - 1) / S in variance): such intervals are a little too narrow.
 Shape letters: N rows, S seeds, R resamples.
 """
 
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.scoring.metrics import Metric, accuracy
+from tasks.scoring.metrics import LOWER_IS_BETTER, Metric
+from tasks.scoring.resampling import resampled
 
-CHUNK = 200  # resamples at a time: bounds memory at CHUNK x N
+LEAST = 0.05  # a share of a smaller score than this says nothing, so none is given
 
 
 @dataclass(frozen=True)
@@ -27,19 +29,6 @@ class Interval:
     def as_json(self) -> dict[str, float]:
         """Return plain numbers."""
         return {"value": self.value, "low": self.low, "high": self.high}
-
-
-def resampled(metric: Metric, predictions_SN: np.ndarray, references_N: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """Return the metric [S, R] of every seed's predictions on the same resampled rows."""
-    random, rows = np.random.default_rng(seed), len(references_N)
-    parts = []
-    for start in range(0, resamples, CHUNK):
-        drawn = random.integers(0, rows, (min(CHUNK, resamples - start), rows))
-        if metric is accuracy:
-            parts.append((predictions_SN == references_N)[:, drawn].mean(-1))
-        else:
-            parts.append(np.asarray([[metric(each[index], references_N[index]) for index in drawn] for each in predictions_SN]))
-    return np.concatenate(parts, axis=1)
 
 
 def over_seeds(values_SR: np.ndarray, seed: int) -> np.ndarray:
@@ -73,8 +62,8 @@ def compare(
     ours_R, theirs_R = over_seeds(values[:-1], seed), values[-1]
     ours = float(np.mean([metric(each, references_N) for each in ours_SN]))
     theirs = metric(theirs_N, references_N)
-    # A share of a score near zero says nothing, so none is given.
-    retained = bounds(ours / theirs, ours_R / theirs_R, confidence) if theirs > 0.05 and theirs_R.min() > 0.01 else None
+    shares = metric not in LOWER_IS_BETTER and theirs > LEAST and theirs_R.min() > LEAST / 5
+    retained = bounds(ours / theirs, ours_R / theirs_R, confidence) if shares else None
     return Comparison(bounds(ours, ours_R, confidence), bounds(ours - theirs, ours_R - theirs_R, confidence), retained)
 
 

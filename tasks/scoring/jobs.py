@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from tasks.errors import RecipeError
 from tasks.job import Job
-from tasks.scoring.flops import forward_flops, parameters_of, read_config, weight_bytes
+from tasks.scoring.flops import flops_of, parameters_of, weight_bytes
 from tasks.scoring.intervals import compare
 from tasks.scoring.metrics import METRICS, accuracy, pearson
 from tasks.scoring.predict import logits_of, truncated_share
@@ -32,27 +32,34 @@ def score(job: Job) -> dict[str, Any]:
     splits = {split: read_split(job.inputs["rows"] / f"{split}.parquet") for split in SPLITS if (job.inputs["rows"] / f"{split}.parquet").is_file()}
     card: dict[str, Any] = {"metrics": {}, "per_seed": {}, "retained": {}, "difference": {}, "agreement": {}, "rows": {}}
     answers: list[dict[str, Any]] = []
-    for number, (split, rows) in enumerate(splits.items()):
+    done, total = 0, len(models) * sum(len(rows["id"]) for rows in splits.values())
+    for split, rows in splits.items():
         if not len(rows["id"]):
             continue
-        teacher_NC = teacher_logits(job, split, rows)
-        logits_SNC = np.stack([logits_of(model, rows["text"], rows["pair"], knobs.max_length) for model in models])
-        job.progress(number + 1, len(splits), unit="splits")
+        logits_SNC = np.stack([ask(job, model, rows, done + seed * len(rows["id"]), total) for seed, model in enumerate(models)])
+        # The teacher's own scorecard: it need not be asked twice.
+        teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, split, rows)
+        done += len(models) * len(rows["id"])
         answers.extend({"split": split, "seed": seed, "id": rows["id"], "logits": logits_NC} for seed, logits_NC in enumerate(logits_SNC))
         weigh(card, split, logits_SNC, teacher_NC, rows["label"], knobs)
-    write_predictions(job.output / "predictions.parquet", answers)
-    config, validation = read_config(models[0]), splits["validation"]
+    write_predictions(job.output / "predictions.parquet", answers, knobs.kind)
+    validation = splits["validation"]
     card |= {
         "headline": knobs.headline,
         "parameters": parameters_of(models[0]),
         "bytes": weight_bytes(models[0]),
-        "flops": forward_flops(config, knobs.flops_length),
+        "flops": flops_of(models[0], knobs.flops_length),
         "flops_length": knobs.flops_length,
         "truncated": truncated_share(models[0], validation["text"], validation["pair"], knobs.max_length),
         "provenance": PROVENANCE,
     }
     (job.output / "scorecard.json").write_text(json.dumps(card, indent=1, sort_keys=True))
     return card
+
+
+def ask(job: Job, model: Path, rows: dict[str, Any], done: int, total: int) -> np.ndarray:
+    """Return a model's logits of a split, and report progress in rows."""
+    return logits_of(model, rows["text"], rows["pair"], job.knobs.max_length, report=lambda here: job.progress(done + here, total, unit="rows"))
 
 
 def weigh(card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: np.ndarray, labels_N: np.ndarray, knobs: Any) -> None:
@@ -94,13 +101,14 @@ def teacher_logits(job: Job, split: str, rows: dict[str, Any]) -> np.ndarray:
     return logits_of(job.inputs["teacher"], rows["text"], rows["pair"], job.knobs.max_length)
 
 
-def write_predictions(path: Path, answers: list[dict[str, Any]]) -> None:
+def write_predictions(path: Path, answers: list[dict[str, Any]], kind: str) -> None:
     """Write every prediction, so that any figure can be computed again and two candidates compared row by row."""
     tables = [
         pa.table({
             "split": pa.array([answer["split"]] * len(answer["id"]), pa.string()),
             "seed": pa.array([answer["seed"]] * len(answer["id"]), pa.int64()),
             "id": pa.array(answer["id"], pa.int64()),
+            "prediction": pa.array(decided(answer["logits"], kind).astype(float)),
             "logits": pa.array([row.tolist() for row in answer["logits"]], pa.list_(pa.float32())),
         })
         for answer in answers

@@ -73,3 +73,6 @@ METRICS: dict[str, Metric] = {
     "pearson_spearman": pearson_spearman,
     "mse": mse,
 }
+
+LOWER_IS_BETTER: frozenset[Metric] = frozenset({mse})
+"""Errors, not scores: a share of the teacher's is no share of its quality, so none is given."""

@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from tasks.errors import ModelError
+
 BATCH = 64
+OFFSET_FAMILIES = {"roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl"}  # their first positions are kept for padding
 
 
 def load(folder: Path) -> tuple[Any, Any]:
@@ -19,8 +22,21 @@ def load(folder: Path) -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True, dtype=torch.float32, use_safetensors=True).eval()
-    return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    model, found = AutoModelForSequenceClassification.from_pretrained(
+        folder, local_files_only=True, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+    )
+    # transformers fills what a checkpoint lacks with random numbers and only warns: such answers would look like real ones.
+    if found["missing_keys"]:
+        raise ModelError(f"{folder} lacks the weights {', '.join(sorted(found['missing_keys'])[:3])}; give a model that was fine-tuned for a task")
+    return model.eval(), AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def longest(config: Any, wanted: int) -> int:
+    """Return how many tokens a model takes, ``wanted`` at most."""
+    positions = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or wanted
+    offset = (config.pad_token_id or 0) + 1 if config.model_type in OFFSET_FAMILIES else 0
+    relative = positions < 0  # some relative-position models say -1: no limit
+    return wanted if relative else min(wanted, positions - offset)
 
 
 def logits_of(
@@ -30,6 +46,7 @@ def logits_of(
     import torch
 
     model, tokenizer = load(folder)
+    max_length = longest(model.config, max_length)
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]) + (len(pairs[row]) if pairs else 0))
     logits_NC = np.empty((len(texts), model.config.num_labels), dtype=np.float32)
     for start in range(0, len(order), BATCH):
@@ -39,13 +56,16 @@ def logits_of(
         with torch.inference_mode():
             logits_NC[rows] = model(**batch).logits.numpy()
         report(start + len(rows))
+    if not np.isfinite(logits_NC).all():
+        raise ModelError(f"{folder} answers with numbers that are not finite; its training diverged: lower the learning rate")
     return logits_NC
 
 
 def truncated_share(folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> float:
-    """Return the share of rows that are longer than ``max_length`` tokens."""
-    from transformers import AutoTokenizer
+    """Return the share of rows that are cut: longer than ``max_length`` tokens, or than the model takes."""
+    from transformers import AutoConfig, AutoTokenizer
 
+    max_length = longest(AutoConfig.from_pretrained(folder, local_files_only=True), max_length)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     lengths = [len(ids) for ids in tokenizer(list(texts), list(pairs) if pairs else None, verbose=False)["input_ids"]]
     return float(np.mean(np.asarray(lengths) > max_length))

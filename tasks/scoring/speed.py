@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from tasks.errors import ModelError
+
 ENGINE = "torch fp32 sdpa"
+FORGET_THE_PEAK = "5"  # what Linux reads as: the peak resident size starts anew from the present one
 
 
 def measure_latency(folders: Mapping[str, Path], *, batch: int, length: int, threads: int, repeats: int, warmup: int) -> dict[str, dict[str, float]]:
@@ -20,6 +23,8 @@ def measure_latency(folders: Mapping[str, Path], *, batch: int, length: int, thr
 
     torch.set_num_threads(threads)
     models = {name: load(folder)[0] for name, folder in folders.items()}
+    for model in models.values():
+        require_length(model.config, length)
     generator = torch.Generator().manual_seed(0)
     smallest = min(model.config.vocab_size for model in models.values())
     ids_BT = torch.randint(min(1000, smallest // 2), smallest, (batch, length), generator=generator)
@@ -35,29 +40,55 @@ def measure_latency(folders: Mapping[str, Path], *, batch: int, length: int, thr
     return {name: {"p50_ms": float(np.median(values)), "p95_ms": float(np.quantile(values, 0.95))} for name, values in times.items()}
 
 
-def resident() -> int:
-    """Return the bytes of memory this process holds now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+def require_length(config: object, length: int) -> None:
+    """Refuse to time a length that a model has no positions for."""
+    from tasks.scoring.predict import longest
+
+    if length > longest(config, length):
+        raise ModelError(f"speed.length is {length} and a model takes at most {longest(config, length)} tokens; lower speed.length")
+
+
+def memory(field: str) -> int:
+    """Return bytes of this process's memory: VmRSS is what it holds now, VmHWM its peak.
+
+    Not ``ru_maxrss``: a process inherits that from the one that started it, so it would report the parent's size.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+
+
+def forget_peak() -> None:
+    """Let the peak start anew, where the system allows it; elsewhere the peak of importing libraries may count too."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text(FORGET_THE_PEAK)
+
+
+def import_family(folder: Path) -> None:
+    """Import the code of a model's family by building it on shapes alone: some 120 MB that are the library's, not the model's."""
+    import torch
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    with torch.device("meta"):
+        AutoModelForSequenceClassification.from_config(AutoConfig.from_pretrained(folder, local_files_only=True))
 
 
 def peak_increase(folder: Path, *, batch: int, length: int, threads: int) -> int:
     """Load and run a model in this process; return its peak memory in bytes less what the process held before.
 
-    Only the first model of a process is measured truly: the peak never falls.
+    Measure before any other model is loaded: memory that one freed would be used again and not be counted.
     """
-    import resource
-
     import torch
-    import transformers.models.auto.modeling_auto  # noqa: F401 - its memory is not the model's
 
     from tasks.scoring.predict import load
 
-    before = resident()
+    import_family(folder)
     torch.set_num_threads(threads)
+    forget_peak()
+    before = memory("VmRSS")
     model, _ = load(folder)
+    require_length(model.config, length)
     ids_BT = torch.full((batch, length), 7)
     with torch.inference_mode():
         for _ in range(3):
             model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
-    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
+    return memory("VmHWM") - before

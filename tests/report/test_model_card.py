@@ -1,0 +1,61 @@
+"""The model card."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from huggingface_hub import ModelCard
+
+from tasks.gate import Decision
+from tasks.report.model_card import model_card
+from tests.report.figures import row, undefined
+
+DATA = {"source": "/home/someone/data/sst2", "licence": "unknown", "teacher_licence": "apache-2.0", "teacher": "bert-base-uncased", "synthetic": False,
+        "digests": {"data": "d" * 64}, "rows": {"train": 60_000, "validation": 872}}  # fmt: skip
+RECIPE = {"name": "sst2-tinybert", "task": "sst2", "teacher": {"model": "google-bert/bert-base-uncased"}, "pretraining": None}
+STAGES = [{"name": "finetune-teacher", "label": "", "key": "a" * 64}, {"name": "distill-predictions", "label": "4x312", "key": "b" * 64}]
+ACCEPTED = Decision("4x312", True, ("retained 0.981 ≥ 0.95: met",))
+
+
+def card(model: dict[str, Any] | None = None, *, decision: Decision = ACCEPTED, recipe: dict[str, Any] = RECIPE, **data: Any) -> str:
+    return model_card(model or row("4x312"), row("teacher", "teacher"), recipe, decision, DATA | data, {"torch": "2.13.0"}, STAGES)
+
+
+def test_the_header_is_what_the_hub_reads() -> None:
+    header = ModelCard(card()).data
+    assert header.license == "apache-2.0" and header.base_model == "google-bert/bert-base-uncased" and header.language is None
+    assert [(result.metric_type, result.metric_value, result.dataset_split) for result in header.eval_results] == [("accuracy", 0.912, "validation")]
+
+
+def test_every_figure_says_how_it_came_about() -> None:
+    table = card().split("## Figures")[1].split("##")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 9 and all(line.endswith(("| measured |", "| computed |")) for line in rows)
+    assert "| parameters | 14,350,248 | computed |" in rows
+
+
+def test_no_path_of_a_machine_and_licences_are_stated() -> None:
+    text = card(recipe=RECIPE | {"teacher": {"model": "/home/someone/models/bert"}})
+    assert "someone" not in text and "base_model" not in text
+    assert "licence: unknown" in text and "find out before you pass the model on" in text
+    assert "find out before" not in card(licence="cc-by-4.0")
+
+
+def test_synthetic_data_is_said_at_the_top_and_among_the_limits() -> None:
+    assert card(synthetic=True).count("The data is synthetic") == 2
+    assert "synthetic" not in card()
+
+
+def test_a_refusal_and_its_reason_are_written_down() -> None:
+    text = card(decision=Decision("4x312", False, ("latency_ms 9.1 ≤ 5: missed by 4.1",)))
+    assert "Refused." in text and "- latency_ms 9.1 ≤ 5: missed by 4.1" in text
+
+
+def test_what_is_undefined_is_a_dash() -> None:
+    text = card(undefined("new"))
+    assert "None" not in text and "nan" not in text and "| peak memory of inference | — MB | measured |" in text
+
+
+def test_pairs_and_regression_are_loaded_as_they_must_be() -> None:
+    text = card(recipe=RECIPE | {"task": "stsb"})
+    assert 'tokenizer("first text", "second text"' in text and "logits.item()" in text

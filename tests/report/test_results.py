@@ -1,0 +1,50 @@
+"""The table at the end of a run."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from tasks.report.results import COLUMNS, results_markdown, results_table
+from tests.report.figures import row, undefined
+
+
+def drawn(models: list[dict[str, Any]], width: int = 110) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(results_table(models))
+    return console.export_text()
+
+
+MODELS = [
+    row("teacher", "teacher", parameters=109_483_778, bytes=437_951_244, flops=22_400_000_000, latency_ms=140.25),
+    row("4x312", gate="champion"),
+    row("alternate-even-6-seed", "dropped", gate="accepted"),
+    row("half-without-teacher", "baseline"),
+]
+
+
+def test_the_table_fits_in_110_columns_and_cuts_nothing() -> None:
+    text = drawn(MODELS)
+    assert max(len(line) for line in text.splitlines()) <= 110
+    assert "…" not in text
+    for part in ("0.912 [0.900, 0.924]", "98.1%", "109.48 M", "438.0", "22.40", "140.25", "9.4x", "champion", "baseline", "alternate-even"):
+        assert part in text, part
+
+
+def test_the_teacher_is_not_compared_with_itself() -> None:
+    line = next(line for line in results_markdown(MODELS).splitlines() if line.startswith("| teacher"))
+    assert line.count("—") == 3 and "98.1%" not in line and "x |" not in line
+
+
+def test_what_is_undefined_is_a_dash() -> None:
+    line = results_markdown([MODELS[0], undefined("new")]).splitlines()[3]
+    assert line == "| new | student | — | — | — | — | — | — | — | — |"
+    assert "None" not in drawn([undefined("new")])
+
+
+def test_markdown_has_one_line_a_model_and_says_the_conditions() -> None:
+    lines = results_markdown(MODELS).splitlines()
+    assert len({line.count("|") for line in lines[: len(MODELS) + 2]}) == 1 and lines[0].count("|") == len(COLUMNS) + 1
+    assert "batch 1, length 32, 1 thread, torch, eager" in lines[-1]

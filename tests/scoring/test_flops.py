@@ -1,0 +1,46 @@
+"""The formula, the count and the literature agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.scoring.flops import PLAIN, counted_flops, flops_of, forward_flops, parameters_of, read_config, weight_bytes
+from tests.scoring.small import write_classifier
+
+BERT = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}
+DISTILBERT = {"dim": 48, "n_layers": 3, "n_heads": 4, "hidden_dim": 96, "vocab_size": 100}
+FAMILIES = {
+    "bert": BERT, "roberta": BERT, "mpnet": BERT, "distilbert": DISTILBERT, "albert": BERT | {"embedding_size": 16},
+    "electra": BERT | {"embedding_size": 16},
+}  # fmt: skip
+
+
+def write_config(family: str, folder: Path, **values: int) -> Path:
+    """Write a config folder of one family."""
+    from transformers import AutoConfig
+
+    AutoConfig.for_model(family, **values).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_formula_is_the_count(family: str, tmp_path: Path) -> None:
+    folder = write_config(family, tmp_path, **FAMILIES[family])
+    assert family in PLAIN and forward_flops(read_config(folder), 24) == pytest.approx(counted_flops(folder, 24), rel=0.01)
+
+
+def test_what_the_formula_does_not_know_is_counted(tmp_path: Path) -> None:
+    """MobileBERT's bottlenecks cost little more than half of what its width suggests."""
+    folder = write_config("mobilebert", tmp_path, num_hidden_layers=2, vocab_size=100)
+    assert flops_of(folder, 24) == counted_flops(folder, 24) < 0.7 * forward_flops(read_config(folder), 24)
+
+
+def test_parameters_and_bytes_are_those_of_the_model(tmp_path: Path) -> None:
+    from transformers import AutoModelForSequenceClassification
+
+    folder = write_classifier(tmp_path)
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    assert parameters_of(folder) == sum(weight.numel() for weight in model.parameters())
+    assert weight_bytes(folder) == pytest.approx(4 * parameters_of(folder), rel=0.3)

@@ -1,0 +1,102 @@
+"""The engine's two jobs as the doors start them: a JSON file in, a folder and facts out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.scoring.small import sentences, write_classifier
+
+ROOT = Path(__file__).resolve().parents[2]
+SCORE = {"max_length": 32, "resamples": 200, "confidence": 0.95, "flops_length": 16}
+CLASSES = SCORE | {"kind": "classification", "metrics": ["accuracy", "f1"], "headline": "accuracy"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three classifiers, a regressor, and rows of both kinds."""
+    place = tmp_path_factory.mktemp("scales")
+    for seed, name in enumerate(("teacher", "first", "second")):
+        write_classifier(place / name, seed=seed)
+    write_classifier(place / "regressor", num_labels=1)
+    for name, labels in (("rows", [number % 2 for number in range(90)]), ("values", np.linspace(0, 5, 90).tolist())):
+        (place / name).mkdir()
+        for split, part in (("validation", slice(0, 60)), ("holdout", slice(60, 90))):
+            count = len(labels[part])
+            columns = {"id": range(part.start, part.stop), "text": sentences(90)[part], "pair": pa.nulls(count, pa.string()), "label": labels[part]}
+            pq.write_table(pa.table({key: pa.array(column) for key, column in columns.items()}), place / name / f"{split}.parquet")
+    return place
+
+
+def run_job(place: Path, output: Path, job: str, knobs: dict[str, Any], models: tuple[str, ...] = (), **inputs: Path) -> list[dict[str, Any]]:
+    """Run the engine in a process of its own; return its events."""
+    order = {"job": job, "knobs": knobs, "inputs": {name: str(folder) for name, folder in inputs.items()}, "output": str(output),
+             "lists": {"models": [str(place / name) for name in models]}, "threads": 1}  # fmt: skip
+    path = output.with_suffix(".json")
+    path.write_text(json.dumps(order))
+    done = subprocess.run([sys.executable, "-m", "tasks.scoring", str(path)], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.stdout, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_teacher_and_its_student_are_scored(place: Path, tmp_path: Path) -> None:
+    rows, teacher = place / "rows", place / "teacher"
+    own = run_job(place, tmp_path / "own", "score", CLASSES, ("teacher",), rows=rows, teacher=teacher)[-1]["facts"]
+    assert own["retained"]["validation"] == {"value": 1.0, "low": 1.0, "high": 1.0} and own["agreement"] == {"validation": 1.0, "holdout": 1.0}
+    stored = {"rows": rows, "teacher": teacher, "teacher_predictions": tmp_path / "own"}
+    events = run_job(place, tmp_path / "card", "score", CLASSES, ("first", "second"), **stored)
+    card = events[-1]["facts"]
+    assert json.loads((tmp_path / "card" / "scorecard.json").read_text()) == card
+    assert card["rows"] == {"validation": 60, "holdout": 30} and len(card["per_seed"]["holdout"]["f1"]) == 2
+    score = card["metrics"]["validation"]["accuracy"]
+    assert score["value"] == pytest.approx(np.mean(card["per_seed"]["validation"]["accuracy"])) and score["low"] <= score["value"] <= score["high"]
+    assert card["difference"]["holdout"]["value"] == pytest.approx(
+        card["metrics"]["holdout"]["accuracy"]["value"] - own["metrics"]["holdout"]["accuracy"]["value"]
+    )
+    assert [event["done"] for event in events if event["event"] == "progress"][-1] == 180
+    assert {*card["provenance"].values()} == {"measured", "computed"}
+
+
+def test_stored_answers_replace_the_teacher(place: Path, tmp_path: Path) -> None:
+    """The same figures as from asking it again."""
+    common = {"rows": place / "rows", "teacher": place / "teacher"}
+    run_job(place, tmp_path / "own", "score", CLASSES, ("teacher",), **common)
+    asked, stored = (
+        run_job(place, tmp_path / name, "score", CLASSES, ("first",), **common, **more)[-1]["facts"]
+        for name, more in (("asked", {}), ("stored", {"teacher_predictions": tmp_path / "own"}))
+    )
+    assert asked == stored
+
+
+def test_predictions_are_kept_row_by_row(place: Path, tmp_path: Path) -> None:
+    run_job(place, tmp_path / "card", "score", CLASSES, ("first", "second"), rows=place / "rows", teacher=place / "teacher")
+    table = pq.read_table(tmp_path / "card" / "predictions.parquet").to_pydict()
+    assert len(table["id"]) == 2 * 90 and table["id"][:60] == list(range(60)) and set(table["seed"]) == {0, 1}
+    assert table["prediction"] == [float(np.argmax(row)) for row in table["logits"]]
+
+
+def test_regression_is_scored(place: Path, tmp_path: Path) -> None:
+    knobs = SCORE | {"kind": "regression", "metrics": ["pearson_spearman", "mse"], "headline": "pearson_spearman"}
+    card = run_job(place, tmp_path / "card", "score", knobs, ("regressor",), rows=place / "values", teacher=place / "regressor")[-1]["facts"]
+    assert card["agreement"]["validation"] == pytest.approx(1) and -1 <= card["metrics"]["validation"]["pearson_spearman"]["value"] <= 1
+
+
+def test_an_unknown_metric_is_one_sentence(place: Path, tmp_path: Path) -> None:
+    last = run_job(place, tmp_path / "card", "score", CLASSES | {"metrics": ["bleu"]}, ("first",), rows=place / "rows", teacher=place / "teacher")[-1]
+    assert last["event"] == "error" and "unknown metric 'bleu'; choose one of accuracy" in last["message"]
+
+
+def test_speed_is_measured_beside_the_teacher(place: Path, tmp_path: Path) -> None:
+    knobs = {"batch": 2, "length": 16, "threads": 1, "repeats": 5, "warmup": 1}
+    facts = run_job(place, tmp_path / "speed", "measure", knobs, model=place / "first", teacher=place / "teacher")[-1]["facts"]
+    assert json.loads((tmp_path / "speed" / "speed.json").read_text()) == facts
+    assert facts["speedup"] == pytest.approx(facts["teacher"]["p50_ms"] / facts["model"]["p50_ms"]) and facts["memory_bytes"] > 0

@@ -1,0 +1,74 @@
+"""Asking a finished model: the same answer alone and in company, and no answer from a model that has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.errors import ModelError
+from tasks.scoring.predict import logits_of, longest, predict_texts, truncated_share
+from tests.scoring.small import sentences, write_classifier
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_classifier(tmp_path_factory.mktemp("classifier"))
+
+
+def test_an_answer_does_not_depend_on_its_company(folder: Path) -> None:
+    texts = sentences(150)
+    together_NC = logits_of(folder, texts, None, 32)
+    alone_NC = np.concatenate([logits_of(folder, [text], None, 32) for text in texts[:12]])
+    assert together_NC[:12] == pytest.approx(alone_NC, abs=1e-4) and np.ptp(together_NC[:, 0]) > 0.1
+
+
+def test_rows_keep_their_order(folder: Path) -> None:
+    texts = sentences(100)
+    assert logits_of(folder, texts[::-1], None, 32)[::-1] == pytest.approx(logits_of(folder, texts, None, 32), abs=1e-4)
+
+
+def test_the_second_text_counts(folder: Path) -> None:
+    one, other = (logits_of(folder, ["the film"], [pair], 32) for pair in ("was good", "was bad"))
+    assert np.abs(one - other).max() > 1e-3
+
+
+def test_a_text_longer_than_the_model_is_cut_not_a_crash(folder: Path) -> None:
+    text = "good " * 10_000
+    assert np.isfinite(logits_of(folder, [text], None, 128)).all()
+    assert truncated_share(folder, [text, "good"], None, 128) == 0.5
+    assert truncated_share(folder, ["good " * 31, "good " * 30], None, 128) == 0.5  # 32 positions, two of them taken by [CLS] and [SEP]
+
+
+def test_a_model_without_a_trained_head_is_refused(tmp_path: Path) -> None:
+    """transformers would fill the head with random numbers and only warn."""
+    from tests.tiny import write_tiny_bert
+
+    with pytest.raises(ModelError, match="lacks the weights .*fine-tuned"):
+        predict_texts(write_tiny_bert(tmp_path), ["good"])
+
+
+def test_a_diverged_model_is_refused(folder: Path, tmp_path: Path) -> None:
+    """The class of NaN is 0: a broken model would get a score."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    model.classifier.bias.data.fill_(float("nan"))
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="not finite"):
+        logits_of(tmp_path, ["good"], None, 32)
+
+
+def test_labels_and_values_for_people(folder: Path, tmp_path: Path) -> None:
+    first = predict_texts(folder, ["good", "bad"])[0]
+    assert first["label"] in ("LABEL_0", "LABEL_1") and 0.5 <= first["score"] <= 1
+    assert list(predict_texts(write_classifier(tmp_path, num_labels=1), ["good"])[0]) == ["value"]
+
+
+def test_roberta_keeps_two_positions_for_itself() -> None:
+    from transformers import BertConfig, RobertaConfig
+
+    assert longest(RobertaConfig(max_position_embeddings=514, pad_token_id=1), 1000) == 512
+    assert longest(BertConfig(max_position_embeddings=512), 1000) == 512 and longest(BertConfig(), 8) == 8

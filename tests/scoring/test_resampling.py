@@ -1,0 +1,95 @@
+"""Weighted metrics are the plain metrics, only faster; the slow way is the oracle."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from tasks.scoring.intervals import compare, paired_difference
+from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
+from tasks.scoring.resampling import WEIGHTED, repeated, resampled
+
+RANDOM = np.random.default_rng(0)
+ANSWERS = {
+    "two classes": RANDOM.integers(0, 2, (2, 80)),
+    "three classes": RANDOM.integers(0, 3, (2, 80)),
+    "values": RANDOM.normal(size=(2, 80)),
+    "values with ties": RANDOM.integers(0, 4, (2, 80)).astype(float),
+    "a constant": np.stack([np.full(80, 0.1), RANDOM.normal(size=80)]),
+}
+CLASSES = ("accuracy", "f1", "matthews")
+CASES = [(name, kind) for name in METRICS for kind in ANSWERS if "classes" in kind or name not in CLASSES]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_a_weight_is_a_repeated_row(name: str, kind: str) -> None:
+    predictions, references = ANSWERS[kind]
+    weights_RN = RANDOM.multinomial(80, np.full(80, 1 / 80), 50).astype(float)
+    slow_R = repeated(METRICS[name])(predictions, references, weights_RN)
+    assert WEIGHTED[METRICS[name]](predictions, references, weights_RN) == pytest.approx(slow_R, abs=1e-12)
+
+
+def test_every_metric_has_its_fast_way() -> None:
+    assert set(WEIGHTED) == set(METRICS.values())
+
+
+def test_a_resample_without_the_third_class_does_not_turn_into_binary_f1() -> None:
+    truth = np.asarray([0, 0, 1, 1, 2])
+    weights = np.asarray([[2.0, 1, 1, 1, 0]])  # class 2 was not drawn
+    predictions = np.asarray([0, 1, 1, 1, 2])
+    zero, one = 2 * 2 / (2 + 3), 2 * 2 / (3 + 2)
+    assert WEIGHTED[METRICS["f1"]](predictions, truth, weights)[0] == pytest.approx((zero + one) / 2)
+
+
+def test_any_other_metric_works_too() -> None:
+    def share_of_ones(predictions: np.ndarray, references: np.ndarray) -> float:
+        return float(np.mean(predictions))
+
+    values_MR = resampled(share_of_ones, ANSWERS["two classes"][:1], ANSWERS["two classes"][1], 300, 0)
+    assert values_MR.shape == (1, 300) and values_MR.mean() == pytest.approx(ANSWERS["two classes"][0].mean(), abs=0.02)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_five_thousand_rows_take_no_time(name: str) -> None:
+    answers_MN = RANDOM.integers(0, 2, (4, 5000))
+    started = time.perf_counter()
+    resampled(METRICS[name], answers_MN[:3], answers_MN[3], 1000, 0)
+    assert time.perf_counter() - started < 1
+
+
+def test_the_interval_has_the_width_of_the_formula() -> None:
+    right = np.arange(5000) % 10 != 0
+    found = compare(METRICS["accuracy"], right[None].astype(int), right.astype(int), np.ones(5000, dtype=int), resamples=4000).score
+    assert (found.high - found.low) / 2 == pytest.approx(1.96 * np.sqrt(0.9 * 0.1 / 5000), rel=0.06)
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    first, second = (compare(METRICS["f1"], ANSWERS["two classes"][:1], *ANSWERS["two classes"]) for _ in range(2))
+    assert first == second
+
+
+def test_seeds_that_disagree_widen_the_interval() -> None:
+    truth = np.ones(1000, dtype=int)
+    steady, shaky = ([(RANDOM.random(1000) < share).astype(int) for share in shares] for shares in ((0.8,) * 3, (0.7, 0.8, 0.9)))
+    widths = [compare(METRICS["accuracy"], np.stack(each), truth, truth).score for each in (steady, shaky)]
+    assert widths[1].high - widths[1].low > 2 * (widths[0].high - widths[0].low)
+
+
+def test_a_difference_has_a_side() -> None:
+    truth = np.ones((1, 500), dtype=int)
+    better, worse = truth.copy(), truth.copy()
+    worse[0, :50] = 0
+    assert paired_difference(METRICS["accuracy"], better, worse, truth[0]).value == pytest.approx(0.1)
+
+
+def test_an_error_is_never_called_retained() -> None:
+    """Half the teacher's error would read as 50 % retained."""
+    predictions, references = ANSWERS["values"]
+    assert METRICS["mse"] in LOWER_IS_BETTER
+    assert compare(METRICS["mse"], predictions[None] / 2, predictions, references).retained is None
+
+
+def test_a_teacher_near_zero_gives_no_share() -> None:
+    assert compare(METRICS["matthews"], ANSWERS["two classes"][:1], np.zeros(80, dtype=int), ANSWERS["two classes"][1]).retained is None
