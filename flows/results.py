@@ -26,7 +26,7 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
         registered = await register_models(recipe, run.tracker, folders, rows, about, Path(workspace))
     verdicts = {entry["candidate"]: entry for entry in registered}
     models = [finished_row(row, verdicts.get(row["name"])) for row in rows]
-    await asyncio.to_thread(run.tracker.candidates, models)
+    await asyncio.to_thread(run.tracker.candidates, models, split=recipe.gate.split)
     hits = [record for record in run.session.records if record.cache == "hit"]
     await asyncio.to_thread(run.tracker.hits, hits)
     stages = [stage_row(record) for record in run.session.records]
@@ -71,5 +71,5 @@ async def leave_artifacts(result: Mapping[str, Any]) -> None:
     from tasks.report.results import results_markdown
 
     link = result["links"].get("run")
-    text = results_markdown(list(result["models"])) + (f"\n\n[MLflow run]({link})\n" if link else "\n\nMLflow: start `limbeck ui` for links.\n")
+    text = results_markdown(list(result["models"]), headline=result["headline"], split=result["split"]) + (f"\n\n[MLflow run]({link})\n" if link else "\n\nMLflow: start `limbeck ui` for links.\n")
     await acreate_markdown_artifact(text, key="results", description="Teacher and every candidate")

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prefect.exceptions import TerminationSignal
+
 from flows.home import Home
 from tasks.contracts import Parcel
 from tasks.errors import Interrupted
@@ -20,6 +22,9 @@ from tasks.ports.store import FolderStore
 from tasks.ports.tracker import Tracker
 from tasks.recipe import STARTS_BY_NAME, Recipe
 from tasks.session import Session, use_session
+
+STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
+"""What ends a run because someone wanted it to end: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a worker."""
 
 
 @dataclass
@@ -64,7 +69,7 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
         # A thread cannot be cancelled: the run that it is opening must be there before it can be ended.
         await asyncio.wait([opening])
         await stop_branches(already)
-        killed = isinstance(error, (Interrupted, KeyboardInterrupt, asyncio.CancelledError))
+        killed = isinstance(error, STOPPED)
         await asyncio.shield(asyncio.to_thread(tracker.close, "KILLED" if killed else "FAILED"))
         raise
 
