@@ -19,6 +19,7 @@ app = typer.Typer(
     name="limbeck", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     help="Make big transformer language models small: cached Prefect stages in, registered small models out.",
 )  # fmt: skip
+STOPPED = 130  # what shells call a command that Ctrl-C ended
 out = Console(width=None if sys.stdout.isatty() else 120)
 
 Sets = Annotated[list[str], typer.Option("--set", metavar="a.b=value", help="Change one knob of the recipe; may be given several times.")]
@@ -34,11 +35,14 @@ def demo(
 ) -> None:
     """Compress a small teacher of a generated language, in minutes and without any hub."""
     home = open_home()
-    from flows.console import show_results
-    from flows.drive import run_demo
+    from flows.servers import prefect_for_a_run
 
     out.print("The demo's data is synthetic: a small generated language, so the figures say nothing about natural language.\n")
-    result = run_demo(seed=seed, seeds=seeds, home=home, console=out, json_path=json_file)
+    with prefect_for_a_run(home) as ready:
+        from flows.console import show_results
+        from flows.drive import run_demo
+
+        result = run_demo(seed=seed, seeds=seeds, home=home, console=out, ready=ready, json_path=json_file)
     show_results(out, result)
     margin = result["margin"]
     interval = f" [{margin['low']:.1f}, {margin['high']:.1f}], {seeds} seeds" if margin["low"] is not None else ", one seed; see --seeds"
@@ -72,10 +76,14 @@ def run(
 
     chosen = load_recipe(recipe, sets)
     home = open_home()
-    from flows.console import show_results
-    from flows.drive import watched_run
+    from flows.servers import prefect_for_a_run
 
-    show_results(out, watched_run(chosen, home=home, console=out, force=frozenset(force), json_path=json_file))
+    with prefect_for_a_run(home) as ready:
+        from flows.console import show_results
+        from flows.drive import watched_run
+
+        result = watched_run(chosen, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file)
+    show_results(out, result)
 
 
 @app.command()
@@ -218,13 +226,15 @@ def main() -> None:
     logging.getLogger("limbeck").setLevel(logging.WARNING)
     try:
         status = typer.main.get_command(app).main(standalone_mode=False, prog_name="limbeck")
+        if status == STOPPED:  # typer turns Ctrl-C into a status of its own
+            raise KeyboardInterrupt
         raise SystemExit(status if isinstance(status, int) else 0)
     except LimbeckError as error:
         Console(stderr=True, width=10_000).print(f"limbeck: {error}", highlight=False, markup=False)
         raise SystemExit(1) from None
     except (KeyboardInterrupt, typer.Abort):
         print("limbeck: stopped; run the same command again to go on from there", file=sys.stderr)
-        raise SystemExit(130) from None
+        raise SystemExit(STOPPED) from None
     except Exception as error:
         # A wrong command line: typer carries a copy of click, whose exceptions have no public name but know how to show themselves.
         if not (hasattr(error, "show") and hasattr(error, "exit_code")):

@@ -32,6 +32,10 @@ class Watcher:
         if self.console.is_terminal:
             self.progress_view.stop()
 
+    def note(self, words: str) -> None:
+        """Say something about the run as a whole."""
+        self.console.print(words, highlight=False, markup=False, soft_wrap=True)
+
     def stage(self, record: Any) -> None:
         """Show a stage's new state."""
         if record.state == "running" and self.console.is_terminal:

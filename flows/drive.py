@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,14 @@ def run_recipe(recipe: Recipe, *, home: Home, watcher: Any = None, force: frozen
     return result
 
 
-def watched_run(recipe: Recipe, *, home: Home, console: Any, force: frozenset[str] = frozenset(), json_path: Path | None = None) -> dict[str, Any]:
-    """Run a recipe before a person's eyes."""
+def watched_run(
+    recipe: Recipe, *, home: Home, console: Any, ready: Callable[[], None], force: frozenset[str] = frozenset(), json_path: Path | None = None
+) -> dict[str, Any]:
+    """Run a recipe before a person's eyes; ``ready`` waits for the Prefect server, which starts while the run is planned."""
     from flows.console import Watcher
 
     expected = len(plan_recipe(recipe, home=home))
+    ready()
     with Watcher(console, expected) as watcher:
         return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path)
 
@@ -58,7 +62,7 @@ def demo_recipe(folder: Path, seed: int) -> Recipe:
     return load_recipe("demo", sets)
 
 
-def run_demo(*, seed: int, seeds: int, home: Home, console: Any, json_path: Path | None = None) -> dict[str, Any]:
+def run_demo(*, seed: int, seeds: int, home: Home, console: Any, ready: Callable[[], None], json_path: Path | None = None) -> dict[str, Any]:
     """Write a small language, compress a teacher of it, and compare the distilled student with the same student trained without a teacher."""
     from tasks.demo_language import write_language
 
@@ -67,7 +71,7 @@ def run_demo(*, seed: int, seeds: int, home: Home, console: Any, json_path: Path
         folder = home.root / "demo" / f"language-{number}"
         if not (folder / "data").is_dir():
             write_language(folder, seed=number)
-        results.append(watched_run(demo_recipe(folder, number), home=home, console=console))
+        results.append(watched_run(demo_recipe(folder, number), home=home, console=console, ready=ready))
     result = {**results[-1], "margin": margin(results)}
     if json_path is not None:
         write_json(json_path, result)

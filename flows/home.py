@@ -65,9 +65,12 @@ class Home:
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "90",
             "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+            # People read the watcher's lines; Prefect's own are on the run's page. A failure is told once, by the command line.
+            "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
             "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
             "DO_NOT_TRACK": "1",
             "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_LOGGING_LEVEL": "WARNING",
             "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
             "HF_EVALUATE_OFFLINE": "1",
             "HF_HUB_DISABLE_TELEMETRY": "1",

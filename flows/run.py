@@ -62,6 +62,7 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
     already = asyncio.all_tasks() | {opening}
     try:
         await asyncio.shield(opening)
+        invite(onlooker)
         with use_session(session):
             yield Run(session, sources, tracker, onlooker.home)
         await asyncio.to_thread(tracker.close, "FINISHED")
@@ -72,6 +73,16 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
         killed = isinstance(error, STOPPED)
         await asyncio.shield(asyncio.to_thread(tracker.close, "KILLED" if killed else "FAILED"))
         raise
+
+
+def invite(onlooker: Onlooker) -> None:
+    """Tell whoever watches where the run's page is."""
+    from prefect.runtime import flow_run
+    from prefect.utilities.urls import url_for
+
+    page = url_for("flow-run", obj_id=flow_run.id) if flow_run.id else None
+    if onlooker.watcher is not None and page:
+        onlooker.watcher.note(f"watch it at {page}")
 
 
 async def stop_branches(already: set[asyncio.Task[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""``limbeck ui``: Prefect and MLflow on this machine, as two process groups that start and stop together."""
+"""Servers on this machine: ``limbeck ui`` serves Prefect and MLflow until Ctrl-C; a run without a Prefect server gets one of its own."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rich.console import Console
 
 from flows.home import Home
+from tasks.engine_process import die_with_parent
 from tasks.errors import EngineError
 
 PATIENCE = 120.0  # seconds for a first start, which migrates its database
+
+LAST_WORDS = 10.0  # seconds that Prefect's log lines and events get to reach the server before it is stopped
 
 
 def serve(home: Home, prefect_port: int, mlflow_port: int, console: Console) -> None:
@@ -44,6 +49,48 @@ def serve(home: Home, prefect_port: int, mlflow_port: int, console: Console) -> 
             stop(process)
 
 
+@contextlib.contextmanager
+def prefect_for_a_run(home: Home) -> Iterator[Callable[[], None]]:
+    """Give a run a Prefect server of its own, unless one is named already; yield a function that waits until it answers.
+
+    Prefect would start one itself, but in the terminal's process group: Ctrl-C would end it before the run could say how it ended.
+    To be entered before Prefect is imported, which takes as long as the server needs to start.
+    """
+    if "PREFECT_API_URL" in os.environ:
+        yield lambda: None
+        return
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    process = start(home, f"prefect-{port}", prefect_command(port), {"PREFECT_SERVER_UI_API_URL": url + "/api"})
+    log = home.root / "logs" / f"prefect-{port}.log"
+    os.environ["PREFECT_API_URL"] = url + "/api"
+    try:
+        yield lambda: wait_for(url + "/api/health", process, log)
+    finally:
+        hand_over()
+        del os.environ["PREFECT_API_URL"]
+        stop(process)
+        log.unlink(missing_ok=True)
+
+
+def hand_over() -> None:
+    """Send the log lines and events that Prefect still holds; without their server it would try for a minute at exit."""
+    if "prefect" not in sys.modules:
+        return
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=LAST_WORDS)
+
+
+def free_port() -> int:
+    """Return a port on the loopback address that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def prefect_command(port: int) -> list[str]:
     """Return the command of the Prefect server."""
     return [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
@@ -61,7 +108,9 @@ def start(home: Home, name: str, command: list[str], extra: dict[str, str]) -> s
     logs.mkdir(exist_ok=True)
     environment = {key: value for key, value in os.environ.items() if key not in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")} | extra
     with (logs / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
+        return subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True, preexec_fn=die_with_parent
+        )
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tasks.errors import LimbeckError, OutOfMemory, RecipeError
+from tasks.errors import LimbeckError, OutOfMemory, RecipeError, StoreError
 
 
 class Job:
@@ -71,16 +71,21 @@ def serve(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int
     except LimbeckError as error:
         emit("error", kind=type(error).__name__, message=str(error))
         return 2
-    except (MemoryError, RuntimeError) as error:
-        if not ran_out_of_memory(error):
+    except Exception as error:
+        shortage = shortage_of(error)
+        if shortage is None:
             raise
-        kind, message = OutOfMemory.__name__, "memory ran out; lower batch_size or batch_tokens, or max_length"
-        emit("error", kind=kind, message=f"stage {order['job']!r}: {message}")
+        kind, advice = shortage
+        emit("error", kind=kind.__name__, message=f"stage {order['job']!r}: {advice}")
         return 2
     return 0
 
 
-def ran_out_of_memory(error: BaseException) -> bool:
-    """Tell torch's several ways of saying "out of memory" from other runtime errors."""
+def shortage_of(error: Exception) -> tuple[type[LimbeckError], str] | None:
+    """Tell a machine that ran short of memory or disk, which a user can mend, from a mistake of ours; libraries say it in several ways."""
     text = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+    if isinstance(error, MemoryError) or any(words in text for words in ("out of memory", "can't allocate memory")):
+        return OutOfMemory, "memory ran out; lower batch_size or batch_tokens, or max_length"
+    if any(words in text for words in ("no space left", "quota exceeded", "file too large")):
+        return StoreError, "the disk is full; nothing was published; make room and run again"
+    return None

@@ -263,6 +263,6 @@ def sync(path: Path) -> None:
 
 def said(error: OSError, root: Path) -> str:
     """Say an operating system's error in one sentence."""
-    if error.errno == errno.ENOSPC:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"the disk of the store {root} is full; nothing was published; make room and run again"
     return f"the store {root} cannot be written ({error.strerror}); nothing was published"

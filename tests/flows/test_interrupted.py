@@ -1,0 +1,81 @@
+"""A run that a person stops: one sentence, nothing left running, and the next run goes on from the checkpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 120.0
+
+
+def start(recipe: Path, home: Path) -> subprocess.Popen[str]:
+    """Start a run as a terminal does: in a process group of its own, which Ctrl-C reaches as a whole."""
+    named = ("LIMBECK_", "PREFECT_", "MLFLOW_")
+    quiet = {name: value for name, value in os.environ.items() if not name.startswith(named)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", "run", str(recipe)], cwd=ROOT, env=quiet | {"LIMBECK_HOME": str(home)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def asked(database: Path, query: str) -> list[Any]:
+    with sqlite3.connect(database) as connection:
+        return connection.execute(query).fetchall()
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> Path:
+    """A teacher that takes long enough to be stopped in the middle."""
+    fast = {"batch_size": 16, "learning_rate": 5e-3, "max_length": 32, "evaluations": 1}
+    values = {
+        "name": "stopped", "task": {"name": "opinions", "labels": ["negative", "positive"]},
+        "data": {"source": str(tiny_rows), "selection_rows": 20},
+        "teacher": {"model": str(tiny_bert), "steps": 1000, "floor": 0.0, **fast},
+        "task_distillation": {"prediction": {"steps": 5, **fast}},
+        "students": [{"name": "small", "layers": 2}],
+        "scoring": {"max_length": 32, "resamples": 100},
+        "speed": {"repeats": 5, "warmup": 1, "length": 8},
+    }  # fmt: skip
+    path = tmp_path / "stopped.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def test_ctrl_c_leaves_nothing_running_and_loses_nothing(tmp_path: Path, recipe: Path) -> None:
+    home = tmp_path / "home"
+    first = start(recipe, home)
+    wait_for_training(first)
+    os.killpg(first.pid, signal.SIGINT)
+    out, err = first.communicate(timeout=PATIENCE)
+    assert first.returncode == 130
+    assert err.strip() == "limbeck: stopped; run the same command again to go on from there", err
+    assert {status for (status,) in asked(home / "mlflow.db", "select status from runs")} == {"KILLED", "FINISHED"}
+    assert {state for (state,) in asked(home / "prefect.db", "select state_type from flow_run")} <= {"CRASHED", "CANCELLED"}
+    assert not list((home / "store" / "temporary").iterdir())
+
+    second = start(recipe, home)
+    out, err = second.communicate(timeout=PATIENCE)
+    assert second.returncode == 0, err
+    assert "finetune-teacher: resuming at step" in out and "1 of" in out
+
+
+def wait_for_training(run: subprocess.Popen[str]) -> None:
+    """Read on until the teacher learns."""
+    assert run.stdout is not None
+    limit = time.monotonic() + PATIENCE
+    while time.monotonic() < limit:
+        line = run.stdout.readline()
+        assert line, run.stderr.read() if run.stderr else ""
+        if "finetune-teacher" in line and "steps" in line:
+            return
+    raise AssertionError("the teacher did not start to learn")

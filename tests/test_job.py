@@ -1,0 +1,68 @@
+"""An engine that runs short of memory or disk says so in one sentence; these are real shortages, made by limits of the system."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# The limit is set after torch is imported, which itself takes much address space.
+LIMITED = """
+import resource, sys, torch, transformers
+from tasks.job import serve
+from tasks.training.jobs import JOBS
+name, extra, order = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+used = int(open("/proc/self/statm").read().split()[0]) * 4096 if name == "RLIMIT_AS" else 0
+resource.setrlimit(getattr(resource, name), (used + extra, used + extra))
+sys.exit(serve(JOBS, order))
+"""
+
+
+def order(folder: Path, **knobs: Any) -> Path:
+    """Write an order that pretrains a model on plain text."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (folder / "documents").mkdir()
+    pq.write_table(pa.table({"text": ["the film was good and the song was bad " * 20] * 64}), folder / "documents" / "documents.parquet")
+    shape = {"layers": 1, "hidden": 64, "heads": 4, "feed_forward": 64, "vocabulary": 100, "mask_share": 0.2}
+    course = {"epochs": 1.0, "steps": 2, "batch_size": 8, "batch_tokens": 8192, "learning_rate": 1e-3, "warmup": 0.0, "schedule": "linear",
+              "weight_decay": 0.0, "clip": 1.0, "dropout": 0.0, "precision": "fp32", "max_length": 64, "seed": 0, "evaluations": 0,
+              "checkpoint_minutes": 5.0}  # fmt: skip
+    path = folder / "order.json"
+    path.write_text(json.dumps({
+        "job": "pretrain", "knobs": {**shape, **course, **knobs}, "inputs": {"documents": str(folder / "documents")},
+        "output": str(folder / "output"), "checkpoints": str(folder / "checkpoints"), "threads": 1,
+    }))  # fmt: skip
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of the system are set as on Linux")
+@pytest.mark.parametrize(
+    ("limit", "extra", "knobs", "kind", "sentence"),
+    [
+        ("RLIMIT_AS", 256 << 20, {"hidden": 2048, "feed_forward": 32768, "layers": 4}, "OutOfMemory", "memory ran out; lower batch_size"),
+        ("RLIMIT_FSIZE", 40_000, {}, "StoreError", "the disk is full; nothing was published"),
+    ],
+)
+def test_a_shortage_is_one_sentence(tmp_path: Path, limit: str, extra: int, knobs: dict[str, Any], kind: str, sentence: str) -> None:
+    path = order(tmp_path, **knobs)
+    done = subprocess.run([sys.executable, "-c", LIMITED, limit, str(extra), str(path)], cwd=ROOT, capture_output=True, text=True)
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert done.returncode == 2, done.stderr
+    assert said[-1]["event"] == "error" and said[-1]["kind"] == kind and sentence in said[-1]["message"]
+
+
+def test_a_mistake_of_ours_is_not_called_a_shortage(tmp_path: Path) -> None:
+    broken = json.loads(order(tmp_path).read_text())
+    del broken["knobs"]["hidden"]
+    (tmp_path / "order.json").write_text(json.dumps(broken))
+    done = subprocess.run([sys.executable, "-m", "tasks.training", str(tmp_path / "order.json")], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1 and "AttributeError" in done.stderr
