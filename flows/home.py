@@ -71,6 +71,7 @@ class Home:
             "DO_NOT_TRACK": "1",
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_LOGGING_LEVEL": "WARNING",
+            "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
             "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
             "HF_EVALUATE_OFFLINE": "1",
             "HF_HUB_DISABLE_TELEMETRY": "1",

@@ -71,5 +71,6 @@ async def leave_artifacts(result: Mapping[str, Any]) -> None:
     from tasks.report.results import results_markdown
 
     link = result["links"].get("run")
-    text = results_markdown(list(result["models"]), headline=result["headline"], split=result["split"]) + (f"\n\n[MLflow run]({link})\n" if link else "\n\nMLflow: start `limbeck ui` for links.\n")
+    note = f"[MLflow run]({link})" if link else "MLflow: start `limbeck ui` for links."
+    text = f"{results_markdown(list(result['models']), headline=result['headline'], split=result['split'])}\n\n{note}\n"
     await acreate_markdown_artifact(text, key="results", description="Teacher and every candidate")

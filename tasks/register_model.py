@@ -12,6 +12,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from tasks.gate import Decision, decide
+from tasks.ports.packer import Packer
 from tasks.recipe import Recipe
 from tasks.report.model_card import model_card
 
@@ -24,13 +25,11 @@ async def register_models(
     teacher, candidates = rows[0], rows[1:]
     decisions = {decision.name: decision for decision in decide(gate_rows(recipe, candidates), gate_row(recipe, teacher), recipe.gate)}
     registered = []
-    for candidate in candidates:
-        if candidate["role"] != "baseline":
-            registered.append(
-                await asyncio.to_thread(
-                    register_one, recipe, tracker, folders[candidate["name"]], candidate, teacher, decisions[candidate["name"]], about, workspace
-                )
-            )
+    with Packer(workspace) as packer:
+        for candidate in candidates:
+            if candidate["role"] != "baseline":
+                folder, decision = folders[candidate["name"]], decisions[candidate["name"]]
+                registered.append(await asyncio.to_thread(register_one, recipe, tracker, folder, candidate, teacher, decision, about, packer))
     return registered
 
 
@@ -42,7 +41,7 @@ def register_one(
     teacher: Mapping[str, Any],
     decision: Decision,
     about: Mapping[str, Any],
-    workspace: Path,
+    packer: Packer,
 ) -> dict[str, Any]:
     """Register one candidate, or find the version that holds the same weights and decision."""
     name = registered_name(recipe, about["teacher"])
@@ -50,7 +49,7 @@ def register_one(
     alias = "champion" if decision.champion else None
     version = tracker.register(
         name, candidate["name"], folder, card=card, tags=tags(recipe, candidate, decision, about), description=describe(candidate, recipe.gate.split),
-        example=about["example"], workspace=workspace, alias=alias,
+        example=about["example"], packer=packer, alias=alias,
     )  # fmt: skip
     return {
         "name": name, "version": version["version"], "candidate": candidate["name"], "alias": alias, "new": version["new"],
@@ -96,7 +95,7 @@ def tags(recipe: Recipe, candidate: Mapping[str, Any], decision: Decision, about
         "latency_ms": f"{candidate['latency_ms']:.2f}",
         "speedup": f"{candidate['speedup']:.2f}",
         "gate": "accepted" if decision.accepted else "refused",
-        "gate.reasons": json.dumps(list(decision.reasons)),
+        "gate.reasons": json.dumps(list(decision.reasons), ensure_ascii=False),
         "checkpoint.sha256": candidate["checkpoint"],
         "task": recipe.spec.name,
         "teacher": about["teacher"],

@@ -30,6 +30,15 @@ def prefect_server() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_environment() -> Iterator[None]:
+    """Give each module the environment that it would have alone: MLflow writes its tracking URI there."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of 16 hidden units with a masked-LM head and a real tokenizer."""

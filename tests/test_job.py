@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-
 ROOT = Path(__file__).resolve().parents[1]
 
 # The limit is set after torch is imported, which itself takes much address space.

@@ -1,8 +1,9 @@
-"""Writing a checkpoint folder as an MLflow model: ``python -m tasks.ports.package ORDER.json``. Needs no server."""
+"""Writing checkpoint folders as MLflow models: ``python -m tasks.ports.package`` reads orders from stdin, one JSON line each. Needs no server."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -37,11 +38,22 @@ def package(order: dict[str, Any]) -> None:
 def require_same_weights(source: Path, output: Path) -> None:
     """The packaged weights must be those that were judged, byte for byte."""
     if (source / "model.safetensors").read_bytes() != (output / "model" / "model.safetensors").read_bytes():
-        raise SystemExit("the packaged weights differ from those that were judged")
+        raise ValueError("the packaged weights differ from those that were judged")
+
+
+def serve() -> None:
+    """Carry out orders until there are no more, and answer each with what went wrong, or with nothing."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # libraries print; answers have the pipe to themselves
+    for line in sys.stdin:
+        try:
+            package(json.loads(line))
+            problem = ""
+        except Exception as error:  # whatever it is, the one who ordered must hear of it
+            problem = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+        print(json.dumps({"problem": problem}), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    import os
-
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    package(json.loads(Path(sys.argv[1]).read_text()))
+    serve()

@@ -9,13 +9,11 @@ import atexit
 import contextlib
 import fcntl
 import itertools
-import json
 import logging
 import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -32,6 +30,7 @@ from urllib.parse import unquote, urlparse
 
 from tasks.errors import RegistryError
 from tasks.ports.fingerprint import hash_file
+from tasks.ports.packer import Packer
 
 ROOT = Path(__file__).resolve().parents[2]
 PICKLED = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".py"}
@@ -225,14 +224,14 @@ class Tracker:
 
     def register(
         self, name: str, candidate: str, folder: Path, *, card: str, tags: Mapping[str, str], description: str, example: Sequence[str],
-        workspace: Path, alias: str | None,
+        packer: Packer, alias: str | None,
     ) -> dict[str, Any]:  # fmt: skip
         """Register a checkpoint folder as a new version; the very same weights with the same verdict are not registered twice."""
         require_legal_name(name)
         with self.asking(f"register {candidate}"), only_one(f"{self.uri} {name}"):
             digest = hash_file(folder / "model.safetensors")
             known = self.known_version(name, tags["checkpoint.sha256"], tags["gate"])
-            version = known or self.new_version(name, candidate, folder, card, {**tags, "model.sha256": digest}, description, example, workspace)
+            version = known or self.new_version(name, candidate, folder, card, {**tags, "model.sha256": digest}, description, example, packer)
             if alias:
                 self.move_alias(name, alias, version)
             return {"version": version, "new": known is None}
@@ -244,12 +243,12 @@ class Tracker:
         return str(max(same, key=lambda version: int(version.version)).version) if same else None
 
     def new_version(
-        self, name: str, candidate: str, folder: Path, card: str, tags: dict[str, str], description: str, example: Sequence[str], workspace: Path
+        self, name: str, candidate: str, folder: Path, card: str, tags: dict[str, str], description: str, example: Sequence[str], packer: Packer
     ) -> str:
         """Package, upload, check and register a model."""
-        package = package_model(folder, workspace / candidate, card=card, example=example)
+        package = packer.pack(folder, candidate, card=card, example=example)
         try:
-            model = self.upload(candidate, package, tags["model.sha256"], workspace / f"{candidate}.stored")
+            model = self.upload(candidate, package, tags["model.sha256"], packer.workspace / f"{candidate}.stored")
         finally:
             shutil.rmtree(package, ignore_errors=True)  # several models of full size would fill the disk
         self.require_registered(name)
@@ -387,7 +386,7 @@ class Tracker:
         except Exception as error:
             if not isinstance(error, troubles()):
                 raise
-            said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+            said = str(error).strip().splitlines()
             raise RegistryError(f"MLflow at {self.uri} could not {what}: {said[-1] if said else type(error).__name__}") from error
 
 
@@ -396,7 +395,7 @@ def troubles() -> tuple[type[Exception], ...]:
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    return MlflowException, SQLAlchemyError, OSError, subprocess.CalledProcessError
+    return MlflowException, SQLAlchemyError, OSError
 
 
 def require_reachable(uri: str) -> None:
@@ -468,20 +467,6 @@ def every(search: Callable[..., Any], **given: Any) -> Iterator[Any]:
         token = page.token
         if not token:
             return
-
-
-def package_model(folder: Path, output: Path, *, card: str, example: Sequence[str]) -> Path:
-    """Write a checkpoint folder as an MLflow model, in a process of its own: the flow's process never loads torch.
-
-    One example text makes a model that takes strings; two make one that takes ``{"text": …, "text_pair": …}``. A regression answers with
-    its bare logit as ``score``, because the checkpoint's config says ``problem_type: regression``.
-    """
-    order = output.with_suffix(".json")
-    order.parent.mkdir(parents=True, exist_ok=True)
-    order.write_text(json.dumps({"folder": str(folder), "output": str(output), "card": card, "example": list(example)}))
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-m", "tasks.ports.package", str(order)], check=True, capture_output=True, text=True, env=environment)
-    return output
 
 
 def flatten_package(package: Path, folder: Path) -> Path:

@@ -160,6 +160,7 @@ def test_a_pulled_model_needs_none_of_our_code(first: dict[str, Any], home: Home
 
 def test_others_load_the_champion_through_mlflow(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
     name = first["registered"][0]["name"]
-    code = f"import mlflow; mlflow.set_tracking_uri({home.own_tracking_uri!r}); m = mlflow.transformers.load_model('models:/{name}@champion'); print(m('the film was good'))"
+    load = f"model = mlflow.transformers.load_model('models:/{name}@champion')"
+    code = f"import mlflow; mlflow.set_tracking_uri({home.own_tracking_uri!r}); {load}; print(model('the film was good'))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and "label" in done.stdout, done.stderr[-2000:]

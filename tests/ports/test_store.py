@@ -122,7 +122,18 @@ def test_two_holders_never_overlap(store: FolderStore) -> None:
 
 
 def test_a_killed_holder_frees_its_lease(store: FolderStore) -> None:
-    code = f"import asyncio; from pathlib import Path; from tasks.ports.store import FolderStore\nasync def go():\n async with FolderStore(Path({str(store.root)!r})).lease({KEY!r}):\n  print('held', flush=True); await asyncio.sleep(60)\nasyncio.run(go())"
+    code = f"""
+import asyncio
+from pathlib import Path
+from tasks.ports.store import FolderStore
+
+async def hold():
+    async with FolderStore(Path({str(store.root)!r})).lease({KEY!r}):
+        print("held", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(hold())
+"""
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     holder.send_signal(signal.SIGKILL)

@@ -23,6 +23,7 @@ import pytest
 from tasks.contracts import Parcel
 from tasks.errors import RegistryError
 from tasks.ports import tracker as room
+from tasks.ports.packer import Packer
 from tasks.ports.tracker import Tracker
 from tests.report.figures import row
 
@@ -253,8 +254,9 @@ NAME = "sst2-tiny"
 
 def put(tracker: Tracker, checkpoint: Path, workspace: Path, *, alias: str | None = None, name: str = NAME, **tags: str) -> dict[str, Any]:
     labels = {"checkpoint.sha256": "c" * 64, "gate": "accepted", "quality": "0.9120"} | tags
-    return tracker.register(name, "4x312", checkpoint, card="# The card\n", tags=labels, description="4x312: 98.1% of the teacher", example=[TEXT],
-                            workspace=workspace, alias=alias)  # fmt: skip
+    with Packer(workspace) as packer:
+        return tracker.register(name, "4x312", checkpoint, card="# The card\n", tags=labels, description="4x312: 98.1% of the teacher", example=[TEXT],
+                                packer=packer, alias=alias)  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -429,7 +431,8 @@ def test_pairs_go_in_by_name_and_a_regression_answers_with_its_logit(tiny_bert: 
     model.classifier.bias.data.fill_(3.3)  # far outside of what a sigmoid could answer
     model.save_pretrained(tmp_path / "model")
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "model")
-    package = room.package_model(tmp_path / "model", tmp_path / "package", card="", example=["the film", "was good"])
+    with Packer(tmp_path) as packer:
+        package = packer.pack(tmp_path / "model", "package", card="", example=["the film", "was good"])
     done = subprocess.run([sys.executable, "-c", PAIRS, str(package)], cwd=tmp_path, capture_output=True, text=True, check=True)
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["inputs"] == ["text", "text_pair"] and answer["score"] == pytest.approx(answer["logit"], abs=1e-5) and answer["score"] > 2

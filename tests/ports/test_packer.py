@@ -1,0 +1,52 @@
+"""The packer: one process for many models, and every failure a sentence."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import RegistryError
+from tasks.ports.packer import Packer
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    folder = tmp_path_factory.mktemp("checkpoint")
+    AutoModelForSequenceClassification.from_pretrained(tiny_bert).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    return folder
+
+
+def test_one_process_packs_many_models_and_outlives_a_bad_one(checkpoint: Path, tmp_path: Path) -> None:
+    with Packer(tmp_path / "work") as packer:
+        first = packer.pack(checkpoint, "first", card="# card", example=["good"])
+        process = packer.process
+        shutil.copytree(checkpoint, tmp_path / "broken")
+        (tmp_path / "broken" / "model.safetensors").write_bytes(b"not weights")
+        with pytest.raises(RegistryError, match="^broken could not be written as an MLflow model: ") as caught:
+            packer.pack(tmp_path / "broken", "broken", card="", example=["good"])
+        assert "\n" not in str(caught.value)
+        second = packer.pack(checkpoint, "second", card="", example=["good"])
+        assert packer.process is process
+    assert process is not None and process.poll() is not None
+    assert (first / "README.md").read_text() == "# card"
+    assert (second / "model" / "model.safetensors").read_bytes() == (checkpoint / "model.safetensors").read_bytes()
+
+
+def test_a_process_that_dies_is_told_with_its_last_words(checkpoint: Path, tmp_path: Path) -> None:
+    with Packer(tmp_path) as packer:
+        packer.process = packer.start()
+        packer.process.kill()
+        packer.process.wait()
+        with pytest.raises(RegistryError, match="model could not be written as an MLflow model: the packer stopped with status -9"):
+            packer.pack(checkpoint, "model", card="", example=["good"])
+
+
+def test_nothing_to_pack_starts_nothing(tmp_path: Path) -> None:
+    with Packer(tmp_path / "work") as packer:
+        assert packer.process is None
+    assert not (tmp_path / "work").exists()
