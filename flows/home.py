@@ -23,9 +23,14 @@ class Home:
         return cls(Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser().resolve())
 
     @property
-    def store(self) -> Path:
-        """Artifacts, manifests, checkpoints."""
-        return self.root / "store"
+    def store(self) -> str:
+        """Artifacts, manifests, checkpoints: what ``LIMBECK_STORE`` says (``s3://bucket/prefix`` or a folder), else a folder in this home."""
+        return os.environ.get("LIMBECK_STORE", str(self.root / "store"))
+
+    @property
+    def cache(self) -> Path:
+        """What was fetched from a store elsewhere, and hashes that need not be computed twice."""
+        return self.root / "cache"
 
     @property
     def artifacts(self) -> Path:

@@ -18,7 +18,7 @@ from flows.home import Home
 from tasks.contracts import Parcel
 from tasks.errors import Interrupted
 from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
-from tasks.ports.store import FolderStore
+from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker
 from tasks.recipe import STARTS_BY_NAME, Recipe
 from tasks.session import Session, use_session
@@ -54,7 +54,8 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
     """Find the sources, check store and tracker, then run the stages; on the way out no branch is left running and no MLflow run open."""
     onlooker = ONLOOKER.get() or Onlooker(Home.from_environment())
     sources = await asyncio.to_thread(find_sources, recipe)
-    store = FolderStore(onlooker.home.store)
+    store = await asyncio.to_thread(open_store, onlooker.home.store, onlooker.home.cache)
+    await asyncio.to_thread(store.check)
     tracker = new_tracker(recipe, onlooker.home)
     opening = asyncio.ensure_future(asyncio.to_thread(tracker.open))
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
@@ -95,7 +96,8 @@ async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
 
 def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]]:
     """Return a session in which stages only say what they would do, and the recipe's sources."""
-    return Session(FolderStore(home.store), recipe.resources.cores or available_cores(), recipe.resources.threads or 1, planning=True), find_sources(recipe)
+    threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
+    return Session(open_store(home.store, home.cache), cores, threads, planning=True), find_sources(recipe)
 
 
 def available_cores() -> int:

@@ -11,7 +11,7 @@ import functools
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,7 +185,8 @@ async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcel
 async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
     """Make a stage's result under its lease, unless another worker made it meanwhile."""
     store = session.store
-    async with store.lease(record.key) as lease:
+    note = {"stage": record.shown, "key": record.key, "inputs": record.explanation["inputs"]}
+    async with store.lease(record.key, note) as lease:
         found = None if frame.name in session.force else await asyncio.to_thread(store.find, record.key)
         if found is not None:
             return finish(session, record, found, "hit", started)
@@ -206,16 +207,27 @@ async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Kn
 
 async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any) -> Parcel:
     """Run the body in a workspace of its own and publish what it wrote; the workspace goes away in every case."""
-    workspace = Path(tempfile.mkdtemp(prefix=f"{frame.name}-", dir=session.store.root / "temporary"))
+    store = session.store
+    workspace = Path(tempfile.mkdtemp(prefix=f"{frame.name}-", dir=store.workspace()))
     try:
-        bench = Bench(frame, session, record, workspace, session.store.checkpoints(record.key))
-        await frame.body(bench, knobs, **parcels)
+        async with store.checkpoints(record.key, get_run_logger().info) as checkpoints:
+            for parcel in all_of(parcels):
+                await asyncio.to_thread(store.folder, parcel)  # a store elsewhere fetches it; the body then finds it at once
+            bench = Bench(frame, session, record, workspace, checkpoints)
+            await frame.body(bench, knobs, **parcels)
         return await asyncio.to_thread(
-            session.store.publish, record.key, kind=frame.makes, folder=bench.output, facts=bench.facts,
+            store.publish, record.key, kind=frame.makes, folder=bench.output, facts=bench.facts,
             stage=frame.name, explanation=record.explanation, lease=lease,
         )  # fmt: skip
     finally:
         await asyncio.to_thread(shutil.rmtree, workspace, True)
+
+
+def all_of(parcels: Mapping[str, Any]) -> Iterator[Parcel]:
+    """Yield every parcel among a stage's inputs."""
+    for given in parcels.values():
+        if given is not None:
+            yield from given if isinstance(given, list) else [given]
 
 
 def finish(session: Session, record: StageRecord, parcel: Parcel, cache: str, started: float) -> Any:

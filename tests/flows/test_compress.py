@@ -99,9 +99,9 @@ def test_a_folder_that_moved_is_the_same(first: dict[str, Any], home: Home, tiny
 
 
 def test_a_deleted_artifact_is_made_again_with_the_same_digest(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
-    from tasks.ports.store import FolderStore
+    from tasks.ports.store.folder import FolderStore
 
-    store = FolderStore(home.store)
+    store = FolderStore(Path(home.store))
     victim = next(manifest for manifest in store.manifests() if manifest["stage"] == "distill-layers")
     (store.object_path(victim["sha256"]) / "model.safetensors").unlink()
     again = run_recipe(recipe_for(tiny_bert, tiny_rows), home=home)

@@ -1,8 +1,9 @@
-"""What every store must keep; the S3 store joins by adding itself to ``stores``."""
+"""What every store must keep; in a folder and in a real bucket."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -10,23 +11,66 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tasks.contracts import Parcel
 from tasks.errors import LeaseLost, StoreError
-from tasks.ports.store import FolderStore
+from tasks.ports.store.folder import FolderStore
+from tasks.ports.store.s3 import S3Store, manifest_name, object_name
+from tests.s3_server import BUCKET
 
 KEY = "ab" * 32
 Make = Callable[..., Parcel]
+AnyStore = FolderStore | S3Store
 
 
-@pytest.fixture(params=["folder"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> FolderStore:
-    return FolderStore(tmp_path / "store")
+@pytest.fixture(params=["folder", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> AnyStore:
+    if request.param == "folder":
+        return FolderStore(tmp_path / "store")
+    request.getfixturevalue("s3")
+    return S3Store(f"s3://{BUCKET}/{tmp_path.name}", tmp_path / "cache", lease_seconds=3, patience=20)
+
+
+def again(store: AnyStore, tmp_path: Path) -> AnyStore:
+    """Return the same store as another worker on another host sees it."""
+    if isinstance(store, FolderStore):
+        return FolderStore(store.root)
+    return S3Store(store.bucket.address, tmp_path / f"cache-{os.urandom(4).hex()}", lease_seconds=3, patience=20)
+
+
+def change(store: AnyStore, made: Parcel, name: str, body: bytes | None) -> None:
+    """Change a stored file behind the store's back, or delete it."""
+    if isinstance(store, FolderStore):
+        path = store.object_path(made.sha256) / name
+        path.unlink() if body is None else path.write_bytes(body)
+    elif body is None:
+        store.bucket.delete(object_name(made.sha256, name))
+    else:
+        store.bucket.write(object_name(made.sha256, name), body)
+
+
+def change_manifest(store: AnyStore, change: Callable[[bytes], bytes]) -> None:
+    """Change the manifest of KEY behind the store's back."""
+    if isinstance(store, FolderStore):
+        store.manifest_path(KEY).write_bytes(change(store.manifest_path(KEY).read_bytes()))
+    else:
+        store.bucket.write(manifest_name(KEY), change(store.bucket.read(manifest_name(KEY)) or b""))
+
+
+def use(store: AnyStore, key: str) -> Path | None:
+    """Find a result and open its files, as a stage does; what is damaged is not there."""
+    try:
+        found = store.find(key)
+        return store.folder(found) if found else None
+    except StoreError:
+        assert store.find(key) is None, "what was found to be damaged must not be found again"
+        return None
 
 
 @pytest.fixture
-def make(store: FolderStore, tmp_path: Path) -> Make:
+def make(store: AnyStore, tmp_path: Path) -> Make:
     """Publish a small artifact under a key."""
 
     def publish(key: str = KEY, text: str = "hello", kind: str = "rows") -> Parcel:
@@ -44,48 +88,62 @@ def make(store: FolderStore, tmp_path: Path) -> Make:
     return publish
 
 
-def test_what_was_published_is_found_with_its_facts(store: FolderStore, make: Make) -> None:
+def test_what_was_published_is_found_with_its_facts(store: AnyStore, make: Make) -> None:
     made = make()
     found = store.find(KEY)
     assert found == made and found is not None and found.facts["score"] == 0.5
     assert (store.folder(found) / "inner" / "b.txt").read_text() == "more"
 
 
-def test_an_unknown_key_is_a_miss(store: FolderStore) -> None:
+def test_an_unknown_key_is_a_miss(store: AnyStore) -> None:
     assert store.find("cd" * 32) is None
 
 
-def test_equal_bytes_have_equal_digests_whatever_made_them(store: FolderStore, make: Make) -> None:
+def test_equal_bytes_have_equal_digests_whatever_made_them(store: AnyStore, make: Make) -> None:
     assert make(KEY).sha256 == make("cd" * 32).sha256 != make("ef" * 32, "other").sha256
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "delete", "remove the folder", "garble the manifest"])
-def test_damage_is_a_miss_and_can_be_made_again(store: FolderStore, make: Make, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["flip", "truncate", "delete", "delete everything", "garble the manifest"])
+def test_damage_is_a_miss_and_can_be_made_again(store: AnyStore, make: Make, damage: str, tmp_path: Path) -> None:
     made = make()
-    path = store.folder(made) / "a.txt"
     if damage == "flip":
-        path.write_text("hellp")
+        change(store, made, "a.txt", b"hellp")
     elif damage == "truncate":
-        path.write_text("")
-    elif damage == "delete":
-        path.unlink()
-    elif damage == "remove the folder":
-        store.folder(made).rename(store.root / "elsewhere")
+        change(store, made, "a.txt", b"")
+    elif damage in ("delete", "delete everything"):
+        for name in ["a.txt", "inner/b.txt"][: 1 if damage == "delete" else 2]:
+            change(store, made, name, None)
     else:
-        store.manifest_path(KEY).write_text("{not json")
-    assert store.find(KEY) is None
+        change_manifest(store, lambda body: b"{not json")
+    assert use(again(store, tmp_path), KEY) is None
     assert make().sha256 == made.sha256
-    assert store.find(KEY) == made
+    other = again(store, tmp_path)
+    found = other.find(KEY)
+    assert found == made and (other.folder(found) / "a.txt").read_text() == "hello"
 
 
-def test_a_manifest_that_climbs_out_is_refused(store: FolderStore, make: Make) -> None:
+@pytest.mark.parametrize("climb", ["../../a.txt", "/a.txt", "inner/../../a.txt", "inner\\\\..\\\\a.txt"])
+def test_a_manifest_that_climbs_out_is_refused(store: AnyStore, make: Make, climb: str) -> None:
+    make()
+    change_manifest(store, lambda body: body.replace(b'"a.txt"', f'"{climb}"'.encode()))
+    assert store.find(KEY) is None
+
+
+@pytest.mark.parametrize("uri", ["file:///etc", "s3://another-bucket/x", "http://169.254.169.254/"])
+def test_where_files_lie_is_the_stores_word_not_the_manifests(store: AnyStore, make: Make, uri: str) -> None:
     made = make()
-    path = store.manifest_path(KEY)
-    path.write_text(path.read_text().replace('"a.txt"', '"../../a.txt"'))
-    assert store.find(KEY) is None and made.kind == "rows"
+
+    def forge(body: bytes) -> bytes:
+        return json.dumps({**json.loads(body), "uri": uri}).encode()
+
+    change_manifest(store, forge)
+    found = store.find(KEY)
+    assert found is not None and found.uri == made.uri
+    forged = attrs.evolve(made, uri=uri)
+    assert (store.folder(forged) / "a.txt").read_text() == "hello"
 
 
-def test_pickles_and_links_are_not_published(store: FolderStore, tmp_path: Path) -> None:
+def test_pickles_and_links_are_not_published(store: AnyStore, tmp_path: Path) -> None:
     folder = tmp_path / "bad"
     folder.mkdir()
     (folder / "weights.bin").write_bytes(b"\x80\x04")
@@ -103,7 +161,7 @@ def test_pickles_and_links_are_not_published(store: FolderStore, tmp_path: Path)
     assert store.find(KEY) is None
 
 
-def test_two_holders_never_overlap(store: FolderStore) -> None:
+def test_two_holders_never_overlap(store: AnyStore) -> None:
     inside, most = 0, 0
 
     async def worker() -> None:
@@ -121,41 +179,109 @@ def test_two_holders_never_overlap(store: FolderStore) -> None:
     assert most == 1
 
 
-def test_a_killed_holder_frees_its_lease(store: FolderStore) -> None:
-    code = f"""
-import asyncio
+HOLD = """
+import asyncio, sys
 from pathlib import Path
-from tasks.ports.store import FolderStore
+from tasks.ports.store.open import open_store
+from tasks.ports.store import s3
 
 async def hold():
-    async with FolderStore(Path({str(store.root)!r})).lease({KEY!r}):
+    s3.LEASE_SECONDS = 3
+    store = s3.S3Store(sys.argv[1], Path(sys.argv[2]), lease_seconds=3) if "://" in sys.argv[1] else open_store(sys.argv[1], Path(sys.argv[2]))
+    async with store.lease(sys.argv[3]):
         print("held", flush=True)
         await asyncio.sleep(60)
 
 asyncio.run(hold())
 """
-    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+
+
+def test_a_killed_holder_frees_its_lease(store: AnyStore, tmp_path: Path) -> None:
+    address = str(store.root) if isinstance(store, FolderStore) else store.bucket.address
+    words = [sys.executable, "-c", HOLD, address, str(tmp_path / "other"), KEY]
+    holder = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+
+    async def cannot_take() -> None:
+        async with asyncio.timeout(5), store.lease(KEY):
+            pass
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(cannot_take())  # the holder lives, longer than a lease that nobody renews
     holder.send_signal(signal.SIGKILL)
     holder.wait()
 
     async def take() -> None:
-        async with asyncio.timeout(5), store.lease(KEY):
+        async with asyncio.timeout(15), store.lease(KEY):
             pass
 
     asyncio.run(take())
 
 
-def test_a_lost_lease_cannot_publish(store: FolderStore, tmp_path: Path) -> None:
+def test_a_lease_that_is_given_back_is_free_at_once(store: AnyStore) -> None:
+    async def go() -> None:
+        for _ in range(3):
+            async with asyncio.timeout(2), store.lease(KEY):
+                pass
+
+    asyncio.run(go())
+
+
+def test_a_lost_lease_cannot_publish(store: AnyStore, tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "a.txt").write_text("late")
 
     async def go() -> None:
         async with store.lease(KEY) as lease:
-            (store.root / "locks" / KEY).unlink()
+            if isinstance(store, FolderStore):
+                (store.root / "locks" / KEY).unlink()
+            else:
+                store.bucket.write(f"leases/{KEY}/{99:012d}", b"another worker")
             store.publish(KEY, kind="rows", folder=folder, facts={}, stage="make", explanation={}, lease=lease)
 
     with pytest.raises(LeaseLost):
         asyncio.run(go())
     assert store.find(KEY) is None
+
+
+def test_checkpoints_follow_a_stage_to_another_host(store: AnyStore, tmp_path: Path) -> None:
+    told: list[str] = []
+
+    async def first() -> None:
+        async with store.checkpoints(KEY, told.append) as folder:
+            for step in (1, 2, 3):
+                (folder / f"step-{step:09d}").mkdir(parents=True)
+                (folder / f"step-{step:09d}" / "state.safetensors").write_bytes(b"state %d" % step)
+
+    async def second(other: AnyStore) -> bytes:
+        async with other.checkpoints(KEY, told.append) as folder:
+            return (folder / f"step-{3:09d}" / "state.safetensors").read_bytes()
+
+    asyncio.run(first())
+    assert asyncio.run(second(again(store, tmp_path))) == b"state 3"
+    assert bool(told) is isinstance(store, S3Store)
+
+
+def test_a_published_key_keeps_no_checkpoints(store: AnyStore, make: Make, tmp_path: Path) -> None:
+    async def leave_one(into: AnyStore) -> list[str]:
+        async with into.checkpoints(KEY, lambda text: None) as folder:
+            found = [path.name for path in folder.glob("step-*")]
+            (folder / "step-000000001").mkdir(parents=True, exist_ok=True)
+            (folder / "step-000000001" / "state.json").write_text("{}")
+            return found
+
+    asyncio.run(leave_one(store))
+    make()
+    assert asyncio.run(leave_one(again(store, tmp_path))) == []
+
+
+def test_two_keys_may_lead_to_the_same_bytes(store: AnyStore, make: Make, tmp_path: Path) -> None:
+    one, two = make(KEY), make("cd" * 32)
+    other = again(store, tmp_path)
+    assert other.folder(one) == other.folder(two)
+    assert {manifest["key"] for manifest in other.manifests()} == {KEY, "cd" * 32}
+
+
+def test_a_store_that_is_there_passes_the_check(store: AnyStore) -> None:
+    store.check()

@@ -1,0 +1,127 @@
+"""What every store agrees on: what an artifact is, what a manifest says of it, and what a store must be able to do.
+
+An artifact is a folder of plain files. Its inventory lists path, size and sha256 of each; the digest of the inventory names the artifact, so
+whoever holds the files can check all of them against the name alone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+import rfc8785
+
+from tasks.contracts import Parcel
+from tasks.errors import StoreError
+from tasks.ports.fingerprint import hash_file
+
+SCHEMA = 1
+PICKLED = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
+
+Inventory = Mapping[str, Mapping[str, Any]]
+"""Path in the artifact, with ``/``, to ``{"size": bytes, "sha256": hex}``."""
+
+
+class Lease(Protocol):
+    """The right to compute one key."""
+
+    def assert_held(self) -> None:
+        """Raise LeaseLost if another worker took over."""
+
+
+class Store(Protocol):
+    """What the door frame needs of a store; ``tests/ports/test_store.py`` says what each part promises."""
+
+    def check(self) -> None:
+        """Raise StoreError if the store cannot be read and written right now."""
+
+    def find(self, key: str) -> Parcel | None:
+        """Return the verified result of a key, or None."""
+
+    def publish(self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease) -> Parcel:
+        """Make a finished folder the result of a key, whole or not at all."""
+
+    def folder(self, parcel: Parcel) -> Path:
+        """Return a local folder with a parcel's files, fetched and checked if need be."""
+
+    def lease(self, key: str, note: Mapping[str, Any] | None = None) -> AbstractAsyncContextManager[Lease]:
+        """Wait for and hold the right to compute a key; the note says to others what is being computed."""
+
+    def checkpoints(self, key: str, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Path]:
+        """Give the folder in which a stage under way keeps its checkpoints, filled with those of whoever was interrupted before."""
+
+    def workspace(self) -> Path:
+        """Return the folder under which stages work."""
+
+    def manifest(self, key: str) -> dict[str, Any] | None:
+        """Return the manifest of a key as it stands, its files unchecked."""
+
+    def manifests(self) -> Iterator[dict[str, Any]]:
+        """Yield every readable manifest."""
+
+
+def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
+    """Return the parcel that a manifest describes; where it lies is the store's word, never the manifest's."""
+    return Parcel(str(manifest["kind"]), str(manifest["sha256"]), uri, int(manifest["bytes"]), dict(manifest["facts"]))
+
+
+def is_manifest(values: Any, key: str) -> bool:
+    """Tell whether what was read is a whole manifest of this key and schema, whose inventory is the one its digest names."""
+    if not isinstance(values, dict) or values.get("schema") != SCHEMA or values.get("key") != key:
+        return False
+    inventory = values.get("inventory")
+    if not isinstance(inventory, dict) or not isinstance(values.get("facts"), dict) or not all(is_safe(name) for name in inventory):
+        return False
+    return digest_of(inventory) == values.get("sha256")
+
+
+def take_inventory(folder: Path, kind: str, *, remember: bool = False) -> dict[str, dict[str, Any]]:
+    """List a folder's files with size and sha256; refuse links, and anything pickled in a checkpoint."""
+    inventory = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            raise StoreError(f"{path.name} is a link; an artifact holds plain files only")
+        if path.is_file():
+            if kind == "checkpoint" and path.suffix in PICKLED:
+                raise StoreError(f"{path.name} may hold pickled code; models are stored as safetensors only")
+            inventory[path.relative_to(folder).as_posix()] = {"size": path.stat().st_size, "sha256": hash_file(path, remember=remember)}
+    if not inventory:
+        raise StoreError("the stage wrote no file; nothing was published")
+    return inventory
+
+
+def digest_of(inventory: Inventory) -> str:
+    """Return the output digest of an inventory."""
+    return sha256(rfc8785.dumps({name: dict(entry) for name, entry in inventory.items()})).hexdigest()
+
+
+def is_whole(folder: Path, digest: str, *, remember: bool = False) -> bool:
+    """Tell whether a folder holds exactly the files that a digest names."""
+    try:
+        return digest_of(take_inventory(folder, "any", remember=remember)) == digest
+    except (StoreError, OSError):
+        return False
+
+
+def new_manifest(
+    key: str, kind: str, digest: str, inventory: Mapping[str, Any], facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a manifest as plain JSON values; a figure that is not a number is an error here, not later."""
+    size = sum(entry["size"] for entry in inventory.values())
+    values = {
+        "schema": SCHEMA, "key": key, "stage": stage, "kind": kind, "sha256": digest, "bytes": size, "facts": dict(facts),
+        "inventory": inventory, "explanation": explanation, "made_at": time.time(),
+    }  # fmt: skip
+    plain: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
+    return plain
+
+
+def is_safe(name: str) -> bool:
+    """Tell whether a path stays inside its artifact."""
+    path = PurePosixPath(name)
+    return bool(name) and not path.is_absolute() and ".." not in path.parts and "\\" not in name and str(path) == name

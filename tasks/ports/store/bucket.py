@@ -1,0 +1,288 @@
+"""A bucket, as the store needs it: small objects whole, large files in parts, a conditional create, and patience with a network that fails.
+
+Every transfer is checked by sha256, because a connection can be cut in the middle of a body and a disk can flip a bit. What botocore does not
+retry (a body that ends early, a server that is away for half a minute) is retried here; nothing waits for ever.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from tasks.errors import StoreError
+
+PART = 16 * 2**20  # bytes per part of a large file
+THREADS = 8  # parts under way at once
+CONNECT, READ = 5.0, 30.0  # seconds until a connection, and until the next bytes
+PATIENCE = 90.0  # seconds that a failing operation is tried again
+NOT_THERE = {"NoSuchKey", "404", "NotFound"}
+TAKEN = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
+FOR_EVER = {"AccessDenied", "403", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "InvalidBucketName", "NoSuchUpload"}
+
+Result = TypeVar("Result")
+log = logging.getLogger("limbeck.store")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One object in a listing; ``age`` is in seconds, by the bucket's own clock."""
+
+    name: str
+    size: int
+    age: float
+
+
+class Damaged(Exception):
+    """A body did not arrive as it was sent."""
+
+
+class Bucket:
+    """All objects under one ``s3://bucket/prefix``; names are relative to it."""
+
+    def __init__(self, address: str, *, patience: float = PATIENCE) -> None:
+        self.address, self.patience = address, patience
+        self.name, self.prefix = split_address(address)
+        self.client = new_client()
+        self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="bucket")
+
+    # --- small objects ---
+
+    def read(self, name: str) -> bytes | None:
+        """Return an object's bytes, or None if it is not there."""
+
+        def once() -> bytes:
+            answer = self.client.get_object(Bucket=self.name, Key=self.prefix + name)
+            body: bytes = answer["Body"].read()
+            if len(body) != answer["ContentLength"]:
+                raise Damaged(f"{name} ended after {len(body)} of {answer['ContentLength']} bytes")
+            return body
+
+        return self.unless_missing(once, f"read {name}")
+
+    def write(self, name: str, body: bytes) -> None:
+        """Write an object, over whatever was there."""
+        self.patiently(lambda: self.client.put_object(Bucket=self.name, Key=self.prefix + name, Body=body, ContentMD5=md5(body)), f"write {name}")
+
+    def create(self, name: str, body: bytes) -> bool:
+        """Write an object only if none is there: of many who try, one succeeds. An answer that got lost on its way does not make us lose."""
+        try:
+            self.patiently(
+                lambda: self.client.put_object(Bucket=self.name, Key=self.prefix + name, Body=body, ContentMD5=md5(body), IfNoneMatch="*"), f"create {name}"
+            )
+        except StoreError as error:
+            if code_of(error.__cause__) not in TAKEN:
+                raise
+            return self.read(name) == body
+        return True
+
+    def delete(self, name: str) -> None:
+        """Delete an object; one that is not there is deleted already."""
+        self.patiently(lambda: self.client.delete_object(Bucket=self.name, Key=self.prefix + name), f"delete {name}")
+
+    def copy(self, name: str, to: str) -> None:
+        """Copy an object within the bucket."""
+        source = {"Bucket": self.name, "Key": self.prefix + name}
+        self.patiently(lambda: self.client.copy(source, self.name, self.prefix + to), f"copy {name}")
+
+    def entries(self, prefix: str) -> list[Entry]:
+        """List the objects whose names start with ``prefix``."""
+        return self.patiently(lambda: list(self.pages(prefix)), f"list {prefix}")
+
+    def pages(self, prefix: str) -> Iterator[Entry]:
+        """Yield a listing, page by page."""
+        for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=self.prefix + prefix):
+            now = parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"])
+            for item in page.get("Contents", []):
+                yield Entry(item["Key"].removeprefix(self.prefix), item["Size"], (now - item["LastModified"]).total_seconds())
+
+    # --- files ---
+
+    def has(self, name: str, size: int, digest: str) -> bool:
+        """Tell whether an object of this size and sha256 is there, by what was noted when it was written."""
+        head = self.unless_missing(lambda: self.client.head_object(Bucket=self.name, Key=self.prefix + name), f"look at {name}")
+        return head is not None and head["ContentLength"] == size and head["Metadata"].get("sha256") == digest
+
+    def upload(self, path: Path, name: str, digest: str) -> None:
+        """Write a file, a large one in parts; parts that an interrupted upload left are not sent again."""
+        size = path.stat().st_size
+        if self.has(name, size, digest):
+            return
+        if size <= PART:
+            body, note = path.read_bytes(), {"sha256": digest}
+            if hashlib.sha256(body).hexdigest() != digest:
+                raise StoreError(f"{path.name} changed while it was stored; nothing was published")
+            put = {"Bucket": self.name, "Key": self.prefix + name, "Body": body, "ContentMD5": md5(body), "Metadata": note}
+            self.patiently(lambda: self.client.put_object(**put), f"write {name}")
+        else:
+            self.upload_parts(path, name, size, digest)
+
+    def upload_parts(self, path: Path, name: str, size: int, digest: str) -> None:
+        """Send a file's parts side by side and join them."""
+        where = {"Bucket": self.name, "Key": self.prefix + name}
+        upload = self.patiently(lambda: self.unfinished(name, digest) or self.begin(name, digest), f"begin {name}")
+        there = self.patiently(lambda: self.parts(name, upload), f"list the parts of {name}")
+
+        def send(number: int) -> dict[str, Any]:
+            body = read_range(path, (number - 1) * PART, PART)
+            etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
+            if there.get(number) != etag:
+                part = where | {"UploadId": upload, "PartNumber": number, "Body": body, "ContentMD5": md5(body)}
+                self.patiently(lambda: self.client.upload_part(**part), f"write part {number} of {name}")
+            return {"PartNumber": number, "ETag": f'"{etag}"'}
+
+        parts = list(self.pool.map(send, range(1, -(-size // PART) + 1)))
+        self.patiently(lambda: self.complete(name, upload, parts, size, digest), f"join {name}")
+
+    def begin(self, name: str, digest: str) -> str:
+        """Open an upload in parts."""
+        answer = self.client.create_multipart_upload(Bucket=self.name, Key=self.prefix + name, Metadata={"sha256": digest})
+        return str(answer["UploadId"])
+
+    def unfinished(self, name: str, digest: str) -> str | None:
+        """Return an interrupted upload of this name; names hold the digest of what they name, so its parts are ours."""
+        answer = self.client.list_multipart_uploads(Bucket=self.name, Prefix=self.prefix + name)
+        found = [item["UploadId"] for item in answer.get("Uploads", []) if item["Key"] == self.prefix + name]
+        return found[-1] if found else None
+
+    def parts(self, name: str, upload: str) -> dict[int, str]:
+        """Return the parts that arrived: number to md5."""
+        pages = self.client.get_paginator("list_parts").paginate(Bucket=self.name, Key=self.prefix + name, UploadId=upload)
+        return {part["PartNumber"]: part["ETag"].strip('"') for page in pages for part in page.get("Parts", [])}
+
+    def complete(self, name: str, upload: str, parts: list[dict[str, Any]], size: int, digest: str) -> None:
+        """Join the parts; when the answer to an earlier try was lost, the whole object is there and the upload is not."""
+        try:
+            self.client.complete_multipart_upload(Bucket=self.name, Key=self.prefix + name, UploadId=upload, MultipartUpload={"Parts": parts})
+        except Exception as error:
+            if code_of(error) != "NoSuchUpload" or not self.has(name, size, digest):
+                raise
+
+    def download(self, name: str, path: Path, size: int) -> None:
+        """Fetch an object into a file, parts side by side."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as stream:
+            stream.truncate(size)
+
+            def fetch(start: int) -> None:
+                end = min(start + PART, size)
+                body = self.patiently(lambda: self.read_part(name, start, end), f"read {name}")
+                os.pwrite(stream.fileno(), body, start)
+
+            list(self.pool.map(fetch, range(0, size, PART)))
+
+    def read_part(self, name: str, start: int, end: int) -> bytes:
+        """Read some bytes of an object; fewer than asked for is damage."""
+        answer = self.client.get_object(Bucket=self.name, Key=self.prefix + name, Range=f"bytes={start}-{end - 1}")
+        body: bytes = answer["Body"].read()
+        if len(body) != end - start:
+            raise Damaged(f"{name} ended after {len(body)} of {end - start} bytes")
+        return body
+
+    def stale_uploads(self, older: float) -> list[str]:
+        """Abort uploads in parts that were begun more than ``older`` seconds ago; return their names."""
+        answer = self.patiently(lambda: self.client.list_multipart_uploads(Bucket=self.name, Prefix=self.prefix), "list uploads")
+        now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+        old = [item for item in answer.get("Uploads", []) if (now - item["Initiated"]).total_seconds() > older]
+        for item in old:
+            where = {"Bucket": self.name, "Key": item["Key"], "UploadId": item["UploadId"]}
+            self.patiently(lambda where=where: self.client.abort_multipart_upload(**where), f"abort {item['Key']}")  # type: ignore[misc]
+        return [str(item["Key"]).removeprefix(self.prefix) for item in old]
+
+    # --- patience ---
+
+    def unless_missing(self, once: Callable[[], Result], what: str) -> Result | None:
+        """Do something patiently; what is not there is None."""
+        try:
+            return self.patiently(once, what)
+        except StoreError as error:
+            if code_of(error.__cause__) in NOT_THERE:
+                return None
+            raise
+
+    def patiently(self, once: Callable[[], Result], what: str) -> Result:
+        """Do something again while the network or the server fails; say in one sentence why it was given up."""
+        from botocore.exceptions import BotoCoreError, ClientError
+        from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+        again = Retrying(stop=stop_after_delay(self.patience), wait=wait_random_exponential(0.1, max=5), retry=retry_if_exception(may_pass), reraise=True)
+        try:
+            return again(once)
+        except Exception as error:
+            if not isinstance(error, (BotoCoreError, ClientError, OSError)) and not may_pass(error):
+                raise
+            raise StoreError(f"the store {self.address} could not {what}: {reason_of(error)}") from error
+
+
+def new_client() -> Any:
+    """Return an S3 client set up by the usual AWS settings, with time-outs; checksums are ours, because not every server knows AWS's newest."""
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+
+    config = Config(
+        connect_timeout=CONNECT, read_timeout=READ, retries={"mode": "standard", "total_max_attempts": 2}, max_pool_connections=2 * THREADS,
+        request_checksum_calculation="when_required", response_checksum_validation="when_required",
+    )  # fmt: skip
+    try:
+        return boto3.session.Session().client("s3", config=config)
+    except (BotoCoreError, ValueError) as error:
+        raise StoreError(f"S3 cannot be used with these AWS settings: {error}") from error
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """Return bucket and prefix of ``s3://bucket/prefix``."""
+    parts = urlsplit(address)
+    if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment or ".." in parts.path.split("/") or "@" in parts.netloc:
+        raise StoreError(f"{address!r} is no store; write s3://BUCKET or s3://BUCKET/PREFIX, or the path of a folder")
+    prefix = parts.path.strip("/")
+    return parts.netloc, f"{prefix}/" if prefix else ""
+
+
+def may_pass(error: BaseException) -> bool:
+    """Tell whether trying again can help: not when the answer was a clear no."""
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError, PartialCredentialsError
+
+    if isinstance(error, (NoCredentialsError, PartialCredentialsError, ParamValidationError)):
+        return False
+    if isinstance(error, ClientError):
+        return code_of(error) not in NOT_THERE | TAKEN | FOR_EVER
+    # A cut body surfaces as urllib3's own exception, which is no BotoCoreError.
+    return isinstance(error, (BotoCoreError, Damaged, ConnectionError, TimeoutError)) or type(error).__module__.startswith("urllib3")
+
+
+def code_of(error: BaseException | None) -> str:
+    """Return the error code of an answer."""
+    return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
+
+
+def reason_of(error: BaseException) -> str:
+    """Say a failure in a few words."""
+    code = code_of(error)
+    hints = {
+        "NoSuchBucket": "there is no such bucket; create it", "AccessDenied": "access denied; check the credentials and the bucket's policy",
+        "403": "access denied; check the credentials and the bucket's policy", "InvalidAccessKeyId": "the access key is not known; check AWS_ACCESS_KEY_ID",
+        "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
+    }  # fmt: skip
+    text = hints.get(code) or str(error).strip().splitlines()[0]
+    return f"{text}; check AWS_ENDPOINT_URL and the network" if "connect to the endpoint" in text.lower() else text
+
+
+def md5(body: bytes) -> str:
+    """Return what S3 checks a body by on arrival."""
+    return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+
+
+def read_range(path: Path, start: int, length: int) -> bytes:
+    """Read part of a file."""
+    with path.open("rb") as stream:
+        stream.seek(start)
+        return stream.read(length)

@@ -1,0 +1,17 @@
+"""Which store: a folder, or an S3 bucket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.ports.store.artifacts import Store
+from tasks.ports.store.folder import FolderStore
+
+
+def open_store(address: str, cache: Path) -> Store:
+    """Open ``s3://bucket/prefix`` with a cache folder, or a folder by its path; boto3 is loaded only where it is needed."""
+    if "://" not in address:
+        return FolderStore(Path(address).expanduser().resolve())
+    from tasks.ports.store.s3 import S3Store
+
+    return S3Store(address, cache)

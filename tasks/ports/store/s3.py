@@ -1,0 +1,201 @@
+"""The S3 store: what one worker made, every other worker finds.
+
+A manifest is the commit: it is written last, by a plain conditional PUT, so a result is visible whole or not at all. A hit costs two small
+requests, and moves no artifact; files are fetched when a stage asks for them, and checked against the digest that names them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import shutil
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import rfc8785
+
+from tasks.contracts import Parcel
+from tasks.errors import LeaseLost, StoreError
+from tasks.ports.store.artifacts import Lease, digest_of, is_manifest, is_whole, new_manifest, parcel_of, take_inventory
+from tasks.ports.store.bucket import PATIENCE, Bucket
+from tasks.ports.store.cache import ArtifactCache
+from tasks.ports.store.leases import BucketLease
+from tasks.ports.store.travelling import TravellingCheckpoints
+
+CACHE_BYTES = 50 * 2**30
+LEASE_SECONDS = 120.0  # how long a lease lives that nobody renews: longer than a network is usually away
+PREFLIGHT = 10.0  # seconds that a store may take to show that it is there
+
+log = logging.getLogger("limbeck.store")
+
+
+class S3Store:
+    """A store in ``s3://bucket/prefix``, with a cache folder of this host in front of it."""
+
+    def __init__(
+        self, address: str, cache: Path, *, cache_bytes: int = CACHE_BYTES, lease_seconds: float = LEASE_SECONDS, patience: float = PATIENCE
+    ) -> None:
+        self.bucket = Bucket(address, patience=patience)
+        self.local, self.lease_seconds = cache, lease_seconds
+        try:
+            self.cache = ArtifactCache(cache, cache_bytes)
+            self.workspace().mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"the cache folder {cache} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder that can") from error
+
+    def check(self) -> None:
+        """Raise StoreError if the bucket cannot be read and written right now."""
+        probe, patience = f"temporary/probe-{uuid.uuid4().hex}", self.bucket.patience
+        self.bucket.patience = min(PREFLIGHT, patience)
+        try:
+            self.bucket.write(probe, b"limbeck")
+            if self.bucket.read(probe) != b"limbeck":
+                raise StoreError(f"the store {self.bucket.address} does not give back what was written to it")
+            self.bucket.delete(probe)
+        finally:
+            self.bucket.patience = patience
+
+    def workspace(self) -> Path:
+        """Return the folder under which stages work, on the disk of the cache, so that what they made can be moved into it."""
+        return self.local / "workspace"
+
+    # --- results ---
+
+    def find(self, key: str) -> Parcel | None:
+        """Return the parcel of a key if its manifest is there and its files have the sizes that the manifest says."""
+        manifest = self.manifest(key)
+        if manifest is None:
+            return None
+        problem = self.problem(manifest)
+        if problem is None:
+            return self.parcel(manifest)
+        log.warning("stage %s: stored result %s is damaged (%s); it is made again", manifest["stage"], key[:12], problem)
+        return None
+
+    def manifest(self, key: str) -> dict[str, Any] | None:
+        """Read a manifest; one that is not whole, or of another schema, is none."""
+        body = self.bucket.read(manifest_name(key))
+        try:
+            values = json.loads(body or b"null")
+        except ValueError:
+            return None
+        return values if is_manifest(values, key) else None
+
+    def problem(self, manifest: Mapping[str, Any]) -> str | None:
+        """Say what is wrong with the objects behind a manifest, as far as their sizes tell, or None."""
+        prefix = object_name(manifest["sha256"], "")
+        there = {entry.name.removeprefix(prefix): entry.size for entry in self.bucket.entries(prefix)}
+        for name, expected in manifest["inventory"].items():
+            if name not in there:
+                return f"{name} is missing"
+            if there[name] != expected["size"]:
+                return f"{name} has changed"
+        return None
+
+    def parcel(self, manifest: Mapping[str, Any]) -> Parcel:
+        """Return the parcel behind a manifest."""
+        return parcel_of(manifest, f"{self.bucket.address.rstrip('/')}/{object_name(manifest['sha256'], '')}")
+
+    def folder(self, parcel: Parcel) -> Path:
+        """Return a parcel's files from the cache; the first use on a host fetches them and checks every byte."""
+        if parcel.kind == "source":
+            return Path(parcel.uri.removeprefix("file://"))
+        return self.cache.folder(parcel.sha256, lambda folder: self.fetch(parcel.sha256, folder))
+
+    def fetch(self, digest: str, folder: Path) -> None:
+        """Fetch an artifact; one whose bytes are not what its name says is set aside."""
+        prefix = object_name(digest, "")
+        entries = self.bucket.entries(prefix)
+        if not entries:
+            raise StoreError(f"the artifact {digest[:12]} is gone from {self.bucket.address}; run again to make it anew")
+        for entry in entries:
+            path = folder / entry.name.removeprefix(prefix)
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise StoreError(f"the artifact {digest[:12]} in {self.bucket.address} names a file outside of itself; it is not read")
+            self.bucket.download(entry.name, path, entry.size)
+        if not is_whole(folder, digest):
+            self.quarantine(digest)
+            raise StoreError(f"the artifact {digest[:12]} in {self.bucket.address} is damaged; it was set aside; run again to make it anew")
+
+    def quarantine(self, digest: str) -> None:
+        """Set a damaged artifact aside, for a person to look at; without its files no manifest is a hit."""
+        place = f"quarantine/{digest[:16]}-{uuid.uuid4().hex[:8]}/"
+        for entry in self.bucket.entries(object_name(digest, "")):
+            self.bucket.copy(entry.name, place + entry.name.removeprefix(object_name(digest, "")))
+            self.bucket.delete(entry.name)
+
+    def publish(self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease) -> Parcel:
+        """Upload a finished folder, then bind the key to it; nothing is visible before the manifest is."""
+        inventory = take_inventory(folder, kind)
+        digest = digest_of(inventory)
+        lease.assert_held()
+        for name, entry in inventory.items():
+            self.bucket.upload(folder / name, object_name(digest, name), entry["sha256"])
+        manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation)
+        self.commit(key, manifest, lease)
+        self.cache.put(digest, folder)
+        for entry in self.bucket.entries(f"checkpoints/{key}/"):
+            self.bucket.delete(entry.name)
+        shutil.rmtree(self.local / "checkpoints" / key, ignore_errors=True)
+        return self.parcel(manifest)
+
+    def commit(self, key: str, manifest: Mapping[str, Any], lease: Lease) -> None:
+        """Make a manifest visible; one that is there already is replaced only by the holder of the lease, who knows that it must be."""
+        lease.assert_held()
+        body = rfc8785.dumps(dict(manifest))
+        if self.bucket.create(manifest_name(key), body):
+            return
+        # A damaged result, or one that is made again by force: it is set aside, and the place is free for one.
+        lease.assert_held()
+        self.bucket.copy(manifest_name(key), f"quarantine/{key[:16]}-{uuid.uuid4().hex[:8]}.json")
+        self.bucket.delete(manifest_name(key))
+        if not self.bucket.create(manifest_name(key), body):
+            raise LeaseLost(f"another worker published {key[:12]} first; what this one made is not needed")
+
+    def manifests(self) -> Iterator[dict[str, Any]]:
+        """Yield every readable manifest; they are fetched side by side."""
+        names = [entry.name for entry in self.bucket.entries("manifests/") if entry.name.endswith(".json")]
+        for manifest in self.bucket.pool.map(self.manifest, [name.rsplit("/", 1)[-1].removesuffix(".json") for name in names]):
+            if manifest is not None:
+                yield manifest
+
+    # --- work under way ---
+
+    @asynccontextmanager
+    async def lease(self, key: str, note: Mapping[str, Any] | None = None) -> AsyncIterator[BucketLease]:
+        """Wait for and hold the right to compute a key; a holder that died without a word loses it after ``lease_seconds``."""
+        held = BucketLease(self.bucket, key, self.lease_seconds)
+        while not await asyncio.to_thread(held.acquire, note or {}):
+            # Waiters that ask at different moments do not all ask at once when the lease is free.
+            await asyncio.sleep(min(5.0, self.lease_seconds / 10) * random.uniform(0.5, 1))
+        try:
+            yield held
+        finally:
+            await asyncio.shield(asyncio.to_thread(held.release))
+
+    @asynccontextmanager
+    async def checkpoints(self, key: str, tell: Callable[[str], None]) -> AsyncIterator[Path]:
+        """Give a folder that holds the newest checkpoint of this key, and upload new ones from it while the stage works."""
+        folder = self.local / "checkpoints" / key
+        travelling = TravellingCheckpoints(self.bucket, f"checkpoints/{key}/", folder)
+        await asyncio.to_thread(travelling.bring, tell)
+        travelling.start()
+        try:
+            yield folder
+        finally:
+            await asyncio.shield(asyncio.to_thread(travelling.stop))
+
+
+def manifest_name(key: str) -> str:
+    """Return the name of a key's manifest."""
+    return f"manifests/{key[:2]}/{key}.json"
+
+
+def object_name(digest: str, path: str) -> str:
+    """Return the name of a file of an artifact."""
+    return f"objects/{digest[:2]}/{digest}/{path}"

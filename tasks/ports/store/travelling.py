@@ -1,0 +1,110 @@
+"""Checkpoints that travel: uploaded beside the training, fetched by whoever takes over on another machine.
+
+A checkpoint is one folder, ``step-N``. Its files go up first and a marker with their hashes last, so a checkpoint is there whole or not at
+all; the last two stay.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from tasks.errors import StoreError
+from tasks.ports.store.artifacts import digest_of, is_safe, is_whole, take_inventory
+from tasks.ports.store.bucket import Bucket
+
+KEPT = 2
+LOOK = 2.0  # seconds between two looks for a new checkpoint
+MARKER = "whole.json"
+
+log = logging.getLogger("limbeck.store")
+
+
+class TravellingCheckpoints:
+    """Keeps a local folder of checkpoints and its copy in a bucket together, in a thread of its own."""
+
+    def __init__(self, bucket: Bucket, prefix: str, folder: Path) -> None:
+        self.bucket, self.prefix, self.folder = bucket, prefix, folder
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self.watch, name="checkpoints", daemon=True)
+
+    def bring(self, tell: Callable[[str], None]) -> None:
+        """Fetch the newest whole checkpoint unless this host has a newer one; a damaged one is passed over for the one before it."""
+        mine = max((path.name for path in self.folder.glob("step-*")), default="")
+        for step in sorted(self.remote(), reverse=True):
+            if step <= mine:
+                return
+            try:
+                self.fetch(step)
+            except (StoreError, ValueError, KeyError) as error:
+                log.warning("checkpoint %s of %s is passed over: %s", step, self.prefix, error)
+                continue
+            tell(f"took over checkpoint {step} from {self.bucket.address}")
+            return
+
+    def remote(self) -> list[str]:
+        """Return the names of the whole checkpoints in the bucket."""
+        names = [entry.name.removeprefix(self.prefix) for entry in self.bucket.entries(self.prefix)]
+        return [name.split("/")[0] for name in names if name.endswith(f"/{MARKER}")]
+
+    def fetch(self, step: str) -> None:
+        """Fetch one checkpoint beside its place, check it, and rename it there."""
+        marker = json.loads(self.bucket.read(f"{self.prefix}{step}/{MARKER}") or b"{}")
+        temporary = self.folder / f".fetching-{uuid.uuid4().hex}"
+        try:
+            for name, entry in marker["inventory"].items():
+                if not is_safe(name):
+                    raise StoreError(f"it names a file outside of itself: {name!r}")
+                self.bucket.download(f"{self.prefix}{step}/{name}", temporary / name, int(entry["size"]))
+            if not is_whole(temporary, digest_of(marker["inventory"])):
+                raise StoreError("its bytes are not what was written")
+            shutil.rmtree(self.folder / step, ignore_errors=True)
+            temporary.rename(self.folder / step)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def start(self) -> None:
+        """Begin to watch for new checkpoints."""
+        self.thread.start()
+
+    def watch(self) -> None:
+        """Upload what is new, again and again; a bucket that is away is tried again, for training must not stop for it."""
+        sent: set[str] = set()
+        while True:
+            last = self.done.wait(LOOK)
+            try:
+                self.send_new(sent)
+            except (StoreError, OSError) as error:
+                log.warning("a checkpoint could not be uploaded (%s); trying again", error)
+            if last:
+                return
+
+    def send_new(self, sent: set[str]) -> None:
+        """Upload the newest local checkpoint if it was not yet, then remove all but the last two from the bucket."""
+        steps = sorted(path.name for path in self.folder.glob("step-*"))
+        if not steps or steps[-1] in sent or steps[-1] in self.remote():
+            return
+        step = steps[-1]
+        inventory = take_inventory(self.folder / step, "any")
+        for name, entry in inventory.items():
+            self.bucket.upload(self.folder / step / name, f"{self.prefix}{step}/{name}", entry["sha256"])
+        self.bucket.write(f"{self.prefix}{step}/{MARKER}", json.dumps({"inventory": inventory}).encode())
+        sent.add(step)
+        for old in sorted(set(self.remote()))[:-KEPT]:
+            self.remove(old)
+
+    def remove(self, step: str) -> None:
+        """Remove a checkpoint, its marker first, so that no half of it counts."""
+        self.bucket.delete(f"{self.prefix}{step}/{MARKER}")
+        for entry in self.bucket.entries(f"{self.prefix}{step}/"):
+            self.bucket.delete(entry.name)
+
+    def stop(self) -> None:
+        """Upload what is still new, then end; a checkpoint that a stopped stage wrote last goes up here."""
+        self.done.set()
+        self.thread.join()
