@@ -261,7 +261,8 @@ def may_pass(error: BaseException) -> bool:
 
 def code_of(error: BaseException | None) -> str:
     """Return the error code of an answer."""
-    return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
+    answer = getattr(error, "response", None)  # botocore's connection errors have one too, and it is None
+    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 
 
 def reason_of(error: BaseException) -> str:
