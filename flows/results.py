@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ PINNED = ("torch", "transformers", "numpy", "mlflow", "prefect", "limbeck")
 
 async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], candidates: Sequence[Candidate], *, data: Parcel) -> dict[str, Any]:
     """Log the figures, register the models, leave the table in the Prefect UI, and return what ``--json`` writes."""
-    folders = {candidate.name: run.session.store.folder(candidate.models[0]) for candidate in candidates}
-    about = await asyncio.to_thread(describe_run, recipe, run, data)
+    # What is registered already is not fetched: only a new version asks for its files.
+    folders = {candidate.name: partial(run.session.store.folder, candidate.models[0]) for candidate in candidates}
+    about = describe_run(recipe, run, data)
     with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
         registered = await register_models(recipe, run.tracker, folders, rows, about, Path(workspace))
     verdicts = {entry["candidate"]: entry for entry in registered}
@@ -38,18 +40,14 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
 
 def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:
     """Return what model cards say of where a model comes from."""
-    import pyarrow.parquet as pq
-
-    first = pq.read_table(run.session.store.folder(data) / "validation.parquet").slice(0, 1).to_pylist()[0]
     sources = {name: parcel.sha256 for name, parcel in run.sources.items()}
     described = {
         "source": recipe.data.source or recipe.spec.name, "licence": recipe.data.licence, "teacher_licence": recipe.teacher.licence,
         "teacher": teacher_name(recipe), "synthetic": recipe.data.synthetic, "digests": sources, **dict(data.facts),
     }  # fmt: skip
     versions = {name: version(name) for name in PINNED}
-    example = [first["text"]] if first["pair"] is None else [first["text"], first["pair"]]
     stages = [stage_row(record) for record in run.session.records]
-    return {"teacher": teacher_name(recipe), "data": described, "versions": versions, "stages": stages, "example": example}
+    return {"teacher": teacher_name(recipe), "data": described, "versions": versions, "stages": stages, "example": data.facts["example"]}
 
 
 def finished_row(row: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Opinion words are invented and drawn by the seed, so nothing can be known beforehand. Negation turns an opinion round,
 and where two opinions meet, the one after "but" (or the one that "although" does not introduce) counts. Counting words is therefore not enough.
-Documents of the plain text keep to one mood, which is how a masked language model can find out which words go together.
+Plain text tells what labels are too few to tell: its documents keep to one mood, and where an opinion is composed, it often says how
+people took it. That is how a masked language model can find out which words go together, and what negation and contrast do.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import numpy as np
 
 THINGS = "film book song meal hotel phone garden market river train lamp coat school boat chair story road bridge house play".split()
 PARTS = "plot end start taste view price sound colour shape service voice cover menu room light seat".split()
+COPULAS = ["is", "was", "seems"]
 DEGREES = ["", "", "very", "rather", "truly", "quite", "so"]
 NEGATIONS = ["not", "never", "hardly", "by no means"]
 OTHERS = ["my friend", "the paper", "a neighbour", "the crowd"]
+GLAD, SORRY = "glad happy pleased content".split(), "sorry sad angry upset".split()
 FACTS = ["the {thing} is near the {other}", "we saw the {thing} and the {other}", "a {thing} has a {part}", "the {thing} came after the {other}"]
 ONSETS, VOWELS, CODAS = "b d f g k l m n p r s t v z br dr fl gr kl pl st tr".split(), "a e i o u ai ea ou".split(), "l m n r s t x nd rk st".split()
-OPINIONS = 24  # invented words of each mood
+OPINIONS = 40  # invented words of each mood
 NOISE = 0.1  # share of training labels that are wrong, as in any real data set; validation labels are right
 
 
@@ -39,7 +42,7 @@ class Opinion:
     good: bool
 
 
-def write_language(folder: Path, *, seed: int, train: int = 2000, validation: int = 2000, unlabelled: int = 4000, documents: int = 4000) -> None:
+def write_language(folder: Path, *, seed: int, train: int = 1500, validation: int = 2000, unlabelled: int = 6000, documents: int = 4000) -> None:
     """Write ``data`` (train and validation rows), ``transfer`` (opinions without labels) and ``corpus`` (plain text) under ``folder``.
 
     The same seed writes the same bytes. Labels are dear and text is cheap, as they are for most people.
@@ -91,8 +94,11 @@ def statement(random: np.random.Generator, lexicon: Lexicon, good: bool) -> Opin
 def clause(random: np.random.Generator, lexicon: Lexicon, good: bool) -> str:
     """Draw a clause of a given meaning, perhaps by way of a negation."""
     negated = random.random() < 0.25
-    word = pick(random, lexicon.good if good ^ negated else lexicon.bad)
-    words = [subject(random), pick(random, ["is", "was", "seems"]), pick(random, NEGATIONS) if negated else "", pick(random, DEGREES), word]
+    mood = lexicon.good if good ^ negated else lexicon.bad
+    word = pick(random, mood)
+    if random.random() < 0.6:
+        word += f" {'or' if negated else 'and'} {pick(random, mood)}"
+    words = [subject(random), pick(random, COPULAS), pick(random, NEGATIONS) if negated else "", pick(random, DEGREES), word]
     return " ".join(word for word in words if word)
 
 
@@ -110,8 +116,19 @@ def document(random: np.random.Generator, lexicon: Lexicon) -> str:
         if random.random() < 0.15:
             sentences.append(pick(random, FACTS).format(thing=pick(random, THINGS), other=pick(random, THINGS), part=pick(random, PARTS)))
         else:
-            sentences.append(statement(random, lexicon, good if random.random() < 0.92 else not good).text)
+            sentences.append(report(random, lexicon, good if random.random() < 0.92 else not good))
     return " . ".join(sentences) + " ."
+
+
+def report(random: np.random.Generator, lexicon: Lexicon, good: bool) -> str:
+    """Draw an opinion as plain text has it: put simply, or composed and then, mostly, with what people made of it."""
+    if random.random() < 0.4:
+        mood = lexicon.good if good else lexicon.bad
+        return f"{subject(random)} {pick(random, COPULAS)} {pick(random, mood)} and {pick(random, mood)}"
+    text = statement(random, lexicon, good).text
+    if random.random() < 0.8:
+        text += f" , so {pick(random, OTHERS)} was {pick(random, GLAD if good else SORRY)}"
+    return text
 
 
 def pick(random: np.random.Generator, choices: list[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tasks.report.model_card import model_card
 
 @task(name="register-models", task_run_name="register-models", persist_result=False, cache_policy=NO_CACHE)
 async def register_models(
-    recipe: Recipe, tracker: Any, folders: Mapping[str, Path], rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], workspace: Path
+    recipe: Recipe, tracker: Any, folders: Mapping[str, Callable[[], Path]], rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], workspace: Path
 ) -> list[dict[str, Any]]:
     """Decide on every candidate and register those that are new; return name, version, alias, decision and reasons of each."""
     teacher, candidates = rows[0], rows[1:]
@@ -36,7 +36,7 @@ async def register_models(
 def register_one(
     recipe: Recipe,
     tracker: Any,
-    folder: Path,
+    folder: Callable[[], Path],
     candidate: Mapping[str, Any],
     teacher: Mapping[str, Any],
     decision: Decision,

@@ -29,7 +29,7 @@ class Chaos:
     @property
     def endpoint(self) -> str:
         """Where clients connect to."""
-        return "http://127.0.0.1:%d" % self.listener.getsockname()[1]
+        return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
 
     def take(self, name: str) -> bool:
         """Count one fault down; tell whether it is due."""

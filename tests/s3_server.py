@@ -66,7 +66,7 @@ def moto() -> Iterator[S3Server]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=free_port(), verbose=False)
     server.start()
     try:
-        yield S3Server("moto", "http://%s:%s" % server.get_host_and_port())
+        yield S3Server("moto", "http://{}:{}".format(*server.get_host_and_port()))
     finally:
         server.stop()
 
@@ -105,7 +105,8 @@ class Cluster:
         self.add_disk()
         self.run("radosgw", "-f", "-n", "client.rgw")
         self.wait()
-        self.call("radosgw-admin", "-n", "client.rgw", "user", "create", "--uid=tests", "--display-name=tests", f"--access-key={ACCESS}", f"--secret-key={SECRET}")
+        user = ["--uid=tests", "--display-name=tests", f"--access-key={ACCESS}", f"--secret-key={SECRET}"]
+        self.call("radosgw-admin", "-n", "client.rgw", "user", "create", *user)
 
     def settings(self) -> str:
         """Return the configuration: one copy of everything, and no waiting for others to agree."""

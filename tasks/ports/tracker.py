@@ -223,15 +223,17 @@ class Tracker:
     # --- registry -----------------------------------------------------------------------------------------------------------------------
 
     def register(
-        self, name: str, candidate: str, folder: Path, *, card: str, tags: Mapping[str, str], description: str, example: Sequence[str],
+        self, name: str, candidate: str, folder: Callable[[], Path], *, card: str, tags: Mapping[str, str], description: str, example: Sequence[str],
         packer: Packer, alias: str | None,
     ) -> dict[str, Any]:  # fmt: skip
-        """Register a checkpoint folder as a new version; the very same weights with the same verdict are not registered twice."""
+        """Register a checkpoint folder as a new version; the very same weights with the same verdict are not registered twice.
+
+        ``folder`` is called for the files only if there is something new to register.
+        """
         require_legal_name(name)
         with self.asking(f"register {candidate}"), only_one(f"{self.uri} {name}"):
-            digest = hash_file(folder / "model.safetensors")
             known = self.known_version(name, tags["checkpoint.sha256"], tags["gate"])
-            version = known or self.new_version(name, candidate, folder, card, {**tags, "model.sha256": digest}, description, example, packer)
+            version = known or self.new_version(name, candidate, folder(), card, dict(tags), description, example, packer)
             if alias:
                 self.move_alias(name, alias, version)
             return {"version": version, "new": known is None}
@@ -246,6 +248,7 @@ class Tracker:
         self, name: str, candidate: str, folder: Path, card: str, tags: dict[str, str], description: str, example: Sequence[str], packer: Packer
     ) -> str:
         """Package, upload, check and register a model."""
+        tags |= {"model.sha256": hash_file(folder / "model.safetensors")}
         package = packer.pack(folder, candidate, card=card, example=example)
         try:
             model = self.upload(candidate, package, tags["model.sha256"], packer.workspace / f"{candidate}.stored")

@@ -255,7 +255,7 @@ NAME = "sst2-tiny"
 def put(tracker: Tracker, checkpoint: Path, workspace: Path, *, alias: str | None = None, name: str = NAME, **tags: str) -> dict[str, Any]:
     labels = {"checkpoint.sha256": "c" * 64, "gate": "accepted", "quality": "0.9120"} | tags
     with Packer(workspace) as packer:
-        return tracker.register(name, "4x312", checkpoint, card="# The card\n", tags=labels, description="4x312: 98.1% of the teacher", example=[TEXT],
+        return tracker.register(name, "4x312", lambda: checkpoint, card="# The card\n", tags=labels, description="4x312: 98.1% of the teacher", example=[TEXT],
                                 packer=packer, alias=alias)  # fmt: skip
 
 
