@@ -16,6 +16,7 @@ import pytest
 
 from tasks.contracts import Parcel
 from tasks.errors import LeaseLost, StoreError
+from tasks.ports.store.collect import Sweep, sweep
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.s3 import S3Store, manifest_name, object_name
 from tests.s3_server import BUCKET
@@ -285,3 +286,58 @@ def test_two_keys_may_lead_to_the_same_bytes(store: AnyStore, make: Make, tmp_pa
 
 def test_a_store_that_is_there_passes_the_check(store: AnyStore) -> None:
     store.check()
+
+
+def put(store: AnyStore, tmp_path: Path, key: str, *inputs: str) -> Parcel:
+    """Publish something made from other artifacts."""
+    folder = tmp_path / f"work-{os.urandom(4).hex()}"
+    folder.mkdir()
+    (folder / "a.txt").write_text(key)
+
+    async def go() -> Parcel:
+        async with store.lease(key) as lease:
+            explanation = {"inputs": {"rows": list(inputs)}}
+            return store.publish(key, kind="rows", folder=folder, facts={}, stage="make", explanation=explanation, lease=lease)
+
+    return asyncio.run(go())
+
+
+def test_what_nothing_needs_goes_and_what_something_needs_stays(store: AnyStore, tmp_path: Path) -> None:
+    grandparent = put(store, tmp_path, "aa" * 32)
+    parent = put(store, tmp_path, "bb" * 32, grandparent.sha256)
+    registered = put(store, tmp_path, "cc" * 32, parent.sha256)
+    taken = put(store, tmp_path, "dd" * 32)
+    lonely = put(store, tmp_path, "ee" * 32, grandparent.sha256)
+
+    async def go() -> tuple[Sweep, Sweep]:
+        async with store.lease("ff" * 32, {"key": "ff" * 32, "inputs": {"rows": taken.sha256}}):
+            dry = await asyncio.to_thread(sweep, store, [registered.sha256], keep_days=0, dry=True)
+            assert store.find("ee" * 32) is not None, "a dry run removes nothing"
+            return dry, await asyncio.to_thread(sweep, store, [registered.sha256], keep_days=0, dry=False)
+
+    dry, real = asyncio.run(go())
+    assert dry.results == real.results == [("make", "ee" * 32)] and dry.artifacts == real.artifacts == [lonely.sha256]
+    assert dry.bytes == lonely.bytes and real.kept == 4
+    assert all(use(again(store, tmp_path), letter * 64) for letter in "abcd")
+    assert store.find("ee" * 32) is None
+    assert lonely.sha256 not in store.artifacts()
+
+
+def test_recent_results_and_artifacts_about_to_be_named_stay(store: AnyStore, make: Make) -> None:
+    made = make()
+    assert sweep(store, [], keep_days=1, dry=False).results == []
+    store.remove_result(KEY)
+    assert sweep(store, [], keep_days=0, dry=False).artifacts == []
+    assert sweep(store, [], keep_days=0, dry=False, unnamed=-5).artifacts == [made.sha256]
+
+
+def test_verify_hashes_everything_anew_and_sets_damage_aside(store: AnyStore, make: Make) -> None:
+    made = make()
+    (manifest,) = store.manifests()
+    assert store.damage(manifest) is None
+    change(store, made, "a.txt", b"hellp")
+    problem = store.damage(manifest)
+    assert problem and "\n" not in problem
+    assert store.find(KEY) is None and list(store.manifests()) == []
+    make()
+    assert store.find(KEY) == made

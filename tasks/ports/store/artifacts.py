@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -63,6 +63,24 @@ class Store(Protocol):
 
     def manifests(self) -> Iterator[dict[str, Any]]:
         """Yield every readable manifest."""
+
+    def damage(self, manifest: Mapping[str, Any]) -> str | None:
+        """Hash every file behind a manifest anew; say what is wrong, or None. What is wrong is set aside, so that it is made again."""
+
+    def running(self) -> list[dict[str, Any]]:
+        """Return the notes of the leases that are held right now."""
+
+    def artifacts(self) -> dict[str, tuple[int, float]]:
+        """Return bytes and age in seconds of every artifact by its digest, whether or not a manifest names it."""
+
+    def remove_result(self, key: str) -> None:
+        """Remove a manifest."""
+
+    def remove_artifact(self, digest: str) -> None:
+        """Remove an artifact that no manifest names."""
+
+    def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
+        """Remove what crashed workers left more than ``older`` seconds ago, checkpoints of the keys in ``keep`` excepted; return what it is."""
 
 
 def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
@@ -125,3 +143,8 @@ def is_safe(name: str) -> bool:
     """Tell whether a path stays inside its artifact."""
     path = PurePosixPath(name)
     return bool(name) and not path.is_absolute() and ".." not in path.parts and "\\" not in name and str(path) == name
+
+
+def bytes_of(folder: Path) -> int:
+    """Return the bytes that a folder's files take."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

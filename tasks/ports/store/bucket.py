@@ -187,12 +187,12 @@ class Bucket:
             raise Damaged(f"{name} ended after {len(body)} of {end - start} bytes")
         return body
 
-    def stale_uploads(self, older: float) -> list[str]:
-        """Abort uploads in parts that were begun more than ``older`` seconds ago; return their names."""
+    def stale_uploads(self, older: float, *, dry: bool = False) -> list[str]:
+        """Abort uploads in parts that were begun more than ``older`` seconds ago, unless ``dry``; return their names."""
         answer = self.patiently(lambda: self.client.list_multipart_uploads(Bucket=self.name, Prefix=self.prefix), "list uploads")
         now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
         old = [item for item in answer.get("Uploads", []) if (now - item["Initiated"]).total_seconds() > older]
-        for item in old:
+        for item in old if not dry else []:
             where = {"Bucket": self.name, "Key": item["Key"], "UploadId": item["UploadId"]}
             self.patiently(lambda where=where: self.client.abort_multipart_upload(**where), f"abort {item['Key']}")  # type: ignore[misc]
         return [str(item["Key"]).removeprefix(self.prefix) for item in old]

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from tasks.ports.store.artifacts import is_whole
+from tasks.ports.store.artifacts import bytes_of, is_whole
 
 
 class ArtifactCache:
@@ -88,8 +88,3 @@ class ArtifactCache:
     def path(self, digest: str) -> Path:
         """Return where an artifact lies."""
         return self.root / "objects" / digest[:2] / digest
-
-
-def bytes_of(folder: Path) -> int:
-    """Return the bytes that a folder's files take."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -12,8 +12,9 @@ import json
 import logging
 import os
 import shutil
+import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import rfc8785
 from tasks.contracts import Parcel
 from tasks.errors import StoreError
 from tasks.ports.fingerprint import hash_file
-from tasks.ports.store.artifacts import Lease, digest_of, is_manifest, is_whole, new_manifest, parcel_of, take_inventory
+from tasks.ports.store.artifacts import Lease, bytes_of, digest_of, is_manifest, is_whole, new_manifest, parcel_of, take_inventory
 from tasks.ports.store.leases import POLL, KernelLease
 
 ROOMS = ("objects", "manifests", "locks", "checkpoints", "quarantine", "temporary")
@@ -172,6 +173,42 @@ class FolderStore:
             manifest = self.manifest(path.stem)
             if manifest is not None:
                 yield manifest
+
+    # --- upkeep ---
+
+    def damage(self, manifest: Mapping[str, Any]) -> str | None:
+        """Hash every file behind a manifest anew; what is wrong is set aside."""
+        problem = self.problem(manifest, remember=False)
+        if problem:
+            self.quarantine(manifest["key"], manifest)
+        return problem
+
+    def running(self) -> list[dict[str, Any]]:
+        """Return the notes of the leases that are held right now."""
+        return [note for path in sorted((self.root / "locks").iterdir()) if (note := KernelLease(path).note_of_holder()) is not None]
+
+    def artifacts(self) -> dict[str, tuple[int, float]]:
+        """Return bytes and age of every artifact by its digest."""
+        return {folder.name: (bytes_of(folder), time.time() - folder.stat().st_ctime) for folder in sorted((self.root / "objects").glob("*/*"))}
+
+    def remove_result(self, key: str) -> None:
+        """Remove a manifest."""
+        self.manifest_path(key).unlink(missing_ok=True)
+
+    def remove_artifact(self, digest: str) -> None:
+        """Remove an artifact: out of sight by one rename, then for good."""
+        doomed = self.root / "temporary" / f"doomed-{uuid.uuid4().hex}"
+        if self.object_path(digest).is_dir():
+            self.object_path(digest).rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+
+    def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
+        """Remove workspaces, checkpoints and quarantined files that nobody has touched for ``older`` seconds."""
+        found = [path for room in ("temporary", "checkpoints", "quarantine") for path in sorted((self.root / room).iterdir())]
+        old = [path for path in found if path.name not in keep and time.time() - path.stat().st_mtime > older]
+        for path in old if not dry else []:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return [str(path.relative_to(self.root)) for path in old]
 
     def manifest_path(self, key: str) -> Path:
         """Return where a key's manifest lies."""

@@ -48,6 +48,17 @@ class KernelLease:
         os.pwrite(handle, json.dumps(holder() | dict(note)).encode(), 0)
         return True
 
+    def note_of_holder(self) -> dict[str, Any] | None:
+        """Return what the holder wrote down, or None if nobody holds the lock."""
+        handle = os.open(self.path, os.O_RDWR)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+        except BlockingIOError:
+            return note_from(self.path.read_bytes(), self.path.name)
+        finally:
+            os.close(handle)
+
     def assert_held(self) -> None:
         """Raise LeaseLost if the lock file was replaced behind our back."""
         try:
@@ -102,6 +113,13 @@ class BucketLease:
         _, age, size = newest
         return size == 0 or age > self.seconds
 
+    def note_of_holder(self) -> dict[str, Any] | None:
+        """Return what the holder wrote down, or None if nobody holds the lease."""
+        newest = self.newest()
+        if newest is None or self.is_free(newest):
+            return None
+        return note_from(self.bucket.read(self.name(newest[0])) or b"", self.key)
+
     def renew(self) -> None:
         """Write the lease again, and again, until it is given back or another worker took over."""
         while not self.done.wait(self.seconds / BEATS):
@@ -140,6 +158,15 @@ def number_of(name: str) -> int:
     """Return a lease's number; something else that lies there counts as none."""
     last = name.rsplit("/", 1)[-1]
     return int(last) if last.isdecimal() else 0
+
+
+def note_from(body: bytes, key: str) -> dict[str, Any]:
+    """Read a lease's note; one that is being written says at least for which key it is."""
+    try:
+        values = json.loads(body)
+    except ValueError:
+        values = None
+    return {"key": key} | (values if isinstance(values, dict) else {})
 
 
 def holder() -> dict[str, Any]:

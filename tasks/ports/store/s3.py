@@ -11,8 +11,9 @@ import json
 import logging
 import random
 import shutil
+import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -152,8 +153,7 @@ class S3Store:
             return
         # A damaged result, or one that is made again by force: it is set aside, and the place is free for one.
         lease.assert_held()
-        self.bucket.copy(manifest_name(key), f"quarantine/{key[:16]}-{uuid.uuid4().hex[:8]}.json")
-        self.bucket.delete(manifest_name(key))
+        self.set_manifest_aside(key)
         if not self.bucket.create(manifest_name(key), body):
             raise LeaseLost(f"another worker published {key[:12]} first; what this one made is not needed")
 
@@ -163,6 +163,57 @@ class S3Store:
         for manifest in self.bucket.pool.map(self.manifest, [name.rsplit("/", 1)[-1].removesuffix(".json") for name in names]):
             if manifest is not None:
                 yield manifest
+
+    # --- upkeep ---
+
+    def damage(self, manifest: Mapping[str, Any]) -> str | None:
+        """Fetch every file behind a manifest and hash it, whatever the cache holds; what is wrong is set aside."""
+        problem = self.problem(manifest)
+        if problem:
+            self.set_manifest_aside(manifest["key"])
+            return problem
+        with tempfile.TemporaryDirectory(dir=self.workspace()) as folder:
+            try:
+                self.fetch(manifest["sha256"], Path(folder))
+            except StoreError as error:
+                self.set_manifest_aside(manifest["key"])
+                return str(error)
+        return None
+
+    def set_manifest_aside(self, key: str) -> None:
+        """Move a manifest out of the way, for a person to look at."""
+        self.bucket.copy(manifest_name(key), f"quarantine/{key[:16]}-{uuid.uuid4().hex[:8]}.json")
+        self.bucket.delete(manifest_name(key))
+
+    def running(self) -> list[dict[str, Any]]:
+        """Return the notes of the leases that are held right now."""
+        keys = sorted({entry.name.split("/")[1] for entry in self.bucket.entries("leases/")})
+        return [note for key in keys if (note := BucketLease(self.bucket, key, self.lease_seconds).note_of_holder()) is not None]
+
+    def artifacts(self) -> dict[str, tuple[int, float]]:
+        """Return bytes and age of every artifact by its digest; it is as old as its newest file."""
+        found: dict[str, tuple[int, float]] = {}
+        for entry in self.bucket.entries("objects/"):
+            size, age = found.get(digest := entry.name.split("/")[2], (0, entry.age))
+            found[digest] = (size + entry.size, min(age, entry.age))
+        return found
+
+    def remove_result(self, key: str) -> None:
+        """Remove a manifest."""
+        self.bucket.delete(manifest_name(key))
+
+    def remove_artifact(self, digest: str) -> None:
+        """Remove an artifact's files."""
+        for entry in self.bucket.entries(object_name(digest, "")):
+            self.bucket.delete(entry.name)
+
+    def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
+        """Remove checkpoints, quarantined files, given-back leases and unfinished uploads that nobody has touched for ``older`` seconds."""
+        found = [entry for room in ("checkpoints/", "quarantine/", "leases/", "temporary/") for entry in self.bucket.entries(room)]
+        old = [entry.name for entry in found if entry.age > older and entry.name.split("/")[1] not in keep]
+        for name in old if not dry else []:
+            self.bucket.delete(name)
+        return old + self.bucket.stale_uploads(older, dry=dry)
 
     # --- work under way ---
 

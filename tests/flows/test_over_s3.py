@@ -1,0 +1,48 @@
+"""The whole chain over a bucket: what one host made, another host with nothing of its own finds, and moves no artifact to know it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.drive import plan_recipe, run_recipe
+from flows.home import Home
+from tasks.errors import StoreError
+from tests.flows.test_compress import executed, recipe_for
+from tests.s3_server import BUCKET, S3Server
+
+
+@pytest.fixture
+def here(tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Home:
+    home = Home(tmp_path / "here").create()
+    monkeypatch.setenv("LIMBECK_STORE", f"s3://{BUCKET}/{tmp_path.name}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", home.own_tracking_uri)
+    return home
+
+
+def test_another_host_finds_everything(prefect_server: None, here: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> None:
+    changes: dict[str, Any] = {"general_distillation": None, "corpus": None, "augmentation": None}
+    recipe = recipe_for(tiny_bert, tiny_rows, **changes)
+    first = run_recipe(recipe, home=here)
+    assert not (here.root / "store").exists()
+
+    there = Home(tmp_path / "there").create()
+    assert {row["cache"] for row in plan_recipe(recipe, home=there)} == {"hit"}
+    second = run_recipe(recipe, home=there)
+    assert executed(second) == set() and second["models"] == first["models"]
+    assert not any(entry["new"] for entry in second["registered"])
+    assert list((there.cache / "objects").glob("*/*")) == [], "a run that is all hits fetches nothing"
+
+    changed = recipe_for(tiny_bert, tiny_rows, **changes, scoring={"resamples": 150, "max_length": 16})
+    assert executed(run_recipe(changed, home=there)) == {"score-model"}
+
+
+def test_a_store_that_is_not_there_stops_the_run_first(
+    prefect_server: None, here: Home, monkeypatch: pytest.MonkeyPatch, tiny_bert: Path, tiny_rows: Path
+) -> None:
+    monkeypatch.setenv("LIMBECK_STORE", "s3://nobody-made-this")
+    with pytest.raises(StoreError, match="there is no such bucket"):
+        run_recipe(recipe_for(tiny_bert, tiny_rows), home=here)
+    assert not Path(here.own_tracking_uri.removeprefix("sqlite:///")).exists(), "no MLflow run was opened"
