@@ -74,16 +74,7 @@ def run(
     """Run a recipe: teacher, students, dropped models, scores, gate, registry."""
     from flows.recipe_file import load_recipe
 
-    chosen = load_recipe(recipe, sets)
-    home = open_home()
-    from flows.servers import prefect_for_a_run
-
-    with prefect_for_a_run(home) as ready:
-        from flows.console import show_results
-        from flows.drive import watched_run
-
-        result = watched_run(chosen, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file)
-    show_results(out, result)
+    start(load_recipe(recipe, sets), json_file, force)
 
 
 @app.command()
@@ -97,12 +88,15 @@ def plan(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
 
     from flows.drive import plan_recipe
 
-    table = Table("stage", "cache", "why", title=f"plan of {chosen.name}", title_justify="left")
+    table = Table("stage", "cache", "why", "about", title=f"plan of {chosen.name}", title_justify="left")
     rows = plan_recipe(chosen, home=home)
+    missing = [row for row in rows if row["cache"] == "miss"]
     for row in rows:
-        table.add_row(row["stage"], row["cache"], row["why"])
+        table.add_row(row["stage"], row["cache"], row["why"], "" if row["seconds"] is None else duration(row["seconds"]))
     out.print(table)
-    out.print(f"{sum(row['cache'] == 'miss' for row in rows)} of {len(rows)} stages would run.", highlight=False)
+    known = [row["seconds"] for row in missing if row["seconds"] is not None]
+    guess = f", about {duration(sum(known))} of work by what the like of {len(known)} of them took before" if known else ""
+    out.print(f"{len(missing)} of {len(rows)} stages would run{guess}.", highlight=False)
 
 
 @app.command()
@@ -121,10 +115,72 @@ def runs(limit: Annotated[int, typer.Option(min=1, max=1000)] = 20) -> None:
     """List the newest runs."""
     from rich.table import Table
 
-    table = Table("started", "recipe", "experiment", "status", "winner")
+    table = Table("run", "started", "recipe", "experiment", "status", "winner")
     for row in tracker().runs(limit):
-        table.add_row(moment(row["started"]), row["recipe"], row["experiment"], row["status"], row["winner"])
+        table.add_row(row["run"][:8], moment(row["started"]), row["recipe"], row["experiment"], row["status"], row["winner"])
     out.print(table)
+
+
+@app.command()
+def explain(run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")] = None) -> None:
+    """Say what a past run did, stage by stage, and why."""
+    from rich.table import Table
+
+    from flows.upkeep import find_run
+
+    mlflow = tracker()
+    found = find_run(mlflow, run)
+    table = Table("stage", "cache", "why", "took", "key", title=f"run {found['run'][:8]} of {found['recipe']}: {found['status']}", title_justify="left")
+    for row in mlflow.recall(found["run"], "stages")["stages"]:
+        made = f"made by run {row['made_by_run'][:8]}" if row["made_by_run"] else "made before" if row["cache"] == "hit" else row["why"]
+        table.add_row(row["stage"], row["cache"] if row["cache"] == "hit" else row["state"], made, duration(row["seconds"]), row["key"][:12])
+    out.print(table)
+
+
+@app.command()
+def resume(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that did not finish.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Go on with a run that was stopped or failed: its recipe again, from its results and checkpoints."""
+    mlflow = tracker()
+    from flows.upkeep import UNFINISHED, find_run, recipe_of
+
+    start(recipe_of(mlflow, find_run(mlflow, run, UNFINISHED)), json_file, [])
+
+
+@app.command()
+def verify() -> None:
+    """Hash everything in the store anew; what is damaged is set aside, so that the next run makes it again."""
+    home = open_home()
+    from flows.upkeep import verify_store
+
+    good = bad = 0
+    for manifest, problem in verify_store(home):
+        good, bad = good + (problem is None), bad + (problem is not None)
+        if problem:
+            out.print(f"{manifest['stage']} {manifest['key'][:12]}: {problem}; set aside", highlight=False, markup=False)
+    out.print(f"{good} results are whole, {bad} are damaged.", highlight=False)
+    if bad:
+        raise typer.Exit(1)
+
+
+@app.command()
+def gc(
+    keep_days: Annotated[float, typer.Option(min=0, help="Results younger than this stay in any case.")] = 30,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Remove results that no registered model, no running stage and no recent result was made from."""
+    mlflow = tracker()
+    from flows.upkeep import collect
+
+    swept = collect(Home.from_environment(), mlflow, keep_days=keep_days, dry=dry_run)
+    for stage, key in swept.results:
+        out.print(f"{stage} {key[:12]}", highlight=False, markup=False)
+    for name in swept.leftovers:
+        out.print(f"left over: {name}", highlight=False, markup=False)
+    verb = "would go" if dry_run else "are gone"
+    out.print(f"{len(swept.results)} results and {swept.bytes / 1e6:,.1f} MB {verb}; {swept.kept} results stay.", highlight=False)
 
 
 @app.command()
@@ -191,6 +247,19 @@ def version() -> None:
     out.print(f"limbeck {installed('limbeck')}", highlight=False)
 
 
+def start(recipe: Any, json_file: Path | None, force: list[str]) -> None:
+    """Run a recipe before a person's eyes and show what came out."""
+    home = open_home()
+    from flows.servers import prefect_for_a_run
+
+    with prefect_for_a_run(home) as ready:
+        from flows.console import show_results
+        from flows.drive import watched_run
+
+        result = watched_run(recipe, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file)
+    show_results(out, result)
+
+
 def open_home() -> Home:
     """Make the home folder and set the environment before Prefect or MLflow are imported."""
     home = Home.from_environment().create()
@@ -212,6 +281,11 @@ def checked(file: Path) -> Path:
     if not file.is_file():
         raise RecipeError(f"there is no file {str(file)!r}; name a file with texts")
     return file
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time for people."""
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def moment(milliseconds: int) -> str:

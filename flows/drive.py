@@ -35,8 +35,8 @@ def watched_run(
         return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path)
 
 
-def plan_recipe(recipe: Recipe, *, home: Home) -> list[dict[str, str]]:
-    """Walk the same story without running anything; return what each stage would do, and why."""
+def plan_recipe(recipe: Recipe, *, home: Home) -> list[dict[str, Any]]:
+    """Walk the same story without running anything; return what each stage would do, why, and how many seconds the like of it took before."""
     from flows.compress import make_everything
     from flows.run import plan_session
     from tasks.session import use_session
@@ -44,7 +44,7 @@ def plan_recipe(recipe: Recipe, *, home: Home) -> list[dict[str, str]]:
     session, sources = plan_session(recipe, home)
     with use_session(session):
         asyncio.run(make_everything(recipe, sources, session))
-    return [{"stage": record.shown, "cache": record.cache, "why": record.why} for record in session.records]
+    return [{"stage": record.shown, "cache": record.cache, "why": record.why, "seconds": record.estimate} for record in session.records]
 
 
 def demo_recipe(folder: Path, seed: int) -> Recipe:

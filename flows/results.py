@@ -29,8 +29,7 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
     verdicts = {entry["candidate"]: entry for entry in registered}
     models = [finished_row(row, verdicts.get(row["name"])) for row in rows]
     await asyncio.to_thread(run.tracker.candidates, models, split=recipe.gate.split)
-    hits = [record for record in run.session.records if record.cache == "hit"]
-    await asyncio.to_thread(run.tracker.hits, hits)
+    await asyncio.to_thread(run.tracker.story, run.session.records)
     stages = [stage_row(record) for record in run.session.records]
     result = {"recipe": recipe.name, "task": recipe.spec.name, "headline": recipe.spec.headline, "split": recipe.gate.split,
               "stages": stages, "models": models, "registered": registered, "links": run.tracker.urls(None)}  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -16,7 +17,7 @@ from prefect.exceptions import TerminationSignal
 
 from flows.home import Home
 from tasks.contracts import Parcel
-from tasks.errors import Interrupted
+from tasks.errors import Interrupted, LimbeckError
 from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker
@@ -72,6 +73,8 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
         await asyncio.wait([opening])
         await stop_branches(already)
         killed = isinstance(error, STOPPED)
+        with contextlib.suppress(LimbeckError):  # why it ended matters more than the notes
+            await asyncio.shield(asyncio.to_thread(tracker.story, session.records if tracker.parent else []))
         await asyncio.shield(asyncio.to_thread(tracker.close, "KILLED" if killed else "FAILED"))
         raise
 
@@ -129,7 +132,8 @@ def new_tracker(recipe: Recipe, home: Home) -> Tracker:
 
     tags = {"recipe": recipe.name, "task": recipe.spec.name, "prefect.flow_run_id": str(flow_run.id or "none")}
     experiment = f"{recipe.spec.name}/{teacher_name(recipe)}"
-    return Tracker(home.tracking_uri, home.artifacts, experiment=experiment, run_name=recipe.name, tags=tags)
+    written = recipe.model_dump(mode="json", exclude_unset=True)
+    return Tracker(home.tracking_uri, home.artifacts, experiment=experiment, run_name=recipe.name, tags=tags, recipe=written)
 
 
 def teacher_name(recipe: Recipe) -> str:

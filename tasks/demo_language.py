@@ -42,7 +42,7 @@ class Opinion:
     good: bool
 
 
-def write_language(folder: Path, *, seed: int, train: int = 1500, validation: int = 2000, unlabelled: int = 6000, documents: int = 4000) -> None:
+def write_language(folder: Path, *, seed: int, train: int = 1200, validation: int = 2000, unlabelled: int = 6000, documents: int = 4000) -> None:
     """Write ``data`` (train and validation rows), ``transfer`` (opinions without labels) and ``corpus`` (plain text) under ``folder``.
 
     The same seed writes the same bytes. Labels are dear and text is cheap, as they are for most people.

@@ -25,6 +25,7 @@ class StageRecord:
     cache: str = "miss"
     why: str = ""
     seconds: float = 0.0
+    estimate: float | None = None
     threads: int = 1
     parcel: Parcel | None = None
     task_run: str = ""
@@ -75,11 +76,18 @@ class Session:
     force: frozenset[str] = frozenset()
     planning: bool = False
     records: list[StageRecord] = field(default_factory=list)
+    manifests: list[Mapping[str, Any]] | None = None
     made_by: dict[int, Any] = field(default_factory=dict)
     """The Prefect state behind each parcel of this run, by the parcel's identity; parcels live as long as the records."""
 
     def __post_init__(self) -> None:
         self.slots = Cores(self.cores)
+
+    def earlier(self, stage: str) -> list[Mapping[str, Any]]:
+        """Return the manifests of a stage's earlier results; the store is asked once a run."""
+        if self.manifests is None:
+            self.manifests = list(self.store.manifests())
+        return [manifest for manifest in self.manifests if manifest["stage"] == stage]
 
     def threads_for(self, share: str) -> int:
         """Return the threads of a stage: all cores, half of them, or a branch's share."""

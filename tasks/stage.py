@@ -195,17 +195,19 @@ async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Kn
         async with session.slots.take(record.threads):
             started = time.monotonic()
             record.state = "running"
+            record.why = await asyncio.to_thread(reason, frame, session, record.explanation)
+            get_run_logger().info(f"key {record.key[:12]}: {record.why}")
             session.tell(record)
             if session.tracker is not None:
                 await asyncio.to_thread(session.tracker.stage_started, record)
-            parcel = await work(frame, session, record, knobs, parcels, lease)
+            parcel = await work(frame, session, record, knobs, parcels, lease, started)
         state = finish(session, record, parcel, "miss", started)
         if session.tracker is not None:
             await asyncio.to_thread(session.tracker.stage_finished, record)
         return state
 
 
-async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any) -> Parcel:
+async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any, started: float) -> Parcel:
     """Run the body in a workspace of its own and publish what it wrote; the workspace goes away in every case."""
     store = session.store
     workspace = Path(tempfile.mkdtemp(prefix=f"{frame.name}-", dir=store.workspace()))
@@ -217,7 +219,7 @@ async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs
             await frame.body(bench, knobs, **parcels)
         return await asyncio.to_thread(
             store.publish, record.key, kind=frame.makes, folder=bench.output, facts=bench.facts,
-            stage=frame.name, explanation=record.explanation, lease=lease,
+            stage=frame.name, explanation=record.explanation, lease=lease, seconds=time.monotonic() - started,
         )  # fmt: skip
     finally:
         await asyncio.to_thread(shutil.rmtree, workspace, True)
@@ -296,6 +298,7 @@ def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, parcels
         record.why, record.parcel = "a verified result is there", found
         return found
     record.why = f"waits for {', '.join(waiting)}" if waiting else reason(frame, session, explanation)
+    record.estimate = nearest(frame, session, explanation)[1]
     return Parcel(frame.makes, UNKNOWN, "", 0, {})
 
 
@@ -303,8 +306,13 @@ def reason(frame: Frame, session: Session, explanation: Mapping[str, Any]) -> st
     """Say why a stage misses: what differs from the nearest earlier result of the same stage."""
     if frame.name in session.force:
         return "forced"
-    earlier = [manifest["explanation"] for manifest in session.store.manifests() if manifest["stage"] == frame.name]
-    changes = min((list(differences(explanation, then)) for then in earlier), key=len, default=None)
+    changes, _ = nearest(frame, session, explanation)
     if changes is None:
         return "never made before"
     return "; ".join(changes[:3]) or "its result is damaged or gone"
+
+
+def nearest(frame: Frame, session: Session, explanation: Mapping[str, Any]) -> tuple[list[str] | None, float | None]:
+    """Return how the nearest earlier result of a stage differs, and the seconds that it took; None for what is not known."""
+    earlier = [(list(differences(explanation, then["explanation"])), then.get("seconds")) for then in session.earlier(frame.name)]
+    return min(earlier, key=lambda found: len(found[0]), default=(None, None))

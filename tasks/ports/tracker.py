@@ -20,7 +20,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
@@ -31,6 +31,7 @@ from urllib.parse import unquote, urlparse
 from tasks.errors import RegistryError
 from tasks.ports.fingerprint import hash_file
 from tasks.ports.packer import Packer
+from tasks.ports.processes import this_process
 
 ROOT = Path(__file__).resolve().parents[2]
 PICKLED = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".py"}
@@ -42,8 +43,12 @@ METRICS_AT_ONCE, PARAMS_AT_ONCE = 900, 90  # MLflow takes 1,000 and 100 in one c
 class Tracker:
     """One parent run, its children, and the registry behind it."""
 
-    def __init__(self, uri: str, artifact_root: Path | None, *, experiment: str = "", run_name: str = "", tags: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, uri: str, artifact_root: Path | None, *, experiment: str = "", run_name: str = "", tags: Mapping[str, str] | None = None,
+        recipe: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         self.uri, self.artifact_root, self.experiment, self.run_name, self.tags = uri, artifact_root, experiment, run_name, dict(tags or {})
+        self.recipe = recipe or {}
         self.parent = ""
         self.experiment_id = ""
         self.children: dict[int, str] = {}
@@ -74,8 +79,10 @@ class Tracker:
         with self.asking("start a run"):
             found = self.client.get_experiment_by_name(self.experiment)
             self.experiment_id = found.experiment_id if found else self.new_experiment()
-            tags = {"limbeck": "flow", **made_with(), **self.tags}
+            tags = {"limbeck": "flow", "limbeck.process": this_process(), **made_with(), **self.tags}
             self.parent = self.client.create_run(self.experiment_id, run_name=self.run_name, tags=tags).info.run_id
+            if self.recipe:
+                self.client.log_dict(self.parent, dict(self.recipe), "run/recipe.json")
         atexit.register(self.abandon)
 
     def abandon(self) -> None:
@@ -169,17 +176,62 @@ class Tracker:
         self.send(run, metrics=[*figures, ("stage_seconds", record.seconds, 0)])
         self.terminate(run, status)
 
-    def hits(self, records: Sequence[Any]) -> None:
-        """Note every cache hit on the parent, with the run that made it: one search and one call, however many there are."""
+    def story(self, records: Sequence[Any]) -> None:
+        """Note on the parent what became of every stage, a cache hit with the run that made it: one search and one call, however many there are."""
         if not records:
             return
-        with self.asking("note the cache hits"):
-            # A single search over all experiments would be slower than it is worth; a result nearly always comes from its own.
-            found = self.client.search_runs([self.experiment_id], "tags.cache = 'miss' and attributes.status = 'FINISHED'", max_results=5000)
-            # Newest first: of two runs that made the same thing, the newer one made what is there now.
-            made = {run.data.tags.get("cache.key"): run.info.run_id for run in reversed(found)}
-            rows = [{"stage": record.shown, "key": record.key, "made_by_run": made.get(record.key), "sha256": record.parcel.sha256} for record in records]
-            self.client.log_dict(self.parent, {"hits": rows}, "cache/hits.json")
+        with self.asking("note what became of the stages"):
+            makers = self.makers() if any(record.cache == "hit" for record in records) else {}
+            rows = [
+                {"stage": record.shown, "state": record.state, "cache": record.cache, "why": record.why, "seconds": round(record.seconds, 3), "key": record.key,
+                 "sha256": record.parcel.sha256 if record.parcel else None, "made_by_run": makers.get(record.key) if record.cache == "hit" else None}
+                for record in records
+            ]  # fmt: skip
+            self.client.log_dict(self.parent, {"stages": rows}, "run/stages.json")
+
+    def makers(self) -> dict[str | None, str]:
+        """Return which run made what, by key; of two that made the same, the newer one made what is there now."""
+        # A single search over all experiments would be slower than it is worth; a result nearly always comes from its own.
+        found = self.client.search_runs([self.experiment_id], "tags.cache = 'miss' and attributes.status = 'FINISHED'", max_results=5000)
+        return {run.data.tags.get("cache.key"): run.info.run_id for run in reversed(found)}
+
+    def open_runs(self) -> list[dict[str, str]]:
+        """Return the flow runs that MLflow believes to be running, each with its process and its Prefect run."""
+        with self.asking("list the open runs"):
+            experiments = [experiment.experiment_id for experiment in every(self.client.search_experiments)]
+            found = self.client.search_runs(experiments, "tags.limbeck = 'flow' and attributes.status = 'RUNNING'", max_results=1000) if experiments else []
+            return [{"run": run.info.run_id, "experiment": run.info.experiment_id, "recipe": run.data.tags.get("recipe", ""),
+                     "process": run.data.tags.get("limbeck.process", ""), "flow_run": run.data.tags.get("prefect.flow_run_id", "")} for run in found]  # fmt: skip
+
+    def end_for(self, row: Mapping[str, str]) -> int:
+        """End a run whose process is gone, with the runs below it, as KILLED; return how many."""
+        with self.asking(f"end run {row['run'][:8]}"):
+            below = f"tags.mlflow.parentRunId = '{row['run']}' and attributes.status = 'RUNNING'"
+            runs = [*(run.info.run_id for run in self.client.search_runs([row["experiment"]], below, max_results=1000)), row["run"]]
+            for run in runs:
+                self.client.set_terminated(run, "KILLED")
+            return len(runs)
+
+    def drop_pending(self, older: float) -> list[str]:
+        """Delete models that were begun more than ``older`` seconds ago and never finished; return their names."""
+        from mlflow.entities import LoggedModelStatus
+
+        with self.asking("remove unfinished models"):
+            experiments = [experiment.experiment_id for experiment in every(self.client.search_experiments)]
+            found = list(every(partial(self.client.search_logged_models, experiments))) if experiments else []
+            limit = (time.time() - older) * 1000
+            pending = [model for model in found if model.status in (LoggedModelStatus.PENDING, LoggedModelStatus.FAILED) and model.creation_timestamp < limit]
+            for model in pending:
+                self.client.delete_logged_model(model.model_id)
+            return [str(model.name) for model in pending]
+
+    def recall(self, run: str, name: str) -> dict[str, Any]:
+        """Return what a run noted of itself: its ``recipe`` or its ``stages``."""
+        import mlflow.artifacts
+
+        with self.asking(f"read the {name} of run {run[:8]}"):
+            place = self.client.get_run(run).info.artifact_uri
+            return dict(mlflow.artifacts.load_dict(f"{place}/run/{name}.json"))
 
     def candidates(self, models: Sequence[Mapping[str, Any]], *, split: str = "validation") -> None:
         """Log one nested run a candidate with the figures that decide, and the winner's on the parent. Where all was known already: the parent alone."""

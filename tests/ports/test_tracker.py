@@ -190,13 +190,11 @@ def test_hits_point_to_the_newest_run_that_made_them_in_two_calls(tracker: Track
     for name in ("search_runs", "log_dict", "log_batch", "create_run", "set_tag", "get_run"):
         real = getattr(kind, name)
         monkeypatch.setattr(kind, name, lambda *given, _real=real, _name=name, **named: (calls.append(_name), _real(*given, **named))[1])
-    again.hits([record(label=f"{number}") for number in range(29)] + [record(key="unknown")])
+    again.story([record(label=f"{number}", cache="hit") for number in range(29)] + [record(key="unknown", cache="hit"), record(cache="miss")])
     assert len(calls) <= 3
     monkeypatch.undo()
-    from mlflow.artifacts import load_dict
-
-    rows = load_dict(f"{again.client.get_run(again.parent).info.artifact_uri}/cache/hits.json")["hits"]
-    assert [entry["made_by_run"] for entry in rows] == [newest] * 29 + [None]
+    rows = again.recall(again.parent, "stages")["stages"]
+    assert [entry["made_by_run"] for entry in rows] == [newest] * 29 + [None, None]
     again.close("FINISHED")
 
 
@@ -219,7 +217,7 @@ def test_candidates_become_nested_runs_and_the_winner_is_on_the_parent(tracker: 
 
 def test_a_run_of_hits_alone_has_no_nested_runs(tracker: Tracker) -> None:
     tracker.candidates(MODELS)
-    tracker.hits([record()])
+    tracker.story([record(cache="hit")])
     tracker.close("FINISHED")
     assert list(everything(tracker)) == ["recipe"] and tracker.runs(1)[0]["winner"] == "4x312"
 

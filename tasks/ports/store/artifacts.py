@@ -43,7 +43,9 @@ class Store(Protocol):
     def find(self, key: str) -> Parcel | None:
         """Return the verified result of a key, or None."""
 
-    def publish(self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease) -> Parcel:
+    def publish(
+        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0
+    ) -> Parcel:
         """Make a finished folder the result of a key, whole or not at all."""
 
     def folder(self, parcel: Parcel) -> Path:
@@ -127,13 +129,13 @@ def is_whole(folder: Path, digest: str, *, remember: bool = False) -> bool:
 
 
 def new_manifest(
-    key: str, kind: str, digest: str, inventory: Mapping[str, Any], facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any]
+    key: str, kind: str, digest: str, inventory: Inventory, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], seconds: float
 ) -> dict[str, Any]:
     """Return a manifest as plain JSON values; a figure that is not a number is an error here, not later."""
     size = sum(entry["size"] for entry in inventory.values())
     values = {
         "schema": SCHEMA, "key": key, "stage": stage, "kind": kind, "sha256": digest, "bytes": size, "facts": dict(facts),
-        "inventory": inventory, "explanation": explanation, "made_at": time.time(),
+        "inventory": inventory, "explanation": explanation, "made_at": time.time(), "seconds": round(seconds, 3),
     }  # fmt: skip
     plain: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
     return plain

@@ -91,14 +91,16 @@ class FolderStore:
                 return f"{name} has changed"
         return None
 
-    def publish(self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease) -> Parcel:
+    def publish(
+        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0
+    ) -> Parcel:
         """Copy a finished folder into the store and bind the key to it; nothing is visible before it is whole."""
         try:
             inventory = take_inventory(folder, kind)
             digest = digest_of(inventory)
             lease.assert_held()
             self.commit_object(folder, digest)
-            manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation)
+            manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds)
             self.commit_manifest(key, manifest)
         except OSError as error:
             raise StoreError(said(error, self.root)) from error

@@ -130,14 +130,16 @@ class S3Store:
             self.bucket.copy(entry.name, place + entry.name.removeprefix(object_name(digest, "")))
             self.bucket.delete(entry.name)
 
-    def publish(self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease) -> Parcel:
+    def publish(
+        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0
+    ) -> Parcel:
         """Upload a finished folder, then bind the key to it; nothing is visible before the manifest is."""
         inventory = take_inventory(folder, kind)
         digest = digest_of(inventory)
         lease.assert_held()
         for name, entry in inventory.items():
             self.bucket.upload(folder / name, object_name(digest, name), entry["sha256"])
-        manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation)
+        manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds)
         self.commit(key, manifest, lease)
         self.cache.put(digest, folder)
         for entry in self.bucket.entries(f"checkpoints/{key}/"):

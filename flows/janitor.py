@@ -1,0 +1,68 @@
+"""The janitor: ends what a crash left open. A killed worker cannot close its runs itself, and neither MLflow nor Prefect does it for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+from prefect import flow
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.exceptions import ObjectNotFound
+from prefect.logging import get_run_logger
+from prefect.states import Crashed
+
+from flows.home import Home
+from tasks.ports.processes import is_gone
+from tasks.ports.store.open import open_store
+from tasks.ports.tracker import Tracker
+
+DAY = 86400.0
+PENDING = 3600.0  # seconds after which a model that is still being written was given up
+
+
+@flow(name="janitor", flow_run_name="janitor")
+async def janitor() -> dict[str, Any]:
+    """End runs whose process is gone, in MLflow and in Prefect; remove unfinished models, workspaces and uploads of crashed workers."""
+    home = Home.from_environment()
+    tracker = Tracker(home.tracking_uri, home.artifacts)
+    ended = []
+    async with get_client() as client:
+        for row in await asyncio.to_thread(tracker.open_runs):
+            if await is_over(client, row):
+                await asyncio.to_thread(tracker.end_for, row)
+                await crash(client, row["flow_run"])
+                ended.append(row["run"])
+    pending = await asyncio.to_thread(tracker.drop_pending, PENDING)
+    store = await asyncio.to_thread(open_store, home.store, home.cache)
+    under_way = {str(note["key"]) for note in await asyncio.to_thread(store.running)}
+    leftovers = await asyncio.to_thread(store.leftovers, 7 * DAY, under_way, dry=False)
+    get_run_logger().info(f"ended {len(ended)} runs, removed {len(pending)} unfinished models and {len(leftovers)} left-overs")
+    return {"ended": ended, "pending": pending, "leftovers": leftovers}
+
+
+async def is_over(client: PrefectClient, row: dict[str, str]) -> bool:
+    """Tell whether nobody works on a run any more: its process is gone, or, on another host, Prefect says that it has ended."""
+    gone = is_gone(row["process"])
+    if gone is not None:
+        return gone
+    try:
+        run = await client.read_flow_run(UUID(row["flow_run"]))
+    except (ValueError, ObjectNotFound):
+        return False  # another server's run: not ours to end
+    return run.state is not None and run.state.is_final()
+
+
+async def crash(client: PrefectClient, flow_run: str) -> None:
+    """Tell Prefect that a flow run and its tasks crashed, as far as it does not know."""
+    try:
+        run = await client.read_flow_run(UUID(flow_run))
+    except (ValueError, ObjectNotFound):
+        return
+    gone = Crashed(message="its process is gone; the janitor ended it")
+    for task in await client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))):
+        if task.state is None or not task.state.is_final():
+            await client.set_task_run_state(task.id, gone, force=True)
+    if run.state is None or not run.state.is_final():
+        await client.set_flow_run_state(run.id, gone, force=True)

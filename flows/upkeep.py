@@ -1,0 +1,45 @@
+"""Looking after what runs leave behind: why a past run did what it did, whether the store is whole, what may go, and what a crash left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flows.home import Home
+from tasks.errors import RegistryError
+from tasks.ports.store.collect import Sweep, sweep
+from tasks.ports.store.open import open_store
+from tasks.ports.tracker import Tracker
+from tasks.recipe import Recipe
+
+UNFINISHED = ("RUNNING", "FAILED", "KILLED")
+
+
+def find_run(tracker: Tracker, run: str | None, statuses: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return a run by the start of its id, or the newest with one of the statuses."""
+    known = tracker.runs(1000)
+    fitting = [row for row in known if (row["run"].startswith(run) if run else row["status"] in statuses or not statuses)]
+    if not fitting:
+        wanted = f"no run {run!r}" if run else f"no run that is {' or '.join(statuses).lower()}" if statuses else "no run"
+        raise RegistryError(f"there is {wanted}; see limbeck runs")
+    if run and len(fitting) > 1:
+        raise RegistryError(f"{len(fitting)} runs start with {run!r}; give more of the id, as limbeck runs shows it")
+    return fitting[0]
+
+
+def recipe_of(tracker: Tracker, run: dict[str, Any]) -> Recipe:
+    """Return the recipe that a run was started with."""
+    return Recipe.model_validate(tracker.recall(run["run"], "recipe"))
+
+
+def verify_store(home: Home) -> Iterator[tuple[dict[str, Any], str | None]]:
+    """Hash everything in the store anew; yield each manifest with what is wrong with it, or None."""
+    store = open_store(home.store, home.cache)
+    for manifest in list(store.manifests()):
+        yield manifest, store.damage(manifest)
+
+
+def collect(home: Home, tracker: Tracker, *, keep_days: float, dry: bool) -> Sweep:
+    """Remove from the store what no registered version, running lease or recent result was made from."""
+    registered = [row["checkpoint.sha256"] for row in tracker.models() if "checkpoint.sha256" in row]
+    return sweep(open_store(home.store, home.cache), registered, keep_days=keep_days, dry=dry)
