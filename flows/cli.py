@@ -229,6 +229,25 @@ def predict(
 
 
 @app.command()
+def janitor() -> None:
+    """End the runs that crashed workers left open, in MLflow and in Prefect, and remove what they left half-written."""
+    home = open_home()
+    from flows.servers import prefect_for_a_run
+
+    with prefect_for_a_run(home) as ready:
+        import asyncio
+
+        from flows.janitor import janitor as sweep_up
+
+        ready()
+        swept = asyncio.run(sweep_up())
+    for run in swept["ended"]:
+        out.print(f"ended run {run[:8]}: its process is gone", highlight=False)
+    counts = f"{len(swept['ended'])} runs ended, {len(swept['pending'])} unfinished models and {len(swept['leftovers'])} left-overs removed"
+    out.print(counts, highlight=False)
+
+
+@app.command()
 def ui(
     prefect_port: Annotated[int, typer.Option(min=1024, max=65535)] = 4200,
     mlflow_port: Annotated[int, typer.Option(min=1024, max=65535)] = 5000,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
 from prefect import flow
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import TaskRun
+from prefect.client.schemas.sorting import TaskRunSort
 from prefect.exceptions import ObjectNotFound
 from prefect.logging import get_run_logger
 from prefect.states import Crashed
@@ -19,6 +22,7 @@ from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker
 
 DAY = 86400.0
+PAGE = 200
 PENDING = 3600.0  # seconds after which a model that is still being written was given up
 
 
@@ -61,8 +65,17 @@ async def crash(client: PrefectClient, flow_run: str) -> None:
     except (ValueError, ObjectNotFound):
         return
     gone = Crashed(message="its process is gone; the janitor ended it")
-    for task in await client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))):
+    async for task in task_runs(client, run.id):
         if task.state is None or not task.state.is_final():
             await client.set_task_run_state(task.id, gone, force=True)
     if run.state is None or not run.state.is_final():
         await client.set_flow_run_state(run.id, gone, force=True)
+
+
+async def task_runs(client: PrefectClient, flow_run: UUID) -> AsyncIterator[TaskRun]:
+    """Yield the task runs of a flow run, page by page; the server insists on an order and a limit."""
+    of_run, start = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run])), 0
+    while page := await client.read_task_runs(flow_run_filter=of_run, sort=TaskRunSort.NAME_ASC, limit=PAGE, offset=start):
+        for task in page:
+            yield task
+        start += len(page)
