@@ -220,7 +220,8 @@ class Tracker:
             experiments = [experiment.experiment_id for experiment in every(self.client.search_experiments)]
             found = list(every(partial(self.client.search_logged_models, experiments))) if experiments else []
             limit = (time.time() - older) * 1000
-            pending = [model for model in found if model.status in (LoggedModelStatus.PENDING, LoggedModelStatus.FAILED) and model.creation_timestamp < limit]
+            given_up = (LoggedModelStatus.PENDING, LoggedModelStatus.FAILED)
+            pending = [model for model in found if model.status in given_up and model.creation_timestamp < limit]
             for model in pending:
                 self.client.delete_logged_model(model.model_id)
             return [str(model.name) for model in pending]
