@@ -10,6 +10,7 @@ from typing import Any
 from flows.home import Home
 from flows.run import ONLOOKER, Onlooker, write_json
 from tasks.recipe import Recipe
+from tasks.session import StageRecord
 
 
 def run_recipe(recipe: Recipe, *, home: Home, watcher: Any = None, force: frozenset[str] = frozenset(), json_path: Path | None = None) -> dict[str, Any]:
@@ -37,6 +38,11 @@ def watched_run(
 
 def plan_recipe(recipe: Recipe, *, home: Home) -> list[dict[str, Any]]:
     """Walk the same story without running anything; return what each stage would do, why, and how many seconds the like of it took before."""
+    return [{"stage": record.shown, "cache": record.cache, "why": record.why, "seconds": record.estimate} for record in planned_records(recipe, home)]
+
+
+def planned_records(recipe: Recipe, home: Home) -> list[StageRecord]:
+    """Return the records of a walk that runs nothing."""
     from flows.compress import make_everything
     from flows.run import plan_session
     from tasks.session import use_session
@@ -44,7 +50,7 @@ def plan_recipe(recipe: Recipe, *, home: Home) -> list[dict[str, Any]]:
     session, sources = plan_session(recipe, home)
     with use_session(session):
         asyncio.run(make_everything(recipe, sources, session))
-    return [{"stage": record.shown, "cache": record.cache, "why": record.why, "seconds": record.estimate} for record in session.records]
+    return session.records
 
 
 def demo_recipe(folder: Path, seed: int) -> Recipe:

@@ -10,6 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from prefect.logging import get_run_logger
+
 from flows.branches import Candidate
 from flows.run import Run, teacher_name
 from tasks.contracts import Parcel
@@ -34,7 +36,19 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
     result = {"recipe": recipe.name, "task": recipe.spec.name, "headline": recipe.spec.headline, "split": recipe.gate.split,
               "stages": stages, "models": models, "registered": registered, "links": run.tracker.urls(None)}  # fmt: skip
     await leave_artifacts(result)
+    for line in summary(result):
+        get_run_logger().info(line)
     return result
+
+
+def summary(result: Mapping[str, Any]) -> list[str]:
+    """Say in a few lines of the run's log what came out."""
+    new = sum(entry["new"] for entry in result["registered"])
+    champion = [f"{entry['name']}@champion is {entry['candidate']}" for entry in result["registered"] if entry["alias"] == "champion"]
+    hits = sum(stage["cache"] == "hit" for stage in result["stages"])
+    where = [f"MLflow run: {result['links']['run']}"] if result["links"] else []
+    verdict = "; ".join(champion) or "no candidate passed the gate"
+    return [f"{hits} of {len(result['stages'])} stages cached; {new} new model versions; {verdict}", *where]
 
 
 def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def test_quick_commands_run_in_the_order_shown(tmp_path: Path, tiny_bert: Path) 
     (tmp_path / "mine.csv").write_text("text,label\n" + rows)
     shutil.copytree(tiny_bert, tmp_path / "bert")
     for words in [words for words in OURS if words[0] in QUICK]:
-        extra = ["--set", "teacher.model=bert", "--set", "students.half.layers=2", "--set", "students.half-without-teacher.layers=2"] if words[0] == "plan" else []
+        fitting = ("teacher.model=bert", "students.half.layers=2", "students.half-without-teacher.layers=2")
+        extra = [word for setting in fitting for word in ("--set", setting)] if words[0] == "plan" else []
         done = limbeck(*words, *extra, cwd=tmp_path, home=tmp_path / "home")
         assert done.returncode == 0, f"{words}: {done.stderr}"
 

@@ -1,0 +1,485 @@
+"""The mutation suite: change one thing, and see which stages a run would execute. Exactly those that depend on it, no more and no fewer.
+
+Every knob of the schema is walked, as the schema declares it; what lies outside of a recipe (code, weights, rows, libraries, surroundings) is
+changed for real, in copies. A stage that should run again and would not is *stale*; one that need not and would is *spurious*.
+
+    python -m tests.suites.mutations         prints the table; non-zero if anything is stale or spurious
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from flows.drive import plan_recipe, planned_records, run_recipe
+from flows.home import Home
+from tasks import recipe as schema
+from tasks.errors import LimbeckError
+from tasks.recipe import Knobs, Recipe, is_semantic
+from tests.tiny import write_tiny_bert, write_tiny_rows
+
+ROOT = Path(__file__).resolve().parents[2]
+FAST: dict[str, Any] = {"steps": 3, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
+
+DEPEND = {
+    "data": {"prepare-rows": schema.RowsSlice},
+    "task": {"prepare-rows": schema.RowsSlice, "score-model": schema.ScoreSlice},
+    "pretraining": {"pretrain-base": schema.Pretraining},
+    "teacher": {"finetune-teacher": schema.Teacher},
+    "corpus": {"prepare-corpus": schema.CorpusText},
+    "general_distillation": {"distill-general": schema.GeneralSlice},
+    "augmentation": {"augment-text": schema.Augmentation},
+    "transfer": {"prepare-transfer": schema.TransferText},
+    "task_distillation.intermediate": {"distill-layers": schema.IntermediateSlice},
+    "task_distillation.prediction": {"distill-predictions": schema.PredictionSlice, "answer-rows": schema.AnswerSlice},
+    "layer_dropping": {"drop-layers": schema.DropSlice, "measure-contributions": schema.ContributionSlice},
+    "scoring": {"score-model": schema.ScoreSlice},
+    "speed": {"measure-speed": schema.Speed},
+    "gate": {},
+    "resources": {},
+}
+"""Which door takes which slice of a section: the one thing that is said here and not read from the schema."""
+
+Graph = Mapping[str, set[str]]
+"""Each stage with the stages that take what it makes."""
+
+
+@dataclass
+class Case:
+    """One mutation and what came of it."""
+
+    what: str
+    expected: set[str]
+    seen: set[str]
+    note: str = ""
+    knob: tuple[str, str] = ("", "")
+    """Model and name of the knob that was changed."""
+
+    @property
+    def stale(self) -> set[str]:
+        """What should run again and would not."""
+        return self.expected - self.seen
+
+    @property
+    def spurious(self) -> set[str]:
+        """What would run again and need not."""
+        return self.seen - self.expected
+
+
+@dataclass
+class Base:
+    """A recipe that was run once, and the graph of its stages."""
+
+    name: str
+    home: Home
+    values: dict[str, Any]
+    folder: Path
+    graph: dict[str, set[str]] = field(default_factory=dict)
+    takes: dict[str, set[str]] = field(default_factory=dict)
+    """Each stage with the digests that it takes."""
+
+    def run(self) -> Base:
+        """Run the recipe for real and read its graph from the keys' explanations."""
+        run_recipe(Recipe.model_validate(self.values), home=self.home)
+        records = planned_records(Recipe.model_validate(self.values), self.home)
+        assert {record.cache for record in records} == {"hit"}, f"the base recipe {self.name} is not cached after its run"
+        made = {record.parcel.sha256: record.shown for record in records if record.parcel is not None}
+        for record in records:
+            given = {digest for one in record.explanation["inputs"].values() for digest in ([one] if isinstance(one, str) else one)}
+            self.takes[record.shown] = given
+            for digest in given & set(made):
+                self.graph.setdefault(made[digest], set()).add(record.shown)
+        return self
+
+    def below(self, stages: set[str]) -> set[str]:
+        """Return stages with everything that depends on them."""
+        found, waiting = set(), list(stages)
+        while waiting:
+            stage = waiting.pop()
+            if stage not in found:
+                found.add(stage)
+                waiting.extend(self.graph.get(stage, ()))
+        return found
+
+    def of_door(self, door: str) -> set[str]:
+        """Return the stages of one door."""
+        return {stage for stage in self.takes if stage.split("/")[0] == door}
+
+    def of_label(self, label: str) -> set[str]:
+        """Return the stages of one branch."""
+        return {stage for stage in self.takes if stage.partition("/")[2] == label}
+
+    def missed(self, values: dict[str, Any]) -> set[str]:
+        """Return the stages that a changed recipe would run."""
+        return {row["stage"] for row in plan_recipe(Recipe.model_validate(values), home=self.home) if row["cache"] == "miss"}
+
+
+def make_bases(home: Home, folder: Path) -> list[Base]:
+    """Write models and rows and return two recipes that have every section between them."""
+    bert = write_tiny_bert(folder / "bert")
+    (folder / "rows").mkdir(exist_ok=True)
+    rows = write_tiny_rows(folder / "rows")
+    (folder / "text.txt").write_text("\n".join(f"the film {number} was very good and the meal was poor" for number in range(80)))
+    chain: dict[str, Any] = {
+        "name": "chain", "task": {"name": "tiny", "text": "text", "metrics": ["accuracy", "f1"]},
+        "data": {"source": str(rows), "selection_rows": 20, "holdout_rows": 20}, "teacher": {"model": str(bert), "floor": 0.0, **FAST},
+        "corpus": {"source": str(rows), "max_tokens": 2000, "max_length": 16}, "general_distillation": FAST,
+        "augmentation": {"masked_lm": "teacher", "rows": 20, "max_length": 16, "precision": "fp32", "options": 3},
+        "task_distillation": {"intermediate": FAST, "prediction": FAST},
+        "students": [{"name": "small", "layers": 2, "hidden": 8, "heads": 4, "feed_forward": 16, "start": "random"},
+                     {"name": "half", "layers": 2, "stages": []}],
+        "layer_dropping": {**FAST, "strategies": ["contribution"], "drop": [1]},
+        "scoring": {"resamples": 100, "max_length": 16}, "speed": {"repeats": 5, "warmup": 1, "length": 8}, "resources": {"cores": 2},
+    }  # fmt: skip
+    own: dict[str, Any] = {
+        "name": "own", "task": chain["task"], "data": chain["data"],
+        "pretraining": {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "vocabulary": 120, **FAST}, "teacher": {"floor": 0.0, **FAST},
+        "corpus": chain["corpus"], "transfer": {"source": str(folder / "text.txt")}, "task_distillation": {"prediction": FAST},
+        "students": [{"name": "half", "layers": 1}], "scoring": chain["scoring"], "speed": chain["speed"], "resources": {"cores": 2},
+        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}]},
+    }  # fmt: skip
+    return [Base("chain", home, chain, folder), Base("own", home, own, folder)]
+
+
+# --- knobs of the schema ----------------------------------------------------------------------------------------------------------------------
+
+
+def knobs_of(model: BaseModel, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], type[BaseModel], Any, Any]]:
+    """Yield path, model, declaration and value of every knob of a recipe; a section that is not there has none."""
+    for name, declared in type(model).model_fields.items():
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from knobs_of(value, (*path, name))
+        elif isinstance(value, tuple) and value and isinstance(value[0], Knobs):
+            for index, inner in enumerate(value):
+                yield from knobs_of(inner, (*path, name, index))
+        elif value is not None or len(path) > 1 or not is_section(declared.annotation):
+            yield (*path, name), type(model), declared, value
+
+
+def is_section(annotation: Any) -> bool:
+    """Tell whether a knob holds knobs."""
+    return any(isinstance(kind, type) and issubclass(kind, Knobs) for kind in get_args(annotation))
+
+
+def proposals(path: tuple[Any, ...], annotation: Any, value: Any) -> list[Any]:
+    """Return other values for a knob, the likeliest to be legal first."""
+    special = {"seeds": [[0, 1]], "strategies": [["contribution", "top"]], "drop": [[1, 2]], "stages": [["intermediate"], ["general"]], "start": ["embeddings"],
+               "intermediate": [{**FAST, "steps": 2}], "prediction": [{**FAST, "steps": 2}],
+               "metrics": [["accuracy"], ["f1"]], "labels": [["positive", "negative"]], "headline": ["f1"],
+               "of_teacher": [True], "at_least": [0.5], "at_most": [5e8]}  # fmt: skip
+    if path[-1] in special:
+        return special[path[-1]]
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, value - 1, value * 2, value + 4, max(1, value // 2)]
+    if isinstance(value, float):
+        return [value * 0.9, value / 2] if value else [0.1]
+    kinds = {kind for kind in (get_args(annotation) or (annotation,)) if kind is not type(None)}
+    literals = [choice for kind in [annotation, *kinds] if get_origin(kind) is Literal for choice in get_args(kind)]
+    if literals:
+        return [choice for choice in literals if choice != value]
+    return [candidate for kind, candidate in ((int, 150), (int, 8), (float, 0.05), (str, "other"), (bool, True)) if kind in kinds]
+
+
+def changed(values: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    """Return a recipe's values with one knob set."""
+    result = copy.deepcopy(values)
+    inner: Any = result
+    for part in path[:-1]:
+        inner = inner[part] if isinstance(part, int) else inner.setdefault(part, {})
+    inner[path[-1]] = value
+    return result
+
+
+def knob_cases(base: Base) -> Iterator[Case]:
+    """Change every knob of a recipe that can be changed alone, one at a time."""
+    whole = Recipe.model_validate(base.values)
+    for path, model, declared, value in knobs_of(whole):
+        for other in proposals(path, declared.annotation, value):
+            try:
+                seen = base.missed(changed(whole.model_dump(mode="json"), path, other))
+            except (ValidationError, LimbeckError):
+                continue  # not legal here
+            expected = expected_of(base, path, seen) if is_semantic(declared) else set()
+            yield Case(f"{base.name}: {'.'.join(map(str, path))}", expected, seen, f"{value} → {other}", (model.__name__, path[-1]))
+            break
+
+
+def forgotten(cases: list[Case]) -> Iterator[Case]:
+    """Yield every knob of the schema that no recipe of this suite could change: a new knob must be walked too."""
+    walked = {case.knob for case in cases}
+    sections = {type_ for type_ in families(Knobs) if type_.__name__ not in ("Knobs", "Training", "Shape", "Recipe") and not issubclass(type_, SLICES)}
+    for model in sections:
+        for name, declared in model.model_fields.items():
+            if (model.__name__, name) not in walked and name not in BY_BYTES and not is_section(declared.annotation) and not is_knobs(declared.annotation):
+                yield Case(f"{model.__name__}.{name}", {"no recipe of this suite changes it"}, set())
+
+
+def is_knobs(annotation: Any) -> bool:
+    """Tell whether a knob is a section that is always there."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def families(model: type) -> set[type]:
+    """Return a class with all that derive from it."""
+    return {model, *(inner for child in model.__subclasses__() for inner in families(child))}
+
+
+SLICES = (schema.RowsSlice, schema.GeneralSlice, schema.AnswerSlice, schema.OfStudent, schema.ContributionSlice, schema.DropSlice, schema.ScoreSlice)
+"""What doors receive: the same knobs again."""
+
+BY_BYTES = {"source", "model", "masked_lm", "word_vectors", "revision", "masked_lm_revision"}
+"""Names of sources: their bytes count, and those are changed below."""
+
+
+def expected_of(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
+    """Return what must run again when a semantic knob changes: the doors whose slice has it, and all below."""
+    if path[0] == "students":
+        return of_student(base, path, seen)
+    if path[0] == "layer_dropping" and path[-1] in ("strategies", "drop", "seeds"):
+        return new_branches(base, seen, "contribution-1" if path[-1] == "seeds" else None)
+    if path[-1] == "after_finetuning":
+        return base.below(base.of_door("measure-contributions") | base.of_door("drop-layers"))
+    if path[-1] == "seed" and path[0] in ("task_distillation", "layer_dropping"):
+        return set()  # the seeds of a student or of the dropping take its place
+    section = next(name for name in sorted(DEPEND, key=len, reverse=True) if ".".join(map(str, path)).startswith(name))
+    inner = path[len(section.split("."))] if len(path) > len(section.split(".")) else path[-1]
+    doors = {door for door, slice_ in DEPEND[section].items() if inner in slice_.model_fields or section == "task"}
+    if path == ("transfer", "alone"):
+        doors |= {"answer-rows", "distill-predictions"}
+    return base.below({stage for door in doors for stage in base.of_door(door)})
+
+
+def of_student(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
+    """Return what must run again when a knob of one student changes."""
+    student, knob = base.values["students"][path[1]]["name"], path[2]
+    branch = base.of_label(student)
+    last = {stage for stage in branch if not stage.startswith("distill-layers")}
+    if knob == "role":
+        return set()
+    if knob == "seeds":
+        return new_branches(base, seen, student)
+    if knob in ("signal", "prediction"):
+        return last
+    if knob == "intermediate" and base.values["students"][path[1]].get("stages") == []:
+        return set()  # it does not take the phase
+    if knob in ("layers", "hidden", "heads", "feed_forward", "start"):
+        whole = "stages" not in base.values["students"][path[1]]
+        return branch | {stage for stage in seen if whole and stage.startswith("distill-general")}
+    return {stage for stage in seen if stage.partition("/")[2] == student} | last
+
+
+def new_branches(base: Base, seen: set[str], grown: str | None) -> set[str]:
+    """Return the stages that were not there before; a candidate that got another seed is scored again."""
+    fresh = {stage for stage in seen if stage not in base.takes and not stage.endswith(" s0")}
+    assert fresh, "another seed or strategy must make another branch"
+    return fresh | ({f"score-model/{grown}"} if grown else set())
+
+
+# --- what lies outside of a recipe ------------------------------------------------------------------------------------------------------------
+
+PLAN = """
+import json, sys
+from flows.home import Home
+home = Home.from_environment(); home.prepare_environment()
+from flows.drive import plan_recipe
+from tasks.recipe import Recipe
+rows = plan_recipe(Recipe.model_validate(json.loads(sys.argv[1])), home=home)
+print(json.dumps([row["stage"] for row in rows if row["cache"] == "miss"]))
+"""
+
+
+def planned(base: Base, values: dict[str, Any] | None = None, *, tree: Path = ROOT, cwd: Path | None = None, path: str = "", **env: str) -> set[str]:
+    """Plan in a process of its own, perhaps with other code, another folder, another environment."""
+    environment = os.environ | {"LIMBECK_HOME": str(base.home.root), "PYTHONPATH": os.pathsep.join(filter(None, [path, str(tree)]))} | env
+    words = [sys.executable, "-c", PLAN, json.dumps(values or base.values)]
+    done = subprocess.run(words, cwd=cwd or tree, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise AssertionError(done.stderr[-2000:])
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def outside_cases(base: Base, scratch: Path) -> Iterator[Case]:
+    """Change what lies outside of the recipe."""
+    yield from surroundings(base, scratch)
+    yield from sources(base, scratch)
+    yield from code(base, scratch)
+
+
+def surroundings(base: Base, scratch: Path) -> Iterator[Case]:
+    """Change what must not matter, and the version of a library, which must."""
+    yield Case("PYTHONHASHSEED", set(), planned(base, PYTHONHASHSEED="77"))
+    yield Case("locale", set(), planned(base, LC_ALL="C", LANG="C"))
+    yield Case("time zone", set(), planned(base, TZ="Asia/Tokyo"))
+    yield Case("threads of the machine", set(), planned(base, OMP_NUM_THREADS="3"))
+    yield Case("working folder", set(), planned(base, cwd=scratch))
+    yield Case("order of the recipe's keys", set(), planned(base, dict(reversed(base.values.items()))))
+    whole = changed(base.values, ("teacher", "steps"), float(base.values["teacher"]["steps"]))
+    yield Case("3 written as 3.0", set(), planned(base, whole))
+    (scratch / "other" / "torch-9.9.9.dist-info").mkdir(parents=True)
+    (scratch / "other" / "torch-9.9.9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9.9\n")
+    without = {"prepare-rows"}
+    yield Case("version of torch", set(base.takes) - without, planned(base, path=str(scratch / "other")), "rows need no torch, but all else does")
+
+
+def sources(base: Base, scratch: Path) -> Iterator[Case]:
+    """Change rows and weights, in copies."""
+    rows, bert = Path(base.values["data"]["source"]), Path(base.values["teacher"]["model"])
+
+    def with_rows(name: str, edit: Callable[[str], str]) -> set[str]:
+        target = scratch / name / "train.csv"
+        target.parent.mkdir()
+        target.write_text(edit(rows.read_text()))
+        return planned(base, changed(base.values, ("data", "source"), str(target)))
+
+    def with_bert(name: str, edit: Callable[[Path], None]) -> set[str]:
+        target = scratch / name
+        shutil.copytree(bert, target)
+        edit(target)
+        return planned(base, changed(base.values, ("teacher", "model"), str(target)))
+
+    from_rows = base.below(base.of_door("prepare-rows"))
+    yield Case("data folder moved", set(), with_rows("moved", lambda text: text))
+    yield Case("one data row", from_rows, with_rows("row", lambda text: text.replace("was good", "was fine", 1)))
+    yield Case("order of data rows", from_rows, with_rows("order", lambda text: "\n".join([text.splitlines()[0], *reversed(text.splitlines()[1:])])))
+    yield Case("label map", base.below(base.of_door("prepare-rows") | base.of_door("score-model")),
+               planned(base, changed(base.values, ("task", "labels"), ["positive", "negative"])))  # fmt: skip
+    os.utime(rows)
+    yield Case("data file touched", set(), planned(base))
+    yield Case("corpus document", base.below(base.of_door("prepare-corpus")),
+               planned(base, changed(base.values, ("corpus", "source"), str(edited_corpus(rows, scratch)))))  # fmt: skip
+    (weights,) = {digest for stage in base.of_door("finetune-teacher") for digest in base.takes[stage]} - made_here(base)
+    of_teacher = base.below({stage for stage, given in base.takes.items() if weights in given})
+    yield Case("teacher's folder moved", set(), with_bert("moved-bert", lambda folder: None))
+    yield Case("one weight byte", of_teacher, with_bert("weight", lambda folder: flip(folder / "model.safetensors")))
+    yield Case("tokenizer file", of_teacher, with_bert("tokenizer", add_token))
+    epsilon = '"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-11'
+    yield Case("model config", of_teacher, with_bert("config", lambda folder: replace(folder / "config.json", *epsilon)))
+    yield Case("a note beside the weights", set(), with_bert("note", lambda folder: (folder / "NOTES.txt").write_text("nothing") and None))
+
+
+def code(base: Base, scratch: Path) -> Iterator[Case]:
+    """Change the code, in copies of it."""
+
+    def with_code(name: str, file: str, old: str, new: str) -> set[str]:
+        tree = scratch / name
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "tests", ".import_linter_cache"))
+        replace(tree / file, old, new)
+        return planned(base, tree=tree)
+
+    losses, strategies, loop = "tasks/methods/soft_targets.py", "tasks/methods/layer_strategies.py", "tasks/training/loop.py"
+    learned = base.of_door("distill-predictions") | base.of_door("drop-layers")  # both may learn from soft targets
+    higher = "list(range(layers - drop))", "list(range(layers - drop + 0))"
+    lower = "sorted(by_change[: layers - drop])", "sorted(by_change[: layers - drop + 0])"
+    interval = "(1 - confidence) / 2, (1 + confidence) / 2", "(1.0 - confidence) / 2, (1 + confidence) / 2"
+    yield Case("a comment", set(), with_code("comment", losses, "def soft_target_loss(", "# why\ndef soft_target_loss("))
+    yield Case("a docstring", set(), with_code("docstring", losses, '"""Soft-target', '"""The soft-target'))
+    yield Case("a called helper", base.below(learned), with_code("helper", losses, "* temperature**2", "* temperature**2 * 1.0"))
+    yield Case("another entry of a family", set(), with_code("other-entry", strategies, *higher), "the recipe drops by contribution, not from the top")
+    yield Case("the chosen entry of a family", base.below(base.of_door("drop-layers")), with_code("chosen-entry", strategies, *lower))
+    yield Case("the training loop", base.below(trained(base)), with_code("loop", loop, "return (step + 1) / rising", "return (step + 2) / rising"))
+    yield Case("the scales", base.below(base.of_door("score-model")), with_code("scales", "tasks/scoring/intervals.py", *interval))
+    yield Case("the tracker", set(), with_code("tracker", "tasks/ports/tracker.py", "CURVE_SECONDS = 20.0", "CURVE_SECONDS = 21.0"))
+    yield Case("the store", set(), with_code("store", "tasks/ports/store/folder.py", "POLL, KernelLease", "POLL as POLL, KernelLease"))
+    yield Case("the model card", set(), with_code("card", "tasks/report/model_card.py", "def model_card(", "OTHER = 1\n\n\ndef model_card("))
+
+
+def trained(base: Base) -> set[str]:
+    """Return the stages that train."""
+    doors = ("finetune-teacher", "distill-general", "distill-layers", "distill-predictions", "drop-layers", "pretrain-base")
+    return {stage for door in doors for stage in base.of_door(door)}
+
+
+def made_here(base: Base) -> set[str]:
+    """Return the digests that stages of the run made."""
+    return {manifest["sha256"] for manifest in schema_store(base).manifests()}
+
+
+def schema_store(base: Base) -> Any:
+    """Return the store of a base run."""
+    from tasks.ports.store.open import open_store
+
+    return open_store(base.home.store, base.home.cache)
+
+
+def edited_corpus(rows: Path, scratch: Path) -> Path:
+    """Write the corpus with one document changed."""
+    target = scratch / "corpus.csv"
+    target.write_text(rows.read_text().replace("was bad", "was poor", 1))
+    return target
+
+
+def flip(path: Path) -> None:
+    """Turn one bit of the last byte of a file."""
+    body = bytearray(path.read_bytes())
+    body[-1] ^= 1
+    path.write_bytes(body)
+
+
+def add_token(folder: Path) -> None:
+    """Change the tokenizer: a word becomes another one."""
+    replace(folder / "tokenizer.json", '"truly"', '"really"')
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    """Change a file; a change that changes nothing is a mistake of this suite."""
+    text = path.read_text()
+    assert old in text, f"{old!r} is not in {path}"
+    path.write_text(text.replace(old, new))
+
+
+# --- the command ------------------------------------------------------------------------------------------------------------------------------
+
+
+def all_cases(home: Home, folder: Path) -> list[Case]:
+    """Run both recipes once, then change everything, one thing at a time."""
+    bases = [base.run() for base in make_bases(home, folder)]
+    (folder / "scratch").mkdir()
+    knobs = [case for base in bases for case in knob_cases(base)]
+    return [*knobs, *forgotten(knobs), *outside_cases(bases[0], folder / "scratch")]
+
+
+def show(cases: list[Case]) -> int:
+    """Print the table; return how many cases are wrong."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("what changed", "how", "re-run", "stale", "spurious")
+    for case in cases:
+        table.add_row(case.what, case.note[:60], str(len(case.seen)), ", ".join(sorted(case.stale)), ", ".join(sorted(case.spurious)))
+    console = Console(width=200)
+    console.print(table)
+    wrong = sum(bool(case.stale or case.spurious) for case in cases)
+    console.print(f"{len(cases)} mutations: {sum(len(c.stale) for c in cases)} stale, {sum(len(c.spurious) for c in cases)} spurious")
+    return wrong
+
+
+def main() -> int:
+    """Run the suite in a home of its own."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="limbeck-mutations-") as folder:
+        home = Home(Path(folder) / "home").create()
+        os.environ["LIMBECK_HOME"] = str(home.root)
+        home.prepare_environment()
+        from flows.servers import prefect_for_a_run
+
+        with prefect_for_a_run(home) as ready:
+            ready()
+            return 1 if show(all_cases(home, Path(folder))) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
