@@ -33,7 +33,8 @@ async def make_everything(recipe: Recipe, sources: dict[str, Parcel], session: S
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
     base = await pretrained_base(recipe, sources)
     if not session.is_guess(base):
-        await asyncio.to_thread(check_students, recipe, session.store.folder(base))
+        starts = {name.removeprefix("start:"): session.store.folder(parcel) for name, parcel in sources.items() if name.startswith("start:")}
+        await asyncio.to_thread(check_students, recipe, session.store.folder(base), starts)
     goods = await shared_goods(recipe, sources, rows, base)
     small = await all_candidates(recipe, goods)
     candidates = [Candidate("teacher", "teacher", [await goods.teacher]), *small]

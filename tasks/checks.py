@@ -29,13 +29,26 @@ def require_floor(knobs: Teacher, facts: Mapping[str, Any]) -> None:
         )
 
 
-def check_students(recipe: Recipe, base: Path) -> None:
-    """Refuse students and dropped models that cannot be built from this teacher."""
+def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> None:
+    """Refuse students and dropped models that cannot be built from this teacher; ``starts`` are checkpoints that students bring, by student."""
     config = json.loads((base / "config.json").read_text())
     for student in recipe.students:
         check_student(recipe, student, config)
+        if student.name in starts and vocabulary(starts[student.name]) != vocabulary(base):
+            raise ModelError(
+                f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's: the teacher's answers are about other ids; "
+                "start from a model with the same tokenizer, or use start: teacher or random"
+            )
     if recipe.layer_dropping is not None:
         check_dropping(recipe, layers_of(config))
+
+
+def vocabulary(folder: Path) -> Any:
+    """Return what a tokenizer makes of text, as far as its files say: tokens and ids, and how text is cut and normalised before."""
+    if (folder / "tokenizer.json").is_file():
+        values = json.loads((folder / "tokenizer.json").read_text())
+        return {name: values.get(name) for name in ("model", "normalizer", "pre_tokenizer")}
+    return (folder / "vocab.txt").read_text(encoding="utf-8").splitlines() if (folder / "vocab.txt").is_file() else None
 
 
 def check_student(recipe: Recipe, student: Student, config: Mapping[str, Any]) -> None:

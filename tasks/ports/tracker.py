@@ -199,9 +199,11 @@ class Tracker:
         """Return the flow runs that MLflow believes to be running, each with its process and its Prefect run."""
         with self.asking("list the open runs"):
             experiments = [experiment.experiment_id for experiment in every(self.client.search_experiments)]
-            found = self.client.search_runs(experiments, "tags.limbeck = 'flow' and attributes.status = 'RUNNING'", max_results=1000) if experiments else []
+            wanted = "tags.limbeck = 'flow' and attributes.status = 'RUNNING'"
+            found = self.client.search_runs(experiments, wanted, max_results=1000) if experiments else []
             return [{"run": run.info.run_id, "experiment": run.info.experiment_id, "recipe": run.data.tags.get("recipe", ""),
-                     "process": run.data.tags.get("limbeck.process", ""), "flow_run": run.data.tags.get("prefect.flow_run_id", "")} for run in found]  # fmt: skip
+                     "process": run.data.tags.get("limbeck.process", ""), "flow_run": run.data.tags.get("prefect.flow_run_id", "")}
+                    for run in found]  # fmt: skip
 
     def end_for(self, row: Mapping[str, str]) -> int:
         """End a run whose process is gone, with the runs below it, as KILLED; return how many."""
