@@ -23,7 +23,7 @@ GLAD, SORRY = "glad happy pleased content".split(), "sorry sad angry upset".spli
 FACTS = ["the {thing} is near the {other}", "we saw the {thing} and the {other}", "a {thing} has a {part}", "the {thing} came after the {other}"]
 ONSETS, VOWELS, CODAS = "b d f g k l m n p r s t v z br dr fl gr kl pl st tr".split(), "a e i o u ai ea ou".split(), "l m n r s t x nd rk st".split()
 OPINIONS = 40  # invented words of each mood
-NOISE = 0.1  # share of training labels that are wrong, as in any real data set; validation labels are right
+NOISE = 0.05  # share of training labels that are wrong, as in any real data set; validation labels are right
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Opinion:
     good: bool
 
 
-def write_language(folder: Path, *, seed: int, train: int = 1200, validation: int = 2000, unlabelled: int = 6000, documents: int = 4000) -> None:
+def write_language(folder: Path, *, seed: int, train: int = 5000, validation: int = 2000, unlabelled: int = 3000, documents: int = 4000) -> None:
     """Write ``data`` (train and validation rows), ``transfer`` (opinions without labels) and ``corpus`` (plain text) under ``folder``.
 
-    The same seed writes the same bytes. Labels are dear and text is cheap, as they are for most people.
+    The same seed writes the same bytes.
     """
     random = np.random.default_rng([seed, 7])
     lexicon = make_lexicon(random)
