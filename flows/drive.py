@@ -18,7 +18,10 @@ def run_recipe(recipe: Recipe, *, home: Home, watcher: Any = None, force: frozen
     from flows.compress import compress
 
     ONLOOKER.set(Onlooker(home, watcher, force))
-    result = asyncio.run(compress(recipe))
+    try:
+        result = asyncio.run(compress(recipe))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None  # a signal asked for the end: what follows is as after Ctrl-C
     if json_path is not None:
         write_json(json_path, result)
     return result

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -65,7 +67,7 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
     try:
         await asyncio.shield(opening)
         invite(onlooker)
-        with use_session(session):
+        with use_session(session), stopped_by_sigterm():
             yield Run(session, sources, tracker, onlooker.home)
         await asyncio.to_thread(tracker.close, "FINISHED")
     except BaseException as error:
@@ -77,6 +79,24 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
             await asyncio.shield(asyncio.to_thread(tracker.story, session.records if tracker.parent else []))
         await asyncio.shield(asyncio.to_thread(tracker.close, "KILLED" if killed else "FAILED"))
         raise
+
+
+@contextlib.contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM stop a run of the command line as Ctrl-C does, in order.
+
+    Prefect's own handler, for its workers, raises wherever the loop happens to be, and nothing below gets the time to stop.
+    """
+    if ONLOOKER.get() is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop, run = asyncio.get_running_loop(), asyncio.current_task()
+    assert run is not None
+    before = signal.signal(signal.SIGTERM, lambda number, frame: loop.call_soon_threadsafe(run.cancel))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def invite(onlooker: Onlooker) -> None:

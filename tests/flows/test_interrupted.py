@@ -56,11 +56,15 @@ def recipe(tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> Path:
     return path
 
 
-def test_ctrl_c_leaves_nothing_running_and_loses_nothing(tmp_path: Path, recipe: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(tmp_path: Path, recipe: Path, number: signal.Signals) -> None:
     home = tmp_path / "home"
     first = start(recipe, home)
     wait_for_training(first)
-    os.killpg(first.pid, signal.SIGINT)
+    if number == signal.SIGINT:
+        os.killpg(first.pid, number)  # a terminal tells the whole group
+    else:
+        first.send_signal(number)
     out, err = first.communicate(timeout=PATIENCE)
     assert first.returncode == 130
     assert err.strip() == "limbeck: stopped; run the same command again to go on from there", err
