@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/limbeck demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check flows tasks tests

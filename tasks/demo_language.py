@@ -2,8 +2,8 @@
 
 Opinion words are invented and drawn by the seed, so nothing can be known beforehand. Negation turns an opinion round,
 and where two opinions meet, the one after "but" (or the one that "although" does not introduce) counts. Counting words is therefore not enough.
-Plain text tells what labels are too few to tell: its documents keep to one mood, and where an opinion is composed, it often says how
-people took it. That is how a masked language model can find out which words go together, and what negation and contrast do.
+Documents of plain text keep to one mood, and where an opinion is composed, they often say how people took it: a masked language model
+could find out which words go together. The demo's is trained for seconds and finds out little; its teacher learns from the labels.
 """
 
 from __future__ import annotations

@@ -17,11 +17,9 @@ os.environ |= {
 
 import pytest  # noqa: E402 - the environment above must be set before anything is imported
 
-from tests.s3_server import S3Server  # noqa: E402
+from tests.s3_server import S3Server, kind_here  # noqa: E402
 from tests.s3_server import s3_server as running_s3_server  # noqa: E402
 from tests.tiny import write_tiny_bert, write_tiny_rows  # noqa: E402
-
-S3_USED: list[str] = []
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +57,6 @@ def tiny_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Run one S3 server for all tests that need it: a real one where Ceph is installed."""
     with running_s3_server(tmp_path_factory.mktemp("s3")) as server:
-        S3_USED.append(server.kind)
         yield server
 
 
@@ -73,10 +70,9 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say aloud how much was not tested here, and why."""
-    if S3_USED:
-        terminalreporter.section("S3")
-        said = "a real one (Ceph)" if S3_USED[0] == "radosgw" else "moto, in memory: Ceph is not installed, or the tests do not run as root"
-        terminalreporter.write_line(f"the S3 server of these tests was {S3_USED[0]}, {said}")
+    said = {"radosgw": "radosgw, a real one (Ceph)", "moto": "moto, in memory: Ceph is not installed, or the tests do not run as root"}
+    terminalreporter.section("S3")
+    terminalreporter.write_line(f"the S3 server of these tests was {said[kind_here()]}")
     skipped = terminalreporter.stats.get("skipped", [])
     if skipped:
         terminalreporter.section("NOT TESTED HERE")

@@ -31,14 +31,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> AnyStore:
     if request.param == "folder":
         return FolderStore(tmp_path / "store")
     request.getfixturevalue("s3")
-    return S3Store(f"s3://{BUCKET}/{tmp_path.name}", tmp_path / "cache", lease_seconds=3, patience=20)
+    return S3Store(f"s3://{BUCKET}/{tmp_path.name}", tmp_path / "cache", lease_seconds=5, patience=20)
 
 
 def again(store: AnyStore, tmp_path: Path) -> AnyStore:
     """Return the same store as another worker on another host sees it."""
     if isinstance(store, FolderStore):
         return FolderStore(store.root)
-    return S3Store(store.bucket.address, tmp_path / f"cache-{os.urandom(4).hex()}", lease_seconds=3, patience=20)
+    return S3Store(store.bucket.address, tmp_path / f"cache-{os.urandom(4).hex()}", lease_seconds=5, patience=20)
 
 
 def change(store: AnyStore, made: Parcel, name: str, body: bytes | None) -> None:
@@ -187,8 +187,7 @@ from tasks.ports.store.open import open_store
 from tasks.ports.store import s3
 
 async def hold():
-    s3.LEASE_SECONDS = 3
-    store = s3.S3Store(sys.argv[1], Path(sys.argv[2]), lease_seconds=3) if "://" in sys.argv[1] else open_store(sys.argv[1], Path(sys.argv[2]))
+    store = s3.S3Store(sys.argv[1], Path(sys.argv[2]), lease_seconds=5) if "://" in sys.argv[1] else open_store(sys.argv[1], Path(sys.argv[2]))
     async with store.lease(sys.argv[3]):
         print("held", flush=True)
         await asyncio.sleep(60)
@@ -204,7 +203,7 @@ def test_a_killed_holder_frees_its_lease(store: AnyStore, tmp_path: Path) -> Non
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
 
     async def cannot_take() -> None:
-        async with asyncio.timeout(5), store.lease(KEY):
+        async with asyncio.timeout(7), store.lease(KEY):
             pass
 
     with pytest.raises(TimeoutError):
@@ -213,7 +212,7 @@ def test_a_killed_holder_frees_its_lease(store: AnyStore, tmp_path: Path) -> Non
     holder.wait()
 
     async def take() -> None:
-        async with asyncio.timeout(15), store.lease(KEY):
+        async with asyncio.timeout(30), store.lease(KEY):
             pass
 
     asyncio.run(take())
@@ -222,7 +221,7 @@ def test_a_killed_holder_frees_its_lease(store: AnyStore, tmp_path: Path) -> Non
 def test_a_lease_that_is_given_back_is_free_at_once(store: AnyStore) -> None:
     async def go() -> None:
         for _ in range(3):
-            async with asyncio.timeout(2), store.lease(KEY):
+            async with asyncio.timeout(4), store.lease(KEY):
                 pass
 
     asyncio.run(go())

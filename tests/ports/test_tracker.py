@@ -68,6 +68,7 @@ def tracker(template: Path, tmp_path: Path) -> Tracker:
 def record(name: str = "distill-predictions", label: str = "small seed 0", **changes: Any) -> SimpleNamespace:
     parcel = Parcel("checkpoint", "e" * 64, "somewhere", 1, {"train_seconds": 1.5, "scores": {"accuracy": 0.9}, "note": "text", "ok": True})
     values = {"name": name, "label": label, "shown": f"{name}/{label}", "key": "k" * 64, "task_run": "t", "seconds": 2.0, "parcel": parcel,
+              "state": "completed", "cache": "miss", "why": "never made before",
               "explanation": {"knobs": {"temperature": 2.0, "matching": {"hidden": 1.0}}}} | changes  # fmt: skip
     return SimpleNamespace(**values)
 
