@@ -29,8 +29,13 @@ def limbeck(home: Path, *words: str) -> subprocess.Popen[str]:
     quiet = {name: value for name, value in os.environ.items() if not name.startswith(named)}
     return subprocess.Popen(
         [sys.executable, "-m", "flows.cli", *words], cwd=ROOT, env=quiet | {"LIMBECK_HOME": str(home)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hear_ctrl_c,
     )  # fmt: skip
+
+
+def hear_ctrl_c() -> None:
+    """Listen to SIGINT as under a terminal: a shell that runs the tests in its background has it ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def asked(database: Path, query: str) -> list[Any]:
