@@ -66,6 +66,7 @@ SHOWN = {"cached": "cached", "completed": "done", "failed": "failed", "stopped":
 
 def show_results(console: Console, result: Mapping[str, Any]) -> None:
     """Print the table of a finished run, the gate's reasons, and the commands that come next."""
+    from flows.results import counts
     from tasks.report.results import results_table
 
     console.print()
@@ -73,9 +74,7 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
     for entry in result["registered"]:
         if entry["decision"] == "refused":
             console.print(f"refused: {entry['candidate']}: {'; '.join(entry['reasons'])}", highlight=False, markup=False)
-    new = sum(entry["new"] for entry in result["registered"])
-    hits = sum(stage["cache"] == "hit" for stage in result["stages"])
-    console.print(f"\n{hits} of {len(result['stages'])} stages cached; {new} new model versions registered.", highlight=False)
+    console.print(f"\n{counts(result)}.", highlight=False)
     champion = next((entry for entry in result["registered"] if entry["alias"] == "champion"), None)
     console.print("\nNext:")
     if champion is not None:

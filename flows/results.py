@@ -43,12 +43,17 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
 
 def summary(result: Mapping[str, Any]) -> list[str]:
     """Say in a few lines of the run's log what came out."""
-    new = sum(entry["new"] for entry in result["registered"])
     champion = [f"{entry['name']}@champion is {entry['candidate']}" for entry in result["registered"] if entry["alias"] == "champion"]
-    hits = sum(stage["cache"] == "hit" for stage in result["stages"])
     where = [f"MLflow run: {result['links']['run']}"] if result["links"] else []
     verdict = "; ".join(champion) or "no candidate passed the gate"
-    return [f"{hits} of {len(result['stages'])} stages cached; {new} new model versions; {verdict}", *where]
+    return [f"{counts(result)}; {verdict}", *where]
+
+
+def counts(result: Mapping[str, Any]) -> str:
+    """Say how many stages were cached and how many versions are new."""
+    new = sum(entry["new"] for entry in result["registered"])
+    hits = sum(stage["cache"] == "hit" for stage in result["stages"])
+    return f"{hits} of {len(result['stages'])} stages cached; {new} new model versions registered"
 
 
 def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:

@@ -195,7 +195,8 @@ async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Kn
         async with session.slots.take(record.threads):
             started = time.monotonic()
             record.state = "running"
-            record.why = await asyncio.to_thread(reason, frame, session, record.explanation)
+            changes, _ = await asyncio.to_thread(nearest, frame, session, record.explanation)
+            record.why = reason(frame, session, changes)
             get_run_logger().info(f"key {record.key[:12]}: {record.why}")
             session.tell(record)
             if session.tracker is not None:
@@ -297,16 +298,15 @@ def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, parcels
     if found is not None:
         record.why, record.parcel = "a verified result is there", found
         return found
-    record.why = f"waits for {', '.join(waiting)}" if waiting else reason(frame, session, explanation)
-    record.estimate = nearest(frame, session, explanation)[1]
+    changes, record.estimate = nearest(frame, session, explanation)
+    record.why = f"waits for {', '.join(waiting)}" if waiting else reason(frame, session, changes)
     return Parcel(frame.makes, UNKNOWN, "", 0, {})
 
 
-def reason(frame: Frame, session: Session, explanation: Mapping[str, Any]) -> str:
+def reason(frame: Frame, session: Session, changes: list[str] | None) -> str:
     """Say why a stage misses: what differs from the nearest earlier result of the same stage."""
     if frame.name in session.force:
         return "forced"
-    changes, _ = nearest(frame, session, explanation)
     if changes is None:
         return "never made before"
     return "; ".join(changes[:3]) or "its result is damaged or gone"

@@ -7,6 +7,7 @@ whoever holds the files can check all of them against the name alone.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -22,6 +23,8 @@ from tasks.ports.fingerprint import hash_file
 
 SCHEMA = 1
 PICKLED = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
+
+log = logging.getLogger("limbeck.store")
 
 Inventory = Mapping[str, Mapping[str, Any]]
 """Path in the artifact, with ``/``, to ``{"size": bytes, "sha256": hex}``."""
@@ -88,6 +91,22 @@ class Store(Protocol):
 def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
     """Return the parcel that a manifest describes; where it lies is the store's word, never the manifest's."""
     return Parcel(str(manifest["kind"]), str(manifest["sha256"]), uri, int(manifest["bytes"]), dict(manifest["facts"]))
+
+
+def manifest_from(body: bytes, key: str) -> dict[str, Any] | None:
+    """Read a manifest; one that is not whole, or of another schema or key, is none."""
+    try:
+        values = json.loads(body)
+    except ValueError:
+        return None
+    return values if is_manifest(values, key) else None
+
+
+def is_sound(manifest: Mapping[str, Any], problem: str | None, fate: str) -> bool:
+    """Tell whether a result can be used; for one that cannot, the log says what is wrong and what becomes of it."""
+    if problem is not None:
+        log.warning("stage %s: stored result %s is damaged (%s); it is %s", manifest["stage"], manifest["key"][:12], problem, fate)
+    return problem is None
 
 
 def is_manifest(values: Any, key: str) -> bool:

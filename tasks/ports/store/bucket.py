@@ -128,7 +128,7 @@ class Bucket:
     def upload_parts(self, path: Path, name: str, size: int, digest: str) -> None:
         """Send a file's parts side by side and join them."""
         where = {"Bucket": self.name, "Key": self.prefix + name}
-        upload = self.patiently(lambda: self.unfinished(name, digest) or self.begin(name, digest), f"begin {name}")
+        upload = self.patiently(lambda: self.unfinished(name) or self.begin(name, digest), f"begin {name}")
         there = self.patiently(lambda: self.parts(name, upload), f"list the parts of {name}")
 
         def send(number: int) -> dict[str, Any]:
@@ -147,8 +147,8 @@ class Bucket:
         answer = self.client.create_multipart_upload(Bucket=self.name, Key=self.prefix + name, Metadata={"sha256": digest})
         return str(answer["UploadId"])
 
-    def unfinished(self, name: str, digest: str) -> str | None:
-        """Return an interrupted upload of this name; names hold the digest of what they name, so its parts are ours."""
+    def unfinished(self, name: str) -> str | None:
+        """Return an interrupted upload of this name; which of its parts can stay is decided by their md5."""
         answer = self.client.list_multipart_uploads(Bucket=self.name, Prefix=self.prefix + name)
         found = [item["UploadId"] for item in answer.get("Uploads", []) if item["Key"] == self.prefix + name]
         return found[-1] if found else None

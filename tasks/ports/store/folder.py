@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
-import logging
 import os
 import shutil
 import time
@@ -24,12 +22,10 @@ import rfc8785
 from tasks.contracts import Parcel
 from tasks.errors import StoreError
 from tasks.ports.fingerprint import hash_file
-from tasks.ports.store.artifacts import Lease, bytes_of, digest_of, is_manifest, is_whole, new_manifest, parcel_of, take_inventory
+from tasks.ports.store.artifacts import Lease, bytes_of, digest_of, is_sound, is_whole, manifest_from, new_manifest, parcel_of, take_inventory
 from tasks.ports.store.leases import POLL, KernelLease
 
 ROOMS = ("objects", "manifests", "locks", "checkpoints", "quarantine", "temporary")
-
-log = logging.getLogger("limbeck.store")
 
 
 class FolderStore:
@@ -61,20 +57,17 @@ class FolderStore:
         manifest = self.manifest(key)
         if manifest is None:
             return None
-        problem = self.problem(manifest)
-        if problem is None:
+        if is_sound(manifest, self.problem(manifest), "set aside and made again"):
             return self.parcel(manifest)
-        log.warning("stage %s: stored result %s is damaged (%s); it is set aside and made again", manifest["stage"], key[:12], problem)
         self.quarantine(key, manifest)
         return None
 
     def manifest(self, key: str) -> dict[str, Any] | None:
         """Read a manifest; one that is not whole, or of another schema, is none."""
         try:
-            values = json.loads(self.manifest_path(key).read_text())
-        except (OSError, ValueError):
+            return manifest_from(self.manifest_path(key).read_bytes(), key)
+        except OSError:
             return None
-        return values if is_manifest(values, key) else None
 
     def parcel(self, manifest: Mapping[str, Any]) -> Parcel:
         """Return the parcel behind a manifest."""

@@ -7,8 +7,6 @@ requests, and moves no artifact; files are fetched when a stage asks for them, a
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import random
 import shutil
 import tempfile
@@ -22,7 +20,7 @@ import rfc8785
 
 from tasks.contracts import Parcel
 from tasks.errors import LeaseLost, StoreError
-from tasks.ports.store.artifacts import Lease, digest_of, is_manifest, is_whole, new_manifest, parcel_of, take_inventory
+from tasks.ports.store.artifacts import Lease, digest_of, is_sound, is_whole, manifest_from, new_manifest, parcel_of, take_inventory
 from tasks.ports.store.bucket import PATIENCE, Bucket
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.leases import BucketLease
@@ -31,8 +29,6 @@ from tasks.ports.store.travelling import TravellingCheckpoints
 CACHE_BYTES = 50 * 2**30
 LEASE_SECONDS = 120.0  # how long a lease lives that nobody renews: longer than a network is usually away
 PREFLIGHT = 10.0  # seconds that a store may take to show that it is there
-
-log = logging.getLogger("limbeck.store")
 
 
 class S3Store:
@@ -70,22 +66,11 @@ class S3Store:
     def find(self, key: str) -> Parcel | None:
         """Return the parcel of a key if its manifest is there and its files have the sizes that the manifest says."""
         manifest = self.manifest(key)
-        if manifest is None:
-            return None
-        problem = self.problem(manifest)
-        if problem is None:
-            return self.parcel(manifest)
-        log.warning("stage %s: stored result %s is damaged (%s); it is made again", manifest["stage"], key[:12], problem)
-        return None
+        return self.parcel(manifest) if manifest and is_sound(manifest, self.problem(manifest), "made again") else None
 
     def manifest(self, key: str) -> dict[str, Any] | None:
         """Read a manifest; one that is not whole, or of another schema, is none."""
-        body = self.bucket.read(manifest_name(key))
-        try:
-            values = json.loads(body or b"null")
-        except ValueError:
-            return None
-        return values if is_manifest(values, key) else None
+        return manifest_from(self.bucket.read(manifest_name(key)) or b"null", key)
 
     def problem(self, manifest: Mapping[str, Any]) -> str | None:
         """Say what is wrong with the objects behind a manifest, as far as their sizes tell, or None."""

@@ -87,9 +87,12 @@ class TravellingCheckpoints:
     def send_new(self, sent: set[str]) -> None:
         """Upload the newest local checkpoint if it was not yet, then remove all but the last two from the bucket."""
         steps = sorted(path.name for path in self.folder.glob("step-*"))
-        if not steps or steps[-1] in sent or steps[-1] in self.remote():
+        if not steps or steps[-1] in sent:
             return
         step = steps[-1]
+        if step in self.remote():
+            sent.add(step)  # brought from there: the bucket need not be asked about it every time
+            return
         inventory = take_inventory(self.folder / step, "any")
         for name, entry in inventory.items():
             self.bucket.upload(self.folder / step / name, f"{self.prefix}{step}/{name}", entry["sha256"])
