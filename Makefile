@@ -4,13 +4,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint clean mutations kills faults
 
 demo: $(READY)
 	$(BIN)/limbeck demo
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+# What goes further than the default tests; each prints a table.
+mutations kills faults: $(READY)
+	$(BIN)/python -m tests.suites.$@
 
 lint: $(READY)
 	$(BIN)/ruff check flows tasks tests

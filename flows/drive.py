@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.home import Home
-from flows.run import ONLOOKER, Onlooker, write_json
+from flows.onlooker import ONLOOKER, Onlooker, confirm
+from flows.run import write_json
 from tasks.recipe import Recipe
 from tasks.session import StageRecord
 
@@ -17,10 +18,13 @@ def run_recipe(recipe: Recipe, *, home: Home, watcher: Any = None, force: frozen
     """Run the compress flow here and now; write the result file if asked."""
     from flows.compress import compress
 
-    ONLOOKER.set(Onlooker(home, watcher, force))
+    onlooker = Onlooker(home, watcher, force)
+    ONLOOKER.set(onlooker)
     try:
         result = asyncio.run(compress(recipe))
     except asyncio.CancelledError:
+        if onlooker.cancelled is not None:
+            asyncio.run(confirm(onlooker.cancelled))
         raise KeyboardInterrupt from None  # a signal asked for the end: what follows is as after Ctrl-C
     if json_path is not None:
         write_json(json_path, result)

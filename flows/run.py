@@ -6,40 +6,21 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
-import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prefect.exceptions import TerminationSignal
-
 from flows.home import Home
+from flows.onlooker import ONLOOKER, STOPPED, Onlooker, stopped_by_prefect, stopped_by_sigterm
 from tasks.contracts import Parcel
-from tasks.errors import Interrupted, LimbeckError
+from tasks.errors import LimbeckError
 from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker
 from tasks.recipe import STARTS_BY_NAME, Recipe
 from tasks.session import Session, use_session
-
-STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
-"""What ends a run because someone wanted it to end: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a worker."""
-
-
-@dataclass
-class Onlooker:
-    """What the command line adds to a run: a watcher, stages to force, and the home folder."""
-
-    home: Home
-    watcher: Any = None
-    force: frozenset[str] = frozenset()
-
-
-ONLOOKER: ContextVar[Onlooker | None] = ContextVar("onlooker", default=None)
 
 
 @dataclass
@@ -68,7 +49,8 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
         await asyncio.shield(opening)
         invite(onlooker)
         with use_session(session), stopped_by_sigterm():
-            yield Run(session, sources, tracker, onlooker.home)
+            async with stopped_by_prefect():
+                yield Run(session, sources, tracker, onlooker.home)
         await asyncio.to_thread(tracker.close, "FINISHED")
     except BaseException as error:
         # A thread cannot be cancelled: the run that it is opening must be there before it can be ended.
@@ -79,24 +61,6 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
             await asyncio.shield(asyncio.to_thread(tracker.story, session.records if tracker.parent else []))
         await asyncio.shield(asyncio.to_thread(tracker.close, "KILLED" if killed else "FAILED"))
         raise
-
-
-@contextlib.contextmanager
-def stopped_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM stop a run of the command line as Ctrl-C does, in order.
-
-    Prefect's own handler, for its workers, raises wherever the loop happens to be, and nothing below gets the time to stop.
-    """
-    if ONLOOKER.get() is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop, run = asyncio.get_running_loop(), asyncio.current_task()
-    assert run is not None
-    before = signal.signal(signal.SIGTERM, lambda number, frame: loop.call_soon_threadsafe(run.cancel))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def invite(onlooker: Onlooker) -> None:

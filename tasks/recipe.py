@@ -76,12 +76,17 @@ class Training(Knobs):
     dropout: float | None = Field(None, ge=0, lt=1, description="Dropout while training; empty keeps the model's own.")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="auto: bfloat16 arithmetic where the hardware has it.")
     max_length: int = Field(128, ge=8, le=8192, description="Longest input in tokens; what is cut off is reported.")
-    seed: int = Field(0, ge=0, description="Seed of initialisation, order and dropout.")
     evaluations: int = Field(4, ge=0, description="How often the selection rows are scored; the best checkpoint is kept. 0 keeps the last.")
     checkpoint_minutes: float = handling(5.0, "Minutes between the checkpoints that an interrupted stage resumes from.", gt=0)
 
 
-class Pretraining(Training):
+class SeededTraining(Training):
+    """A training with one seed of its own; students and dropped models have a list of seeds instead."""
+
+    seed: int = Field(0, ge=0, description="Seed of initialisation, order and dropout.")
+
+
+class Pretraining(SeededTraining):
     """Train a small masked language model on the corpus first (for the demo, or a language of your own)."""
 
     layers: int = Field(4, ge=1)
@@ -92,7 +97,7 @@ class Pretraining(Training):
     mask_share: float = Field(0.15, gt=0, lt=1, description="Share of tokens that are predicted (Devlin et al. 2018, arXiv:1810.04805).")
 
 
-class Teacher(Training):
+class Teacher(SeededTraining):
     """The large model: pretrained, fine-tuned on the task, then copied by the small ones."""
 
     model: str = handling("google-bert/bert-base-uncased", "A hub id or a folder of a pretrained encoder.")
@@ -124,7 +129,7 @@ class Matching(Knobs):
     formula: Literal["masked", "paper"] = Field("masked", description="masked: padding never counts; paper: the reference code's unmasked means.")
 
 
-class GeneralDistillation(Training):
+class GeneralDistillation(SeededTraining):
     """Copy the pretrained teacher's inner signals on general text, before the task is known."""
 
     epochs: float = Field(1.0, gt=0, description="Passes over the corpus.")
@@ -216,7 +221,7 @@ class Student(Shape):
     name: Name = handling(..., "Short name, for example 4x312.")
     role: Literal["student", "baseline"] = Field("student", description="A baseline is scored beside the students and never becomes champion.")
     start: str = Field("teacher", description="teacher: its layers; embeddings: its embeddings, projected; random; or a folder or hub id.")
-    stages: tuple[StageName, ...] | None = Field(None, description="Optional stages that this student takes; empty: all that the recipe has.")
+    stages: tuple[StageName, ...] | None = Field(None, description="Optional stages that this student takes; empty: all of the recipe's that its start takes.")
     signal: Literal["teacher", "labels"] = Field("teacher", description="What the prediction phase learns from.")
     intermediate: Intermediate | None = Field(None, description="This student's own first phase, instead of the recipe's.")
     prediction: Prediction | None = Field(None, description="This student's own second phase, instead of the recipe's.")
@@ -285,7 +290,7 @@ class Gate(Knobs):
     criteria: tuple[Criterion, ...] = Field((Criterion(metric="retained", at_least=0.95),), description="All must hold.")
     prefer: Literal["smallest", "fastest", "best"] = Field("smallest", description="Which accepted candidate becomes champion.")
     split: Literal["validation", "holdout"] = Field("validation", description="Where quality is read; holdout where the recipe holds rows back for reporting.")
-    register_as: str | None = handling(None, "Name of the registered model; empty: task and teacher.")
+    register_as: str | None = handling(None, "Name of the registered model; empty: task and teacher.", pattern=r"^\w[\w .-]*$")
 
 
 class Resources(Knobs):
@@ -327,11 +332,11 @@ class OfStudent(Knobs):
     transfer_alone: bool = Field(False, description="Learn from the transfer text only.")
 
 
-class IntermediateSlice(Intermediate, OfStudent):
+class IntermediateSlice(Intermediate, SeededTraining, OfStudent):
     """The first phase for one student and seed."""
 
 
-class PredictionSlice(Prediction, OfStudent):
+class PredictionSlice(Prediction, SeededTraining, OfStudent):
     """The second phase for one student and seed."""
 
     signal: Literal["teacher", "labels"] = Field("teacher", description="What is learned from.")
@@ -344,7 +349,7 @@ class ContributionSlice(Knobs):
     max_length: int = Field(128, description="Longest input in tokens.")
 
 
-class DropSlice(Training):
+class DropSlice(SeededTraining):
     """One strategy, one number of layers, one seed."""
 
     strategy: str = Field(description="Which layers go.")
@@ -403,10 +408,15 @@ class Recipe(Knobs):
         return self
 
     def check_stages(self, student: Student) -> None:
-        """A stage that a student names must be in the recipe."""
+        """A stage that a student names must be in the recipe, and must be able to do something for it."""
         missing = [stage for stage in student.stages or () if stage not in self.optional_stages]
         if missing:
             raise ValueError(f"student {student.name} takes the stages {missing}, which the recipe does not have; it has {list(self.optional_stages)}")
+        if "general" in (student.stages or ()) and student.start not in ("embeddings", "random"):
+            raise ValueError(
+                f"student {student.name} takes the stage general, but starts from {student.start}: general distillation makes a start of its own; "
+                "leave general out of its stages, or set its start to embeddings or random"
+            )
 
     @property
     def optional_stages(self) -> tuple[StageName, ...]:

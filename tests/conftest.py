@@ -32,6 +32,14 @@ def prefect_server() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def prefect_url(prefect_server: None) -> str:
+    """The address of that server, for processes that a test starts."""
+    from prefect.settings import PREFECT_API_URL
+
+    return str(PREFECT_API_URL.value())
+
+
 @pytest.fixture(scope="module", autouse=True)
 def own_environment() -> Iterator[None]:
     """Give each module the environment that it would have alone: MLflow writes its tracking URI there."""

@@ -85,7 +85,7 @@ def radosgw(folder: Path) -> Iterator[S3Server]:
     cluster = Cluster(folder)
     try:
         cluster.start()
-        yield S3Server("radosgw", f"http://127.0.0.1:{cluster.port}")
+        yield cluster.server()
     finally:
         cluster.stop()
 
@@ -115,6 +115,19 @@ class Cluster:
         self.wait()
         user = ["--uid=tests", "--display-name=tests", f"--access-key={ACCESS}", f"--secret-key={SECRET}"]
         self.call("radosgw-admin", "-n", "client.rgw", "user", "create", *user)
+
+    def server(self) -> S3Server:
+        """Return how to reach the gateway."""
+        return S3Server("radosgw", f"http://127.0.0.1:{self.port}")
+
+    def restart_gateway(self, pause: float) -> None:
+        """Kill the gateway without a word; start it again after a pause."""
+        gateway = self.processes.pop()
+        gateway.kill()
+        gateway.wait()
+        time.sleep(pause)
+        self.run("radosgw", "-f", "-n", "client.rgw")
+        self.wait()
 
     def settings(self) -> str:
         """Return the configuration: one copy of everything, and no waiting for others to agree."""

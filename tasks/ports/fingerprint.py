@@ -97,6 +97,7 @@ class Module:
 
     def __init__(self, name: str, source: str) -> None:
         self.name, self.definitions, self.imports = name, {}, {}
+        self.read: dict[str, tuple[str, list[Definition]]] = {}
         for node in ast.parse(source).body:
             self.enter(node)
 
@@ -110,6 +111,17 @@ class Module:
             self.definitions[node.target.id] = node
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self.imports |= imported(node)
+
+
+    def piece(self, name: str, chosen: frozenset[str]) -> tuple[str, list[Definition]]:
+        """Return the shape of a definition and what of ours it mentions; of the many keys of a run, most ask for the same pieces."""
+        whole = self.definitions[name]
+        node = narrowed(whole, chosen)
+        if node is not whole:
+            return shape_of(node), list(mentioned(self, node))
+        if name not in self.read:
+            self.read[name] = shape_of(node), list(mentioned(self, node))
+        return self.read[name]
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str | None]]:
@@ -142,9 +154,8 @@ def code_digest(roots: Iterable[Definition], choices: Iterable[str]) -> str:
         if module is None or (module_name, name) in reached:
             continue
         if name in module.definitions:
-            node = narrowed(module.definitions[name], chosen)
-            reached[module_name, name] = shape_of(node)
-            wanted.extend(mentioned(module, node))
+            reached[module_name, name], mentions = module.piece(name, chosen)
+            wanted.extend(mentions)
         elif name in module.imports:
             wanted.append((module.imports[name][0], module.imports[name][1] or ""))
     parts = sorted(f"{module}:{name}:{shape}" for (module, name), shape in reached.items())
@@ -197,23 +208,33 @@ def mentioned(module: Module, node: ast.AST) -> Iterator[Definition]:
 
 def library_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of installed libraries, local build tags left out."""
-    return {name: version(name).split("+")[0] for name in names}
+    return {name: version_of(name) for name in names}
+
+
+@cache
+def version_of(library: str) -> str:
+    """Return a library's version, read once a process."""
+    return version(library).split("+")[0]
 
 
 def device_class() -> str:
     """Say on what kind of hardware the numbers are made, without importing torch."""
     if os.environ.get("LIMBECK_DEVICE") != "cpu" and Path("/dev/nvidia0").exists():
         return "cuda"
-    cpuinfo = Path("/proc/cpuinfo")
-    flags = cpuinfo.read_text() if cpuinfo.is_file() else ""
-    return "cpu-bf16" if "avx512_bf16" in flags or "amx_bf16" in flags else "cpu-fp32"
+    return "cpu-bf16" if "avx512_bf16" in cpuinfo() or "amx_bf16" in cpuinfo() else "cpu-fp32"
 
 
 def hardware() -> str:
     """Say which machine figures of speed belong to."""
-    cpuinfo = Path("/proc/cpuinfo")
-    models = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")] if cpuinfo.is_file() else []
+    models = [line.split(":", 1)[1].strip() for line in cpuinfo().splitlines() if line.startswith("model name")]
     return f"{models[0] if models else 'unknown'} x {os.cpu_count()} {device_class()}"
+
+
+@cache
+def cpuinfo() -> str:
+    """Return what Linux says of the processor; elsewhere nothing."""
+    path = Path("/proc/cpuinfo")
+    return path.read_text() if path.is_file() else ""
 
 
 def canonical(values: Mapping[str, Any]) -> bytes:

@@ -115,13 +115,19 @@ def check_model(folder: Path) -> None:
         raise ModelError(f"{folder} has no config.json; name a folder that a Hugging Face model was saved to")
     if not list(folder.glob("*.safetensors")):
         raise ModelError(f"{folder} has no safetensors weights; pickled weights are not loaded; save the model again with safetensors")
-    try:
-        config = json.loads((folder / "config.json").read_text())
-    except ValueError as error:
-        raise ModelError(f"{folder / 'config.json'} is not JSON; save the model again") from error
-    if "auto_map" in config:
-        raise ModelError(f"{folder} asks for code of its own (auto_map in config.json), which is never run; use a model of a known family")
+    config = read_config(folder / "config.json")
+    for name, values in (("config.json", config), ("tokenizer_config.json", read_config(folder / "tokenizer_config.json"))):
+        if "auto_map" in values:
+            raise ModelError(f"{folder} asks for code of its own (auto_map in {name}), which is never run; use a model of a known family")
     check_vocabulary(folder, int(config.get("vocab_size", 0)))
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read one of a model's JSON files; one that is not there says nothing."""
+    try:
+        return dict(json.loads(path.read_text())) if path.is_file() else {}
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"{path} is not a JSON object; save the model again") from error
 
 
 def check_vocabulary(folder: Path, expected: int) -> None:

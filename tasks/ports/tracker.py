@@ -32,9 +32,9 @@ from tasks.errors import RegistryError
 from tasks.ports.fingerprint import hash_file
 from tasks.ports.packer import Packer
 from tasks.ports.processes import this_process
+from tasks.ports.store.artifacts import may_carry_code
 
 ROOT = Path(__file__).resolve().parents[2]
-PICKLED = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".py"}
 CURVE_SECONDS = 20.0  # between two deliveries of a curve, so that a long stage can be watched in MLflow
 LOCK_SECONDS = 600.0  # longer than any registration takes
 METRICS_AT_ONCE, PARAMS_AT_ONCE = 900, 90  # MLflow takes 1,000 and 100 in one call
@@ -398,6 +398,7 @@ class Tracker:
         temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
         with self.asking(f"fetch {name}@{alias}"):
             version = self.find_version(name, str(alias))
+            self.require_own(version)
             try:
                 flat = flatten_package(self.fetch(f"models:/{name}/{version.version}", temporary / "fetched"), temporary / "flat")
                 require_judged(flat / "model.safetensors", version)
@@ -407,6 +408,15 @@ class Tracker:
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
         return {"name": name, "version": str(version.version), "description": version.description}
+
+    def require_own(self, version: Any) -> None:
+        """Refuse a version whose files do not lie where the experiment that made it keeps its files: an entry can be made to point anywhere."""
+        named = re.fullmatch(r"models:/(m-\w+)", version.source)
+        model = self.client.get_logged_model(named[1]) if named else None
+        own = self.client.get_experiment(model.experiment_id).artifact_location.rstrip("/") + "/" if model else ""
+        place = model.artifact_location if model else version.source
+        if not model or not place.startswith(own) or ".." in place.split("/"):
+            raise RegistryError(f"{version.name} version {version.version} points at {place}, which no run of Limbeck wrote; nothing was fetched")
 
     def fetch(self, address: str, target: Path) -> Path:
         """Download a model as MLflow stores it."""
@@ -531,7 +541,7 @@ def flatten_package(package: Path, folder: Path) -> Path:
     """Copy the model, tokenizer and card of an MLflow model into one folder; refuse what could carry code."""
     folder.mkdir(parents=True)
     for path in sorted(package.rglob("*")):
-        if path.is_symlink() or path.suffix in PICKLED:
+        if path.is_symlink() or may_carry_code(path.name):
             raise RegistryError(f"the stored model holds {path.name}, which may carry code; nothing was written")
     for part in (package / "model", package / "components" / "tokenizer"):
         for path in sorted(part.iterdir()):

@@ -187,12 +187,17 @@ def read_vectors(path: Path, limit: int) -> tuple[list[str], np.ndarray]:
     """Read word vectors in GloVe text format, plain or gzip, scaled to length one [V, E]."""
     words, vectors = [], []
     opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
-        for number, line in zip(range(1, limit + 1), lines, strict=False):
-            word, *values = line.rstrip().split(" ")
-            if number > 1 and len(values) != len(vectors[0]):
-                raise DataError(f"{path.name}, line {number}: {len(values)} numbers after the word, {len(vectors[0])} above; give GloVe text format")
-            words.append(word)
-            vectors.append(np.asarray(values, dtype=np.float32))
+    try:
+        with opener(path, "rt", encoding="utf-8") as lines:
+            for number, line in zip(range(1, limit + 1), lines, strict=False):
+                word, *values = line.rstrip().split(" ")
+                if number > 1 and len(values) != len(vectors[0]):
+                    raise DataError(f"{path.name}, line {number}: {len(values)} numbers after the word, {len(vectors[0])} above; give GloVe text format")
+                words.append(word)
+                vectors.append(np.asarray(values, dtype=np.float32))
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path.name} holds no word vectors; give GloVe text format, plain or gzip: a word and its numbers in each line") from error
+    if not words:
+        raise DataError(f"{path.name} is empty; give word vectors in GloVe text format")
     vectors_VE = np.stack(vectors)
     return words, vectors_VE / np.maximum(np.linalg.norm(vectors_VE, axis=1, keepdims=True), 1e-9)

@@ -27,7 +27,7 @@ def tokenize_corpus(job: Job) -> dict[str, Any]:
     dtype = np.uint16 if len(tokenizer) < 65_536 else np.uint32
     lengths: list[int] = []
     total = 0
-    with (job.output / "tokens.bin").open("wb") as stream:
+    with (job.output / "tokens.raw").open("wb") as stream:
         for sequence in sequences(job.inputs["documents"], tokenizer, knobs.max_length):
             stream.write(np.asarray(sequence, dtype=dtype).tobytes())
             lengths.append(len(sequence))
@@ -56,7 +56,7 @@ def sequences(documents: Path, tokenizer: Any, max_length: int) -> Iterator[list
 def read_corpus(folder: Path) -> Encoded:
     """Open a tokenized corpus without reading it into memory."""
     index = json.loads((folder / "index.json").read_text())
-    ids_S = np.memmap(folder / "tokens.bin", dtype=index["dtype"], mode="r")
+    ids_S = np.memmap(folder / "tokens.raw", dtype=index["dtype"], mode="r")
     # One zero, seen as often as there are tokens: general text has a single segment.
     return Encoded(ids_S, np.broadcast_to(np.int8(0), ids_S.shape), np.load(folder / "offsets.npy"))
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
+ENDED = {"press_ctrl_c": {"CRASHED", "CANCELLED"}, "send_sigterm": {"CRASHED", "CANCELLED"}, "press_cancel": {"CANCELLED"}}
+"""How Prefect may call the end of a run."""
 
 
 def start(recipe: Path, home: Path) -> subprocess.Popen[str]:
@@ -61,20 +67,35 @@ def recipe(tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
-def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(tmp_path: Path, recipe: Path, number: signal.Signals) -> None:
+def press_ctrl_c(run: subprocess.Popen[str], read: str) -> None:
+    """Do what a terminal does: it tells the whole group."""
+    os.killpg(run.pid, signal.SIGINT)
+
+
+def send_sigterm(run: subprocess.Popen[str], read: str) -> None:
+    """Do what an init system does."""
+    run.send_signal(signal.SIGTERM)
+
+
+def press_cancel(run: subprocess.Popen[str], read: str) -> None:
+    """Do what the Cancel button of the Prefect UI does."""
+    found = re.search(r"watch it at (http://[^/]+)/runs/flow-run/(\S+)", read)
+    assert found, read
+    body = json.dumps({"state": {"type": "CANCELLING", "name": "Cancelling"}}).encode()
+    url = f"{found[1]}/api/flow_runs/{found[2]}/set_state"
+    urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=10).close()
+
+
+@pytest.mark.parametrize("stop", [press_ctrl_c, send_sigterm, press_cancel])
+def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(tmp_path: Path, recipe: Path, stop: Callable[[subprocess.Popen[str], str], None]) -> None:
     home = tmp_path / "home"
     first = start(recipe, home)
-    wait_for_training(first)
-    if number == signal.SIGINT:
-        os.killpg(first.pid, number)  # a terminal tells the whole group
-    else:
-        first.send_signal(number)
+    stop(first, wait_for_training(first))
     out, err = first.communicate(timeout=PATIENCE)
     assert first.returncode == 130
     assert err.strip() == "limbeck: stopped; run the same command again to go on from there", err
     assert {status for (status,) in asked(home / "mlflow.db", "select status from runs")} == {"KILLED", "FINISHED"}
-    assert {state for (state,) in asked(home / "prefect.db", "select state_type from flow_run")} <= {"CRASHED", "CANCELLED"}
+    assert {state for (state,) in asked(home / "prefect.db", "select state_type from flow_run")} <= ENDED[stop.__name__]
     assert not list((home / "store" / "temporary").iterdir())
 
     second = start(recipe, home)
@@ -83,13 +104,14 @@ def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(tmp_path: Path, 
     assert "finetune-teacher: resuming at step" in out and "1 of" in out
 
 
-def wait_for_training(run: subprocess.Popen[str]) -> None:
-    """Read on until the teacher learns."""
+def wait_for_training(run: subprocess.Popen[str]) -> str:
+    """Read on until the teacher learns; return what was read."""
     assert run.stdout is not None
-    limit = time.monotonic() + PATIENCE
+    limit, read = time.monotonic() + PATIENCE, ""
     while time.monotonic() < limit:
         line = run.stdout.readline()
         assert line, run.stderr.read() if run.stderr else ""
+        read += line
         if "finetune-teacher" in line and "steps" in line:
-            return
+            return read
     raise AssertionError("the teacher did not start to learn")

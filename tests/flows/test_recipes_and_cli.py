@@ -28,6 +28,8 @@ def limbeck(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["students.3x384.seeds=[0,0]"], "repeat; give each seed once"),
         (["augmentation.masked_lm=null", "augmentation.word_vectors=null"], "augmentation needs masked_lm or word_vectors"),
         (["general_distillation=null", "students.4x312.stages=[general]"], "which the recipe does not have"),
+        (["students.3x384.stages=[general]"], "general distillation makes a start of its own"),
+        (["task_distillation.prediction.seed=1"], "unknown key 'seed'"),
         (["nonsense"], "--set takes a.b=value"),
     ],
 )

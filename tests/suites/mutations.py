@@ -220,7 +220,8 @@ def knob_cases(base: Base) -> Iterator[Case]:
 def forgotten(cases: list[Case]) -> Iterator[Case]:
     """Yield every knob of the schema that no recipe of this suite could change: a new knob must be walked too."""
     walked = {case.knob for case in cases}
-    sections = {type_ for type_ in families(Knobs) if type_.__name__ not in ("Knobs", "Training", "Shape", "Recipe") and not issubclass(type_, SLICES)}
+    abstract = (Knobs, schema.Training, schema.SeededTraining, schema.Shape, Recipe)
+    sections = {type_ for type_ in families(Knobs) if type_ not in abstract and not issubclass(type_, SLICES)}
     for model in sections:
         for name, declared in model.model_fields.items():
             if (model.__name__, name) not in walked and name not in BY_BYTES and not is_section(declared.annotation) and not is_knobs(declared.annotation):
@@ -252,8 +253,6 @@ def expected_of(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
         return new_branches(base, seen, "contribution-1" if path[-1] == "seeds" else None)
     if path[-1] == "after_finetuning":
         return base.below(base.of_door("measure-contributions") | base.of_door("drop-layers"))
-    if path[-1] == "seed" and path[0] in ("task_distillation", "layer_dropping"):
-        return set()  # the seeds of a student or of the dropping take its place
     section = next(name for name in sorted(DEPEND, key=len, reverse=True) if ".".join(map(str, path)).startswith(name))
     inner = path[len(section.split("."))] if len(path) > len(section.split(".")) else path[-1]
     doors = {door for door, slice_ in DEPEND[section].items() if inner in slice_.model_fields or section == "task"}

@@ -22,7 +22,8 @@ from tasks.errors import StoreError
 from tasks.ports.fingerprint import hash_file
 
 SCHEMA = 1
-PICKLED = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
+CODE = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".py"}
+"""Suffixes of files that are code, or whose loading may run some."""
 
 log = logging.getLogger("limbeck.store")
 
@@ -94,12 +95,18 @@ def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
 
 
 def manifest_from(body: bytes, key: str) -> dict[str, Any] | None:
-    """Read a manifest; one that is not whole, or of another schema or key, is none."""
+    """Read a manifest; one that is not whole, of another schema or key, or that names what no store writes, is none."""
     try:
         values = json.loads(body)
     except ValueError:
         return None
-    return values if is_manifest(values, key) else None
+    if not is_manifest(values, key):
+        return None
+    planted = [name for name in values["inventory"] if not is_safe(name) or may_carry_code(name)]
+    if planted:
+        log.warning("the stored result %s names %r, which may carry code or lies outside of it; it is not read", key[:12], planted[0])
+        return None
+    return dict(values)
 
 
 def is_sound(manifest: Mapping[str, Any], problem: str | None, fate: str) -> bool:
@@ -114,20 +121,20 @@ def is_manifest(values: Any, key: str) -> bool:
     if not isinstance(values, dict) or values.get("schema") != SCHEMA or values.get("key") != key:
         return False
     inventory = values.get("inventory")
-    if not isinstance(inventory, dict) or not isinstance(values.get("facts"), dict) or not all(is_safe(name) for name in inventory):
+    if not isinstance(inventory, dict) or not isinstance(values.get("facts"), dict):
         return False
     return digest_of(inventory) == values.get("sha256")
 
 
 def take_inventory(folder: Path, kind: str, *, remember: bool = False) -> dict[str, dict[str, Any]]:
-    """List a folder's files with size and sha256; refuse links, and anything pickled in a checkpoint."""
+    """List a folder's files with size and sha256; refuse links, and what may carry code."""
     inventory = {}
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
             raise StoreError(f"{path.name} is a link; an artifact holds plain files only")
         if path.is_file():
-            if kind == "checkpoint" and path.suffix in PICKLED:
-                raise StoreError(f"{path.name} may hold pickled code; models are stored as safetensors only")
+            if kind != "any" and may_carry_code(path.name):
+                raise StoreError(f"{path.name} may carry code, pickled or plain; models are stored as safetensors only")
             inventory[path.relative_to(folder).as_posix()] = {"size": path.stat().st_size, "sha256": hash_file(path, remember=remember)}
     if not inventory:
         raise StoreError("the stage wrote no file; nothing was published")
@@ -164,6 +171,11 @@ def is_safe(name: str) -> bool:
     """Tell whether a path stays inside its artifact."""
     path = PurePosixPath(name)
     return bool(name) and not path.is_absolute() and ".." not in path.parts and "\\" not in name and str(path) == name
+
+
+def may_carry_code(name: str) -> bool:
+    """Tell, by its suffix, whether a file is code or may hold pickled code."""
+    return PurePosixPath(name).suffix.lower() in CODE
 
 
 def bytes_of(folder: Path) -> int:

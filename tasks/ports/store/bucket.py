@@ -26,7 +26,8 @@ CONNECT, READ = 5.0, 30.0  # seconds until a connection, and until the next byte
 PATIENCE = 90.0  # seconds that a failing operation is tried again
 NOT_THERE = {"NoSuchKey", "404", "NotFound"}
 TAKEN = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
-FOR_EVER = {"AccessDenied", "403", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "InvalidBucketName", "NoSuchUpload"}
+FOR_EVER = {"AccessDenied", "403", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "InvalidBucketName", "NoSuchUpload",
+            "RequestTimeTooSkewed"}  # fmt: skip
 
 Result = TypeVar("Result")
 log = logging.getLogger("limbeck.store")
@@ -242,7 +243,8 @@ def split_address(address: str) -> tuple[str, str]:
     """Return bucket and prefix of ``s3://bucket/prefix``."""
     parts = urlsplit(address)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment or ".." in parts.path.split("/") or "@" in parts.netloc:
-        raise StoreError(f"{address!r} is no store; write s3://BUCKET or s3://BUCKET/PREFIX, or the path of a folder")
+        shown = address.rsplit("@", 1)[-1]  # what stands before may be a password
+        raise StoreError(f"{shown!r} is no store; write s3://BUCKET or s3://BUCKET/PREFIX, or the path of a folder")
     prefix = parts.path.strip("/")
     return parts.netloc, f"{prefix}/" if prefix else ""
 
@@ -271,6 +273,7 @@ def reason_of(error: BaseException) -> str:
     hints = {
         "NoSuchBucket": "there is no such bucket; create it", "AccessDenied": "access denied; check the credentials and the bucket's policy",
         "403": "access denied; check the credentials and the bucket's policy", "InvalidAccessKeyId": "the access key is not known; check AWS_ACCESS_KEY_ID",
+        "RequestTimeTooSkewed": "this machine's clock is wrong by more than S3 allows; set it (NTP) and run again",
         "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
     }  # fmt: skip
     text = hints.get(code) or str(error).strip().splitlines()[0]

@@ -43,13 +43,18 @@ class ArtifactCache:
         return final
 
     def put(self, digest: str, folder: Path) -> None:
-        """Move a whole artifact into the cache, then make room."""
+        """Move a whole artifact into the cache, then make room. Where another process was faster its copy stays: it may be read right now."""
         self.hold(digest)
         final = self.path(digest)
         final.parent.mkdir(exist_ok=True)
-        if final.is_dir():  # damaged, or another process was faster with the same bytes
+        if final.is_dir() and not is_whole(final, digest, remember=True):
             final.rename(self.root / "temporary" / f"old-{uuid.uuid4().hex}")
-        folder.rename(final)
+        try:
+            folder.rename(final)
+        except OSError:
+            if not final.is_dir():
+                raise
+            shutil.rmtree(folder)
         self.make_room()
 
     def hold(self, digest: str) -> None:

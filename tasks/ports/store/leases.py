@@ -124,12 +124,17 @@ class BucketLease:
         """Write the lease again, and again, until it is given back or another worker took over."""
         while not self.done.wait(self.seconds / BEATS):
             try:
-                if self.is_ours():
-                    self.bucket.write(self.name(self.number), self.body)
-                else:
+                if not self.renew_once():
                     return
             except StoreError as error:
                 log.warning("the lease %s could not be renewed (%s); trying again", self.key[:12], error)
+
+    def renew_once(self) -> bool:
+        """Write the lease again if it is still ours; tell whether it is."""
+        if not self.is_ours():
+            return False
+        self.bucket.write(self.name(self.number), self.body)
+        return True
 
     def is_ours(self) -> bool:
         """Tell whether no newer lease is there."""

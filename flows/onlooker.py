@@ -1,0 +1,96 @@
+"""Who looks on while a run of the command line goes on, and the ways in which they may stop it: Ctrl-C, SIGTERM, or Cancel in the Prefect UI."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from prefect.exceptions import TerminationSignal
+
+from flows.home import Home
+from tasks.errors import Interrupted
+
+STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
+"""What ends a run because someone wanted it to end: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a worker."""
+
+LOOK = 5.0  # seconds between two questions whether someone pressed Cancel
+
+
+@dataclass
+class Onlooker:
+    """What the command line adds to a run: a watcher, stages to force, and the home folder."""
+
+    home: Home
+    watcher: Any = None
+    force: frozenset[str] = frozenset()
+    cancelled: UUID | None = None
+    """The flow run that someone cancelled in the Prefect UI."""
+
+
+ONLOOKER: ContextVar[Onlooker | None] = ContextVar("onlooker", default=None)
+
+
+@contextlib.contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM stop a run of the command line as Ctrl-C does, in order.
+
+    Prefect's own handler, for its workers, raises wherever the loop happens to be, and nothing below gets the time to stop.
+    """
+    if ONLOOKER.get() is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop, run = asyncio.get_running_loop(), asyncio.current_task()
+    assert run is not None
+    before = signal.signal(signal.SIGTERM, lambda number, frame: loop.call_soon_threadsafe(run.cancel))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@asynccontextmanager
+async def stopped_by_prefect() -> AsyncIterator[None]:
+    """Let Cancel in the Prefect UI stop a run of the command line: it is no worker's run, so nobody else listens."""
+    from prefect.runtime import flow_run
+
+    onlooker, run = ONLOOKER.get(), asyncio.current_task()
+    if onlooker is None or run is None or not flow_run.id:
+        yield
+        return
+    listening = asyncio.ensure_future(listen(onlooker, run, UUID(str(flow_run.id))))
+    try:
+        yield
+    finally:
+        listening.cancel()
+
+
+async def listen(onlooker: Onlooker, run: asyncio.Task[Any], flow_run: UUID) -> None:
+    """Ask Prefect again and again whether the run is to end; a server that does not answer is asked later."""
+    from prefect.client.orchestration import get_client
+
+    while True:
+        await asyncio.sleep(LOOK)
+        with contextlib.suppress(Exception):
+            async with get_client() as client:
+                state = (await client.read_flow_run(flow_run)).state
+            if state is not None and (state.is_cancelling() or state.is_cancelled()):
+                onlooker.cancelled = flow_run
+                run.cancel()
+                return
+
+
+async def confirm(flow_run: UUID) -> None:
+    """Tell Prefect that a run has ended because someone cancelled it; by itself it would call it crashed."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Cancelled
+
+    async with get_client() as client:
+        await client.set_flow_run_state(flow_run, Cancelled(message="stopped at its last checkpoint"), force=True)

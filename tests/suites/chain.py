@@ -1,0 +1,129 @@
+"""A small chain that real processes run, and what can be read from the outside of what they left: for the suites that kill and break things."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tasks.errors import StoreError
+from tasks.ports.store.artifacts import is_whole
+from tasks.ports.store.folder import FolderStore
+from tasks.ports.store.open import open_store
+
+ROOT = Path(__file__).resolve().parents[2]
+MEASURED = ("measure-speed",)
+"""Stages whose result is a measurement: it is another one each time."""
+
+OURS = ("LIMBECK_", "PREFECT_", "MLFLOW_", "AWS_")
+
+
+def write_chain(folder: Path, bert: Path, rows: Path, **teacher: Any) -> Path:
+    """Write a recipe that saves a checkpoint after every step of its teacher, and registers its student."""
+    fast = {"batch_size": 16, "max_length": 16, "evaluations": 1, "precision": "fp32"}
+    values = {
+        "name": "chain", "task": {"name": "tiny", "labels": ["negative", "positive"]}, "data": {"source": str(rows), "selection_rows": 20},
+        "teacher": {"model": str(bert), "steps": 300, "floor": 0.0, "checkpoint_minutes": 1e-6, **fast, **teacher},
+        "task_distillation": {"prediction": {"steps": 5, **fast}},
+        "students": [{"name": "half", "layers": 2}],
+        "scoring": {"resamples": 100, "max_length": 16}, "speed": {"repeats": 5, "warmup": 1, "length": 8},
+        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}]}, "resources": {"cores": 1},
+    }  # fmt: skip
+    path = folder / "chain.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+@dataclass
+class Host:
+    """One machine that runs the chain: its home folder, its store, and the servers that it knows."""
+
+    home: Path
+    store: str = ""
+    servers: Mapping[str, str] = field(default_factory=dict)
+
+    def environment(self) -> dict[str, str]:
+        """Return what a process of this host sees: nothing of this suite's own settings."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+        store = {"LIMBECK_STORE": self.store} if self.store else {}
+        return kept | {"LIMBECK_HOME": str(self.home), "OMP_NUM_THREADS": "1"} | dict(self.servers) | store
+
+    def start(self, *words: str, module: str = "flows.cli") -> subprocess.Popen[str]:
+        """Start a command in a session of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *words], cwd=ROOT, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def opened(self) -> Any:
+        """Open this host's store; what is fetched from it does not reach the host's own cache."""
+        return open_store(self.store or str(self.home / "store"), self.home.with_name(f"{self.home.name}-seen"))
+
+    def digests(self) -> dict[str, str]:
+        """Return what every stage made, by key, measurements left out."""
+        return {manifest["key"]: manifest["sha256"] for manifest in self.opened().manifests() if manifest["stage"] not in MEASURED}
+
+    def damage(self) -> Iterator[str]:
+        """Say what is visible in the store and not whole."""
+        store = self.opened()
+        for manifest in store.manifests():
+            if problem := store.problem(manifest):
+                yield f"{manifest['stage']}: {problem}"
+            try:
+                store.folder(store.parcel(manifest))
+            except StoreError as error:
+                yield str(error)
+        if isinstance(store, FolderStore):
+            yield from (f"artifact {digest[:12]} is not whole" for digest in store.artifacts() if not is_whole(store.object_path(digest), digest))
+
+    def versions(self) -> list[tuple[str, ...]]:
+        """Return candidate, checkpoint and verdict of every registered version, straight from MLflow's database."""
+        wanted = "candidate", "checkpoint.sha256", "gate"
+        rows = asked(self.home / "mlflow.db", "select name || ' ' || version, key, value from model_version_tags")
+        tags: dict[str, dict[str, str]] = {}
+        for version, key, value in rows:
+            tags.setdefault(version, {})[key] = value
+        return sorted(tuple(found[name] for name in wanted) for found in tags.values())
+
+    def steps_saved(self) -> list[int]:
+        """Return the steps of the whole checkpoints that another host could go on from."""
+        if self.store:
+            names = [entry.name for entry in self.opened().bucket.entries("checkpoints/") if entry.name.endswith("/whole.json")]
+        else:
+            names = [str(path) for path in self.home.glob("store/checkpoints/*/step-*/state.json")]
+        return sorted(int(re.search(r"step-(\d+)", name)[1]) for name in names)  # type: ignore[index]
+
+
+def asked(database: Path, query: str) -> list[Any]:
+    """Ask an SQLite database; one that is not there has no rows."""
+    if not database.exists():
+        return []
+    with sqlite3.connect(database) as connection:
+        return connection.execute(query).fetchall()
+
+
+def resumed_at(out: str) -> int:
+    """Return the step from which the teacher's training went on, 0 if from the start."""
+    found = re.search(r"finetune-teacher: resuming at step ([\d,]+)", out)
+    return int(found[1].replace(",", "")) if found else 0
+
+
+def reported(out: str) -> int:
+    """Return the last step of the teacher that a run told of."""
+    found = re.findall(r"finetune-teacher: ([\d,]+) of [\d,]+ steps", out)
+    return int(found[-1].replace(",", "")) if found else 0
+
+
+def cache_of(path: Path) -> dict[str, str]:
+    """Return whether each stage was a hit or a miss, from a result file."""
+    stages = json.loads(path.read_text())["stages"]
+    return {f"{stage['name']}/{stage['label']}".rstrip("/"): stage["cache"] for stage in stages}

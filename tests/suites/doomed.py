@@ -1,0 +1,134 @@
+"""The command line of Limbeck, killed by its own hand at a chosen moment: ``python -m tests.suites.doomed PLAN WORD …``.
+
+A *window* is a function of the product. A moment inside it is the n-th line of Python, of any library, that is executed in its k-th call;
+there the process kills itself with SIGKILL, and with it, if the plan says so, its engines, as when a machine vanishes. The plan is JSON:
+
+    {"record": FILE}                                                    count the lines of every call, and kill nobody
+    {"window": NAME, "call": K, "line": N, "host": BOOL, "report": FILE}  die inside a window
+    {"after": SECONDS, "host": BOOL, "report": FILE}                     die after some time, wherever that is
+    {}                                                                  an ordinary run
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+WINDOWS = {
+    "publish": [("tasks.ports.store.folder", "FolderStore", "publish"), ("tasks.ports.store.s3", "S3Store", "publish")],
+    "rename": [("pathlib", "Path", "rename")],
+    "manifest": [("tasks.ports.store.s3", "S3Store", "commit")],
+    "renewal": [("tasks.ports.store.leases", "BucketLease", "renew_once")],
+    "checkpoint": [("tasks.ports.store.travelling", "TravellingCheckpoints", "send_new")],
+    "registration": [("tasks.ports.tracker", "Tracker", "register")],
+}
+LEASE_SECONDS = 6.0  # a dead holder's lease is waited for
+LOOK = 0.2  # seconds between two looks for a new checkpoint: the chain of these suites is short
+
+
+class Lines:
+    """Counts the lines of Python that one thread executes, and calls ``due`` before line ``limit``."""
+
+    def __init__(self, limit: int | None = None, due: Callable[[str], None] | None = None) -> None:
+        self.limit, self.due, self.count = limit, due, 0
+
+    def trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        """Be told of every line."""
+        if event == "line":
+            self.count += 1
+            if self.due is not None and self.count == self.limit:
+                self.due(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
+        return self.trace
+
+    def __enter__(self) -> Lines:
+        self.before = sys.gettrace()
+        sys.settrace(self.trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self.before)
+
+
+def watch(window: str, function: Callable[..., Any], numbers: Any, plan: dict[str, Any]) -> Callable[..., Any]:
+    """Count the lines of a window's calls, or die in one of them."""
+
+    @wraps(function)
+    def watched(*given: Any, **named: Any) -> Any:
+        call = next(numbers)
+        if "record" in plan:
+            with Lines() as lines:
+                result = function(*given, **named)
+            note(plan["record"], {"window": window, "call": call, "lines": lines.count})
+            return result
+        if call != plan["call"]:
+            return function(*given, **named)
+        with Lines(plan["line"], lambda where: die(plan, where)):
+            function(*given, **named)
+        return die(plan, "its last moment")
+
+    return watched
+
+
+def prepare(plan: dict[str, Any]) -> None:
+    """Put the watch on the windows of a plan; shorten what would only be waited for."""
+    import importlib
+
+    from tasks.ports.store import s3, travelling
+
+    travelling.LOOK = LOOK
+    (s3.S3Store.__init__.__kwdefaults__ or {})["lease_seconds"] = LEASE_SECONDS
+    for window in WINDOWS if "record" in plan else [plan["window"]] if "window" in plan else []:
+        numbers = itertools.count(1)
+        for module, name, method in WINDOWS[window]:
+            owner = getattr(importlib.import_module(module), name)
+            setattr(owner, method, watch(window, getattr(owner, method), numbers, plan))
+    if "after" in plan:
+        threading.Thread(target=lambda: (time.sleep(plan["after"]), die(plan, "some moment")), daemon=True).start()
+
+
+def die(plan: dict[str, Any], where: str) -> None:
+    """Kill the engines, if the whole machine is to vanish, and this process."""
+    note(plan["report"], {"where": where})
+    if plan["host"]:
+        for child in children(os.getpid()):
+            os.kill(child, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def children(parent: int) -> list[int]:
+    """Return the processes that a process has started."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue  # it has just ended
+            if int(fields[1]) == parent:
+                found.append(int(folder.name))
+    return found
+
+
+def note(path: str, values: dict[str, Any]) -> None:
+    """Append a line to a file that outlives this process."""
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(handle, json.dumps(values).encode() + b"\n")
+    os.close(handle)
+
+
+if __name__ == "__main__":
+    prepare(json.loads(sys.argv[1]))
+    del sys.argv[1]
+    from flows.cli import main
+
+    main()

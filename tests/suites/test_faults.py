@@ -1,0 +1,25 @@
+"""The fault suite as a test: a few faults by default, all of them with ``-m slow``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.s3_server import S3Server
+from tests.suites.faults import FAULTS, all_faults
+
+
+def problems(names: list[str], folder: Path, prefect: str, s3: S3Server) -> list[tuple[str, list[str]]]:
+    """Let faults happen against the servers of the tests; return what went wrong."""
+    outcomes = all_faults(names, folder, {"PREFECT_API_URL": prefect, **s3.environment()})
+    return [(outcome.fault, outcome.problems) for outcome in outcomes if outcome.problems]
+
+
+def test_a_store_that_fails_for_a_while_and_a_race_lose_nothing(prefect_url: str, s3: S3Server, tmp_path: Path) -> None:
+    assert not problems(["busy", "race-2"], tmp_path, prefect_url, s3)
+
+
+@pytest.mark.slow
+def test_no_fault_loses_anything(prefect_url: str, s3: S3Server, tmp_path: Path) -> None:
+    assert not problems(list(FAULTS), tmp_path, prefect_url, s3)
