@@ -95,12 +95,14 @@ class Host:
         return sorted(tuple(found[name] for name in wanted) for found in tags.values())
 
     def steps_saved(self) -> list[int]:
-        """Return the steps of the whole checkpoints that another host could go on from."""
+        """Return the steps of the whole checkpoints that another host could go on from; what was published needs none any more."""
         if self.store:
             names = [entry.name for entry in self.opened().bucket.entries("checkpoints/") if entry.name.endswith("/whole.json")]
         else:
-            names = [str(path) for path in self.home.glob("store/checkpoints/*/step-*/state.json")]
-        return sorted(int(re.search(r"step-(\d+)", name)[1]) for name in names)  # type: ignore[index]
+            names = [path.relative_to(self.home / "store").as_posix() for path in self.home.glob("store/checkpoints/*/step-*/state.json")]
+        found = [re.fullmatch(r"checkpoints/(\w+)/step-(\d+)/.*", name) for name in names]
+        published = self.digests()
+        return sorted(int(one[2]) for one in found if one and one[1] not in published)
 
 
 def asked(database: Path, query: str) -> list[Any]:

@@ -1,12 +1,15 @@
 """The command line of Limbeck, killed by its own hand at a chosen moment: ``python -m tests.suites.doomed PLAN WORD …``.
 
-A *window* is a function of the product. A moment inside it is the n-th line of Python, of any library, that is executed in its k-th call;
-there the process kills itself with SIGKILL, and with it, if the plan says so, its engines, as when a machine vanishes. The plan is JSON:
+A *window* is a function of the product. A moment inside it is the n-th line of Python, of any library, that is executed in its k-th call or in the
+first one after it that does something; there the process kills itself with SIGKILL, and with it, if the plan says so, its engines, as when a
+machine vanishes. The plan is JSON:
 
-    {"record": FILE}                                                    count the lines of every call, and kill nobody
-    {"window": NAME, "call": K, "line": N, "host": BOOL, "report": FILE}  die inside a window
-    {"after": SECONDS, "host": BOOL, "report": FILE}                     die after some time, wherever that is
-    {}                                                                  an ordinary run
+    {"record": FILE}                                    count the lines of every call, and kill nobody
+    {"window": NAME, "call": K, "line": N, "least": M}    die inside a window; a call of fewer than M lines did nothing
+    {"after": SECONDS}                                   die after some time, wherever that is
+    {}                                                  an ordinary run
+
+Whoever dies also needs ``"host": BOOL`` (engines too) and ``"report": FILE`` (where it was).
 """
 
 from __future__ import annotations
@@ -70,11 +73,13 @@ def watch(window: str, function: Callable[..., Any], numbers: Any, plan: dict[st
                 result = function(*given, **named)
             note(plan["record"], {"window": window, "call": call, "lines": lines.count})
             return result
-        if call != plan["call"]:
+        if call < plan["call"]:
             return function(*given, **named)
-        with Lines(plan["line"], lambda where: die(plan, where)):
-            function(*given, **named)
-        return die(plan, "its last moment")
+        with Lines(plan["line"], lambda where: die(plan, where)) as lines:
+            result = function(*given, **named)
+        if lines.count >= plan["least"]:
+            die(plan, "its last moment")
+        return result
 
     return watched
 

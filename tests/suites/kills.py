@@ -45,11 +45,13 @@ class Undisturbed:
     seconds: float
     calls: list[dict[str, Any]]
 
-    def of_window(self, window: str) -> list[dict[str, Any]]:
-        """Return the calls of a window in which something was done; a look that found nothing new is short."""
+    def moment_in(self, window: str, dice: random.Random) -> dict[str, Any]:
+        """Choose a moment in a window: a call in the first half, for a look that found nothing new is short, and their number differs from run to run."""
         calls = [call for call in self.calls if call["window"] == window]
-        longest = max(call["lines"] for call in calls)
-        return [call for call in calls if call["lines"] > longest / 10]
+        least = max(call["lines"] for call in calls) // 10
+        busy = [call for call in calls if call["lines"] > least]
+        call = dice.choice(busy[: -(-len(busy) // 2)])
+        return {"window": window, "call": call["call"], "line": dice.randint(1, call["lines"]), "least": least}
 
 
 @dataclass
@@ -105,8 +107,7 @@ def moments(count: int, bases: Mapping[str, Undisturbed], seed: int) -> Iterator
         if window == "random":
             plan["after"] = dice.uniform(0.1, 0.95) * base.seconds
         else:
-            call = dice.choice(base.of_window(window))
-            plan |= {"window": window, "call": call["call"], "line": dice.randint(1, call["lines"])}
+            plan |= base.moment_in(window, dice)
         yield Moment(number, window, base.kind, plan)
 
 
