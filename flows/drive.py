@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,23 @@ from flows.home import Home
 from flows.onlooker import ONLOOKER, Onlooker, confirm
 from flows.run import write_json
 from tasks.recipe import Recipe
-from tasks.session import StageRecord
+from tasks.session import Session, StageRecord
 
 
-def run_recipe(recipe: Recipe, *, home: Home, watcher: Any = None, force: frozenset[str] = frozenset(), json_path: Path | None = None) -> dict[str, Any]:
-    """Run the compress flow here and now; write the result file if asked."""
+def run_recipe(
+    recipe: Recipe, *, home: Home, watcher: Any = None, force: frozenset[str] = frozenset(), json_path: Path | None = None, plan: Session | None = None
+) -> dict[str, Any]:
+    """Run the compress flow here and now, after a plan of it or without one; write the result file if asked."""
     from flows.compress import compress
 
-    onlooker = Onlooker(home, watcher, force)
+    onlooker = Onlooker(home, watcher, force, plan)
     ONLOOKER.set(onlooker)
     try:
         result = asyncio.run(compress(recipe))
     except asyncio.CancelledError:
         if onlooker.cancelled is not None:
-            asyncio.run(confirm(onlooker.cancelled))
+            with contextlib.suppress(Exception):  # the run, or its server, may be gone by now; it has stopped all the same
+                asyncio.run(confirm(onlooker.cancelled))
         raise KeyboardInterrupt from None  # a signal asked for the end: what follows is as after Ctrl-C
     if json_path is not None:
         write_json(json_path, result)
@@ -37,10 +41,10 @@ def watched_run(
     """Run a recipe before a person's eyes; ``ready`` waits for the Prefect server, which starts while the run is planned."""
     from flows.console import Watcher
 
-    expected = len(plan_recipe(recipe, home=home))
+    plan = planned_session(recipe, home)
     ready()
-    with Watcher(console, expected) as watcher:
-        return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path)
+    with Watcher(console, len(plan.records)) as watcher:
+        return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path, plan=plan)
 
 
 def plan_recipe(recipe: Recipe, *, home: Home) -> list[dict[str, Any]]:
@@ -50,6 +54,11 @@ def plan_recipe(recipe: Recipe, *, home: Home) -> list[dict[str, Any]]:
 
 def planned_records(recipe: Recipe, home: Home) -> list[StageRecord]:
     """Return the records of a walk that runs nothing."""
+    return planned_session(recipe, home).records
+
+
+def planned_session(recipe: Recipe, home: Home) -> Session:
+    """Walk the story without running anything; return the session with its records."""
     from flows.compress import make_everything
     from flows.run import plan_session
     from tasks.session import use_session
@@ -57,7 +66,7 @@ def planned_records(recipe: Recipe, home: Home) -> list[StageRecord]:
     session, sources = plan_session(recipe, home)
     with use_session(session):
         asyncio.run(make_everything(recipe, sources, session))
-    return session.records
+    return session
 
 
 def demo_recipe(folder: Path, seed: int) -> Recipe:

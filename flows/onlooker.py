@@ -17,6 +17,7 @@ from prefect.exceptions import TerminationSignal
 
 from flows.home import Home
 from tasks.errors import Interrupted
+from tasks.session import Session
 
 STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
 """What ends a run because someone wanted it to end: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a worker."""
@@ -26,11 +27,13 @@ LOOK = 5.0  # seconds between two questions whether someone pressed Cancel
 
 @dataclass
 class Onlooker:
-    """What the command line adds to a run: a watcher, stages to force, and the home folder."""
+    """What the command line adds to a run: the home folder, a watcher, stages to force, and the plan that was made before."""
 
     home: Home
     watcher: Any = None
     force: frozenset[str] = frozenset()
+    plan: Session | None = None
+    """The walk before the run: its store is open already, and what it found need not be looked for again."""
     cancelled: UUID | None = None
     """The flow run that someone cancelled in the Prefect UI."""
 

@@ -18,8 +18,9 @@ from tasks.contracts import Parcel
 from tasks.errors import LimbeckError
 from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
 from tasks.ports.store.open import open_store
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracker import Tracker, require_legal_name
 from tasks.recipe import STARTS_BY_NAME, Recipe
+from tasks.register_model import registered_name
 from tasks.session import Session, use_session
 
 
@@ -38,12 +39,13 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
     """Find the sources, check store and tracker, then run the stages; on the way out no branch is left running and no MLflow run open."""
     onlooker = ONLOOKER.get() or Onlooker(Home.from_environment())
     sources = await asyncio.to_thread(find_sources, recipe)
-    store = await asyncio.to_thread(open_store, onlooker.home.store, onlooker.home.cache)
+    store = onlooker.plan.store if onlooker.plan else await asyncio.to_thread(open_store, onlooker.home.store, onlooker.home.cache)
     await asyncio.to_thread(store.check)
+    require_legal_name(registered_name(recipe, teacher_name(recipe)))
     tracker = new_tracker(recipe, onlooker.home)
     opening = asyncio.ensure_future(asyncio.to_thread(tracker.open))
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
-    session = Session(store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force)
+    session = Session(store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan)
     already = asyncio.all_tasks() | {opening}
     try:
         await asyncio.shield(opening)

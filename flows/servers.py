@@ -92,13 +92,13 @@ def free_port() -> int:
 
 
 def prefect_command(port: int) -> list[str]:
-    """Return the command of the Prefect server."""
-    return [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    """Return the command of the Prefect server; ``-P``, because a file named like a library may lie where the user stands."""
+    return [sys.executable, "-P", "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
 
 
 def mlflow_command(home: Home, port: int) -> list[str]:
     """Return the command of the MLflow server, on the databases and artifacts of this home."""
-    return [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
+    return [sys.executable, "-P", "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
             "--backend-store-uri", home.own_tracking_uri, "--artifacts-destination", str(home.artifacts)]  # fmt: skip
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import ValidationError
+
 from flows.home import Home
-from tasks.errors import RegistryError
+from tasks.errors import RecipeError, RegistryError
 from tasks.ports.store.collect import Sweep, sweep
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker
@@ -29,7 +31,11 @@ def find_run(tracker: Tracker, run: str | None, statuses: tuple[str, ...] = ()) 
 
 def recipe_of(tracker: Tracker, run: dict[str, Any]) -> Recipe:
     """Return the recipe that a run was started with."""
-    return Recipe.model_validate(tracker.recall(run["run"], "recipe"))
+    try:
+        return Recipe.model_validate(tracker.recall(run["run"], "recipe"))
+    except ValidationError as error:
+        what = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
+        raise RecipeError(f"the recipe of run {run['run'][:8]} is not legal any more ({what}); run an edited one") from error
 
 
 def verify_store(home: Home) -> Iterator[tuple[dict[str, Any], str | None]]:

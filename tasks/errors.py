@@ -5,6 +5,7 @@ LimbeckError                 the user sees one sentence and a non-zero exit
 ├── DataError                rows or texts that do not fit the task
 ├── ModelError               a model, tokenizer or checkpoint that cannot serve
 ├── StoreError               the store cannot be read or written
+│   ├── ArtifactDamaged      an artifact is gone, or is not what its name says
 │   └── LeaseLost            another worker took over while this one was still computing
 ├── GateError                a model does not clear a floor that the recipe sets
 ├── EngineError              a stage stopped half-way
@@ -36,6 +37,10 @@ class StoreError(LimbeckError):
     """The store cannot be read or written."""
 
 
+class ArtifactDamaged(StoreError):
+    """An artifact is gone, or is not what its name says."""
+
+
 class LeaseLost(StoreError):
     """Another worker took the stage over; what this one made is not published."""
 
@@ -63,7 +68,7 @@ class RegistryError(LimbeckError):
 BY_NAME: dict[str, type[LimbeckError]] = {
     kind.__name__: kind
     for kind in (
-        LimbeckError, RecipeError, DataError, ModelError, StoreError, LeaseLost,
+        LimbeckError, RecipeError, DataError, ModelError, StoreError, ArtifactDamaged, LeaseLost,
         GateError, EngineError, OutOfMemory, Interrupted, RegistryError,
     )
 }  # fmt: skip

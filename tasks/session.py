@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -10,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.contracts import Parcel
+
+JUST = 30.0  # seconds for which a run takes its plan's word for what is in the store
 
 
 @dataclass
@@ -79,9 +82,17 @@ class Session:
     manifests: list[Mapping[str, Any]] | None = None
     made_by: dict[int, Any] = field(default_factory=dict)
     """The Prefect state behind each parcel of this run, by the parcel's identity; parcels live as long as the records."""
+    plan: Session | None = None
+    """A walk through the same recipe, made just before."""
 
     def __post_init__(self) -> None:
         self.slots = Cores(self.cores)
+        self.opened = time.monotonic()
+        self.found = {record.key: record.parcel for record in self.plan.records} if self.plan else {}
+
+    def just_found(self, key: str) -> Parcel | None:
+        """Return what the plan found and verified a moment ago: a store far away need not be asked twice. Later it could have gone."""
+        return self.found.get(key) if time.monotonic() - self.opened < JUST else None
 
     def earlier(self, stage: str) -> list[Mapping[str, Any]]:
         """Return the manifests of a stage's earlier results; the store is asked once a run."""

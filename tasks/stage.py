@@ -24,8 +24,9 @@ from prefect.states import Completed, Failed
 
 from tasks.contracts import Parcel
 from tasks.engine_process import run_engine
-from tasks.errors import Interrupted, LimbeckError
+from tasks.errors import Interrupted, LimbeckError, StoreError
 from tasks.ports.fingerprint import code_digest, device_class, differences, hardware, key_of, library_versions, strings_in
+from tasks.ports.store.artifacts import disk_trouble
 from tasks.recipe import Knobs
 from tasks.session import Session, StageRecord, current_session
 
@@ -142,7 +143,7 @@ def stage(
         async def call(knobs: Knobs, *, label: str = "", **parcels: Any) -> Parcel:
             session = current_session()
             if session.planning:
-                return plan_stage(frame, session, knobs, label, parcels)
+                return await plan_stage(frame, session, knobs, label, parcels)
             # Inputs travel as the states of the tasks that made them: that is what draws the edges of the run graph.
             state = await door(knobs, f"/{label}" if label else "", linked(session, parcels), return_state=True)
             parcel: Parcel = await state.aresult()
@@ -170,13 +171,17 @@ async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcel
     started = time.monotonic()
     try:
         if frame.name not in session.force:
-            found = await asyncio.to_thread(session.store.find, record.key)
+            found = session.just_found(record.key) or await asyncio.to_thread(session.store.find, record.key)
             if found is not None:
                 return finish(session, record, found, "hit", started)
         return await compute(frame, session, record, knobs, parcels, started)
     except LimbeckError as error:
         await fail(session, record, error, started)
         return Failed(message=str(error), data=error)
+    except OSError as error:
+        told = StoreError(disk_trouble(error, session.store.workspace()))
+        await fail(session, record, told, started)
+        return Failed(message=str(told), data=told)
     except BaseException as error:
         await asyncio.shield(fail(session, record, error, started))
         raise
@@ -288,12 +293,12 @@ def digests(parcel: Parcel | Sequence[Parcel]) -> Any:
     return parcel.sha256 if isinstance(parcel, Parcel) else [one.sha256 for one in parcel]
 
 
-def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Parcel:
+async def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Parcel:
     """Say what a run would do with this stage, without doing it; what is not known yet makes everything after it a miss."""
     explanation = explain(frame, knobs, parcels)
     record = new_record(frame, session, label, explanation)
     waiting = [name for name, digest in explanation["inputs"].items() if UNKNOWN in ([digest] if isinstance(digest, str) else digest)]
-    found = None if waiting or frame.name in session.force else session.store.find(record.key)
+    found = None if waiting or frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
     record.cache, record.state = ("hit", "cached") if found else ("miss", "would run")
     if found is not None:
         record.why, record.parcel = "a verified result is there", found

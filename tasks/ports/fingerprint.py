@@ -98,7 +98,7 @@ class Module:
     def __init__(self, name: str, source: str) -> None:
         self.name, self.definitions, self.imports = name, {}, {}
         self.read: dict[str, tuple[str, list[Definition]]] = {}
-        for node in ast.parse(source).body:
+        for node in WithoutDocstrings().visit(ast.parse(source)).body:
             self.enter(node)
 
     def enter(self, node: ast.stmt) -> None:
@@ -175,8 +175,8 @@ def narrowed(node: ast.stmt, chosen: frozenset[str]) -> ast.stmt:
 
 
 def shape_of(node: ast.AST) -> str:
-    """Return a definition's syntax tree as text, without docstrings and positions."""
-    return ast.dump(WithoutDocstrings().visit(ast.parse(ast.unparse(node))))
+    """Return a definition's syntax tree as text, without positions."""
+    return ast.dump(node)
 
 
 class WithoutDocstrings(ast.NodeTransformer):

@@ -76,7 +76,7 @@ class Packer:
         environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
         with self.errors.open("wb") as errors:
             return subprocess.Popen(
-                [sys.executable, "-m", "tasks.ports.package"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+                [sys.executable, "-P", "-m", "tasks.ports.package"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
             )
 
     @property

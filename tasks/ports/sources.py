@@ -21,9 +21,9 @@ from tasks.errors import DataError, LimbeckError, ModelError
 from tasks.ports.fingerprint import hash_file
 
 DATA_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
-MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
-               "spiece.model", "added_tokens.json")  # fmt: skip
-FIVE = 20  # a vocabulary smaller than this was not read
+MODEL_FILES = ("config.json", "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt",
+               "vocab.json", "merges.txt", "spiece.model", "added_tokens.json")  # fmt: skip
+SMALLEST = 20  # a vocabulary smaller than this was not read
 
 
 def resolve_data(source: str, revision: str | None, spec: TaskSpec) -> Parcel:
@@ -119,7 +119,12 @@ def check_model(folder: Path) -> None:
     for name, values in (("config.json", config), ("tokenizer_config.json", read_config(folder / "tokenizer_config.json"))):
         if "auto_map" in values:
             raise ModelError(f"{folder} asks for code of its own (auto_map in {name}), which is never run; use a model of a known family")
-    check_vocabulary(folder, int(config.get("vocab_size", 0)))
+    if "transformers_weights" in config:
+        raise ModelError(f"{folder} names weights of its own choice (transformers_weights in config.json); only model.safetensors is loaded")
+    expected = config.get("vocab_size")
+    if not isinstance(expected, int):
+        raise ModelError(f"{folder / 'config.json'} names no vocab_size; save the model again")
+    check_vocabulary(folder, expected)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -135,12 +140,15 @@ def check_vocabulary(folder: Path, expected: int) -> None:
     if (folder / "tokenizer.json").is_file():
         from tokenizers import Tokenizer
 
-        size = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size()
+        try:
+            size = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size()
+        except Exception as error:  # the library raises a bare Exception
+            raise ModelError(f"{folder / 'tokenizer.json'} cannot be read; save the tokenizer again") from error
     elif (folder / "vocab.txt").is_file():
         size = len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())
     else:
         return
-    if size < FIVE or size > expected:
+    if size < SMALLEST or size > expected:
         raise ModelError(f"the tokenizer in {folder} has {size:,} tokens and the model {expected:,}; use the tokenizer that the model was trained with")
 
 

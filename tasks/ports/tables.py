@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,6 +16,7 @@ from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.sources import nearest
 
+SHARD = re.compile(r"-\d+-of-\d+\.")
 READERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".txt": "text"}
 MOST_HELD = {"selection": 0.1, "holdout": 0.2}  # share of train that a held-back split may take
 TRANSFER_IDS = 10**12  # ids of the user's own text start here, far from those of rows
@@ -43,9 +45,9 @@ def prepare_rows(source: Path, spec: TaskSpec, data: Any, output: Path) -> dict[
     """Read, check and divide the rows of a task; return counts and shares."""
     files = split_files(source, spec)
     names: list[str] | None = list(spec.labels) if spec.labels else None
-    splits = {split: read_split(path, spec) for split, path in files.items()}
+    splits = {split: read_split(paths, spec) for split, paths in files.items()}
     if spec.kind == "classification":
-        names = names or label_names(files["train"], spec, splits["train"])
+        names = names or label_names(files["train"][0], spec, splits["train"])
     dropped = {split: clean(rows, spec, names) for split, rows in splits.items()}
     divided = divide(splits, data)
     if spec.kind == "classification":
@@ -54,16 +56,20 @@ def prepare_rows(source: Path, spec: TaskSpec, data: Any, output: Path) -> dict[
     return facts_of(divided, spec, names) | {"unlabelled": dropped}
 
 
-def split_files(source: Path, spec: TaskSpec) -> dict[str, Path]:
-    """Find the train file and, where there is one, the validation file."""
+def split_files(source: Path, spec: TaskSpec) -> dict[str, list[Path]]:
+    """Find the train file and, where there is one, the validation file; either may come in shards."""
     if source.is_file():
-        return {"train": source}
+        return {"train": [source]}
     files = sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file())
-    validation = [path for name in (spec.validation, "validation", "valid", "dev") for path in files if path.name.startswith(name)]
+    names = (spec.validation, "validation", "valid", "dev")
+    validation = next((found for name in names if (found := [path for path in files if path.name.startswith(name)])), [])
     train = [path for path in files if path.name.startswith("train")]
     if not train:
         raise DataError(f"{source} holds no train file; found {', '.join(path.name for path in files) or 'nothing'}; name one train.csv or train.parquet")
-    return {"train": train[0]} | ({"validation": validation[0]} if validation else {})
+    for found in (train, validation):
+        if len(found) > 1 and not all(SHARD.search(path.name) for path in found):
+            raise DataError(f"{source} holds {', '.join(path.name for path in found)}; keep one of them, or name shards like train-00000-of-00002.parquet")
+    return {"train": train} | ({"validation": validation} if validation else {})
 
 
 def read_table(path: Path) -> Any:
@@ -87,7 +93,15 @@ def read_table(path: Path) -> Any:
         raise DataError(f"{path.name} cannot be read as {READERS.get(path.suffix, 'a table')}: {str(error).splitlines()[0]}") from error
 
 
-def read_split(path: Path, spec: TaskSpec) -> Split:
+def read_split(paths: list[Path], spec: TaskSpec) -> Split:
+    """Read the task's columns of a file, or of its shards in order."""
+    shards = [read_columns(path, spec) for path in paths]
+    pairs = [pair for shard in shards for pair in shard.pairs or ()]
+    texts, labels = ([value for shard in shards for value in getattr(shard, name)] for name in ("texts", "labels"))
+    return Split(paths[0].name, texts, pairs if spec.pair else None, labels)
+
+
+def read_columns(path: Path, spec: TaskSpec) -> Split:
     """Read the task's columns of one file."""
     table = read_table(path)
     for role, column in (("text", spec.text), ("pair", spec.pair), ("label", spec.label)):

@@ -270,7 +270,7 @@ class Tracker:
 
     def urls(self, base: str | None) -> dict[str, str]:
         """Return links to the run and to the registry, where MLflow is a server."""
-        root = (base or (self.uri if self.uri.startswith("http") else "")).rstrip("/")
+        root = without_secrets(base or (self.uri if self.uri.startswith("http") else "")).rstrip("/")
         if not root:
             return {}
         return {"run": f"{root}/#/experiments/{self.experiment_id}/runs/{self.parent}", "registry": f"{root}/#/models"}
@@ -410,13 +410,13 @@ class Tracker:
         return {"name": name, "version": str(version.version), "description": version.description}
 
     def require_own(self, version: Any) -> None:
-        """Refuse a version whose files do not lie where the experiment that made it keeps its files: an entry can be made to point anywhere."""
+        """Refuse a version whose files do not lie where its experiment keeps its files: an entry alone can be made to point anywhere."""
         named = re.fullmatch(r"models:/(m-\w+)", version.source)
         model = self.client.get_logged_model(named[1]) if named else None
         own = self.client.get_experiment(model.experiment_id).artifact_location.rstrip("/") + "/" if model else ""
-        place = model.artifact_location if model else version.source
-        if not model or not place.startswith(own) or ".." in place.split("/"):
-            raise RegistryError(f"{version.name} version {version.version} points at {place}, which no run of Limbeck wrote; nothing was fetched")
+        place = unquote(model.artifact_location if model else version.source)
+        if not model or not place.startswith(unquote(own)) or ".." in place.split("/"):
+            raise RegistryError(f"{version.name} version {version.version} points at {place}, outside of its experiment's own files; nothing was fetched")
 
     def fetch(self, address: str, target: Path) -> Path:
         """Download a model as MLflow stores it."""
@@ -455,7 +455,7 @@ class Tracker:
             if not isinstance(error, troubles()):
                 raise
             said = str(error).strip().splitlines()
-            raise RegistryError(f"MLflow at {self.uri} could not {what}: {said[-1] if said else type(error).__name__}") from error
+            raise RegistryError(without_secrets(f"MLflow at {self.uri} could not {what}: {said[-1] if said else type(error).__name__}")) from error
 
 
 def troubles() -> tuple[type[Exception], ...]:
@@ -480,7 +480,12 @@ def require_reachable(uri: str) -> None:
         except urllib.error.HTTPError:
             return  # somebody answers; whether it is MLflow shows in the first real question
         except (OSError, ValueError) as error:
-            raise RegistryError(f"there is no MLflow server at {uri} ({getattr(error, 'reason', error)}); {advice}") from error
+            raise RegistryError(without_secrets(f"there is no MLflow server at {uri} ({getattr(error, 'reason', error)}); {advice}")) from error
+
+
+def without_secrets(text: str) -> str:
+    """Strike out user and password of every address in a text."""
+    return re.sub(r"(?<=://)[^/@\s]+@", "", text)
 
 
 def require_legal_name(name: str) -> None:

@@ -8,6 +8,7 @@ Shape letters: P places, B batch, T tokens, V vocabulary, E vector width.
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,7 +196,7 @@ def read_vectors(path: Path, limit: int) -> tuple[list[str], np.ndarray]:
                     raise DataError(f"{path.name}, line {number}: {len(values)} numbers after the word, {len(vectors[0])} above; give GloVe text format")
                 words.append(word)
                 vectors.append(np.asarray(values, dtype=np.float32))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path.name} holds no word vectors; give GloVe text format, plain or gzip: a word and its numbers in each line") from error
     if not words:
         raise DataError(f"{path.name} is empty; give word vectors in GloVe text format")

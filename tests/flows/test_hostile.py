@@ -230,11 +230,11 @@ def test_a_version_that_points_elsewhere_is_not_fetched(prefect_server: None, ho
     result = run_recipe(recipe_for(tiny_bert, tiny_rows, **SHORT), home=home)
     database = home.root / "mlflow.db"
     ((own,),) = changed(database, "select artifact_location from experiments where name like '%/%'")
-    for place in ("file:///etc", "s3://another-bucket/model", "https://example.com/model", f"{own}/../../../etc"):
+    for place in ("file:///etc", "s3://another-bucket/model", "https://example.com/model", f"{own}/../../../etc", f"{own}/%2e%2e/%2e%2e/etc"):
         changed(database, f"update logged_models set artifact_location = '{place}'")
         for column in ("source", f"'{place}'"):
             changed(database, f"update model_versions set source = {column}")
-            with pytest.raises(LimbeckError, match="which no run of Limbeck wrote; nothing was fetched"):
+            with pytest.raises(LimbeckError, match="outside of its experiment's own files; nothing was fetched"):
                 Tracker(home.own_tracking_uri, home.artifacts).download(result["registered"][0]["name"], "champion", tmp_path / "model")
         changed(database, "update model_versions set source = 'models:/' || (select model_id from logged_models limit 1)")
     assert not (tmp_path / "model").exists()

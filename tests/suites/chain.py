@@ -75,7 +75,10 @@ class Host:
     def damage(self) -> Iterator[str]:
         """Say what is visible in the store and not whole."""
         store = self.opened()
-        for manifest in store.manifests():
+        manifests = list(store.manifests())
+        if len(manifests) != len(self.names_of_manifests(store)):
+            yield "a manifest cannot be read"
+        for manifest in manifests:
             if problem := store.problem(manifest):
                 yield f"{manifest['stage']}: {problem}"
             try:
@@ -85,14 +88,22 @@ class Host:
         if isinstance(store, FolderStore):
             yield from (f"artifact {digest[:12]} is not whole" for digest in store.artifacts() if not is_whole(store.object_path(digest), digest))
 
+    def names_of_manifests(self, store: Any) -> list[str]:
+        """Return where manifests lie, readable or not."""
+        if self.store:
+            return [entry.name for entry in store.bucket.entries("manifests/")]
+        return [path.name for path in self.home.glob("store/manifests/*/*")]
+
     def versions(self) -> list[tuple[str, ...]]:
-        """Return candidate, checkpoint and verdict of every registered version, straight from MLflow's database."""
+        """Return candidate, checkpoint, verdict and alias of every registered version, straight from MLflow's database."""
         wanted = "candidate", "checkpoint.sha256", "gate"
+        aliases = asked(self.home / "mlflow.db", "select alias, name || ' ' || version from registered_model_aliases")
         rows = asked(self.home / "mlflow.db", "select name || ' ' || version, key, value from model_version_tags")
         tags: dict[str, dict[str, str]] = {}
         for version, key, value in rows:
             tags.setdefault(version, {})[key] = value
-        return sorted(tuple(found[name] for name in wanted) for found in tags.values())
+        named = {version: alias for alias, version in aliases}
+        return sorted((*(found[name] for name in wanted), named.get(version, "")) for version, found in tags.items())
 
     def steps_saved(self) -> list[int]:
         """Return the steps of the whole checkpoints that another host could go on from; what was published needs none any more."""

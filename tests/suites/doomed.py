@@ -7,6 +7,7 @@ machine vanishes. The plan is JSON:
     {"record": FILE}                                    count the lines of every call, and kill nobody
     {"window": NAME, "call": K, "line": N, "least": M}    die inside a window; a call of fewer than M lines did nothing
     {"after": SECONDS}                                   die after some time, wherever that is
+    {"ahead": SECONDS}                                   an ordinary run whose clock is wrong, for Limbeck and for the signatures that S3 checks
     {}                                                  an ordinary run
 
 Whoever dies also needs ``"host": BOOL`` (engines too) and ``"report": FILE`` (where it was).
@@ -14,6 +15,7 @@ Whoever dies also needs ``"host": BOOL`` (engines too) and ``"report": FILE`` (w
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -91,6 +93,8 @@ def prepare(plan: dict[str, Any]) -> None:
     from tasks.ports.store import s3, travelling
 
     travelling.LOOK = LOOK
+    if "ahead" in plan:
+        set_clock(plan["ahead"])
     (s3.S3Store.__init__.__kwdefaults__ or {})["lease_seconds"] = LEASE_SECONDS
     for window in WINDOWS if "record" in plan else [plan["window"]] if "window" in plan else []:
         numbers = itertools.count(1)
@@ -101,12 +105,24 @@ def prepare(plan: dict[str, Any]) -> None:
         threading.Thread(target=lambda: (time.sleep(plan["after"]), die(plan, "some moment")), daemon=True).start()
 
 
+def set_clock(ahead: float) -> None:
+    """Let this process believe that it is later than it is."""
+    import datetime
+
+    import botocore.auth
+
+    now, shift = time.time, datetime.timedelta(seconds=ahead)
+    time.time = lambda: now() + ahead
+    botocore.auth.get_current_datetime = lambda: datetime.datetime.now(datetime.UTC).replace(tzinfo=None) + shift
+
+
 def die(plan: dict[str, Any], where: str) -> None:
     """Kill the engines, if the whole machine is to vanish, and this process."""
     note(plan["report"], {"where": where})
     if plan["host"]:
         for child in children(os.getpid()):
-            os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(child, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -46,7 +47,7 @@ class Scene:
         """Return a host with nothing on it, and a place of its own in the bucket unless it shares one."""
         home = self.folder / name
         home.mkdir(parents=True)
-        return Host(home, f"s3://{BUCKET}/{store or name}", dict(self.servers) | servers)
+        return Host(home, f"s3://{BUCKET}/{self.folder.parent.name}-{store or name}", dict(self.servers) | servers)
 
     def run(self, here: Host, middle: Callable[[], None] = lambda: None) -> tuple[int, str, str]:
         """Run the chain and do something in the middle of the teacher's training; return status, output and errors."""
@@ -106,7 +107,9 @@ def network(fault: str, break_it: Callable[[Chaos], None]) -> Fault:
     def happen(scene: Scene) -> Outcome:
         with chaos_before(scene.servers["AWS_ENDPOINT_URL_S3"]) as chaos:
             here = scene.host(fault.replace(" ", "-"), AWS_ENDPOINT_URL_S3=chaos.endpoint)
-            return ended(scene, fault, here, scene.run(here, lambda: break_it(chaos)))
+            outcome = ended(scene, fault, here, scene.run(here, lambda: break_it(chaos)))
+            left = {name: count for name in ("busy", "hang", "cut", "deaf") if (count := getattr(chaos, name))}
+            return Outcome(fault, outcome.happened, outcome.problems + ([f"{left} never happened"] if left else []))
 
     return happen
 
@@ -210,12 +213,9 @@ def full_disk(scene: Scene) -> Outcome:
         status, _, err = scene.run(here)
     finally:
         subprocess.run(["umount", str(cache)], check=True)
-    said = err.strip()
-    problems = [*here.damage()]
-    if status != 1 or len(said.splitlines()) != 1 or "full" not in said:
-        problems.append(f"status {status}, said {said[-400:]!r}")
+    problems = [*here.damage(), *([] if status == 1 else [f"status {status}"]), *unless_sentence(err, "full")]
     again = ended(scene, fault, here, scene.run(here))
-    return Outcome(fault, f"said: {said[:90]}…; then {again.happened}", problems + again.problems)
+    return Outcome(fault, f"said: {err.strip()[:90]}…; then {again.happened}", problems + again.problems)
 
 
 def damaged(fault: str, damage: Callable[[Host, str], None]) -> Fault:
@@ -230,12 +230,12 @@ def damaged(fault: str, damage: Callable[[Host, str], None]) -> Fault:
         store.remove_result(manifests["distill-predictions"]["key"])
         shutil.rmtree(here.home / "cache")
         status, _, err = scene.run(here)
-        first = f"said: {err.strip()[:90]}…; then " if status else ""
+        first, problems = (f"said: {err.strip()[:90]}…; then ", unless_sentence(err, "run again")) if status else ("", [])
         if status:
             status, _, err = scene.run(here)
         made = [stage for stage, cache in cache_of(here.home / "out.json").items() if cache == "miss"] if not status else []
         outcome = ended(scene, fault, here, (status, "", err))
-        return Outcome(fault, f"{first}{outcome.happened}, making {', '.join(made)}", outcome.problems)
+        return Outcome(fault, f"{first}{outcome.happened}, making {', '.join(made)}", problems + outcome.problems)
 
     return happen
 
@@ -277,23 +277,25 @@ def racing(count: int) -> Fault:
 
 
 def wrong_clock(minutes: int) -> Fault:
-    """Return a race in which one worker's clock is wrong."""
+    """Return a race in which one worker's clock is wrong; S3 itself refuses a worker that is off by more than a quarter of an hour."""
 
     def happen(scene: Scene) -> Outcome:
-        fault = f"a worker's clock {minutes} minutes ahead"
-        library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-        if library is None:
-            return Outcome(fault, "NOT TRIED: install faketime")
-        fake = {"LD_PRELOAD": str(library), "FAKETIME": f"+{minutes}m", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-        right, wrong = scene.host(f"clock-{minutes}-right", store=f"clock-{minutes}"), scene.host(f"clock-{minutes}-wrong", store=f"clock-{minutes}", **fake)
-        runs = [here.start("{}", "run", str(scene.base.recipe), module="tests.suites.doomed") for here in (wrong, right)]
+        fault, store = f"a worker's clock {minutes} minutes ahead", f"clock-{minutes}"
+        right, wrong = scene.host(f"{store}-right", store=store), scene.host(f"{store}-wrong", store=store)
+        plans = [(wrong, {"ahead": minutes * 60}), (right, {})]
+        runs = [here.start(json.dumps(plan), "run", str(scene.base.recipe), module="tests.suites.doomed") for here, plan in plans]
         (_, said), (_, err) = [run.communicate(timeout=PATIENCE) for run in runs]
         problems = [err.strip()[-300:]] if runs[1].returncode else scene.differs(right)
-        if runs[0].returncode and ("clock" not in said or len(said.strip().splitlines()) != 1):
-            problems.append(f"it said {said.strip()[-300:]!r}")
-        return Outcome(fault, f"it said: {said.strip()[:90]}…" if runs[0].returncode else "both ran to their ends", problems)
+        if not runs[0].returncode:
+            return Outcome(fault, "both ran to their ends", problems)
+        return Outcome(fault, f"it said: {said.strip()[:90]}…; the other ran to its end", problems + unless_sentence(said, "clock"))
 
     return happen
+
+
+def unless_sentence(said: str, word: str) -> list[str]:
+    """Say what is wrong with a message that should be one sentence about something."""
+    return [] if len(said.strip().splitlines()) == 1 and word in said else [f"said {said.strip()[-300:]!r}"]
 
 
 FAULTS: dict[str, Fault] = {
@@ -345,6 +347,7 @@ def main() -> int:
     options.add_argument("names", nargs="*", choices=[*FAULTS, []], metavar="NAME", help=f"which faults; by default all: {', '.join(FAULTS)}")
     names = options.parse_args().names or list(FAULTS)
     folder = Path(tempfile.mkdtemp(prefix="limbeck-faults-"))
+    os.environ["LIMBECK_HOME"] = str(folder / "home")
     with ExitStack() as stack:
         server = stack.enter_context(s3_server(folder / "s3-server"))
         servers = stack.enter_context(prefect_server(folder)) | server.environment()

@@ -72,7 +72,7 @@ class Moment:
 
 def host(folder: Path, kind: str, servers: Mapping[str, str]) -> Host:
     """Return a host with nothing on it; its MLflow is a database in its home."""
-    store = f"s3://{BUCKET}/{folder.parent.name}-{folder.name}" if kind == "s3" else ""
+    store = f"s3://{BUCKET}/{folder.parents[1].name}-{folder.name}" if kind == "s3" else ""
     return Host(folder, store, servers)
 
 
@@ -208,6 +208,7 @@ def main() -> int:
     options.add_argument("--abreast", type=int, default=max(1, (os.cpu_count() or 1) - 1), help="how many side by side (default: all cores but one)")
     given = options.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="limbeck-kills-"))
+    os.environ["LIMBECK_HOME"] = str(folder / "home")
     with s3_server(folder / "s3-server") as server, prefect_server(folder) as servers:
         os.environ |= server.environment()
         print(f"S3: {server.kind}; {given.moments} moments, seed {given.seed}, {given.abreast} side by side", file=sys.stderr)

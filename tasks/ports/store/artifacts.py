@@ -6,22 +6,26 @@ whoever holds the files can check all of them against the name alone.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import rfc8785
+from pydantic import BaseModel, ConfigDict, Field
 
-from tasks.contracts import Parcel
+from tasks.contracts import KINDS, Parcel
 from tasks.errors import StoreError
 from tasks.ports.fingerprint import hash_file
 
 SCHEMA = 1
+HEX = r"^[0-9a-f]{64}$"
 CODE = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".py"}
 """Suffixes of files that are code, or whose loading may run some."""
 
@@ -94,19 +98,42 @@ def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
     return Parcel(str(manifest["kind"]), str(manifest["sha256"]), uri, int(manifest["bytes"]), dict(manifest["facts"]))
 
 
+class Entry(BaseModel):
+    """One file of an artifact."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    size: int = Field(ge=0, lt=2**53)
+    sha256: str = Field(pattern=HEX)
+
+
+class Manifest(BaseModel):
+    """What a manifest must hold to be read at all; someone else may have written it."""
+
+    model_config = ConfigDict(strict=True)
+    schema_: Literal[1] = Field(alias="schema")
+    key: str = Field(pattern=HEX)
+    stage: str
+    kind: str
+    sha256: str = Field(pattern=HEX)
+    bytes: int = Field(ge=0)
+    facts: dict[str, Any]
+    inventory: dict[str, Entry] = Field(min_length=1)
+    explanation: dict[str, Any]
+    made_at: float
+
+
 def manifest_from(body: bytes, key: str) -> dict[str, Any] | None:
     """Read a manifest; one that is not whole, of another schema or key, or that names what no store writes, is none."""
     try:
         values = json.loads(body)
-    except ValueError:
-        return None
-    if not is_manifest(values, key):
+        Manifest.model_validate(values)
+        whole = values["key"] == key and values["kind"] in KINDS and digest_of(values["inventory"]) == values["sha256"]
+    except (ValueError, RecursionError):
         return None
     planted = [name for name in values["inventory"] if not is_safe(name) or may_carry_code(name)]
     if planted:
         log.warning("the stored result %s names %r, which may carry code or lies outside of it; it is not read", key[:12], planted[0])
-        return None
-    return dict(values)
+    return dict(values) if whole and not planted else None
 
 
 def is_sound(manifest: Mapping[str, Any], problem: str | None, fate: str) -> bool:
@@ -114,16 +141,6 @@ def is_sound(manifest: Mapping[str, Any], problem: str | None, fate: str) -> boo
     if problem is not None:
         log.warning("stage %s: stored result %s is damaged (%s); it is %s", manifest["stage"], manifest["key"][:12], problem, fate)
     return problem is None
-
-
-def is_manifest(values: Any, key: str) -> bool:
-    """Tell whether what was read is a whole manifest of this key and schema, whose inventory is the one its digest names."""
-    if not isinstance(values, dict) or values.get("schema") != SCHEMA or values.get("key") != key:
-        return False
-    inventory = values.get("inventory")
-    if not isinstance(inventory, dict) or not isinstance(values.get("facts"), dict):
-        return False
-    return digest_of(inventory) == values.get("sha256")
 
 
 def take_inventory(folder: Path, kind: str, *, remember: bool = False) -> dict[str, dict[str, Any]]:
@@ -171,6 +188,22 @@ def is_safe(name: str) -> bool:
     """Tell whether a path stays inside its artifact."""
     path = PurePosixPath(name)
     return bool(name) and not path.is_absolute() and ".." not in path.parts and "\\" not in name and str(path) == name
+
+
+def untouched(root: Path, rooms: Collection[str], older: float, keep: Collection[str], *, dry: bool) -> list[str]:
+    """Remove what lies in some rooms of a folder and was not touched for ``older`` seconds, unless ``dry``; return what it is."""
+    found = [path for room in rooms if (root / room).is_dir() for path in sorted((root / room).iterdir())]
+    old = [path for path in found if path.name not in keep and time.time() - path.stat().st_mtime > older]
+    for path in old if not dry else []:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return [str(path.relative_to(root)) for path in old]
+
+
+def disk_trouble(error: OSError, place: Path) -> str:
+    """Say an operating system's error about a disk in one sentence."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"the disk under {place} is full; nothing was published; make room and run again"
+    return f"a file under {place} cannot be written or read ({error.strerror or error}); nothing was published"
 
 
 def may_carry_code(name: str) -> bool:

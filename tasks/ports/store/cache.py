@@ -5,12 +5,13 @@ Each artifact in use is held by a shared lock of the kernel, which ends with the
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tasks.ports.store.artifacts import bytes_of, is_whole
@@ -46,16 +47,22 @@ class ArtifactCache:
         """Move a whole artifact into the cache, then make room. Where another process was faster its copy stays: it may be read right now."""
         self.hold(digest)
         final = self.path(digest)
-        final.parent.mkdir(exist_ok=True)
-        if final.is_dir() and not is_whole(final, digest, remember=True):
-            final.rename(self.root / "temporary" / f"old-{uuid.uuid4().hex}")
-        try:
+        with self.alone():
+            final.parent.mkdir(exist_ok=True)
+            if final.is_dir() and is_whole(final, digest, remember=True):
+                shutil.rmtree(folder)
+                return
+            if final.is_dir():
+                final.rename(self.root / "temporary" / f"old-{uuid.uuid4().hex}")
             folder.rename(final)
-        except OSError:
-            if not final.is_dir():
-                raise
-            shutil.rmtree(folder)
-        self.make_room()
+            self.make_room()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes of this host from changing the cache meanwhile; whoever only reads is not kept."""
+        with (self.root / "changing").open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
 
     def hold(self, digest: str) -> None:
         """Keep an artifact from being removed for as long as this process lives."""

@@ -7,7 +7,7 @@ matches the files: sizes always, hashes once per host and file.
 from __future__ import annotations
 
 import asyncio
-import errno
+import contextlib
 import os
 import shutil
 import time
@@ -22,7 +22,19 @@ import rfc8785
 from tasks.contracts import Parcel
 from tasks.errors import StoreError
 from tasks.ports.fingerprint import hash_file
-from tasks.ports.store.artifacts import Lease, bytes_of, digest_of, is_sound, is_whole, manifest_from, new_manifest, parcel_of, take_inventory
+from tasks.ports.store.artifacts import (
+    Lease,
+    bytes_of,
+    digest_of,
+    disk_trouble,
+    is_sound,
+    is_whole,
+    manifest_from,
+    new_manifest,
+    parcel_of,
+    take_inventory,
+    untouched,
+)
 from tasks.ports.store.leases import POLL, KernelLease
 
 ROOMS = ("objects", "manifests", "locks", "checkpoints", "quarantine", "temporary")
@@ -46,7 +58,7 @@ class FolderStore:
             probe.write_bytes(b"limbeck")
             probe.unlink()
         except OSError as error:
-            raise StoreError(said(error, self.root)) from error
+            raise StoreError(disk_trouble(error, self.root)) from error
 
     def workspace(self) -> Path:
         """Return the folder under which stages work, on the disk of the store."""
@@ -96,7 +108,7 @@ class FolderStore:
             manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds)
             self.commit_manifest(key, manifest)
         except OSError as error:
-            raise StoreError(said(error, self.root)) from error
+            raise StoreError(disk_trouble(error, self.root)) from error
         shutil.rmtree(self.root / "checkpoints" / key, ignore_errors=True)
         return self.parcel(manifest)
 
@@ -132,10 +144,9 @@ class FolderStore:
         """Set a damaged artifact and its manifest aside, for a person to look at."""
         place = self.root / "quarantine" / f"{key[:16]}-{uuid.uuid4().hex[:8]}"
         place.mkdir(parents=True)
-        self.manifest_path(key).rename(place / "manifest.json")
-        folder = self.object_path(str(manifest["sha256"]))
-        if folder.is_dir():
-            folder.rename(place / "files")
+        with contextlib.suppress(FileNotFoundError):  # another worker that needs the same may be doing the same
+            self.manifest_path(key).rename(place / "manifest.json")
+            self.object_path(str(manifest["sha256"])).rename(place / "files")
 
     def folder(self, parcel: Parcel) -> Path:
         """Return where a parcel's files lie; a source lies where the user keeps it."""
@@ -199,11 +210,7 @@ class FolderStore:
 
     def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
         """Remove workspaces, checkpoints and quarantined files that nobody has touched for ``older`` seconds."""
-        found = [path for room in ("temporary", "checkpoints", "quarantine") for path in sorted((self.root / room).iterdir())]
-        old = [path for path in found if path.name not in keep and time.time() - path.stat().st_mtime > older]
-        for path in old if not dry else []:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        return [str(path.relative_to(self.root)) for path in old]
+        return untouched(self.root, ("temporary", "checkpoints", "quarantine"), older, keep, dry=dry)
 
     def manifest_path(self, key: str) -> Path:
         """Return where a key's manifest lies."""
@@ -221,10 +228,3 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def said(error: OSError, root: Path) -> str:
-    """Say an operating system's error in one sentence."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"the disk of the store {root} is full; nothing was published; make room and run again"
-    return f"the store {root} cannot be written ({error.strerror}); nothing was published"

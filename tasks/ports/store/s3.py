@@ -19,8 +19,8 @@ from typing import Any
 import rfc8785
 
 from tasks.contracts import Parcel
-from tasks.errors import LeaseLost, StoreError
-from tasks.ports.store.artifacts import Lease, digest_of, is_sound, is_whole, manifest_from, new_manifest, parcel_of, take_inventory
+from tasks.errors import ArtifactDamaged, LeaseLost, StoreError
+from tasks.ports.store.artifacts import Lease, digest_of, is_sound, is_whole, manifest_from, new_manifest, parcel_of, take_inventory, untouched
 from tasks.ports.store.bucket import PATIENCE, Bucket
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.leases import BucketLease
@@ -98,15 +98,15 @@ class S3Store:
         prefix = object_name(digest, "")
         entries = self.bucket.entries(prefix)
         if not entries:
-            raise StoreError(f"the artifact {digest[:12]} is gone from {self.bucket.address}; run again to make it anew")
+            raise ArtifactDamaged(f"the artifact {digest[:12]} is gone from {self.bucket.address}; run again to make it anew")
         for entry in entries:
             path = folder / entry.name.removeprefix(prefix)
-            if not path.resolve().is_relative_to(folder.resolve()):
-                raise StoreError(f"the artifact {digest[:12]} in {self.bucket.address} names a file outside of itself; it is not read")
+            if path.resolve() == folder.resolve() or not path.resolve().is_relative_to(folder.resolve()):
+                raise ArtifactDamaged(f"the artifact {digest[:12]} in {self.bucket.address} names a file outside of itself; it is not read")
             self.bucket.download(entry.name, path, entry.size)
         if not is_whole(folder, digest):
             self.quarantine(digest)
-            raise StoreError(f"the artifact {digest[:12]} in {self.bucket.address} is damaged; it was set aside; run again to make it anew")
+            raise ArtifactDamaged(f"the artifact {digest[:12]} in {self.bucket.address} is damaged; it was set aside; run again to make it anew")
 
     def quarantine(self, digest: str) -> None:
         """Set a damaged artifact aside, for a person to look at; without its files no manifest is a hit."""
@@ -162,7 +162,7 @@ class S3Store:
         with tempfile.TemporaryDirectory(dir=self.workspace()) as folder:
             try:
                 self.fetch(manifest["sha256"], Path(folder))
-            except StoreError as error:
+            except ArtifactDamaged as error:  # a network that fails is no damage
                 self.set_manifest_aside(manifest["key"])
                 return str(error)
         return None
@@ -195,12 +195,12 @@ class S3Store:
             self.bucket.delete(entry.name)
 
     def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
-        """Remove checkpoints, quarantined files, given-back leases and unfinished uploads that nobody has touched for ``older`` seconds."""
+        """Remove what nobody has touched for ``older`` seconds: in the bucket, and in the cache folder of this host."""
         found = [entry for room in ("checkpoints/", "quarantine/", "leases/", "temporary/") for entry in self.bucket.entries(room)]
         old = [entry.name for entry in found if entry.age > older and entry.name.split("/")[1] not in keep]
         for name in old if not dry else []:
             self.bucket.delete(name)
-        return old + self.bucket.stale_uploads(older, dry=dry)
+        return old + self.bucket.stale_uploads(older, dry=dry) + untouched(self.local, ("workspace", "temporary", "checkpoints"), older, keep, dry=dry)
 
     # --- work under way ---
 

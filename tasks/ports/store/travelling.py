@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from tasks.errors import StoreError
+from tasks.errors import ArtifactDamaged, StoreError
 from tasks.ports.store.artifacts import digest_of, is_safe, is_whole, take_inventory
 from tasks.ports.store.bucket import Bucket
 
 KEPT = 2
 LOOK = 2.0  # seconds between two looks for a new checkpoint
 MARKER = "whole.json"
+STEP = re.compile(r"step-\d{9}")
 
 log = logging.getLogger("limbeck.store")
 
@@ -34,15 +36,19 @@ class TravellingCheckpoints:
         self.thread = threading.Thread(target=self.watch, name="checkpoints", daemon=True)
 
     def bring(self, tell: Callable[[str], None]) -> None:
-        """Fetch the newest whole checkpoint unless this host has a newer one; a damaged one is passed over for the one before it."""
+        """Fetch the newest whole checkpoint unless this host has a newer one; a damaged one is removed, and the one before it is taken."""
         mine = max((path.name for path in self.folder.glob("step-*")), default="")
         for step in sorted(self.remote(), reverse=True):
             if step <= mine:
                 return
             try:
                 self.fetch(step)
-            except (StoreError, ValueError, KeyError) as error:
-                log.warning("checkpoint %s of %s is passed over: %s", step, self.prefix, error)
+            except (ArtifactDamaged, ValueError, KeyError, TypeError) as error:
+                log.warning("checkpoint %s of %s is removed: %s", step, self.prefix, error)
+                self.remove(step)  # it would stand before every earlier step that is trained again
+                continue
+            except StoreError as error:
+                log.warning("checkpoint %s of %s could not be fetched: %s", step, self.prefix, error)
                 continue
             tell(f"took over checkpoint {step} from {self.bucket.address}")
             return
@@ -50,19 +56,22 @@ class TravellingCheckpoints:
     def remote(self) -> list[str]:
         """Return the names of the whole checkpoints in the bucket."""
         names = [entry.name.removeprefix(self.prefix) for entry in self.bucket.entries(self.prefix)]
-        return [name.split("/")[0] for name in names if name.endswith(f"/{MARKER}")]
+        return [step for name in names if name.endswith(f"/{MARKER}") and STEP.fullmatch(step := name.removesuffix(f"/{MARKER}"))]
 
     def fetch(self, step: str) -> None:
         """Fetch one checkpoint beside its place, check it, and rename it there."""
         marker = json.loads(self.bucket.read(f"{self.prefix}{step}/{MARKER}") or b"{}")
         temporary = self.folder / f".fetching-{uuid.uuid4().hex}"
+        there = {entry.name.removeprefix(f"{self.prefix}{step}/") for entry in self.bucket.entries(f"{self.prefix}{step}/")}
+        if not set(marker["inventory"]) <= there:
+            raise ArtifactDamaged("some of its files are gone")
         try:
             for name, entry in marker["inventory"].items():
                 if not is_safe(name):
-                    raise StoreError(f"it names a file outside of itself: {name!r}")
+                    raise ArtifactDamaged(f"it names a file outside of itself: {name!r}")
                 self.bucket.download(f"{self.prefix}{step}/{name}", temporary / name, int(entry["size"]))
             if not is_whole(temporary, digest_of(marker["inventory"])):
-                raise StoreError("its bytes are not what was written")
+                raise ArtifactDamaged("its bytes are not what was written")
             shutil.rmtree(self.folder / step, ignore_errors=True)
             temporary.rename(self.folder / step)
         finally:
