@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -13,7 +14,10 @@ import pytest
 
 from tasks.errors import StoreError
 from tasks.ports.store import bucket as bucket_module
+from tasks.ports.store.artifacts import digest_of, new_manifest
 from tasks.ports.store.bucket import PART, Bucket
+from tasks.ports.store.s3 import S3Store, manifest_name, object_name
+from tasks.ports.store.travelling import TravellingCheckpoints
 from tests.chaos import Chaos, chaos_before
 from tests.s3_server import BUCKET, S3Server
 
@@ -148,3 +152,42 @@ def test_old_interrupted_uploads_can_be_removed(bucket: Bucket) -> None:
     assert bucket.stale_uploads(3600) == []
     assert bucket.stale_uploads(-1) == ["file"]
     assert bucket.unfinished("file") is None
+
+
+def test_a_network_that_fails_is_no_damage(bucket: Bucket, chaos: Chaos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = S3Store(bucket.address, tmp_path / "cache", patience=10)
+    body = b"rows"
+    inventory = {"a.txt": {"size": len(body), "sha256": hashlib.sha256(body).hexdigest()}}
+    manifest = new_manifest("ab" * 32, "rows", digest_of(inventory), inventory, {}, "make", {}, 1.0)
+    store.bucket.write(object_name(manifest["sha256"], "a.txt"), body)
+    store.bucket.write(manifest_name("ab" * 32), json.dumps(manifest).encode())
+
+    def fails(*given: object) -> None:
+        raise StoreError("the network is down")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.bucket, "download", fails)
+        with pytest.raises(StoreError, match="network"):
+            store.damage(manifest)
+    assert S3Store(bucket.address, tmp_path / "cache").damage(manifest) is None, "it must still be there, and whole"
+
+
+@pytest.mark.parametrize("step", ["..", "../../other", "step-1", ""])
+def test_a_checkpoint_that_climbs_touches_nothing(bucket: Bucket, tmp_path: Path, step: str) -> None:
+    body = b"planted"
+    marker = {"inventory": {"state.json": {"size": len(body), "sha256": hashlib.sha256(body).hexdigest()}}}
+    bucket.write(f"checkpoints/key/{step}/state.json", body)
+    bucket.write(f"checkpoints/key/{step}/whole.json", json.dumps(marker).encode())
+    (tmp_path / "mine" / "other").mkdir(parents=True)
+    (tmp_path / "mine" / "other" / "kept").write_text("kept")
+    TravellingCheckpoints(bucket, "checkpoints/key/", tmp_path / "mine" / "key").bring(lambda text: None)
+    assert [path.name for path in (tmp_path / "mine").rglob("*") if path.is_file()] == ["kept"]
+
+
+def test_a_damaged_checkpoint_does_not_stand_before_its_successors(bucket: Bucket, tmp_path: Path) -> None:
+    marker = {"inventory": {"state.json": {"size": 7, "sha256": "0" * 64}}}
+    bucket.write("checkpoints/key/step-000000500/state.json", b"damaged")
+    bucket.write("checkpoints/key/step-000000500/whole.json", json.dumps(marker).encode())
+    travelling = TravellingCheckpoints(bucket, "checkpoints/key/", tmp_path / "key")
+    travelling.bring(lambda text: None)
+    assert travelling.remote() == [] and not list((tmp_path / "key").glob("step-*"))

@@ -75,3 +75,20 @@ def test_real_glue(tmp_path: Path, task: str, pairs: bool) -> None:
     facts = prepare_rows(source, GLUE[task], Data(selection_rows=100), tmp_path / "out")
     first = pq.read_table(tmp_path / "out" / "validation.parquet").slice(0, 1).to_pylist()[0]
     assert facts["rows"]["selection"] >= 100 and (first["pair"] is not None) == pairs
+
+
+def test_shards_are_one_split_in_order(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    for number in range(3):
+        shard = [(f"text {number} {row}", "yes" if row % 2 else "no") for row in range(40)]
+        write(tmp_path / "rows" / f"train-{number:05d}-of-00003.csv", shard)
+    facts = prepare_rows(tmp_path / "rows", SPEC, Data(selection_rows=10), tmp_path / "out")
+    assert sum(facts["rows"].values()) == 120
+
+
+def test_two_train_files_that_are_no_shards_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    for name in ("train.csv", "train_old.csv"):
+        write(tmp_path / "rows" / name, many())
+    with pytest.raises(DataError, match=r"train\.csv, train_old\.csv; keep one"):
+        prepare_rows(tmp_path / "rows", SPEC, Data(), tmp_path / "out")

@@ -24,7 +24,7 @@ from tasks.contracts import Parcel
 from tasks.errors import RegistryError
 from tasks.ports import tracker as room
 from tasks.ports.packer import Packer
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracker import Tracker, without_secrets
 from tests.report.figures import row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -237,6 +237,12 @@ def test_a_tracker_that_is_not_there_is_said_at_once(tmp_path: Path, uri: str) -
     with pytest.raises(RegistryError, match="no MLflow server at|cannot be written") as caught:
         Tracker(given, None, experiment="a/b").open()
     assert time.monotonic() - started < 6 and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("uri", ["http://ann:secret@127.0.0.1:9", "postgresql://ann:secret@127.0.0.1:9/mlflow"])
+def test_an_address_is_told_without_its_password(uri: str) -> None:
+    told = without_secrets(f"MLflow at {uri} could not start")
+    assert "secret" not in told and "ann" not in told and "127.0.0.1:9" in told
 
 
 def test_a_file_that_is_no_database_is_one_sentence(tmp_path: Path) -> None:
