@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/limbeck demo
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # What goes further than the default tests; each prints a table.
 mutations kills faults: $(READY)

@@ -76,6 +76,12 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     return s3_server
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that run whole chains: begun last, they would keep one worker busy long after the others have ended."""
+    first = ("suites", "flows")
+    items.sort(key=lambda item: item.path.parent.name not in first)
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say aloud how much was not tested here, and why."""
     said = {"radosgw": "radosgw, a real one (Ceph)", "moto": "moto, in memory: Ceph is not installed, or the tests do not run as root"}
