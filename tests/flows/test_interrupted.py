@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 120.0
+PATIENCE = 400.0  # a hang ends the test; a slow machine does not
 ENDED = {"press_ctrl_c": {"CRASHED", "CANCELLED"}, "send_sigterm": {"CRASHED", "CANCELLED"}, "press_cancel": {"CANCELLED"}}
 """How Prefect may call the end of a run."""
 
@@ -56,7 +56,7 @@ def recipe(tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> Path:
     values = {
         "name": "stopped", "task": {"name": "opinions", "labels": ["negative", "positive"]},
         "data": {"source": str(tiny_rows), "selection_rows": 20},
-        "teacher": {"model": str(tiny_bert), "steps": 3000, "floor": 0.0, **fast},
+        "teacher": {"model": str(tiny_bert), "steps": 2000, "floor": 0.0, **fast},
         "task_distillation": {"prediction": {"steps": 5, **fast}},
         "students": [{"name": "small", "layers": 2}],
         "scoring": {"max_length": 32, "resamples": 100},
