@@ -106,12 +106,12 @@ class Module:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             self.definitions[node.name] = node
         elif isinstance(node, ast.Assign):
-            self.definitions |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
+            bound = [name for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+            self.definitions |= {name.id: node for name in bound}
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             self.definitions[node.target.id] = node
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self.imports |= imported(node)
-
 
     def piece(self, name: str, chosen: frozenset[str]) -> tuple[str, list[Definition]]:
         """Return the shape of a definition and what of ours it mentions; of the many keys of a run, most ask for the same pieces."""

@@ -49,6 +49,18 @@ def test_nothing_that_could_run_foreign_code(path: Path) -> None:
     assert not names & {"unsafe_load", "torch_load"} and "torch.load(" not in text
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_top_level_only_defines(path: Path) -> None:
+    """Keys count the definitions that a stage can reach; a statement that changes one of them afterwards would not be seen."""
+    defines = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)
+    for node in ast.parse(path.read_text()).body:
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        is_guard = isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "__name__ == '__main__'")
+        assert isinstance(node, defines) or is_text or is_guard, f"line {node.lineno}: {ast.unparse(node)[:60]}"
+        for target in node.targets if isinstance(node, ast.Assign) else []:
+            assert not isinstance(target, (ast.Attribute, ast.Subscript)), f"line {node.lineno} changes what is defined elsewhere"
+
+
 def test_help_is_light() -> None:
     code = "import sys, flows.cli; print([m for m in ('torch','mlflow','prefect','transformers','datasets') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -51,6 +51,11 @@ def test_of_a_family_only_the_chosen_entry_counts(digest) -> None:
     assert digest("second") != digest("second", family=edited)
 
 
+def test_a_constant_counts_also_where_several_are_bound_at_once(digest) -> None:
+    several = "SMALL, (LARGE, HUGE) = 1, (2, 3)\n\ndef double(x):\n    return x * LARGE\n"
+    assert digest(helper=several) != digest(helper=several.replace("(2, 3)", "(4, 3)"))
+
+
 def test_keys_ignore_order_and_the_type_of_whole_numbers() -> None:
     assert key_of({"a": 1, "b": 2.5}) == key_of({"b": 2.5, "a": 1.0})
 

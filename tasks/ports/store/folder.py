@@ -123,6 +123,8 @@ class FolderStore:
                 if path.is_file():
                     sync(path)
             final.parent.mkdir(parents=True, exist_ok=True)
+            if final.is_dir() and is_whole(final, digest):
+                return  # a stage with another key made the same meanwhile
             if final.is_dir():
                 final.rename(self.root / "quarantine" / f"{digest[:16]}-{uuid.uuid4().hex[:8]}")
             temporary.rename(final)

@@ -13,6 +13,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,12 @@ class S3Store:
 
     def check(self) -> None:
         """Raise StoreError if the bucket cannot be read and written right now."""
-        probe, patience = f"temporary/probe-{uuid.uuid4().hex}", self.bucket.patience
-        self.bucket.patience = min(PREFLIGHT, patience)
-        try:
-            self.bucket.write(probe, b"limbeck")
-            if self.bucket.read(probe) != b"limbeck":
-                raise StoreError(f"the store {self.bucket.address} does not give back what was written to it")
-            self.bucket.delete(probe)
-        finally:
-            self.bucket.patience = patience
+        probe, hasty = f"temporary/probe-{uuid.uuid4().hex}", copy(self.bucket)
+        hasty.patience = min(PREFLIGHT, self.bucket.patience)
+        hasty.write(probe, b"limbeck")
+        if hasty.read(probe) != b"limbeck":
+            raise StoreError(f"the store {self.bucket.address} does not give back what was written to it")
+        hasty.delete(probe)
 
     def workspace(self) -> Path:
         """Return the folder under which stages work, on the disk of the cache, so that what they made can be moved into it."""
