@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint clean mutations kills faults
+.PHONY: demo test lint clean mutations kills faults bench
 
 demo: $(READY)
 	$(BIN)/limbeck demo
@@ -15,6 +15,10 @@ test: $(READY)
 # What goes further than the default tests; each prints a table.
 mutations kills faults: $(READY)
 	$(BIN)/python -m tests.suites.$@
+
+# Ratios against what a user would pick instead, in one run: BENCH=name for one of them, QUICK=1 for fewer rounds, JSON=file for everything measured.
+bench: $(READY)
+	$(BIN)/python -m tests.benchmarks $(BENCH) $(if $(JSON),--json $(JSON))
 
 lint: $(READY)
 	$(BIN)/ruff check flows tasks tests

@@ -6,24 +6,26 @@ The flow in ``compress.py`` says the order of the story; this file says how its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.contracts import Parcel
 from tasks.distill_general import distill_general
-from tasks.distill_task import distill_layers, distill_predictions
+from tasks.distill_task import distill_layers, distill_predictions, record_signals
 from tasks.drop_layers import drop_layers, measure_contributions
 from tasks.recipe import (
     ContributionSlice,
     DropSlice,
     GeneralSlice,
+    Intermediate,
     IntermediateSlice,
     LayerDropping,
     PredictionSlice,
     Recipe,
     ScoreSlice,
     Shape,
+    SignalSlice,
     Student,
 )
 from tasks.score_model import measure_speed, score_model
@@ -44,6 +46,7 @@ class Goods:
     transfer: Parcel | None = None
     starts: dict[str, Parcel] = field(default_factory=dict)
     general: dict[Any, Awaitable[Parcel]] = field(default_factory=dict)
+    signals: dict[SignalSlice, Awaitable[Parcel]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,13 +79,31 @@ async def train_student(recipe: Recipe, student: Student, seed: int, goods: Good
     phase = student.intermediate or recipe.task_distillation.intermediate
     if recipe.takes(student, "intermediate") and phase is not None:
         knobs = IntermediateSlice(**cut(phase, seed), **of_student(recipe, student, made))
-        made = await distill_layers(knobs, teacher=teacher, rows=goods.rows, start=made, candidates=varied, **text, label=shown)
+        kept = await kept_signals(recipe, student, phase, goods, text) if recipe.task_distillation.keeps(phase, varied=varied is not None) else None
+        made = await distill_layers(knobs, teacher=teacher, rows=goods.rows, start=made, signals=kept, candidates=varied, **text, label=shown)
     prediction = student.prediction or recipe.task_distillation.prediction
     knobs_2 = PredictionSlice(**cut(prediction, seed), **of_student(recipe, student, made), signal=student.signal)
     answers = await goods.answers if student.signal == "teacher" else None
     return await distill_predictions(
         knobs_2, teacher=teacher, rows=goods.rows, answers=answers, start=made, candidates=varied, **text, label=shown
     )
+
+
+async def kept_signals(recipe: Recipe, student: Student, phase: Intermediate, goods: Goods, text: Mapping[str, Parcel]) -> Parcel:
+    """Keep the teacher's layers for a map; students and seeds of one map share them."""
+    knobs = SignalSlice(
+        layer_map=phase.matching.layer_map, layers=student.layers, hidden=phase.matching.hidden > 0, attention=phase.matching.attention > 0,
+        max_length=phase.max_length, precision=phase.precision, signal_budget_gb=recipe.task_distillation.signal_budget_gb,
+        transfer_alone=of_student(recipe, student, None)["transfer_alone"],
+    )  # fmt: skip
+    if knobs not in goods.signals:
+        goods.signals[knobs] = asyncio.ensure_future(signals_of(knobs, goods, text))
+    return await goods.signals[knobs]
+
+
+async def signals_of(knobs: SignalSlice, goods: Goods, text: Mapping[str, Parcel]) -> Parcel:
+    """Run the teacher once for all who share a map."""
+    return await record_signals(knobs, teacher=await goods.teacher, rows=goods.rows, **text, label=f"{knobs.layers} layers")
 
 
 async def starting_point(recipe: Recipe, student: Student, goods: Goods) -> Parcel | None:

@@ -34,13 +34,23 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
     config = json.loads((base / "config.json").read_text())
     for student in recipe.students:
         check_student(recipe, student, config)
-        if student.name in starts and vocabulary(starts[student.name]) != vocabulary(base):
-            raise ModelError(
-                f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's: the teacher's answers are about other ids; "
-                "start from a model with the same tokenizer, or use start: teacher or random"
-            )
+        if student.name in starts:
+            check_start(student, starts[student.name], base)
     if recipe.layer_dropping is not None:
         check_dropping(recipe, layers_of(config))
+
+
+def check_start(student: Student, start: Path, base: Path) -> None:
+    """Check a checkpoint that a student brings: its depth is what the recipe says, and its tokenizer is the teacher's."""
+    layers = layers_of(json.loads((start / "config.json").read_text()))
+    if layers != student.layers:
+        raise ModelError(f"student {student.name} starts from {student.start}, which has {layers} layers, and the recipe gives it {student.layers}; "
+                         f"set layers: {layers}, or start from another model")  # fmt: skip
+    if vocabulary(start) != vocabulary(base):
+        raise ModelError(
+            f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's: the teacher's answers are about other ids; "
+            "start from a model with the same tokenizer, or use start: teacher or random"
+        )
 
 
 def vocabulary(folder: Path) -> Any:

@@ -1,10 +1,16 @@
-"""Doors: the two phases of task distillation."""
+"""Doors: the two phases of task distillation, and what the first one reads of the teacher."""
 
 from __future__ import annotations
 
 from tasks.contracts import Parcel
-from tasks.recipe import IntermediateSlice, PredictionSlice
+from tasks.recipe import IntermediateSlice, PredictionSlice, SignalSlice
 from tasks.stage import Bench, stage
+
+
+@stage(makes="signals", engine="signals", threads="half")
+async def record_signals(bench: Bench, knobs: SignalSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None) -> None:
+    """Keep what the teacher's mapped layers show of each row, so that no student of that map runs the teacher again."""
+    await bench.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
 
 
 @stage(makes="checkpoint", engine="intermediate", threads="one")
@@ -15,11 +21,12 @@ async def distill_layers(
     teacher: Parcel,
     rows: Parcel,
     start: Parcel | None = None,
+    signals: Parcel | None = None,
     candidates: Parcel | None = None,
     transfer: Parcel | None = None,
 ) -> None:
     """First phase: the student's inner layers learn the teacher's."""
-    inputs = {"teacher": teacher, "rows": rows, "start": start, "candidates": candidates, "transfer": transfer}
+    inputs = {"teacher": teacher, "rows": rows, "start": start, "signals": signals, "candidates": candidates, "transfer": transfer}
     await bench.run(knobs.model_dump(mode="json"), inputs=inputs)
 
 

@@ -204,6 +204,18 @@ class TaskDistillation(Knobs):
 
     intermediate: Intermediate | None = Field(None, description="First phase; empty: skipped.")
     prediction: Prediction = Field(Prediction(), description="Second phase.")
+    keep_signals: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Run the teacher once and keep its inner layers, for the first phase of students without augmentation. "
+        "auto: where a training passes its rows at least twice; always: also where only several students or seeds do.",
+    )
+    signal_budget_gb: float = Field(5.0, gt=0, description="Most gigabytes that one teacher's kept layers may take; beyond it the teacher is run live.")
+
+    def keeps(self, phase: Intermediate, *, varied: bool) -> bool:
+        """Tell whether a student's first phase reads kept layers; a student's own knobs decide, so that another student changes nothing."""
+        possible = not varied and phase.matching.formula == "masked"
+        twice = phase.steps is None and phase.epochs >= 2
+        return possible and (self.keep_signals == "always" or (self.keep_signals == "auto" and twice))
 
 
 class Shape(Knobs):
@@ -322,6 +334,19 @@ class AnswerSlice(Knobs):
     max_length: int = Field(128, description="Longest input in tokens.")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic.")
     transfer_alone: bool = Field(False, description="Answer the transfer text only.")
+
+
+class SignalSlice(Knobs):
+    """What the teacher's kept layers depend on."""
+
+    layer_map: str = Field("uniform", description="Which teacher layers are copied.")
+    layers: int = Field(ge=1, description="Layers of the student.")
+    hidden: bool = Field(True, description="Hidden states are copied.")
+    attention: bool = Field(True, description="Attention scores are copied.")
+    max_length: int = Field(128, description="Longest input in tokens.")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic.")
+    signal_budget_gb: float = Field(5.0, gt=0, description="Most gigabytes that they may take.")
+    transfer_alone: bool = Field(False, description="Keep those of the transfer text only.")
 
 
 class OfStudent(Knobs):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,7 +71,7 @@ def substitutes(job: Job, sentences: list[str]) -> Found:
     places = [place for sentence in sentences for place in places_of(sentence, tokenizer, job.knobs.max_length)]
     single = [place for place in places if place.token >= 0]
     if "masked_lm" in job.inputs and single:
-        found |= by_masked_lm(job, single, tokenizer)
+        found |= by_masked_lm(load_masked_lm(job.inputs["masked_lm"]), single, tokenizer, job.knobs, job.progress)
     if "word_vectors" in job.inputs:
         rest = [place for place in places if (place.sentence, place.word) not in found]
         found |= by_word_vectors(rest, job.inputs["word_vectors"], job.knobs)
@@ -91,23 +91,25 @@ def places_of(sentence: str, tokenizer: Any, max_length: int) -> Iterator[Place]
             yield Place(sentence, word, at[0] if len(at) == 1 else -1)
 
 
-def by_masked_lm(job: Job, places: list[Place], tokenizer: Any) -> Found:
-    """Ask the masked language model what could stand at each place."""
+def load_masked_lm(folder: Path) -> Any:
+    """Load a masked language model in float32."""
     from transformers import AutoModelForMaskedLM
 
-    model = AutoModelForMaskedLM.from_pretrained(job.inputs["masked_lm"], local_files_only=True, dtype=torch.float32, use_safetensors=True)
-    model = model.to(device()).eval()
-    questions = masked_questions(places, tokenizer, job.knobs) if job.knobs.mode == "masked" else whole_questions(places, tokenizer, job.knobs)
-    encoded, asked = questions
+    return AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32, use_safetensors=True).to(device()).eval()
+
+
+def by_masked_lm(model: Any, places: list[Place], tokenizer: Any, knobs: SimpleNamespace, tell: Callable[..., None]) -> Found:
+    """Ask the masked language model what could stand at each place."""
+    encoded, asked = masked_questions(places, tokenizer, knobs) if knobs.mode == "masked" else whole_questions(places, tokenizer, knobs)
     found: Found = {}
     done = 0
     for batch in by_length(encoded.lengths_N, size=128, tokens=8192):
         at = [(row, place) for row, question in enumerate(batch) for place in asked[question]]
-        top_PK = top_tokens(model, collate(encoded, batch, tokenizer.pad_token_id, model.device), at, job.knobs)
+        top_PK = top_tokens(model, collate(encoded, batch, tokenizer.pad_token_id, model.device), at, knobs)
         for (_, place), tokens in zip(at, top_PK, strict=True):
-            found[place.sentence, place.word] = options_of(place, tokenizer.convert_ids_to_tokens(tokens), job.knobs.options)
+            found[place.sentence, place.word] = options_of(place, tokenizer.convert_ids_to_tokens(tokens), knobs.options)
         done += len(batch)
-        job.progress(done, len(asked), unit="questions")
+        tell(done, len(asked), unit="questions")
     return found
 
 

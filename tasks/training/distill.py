@@ -22,8 +22,9 @@ from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import Course, train
 from tasks.training.matching import Matcher
 from tasks.training.precision import device, make_deterministic
-from tasks.training.rows import Rows, Task, collate, encode, join, load_tokenizer, read_rows, read_task
+from tasks.training.rows import Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
 from tasks.training.selection import all_logits, selector
+from tasks.training.signals import Recorded, recorded
 from tasks.training.students import build_student, freeze, load_classifier, save_model, set_dropout
 from tasks.training.variants import Varied, read_candidates
 
@@ -48,14 +49,19 @@ def distill_intermediate(job: Job) -> dict[str, Any]:
     varied = Varied(student_rows(job, task), tokenizer, knobs.max_length, knobs.seed, knobs.sampling, candidates(job))
     matcher = Matcher(student, teacher, knobs.matching)
     matcher.prove(job, collate(varied.at(0), [0, 1], tokenizer.pad_token_id, place))
-    course = Course(
-        modules=matcher.modules,
-        batches=epoch_batches(varied, knobs),
-        loss=lambda rows: matcher.loss(collate(newest(varied), rows, tokenizer.pad_token_id, place)),
-    )
-    facts = train(job, knobs, course, place)
+    facts = train(job, knobs, matching_course(matcher, varied, knobs, recorded(job, varied.rows.ids_N)), place)
     save_model(student, tokenizer, job.output)
     return facts | {"layer_map": list(matcher.map.hidden)}
+
+
+def matching_course(matcher: Matcher, varied: Varied, knobs: SimpleNamespace, kept: Recorded | None) -> Course:
+    """Return what the first phase learns: the teacher's inner layers, run beside the student's or taken from what was kept of them."""
+    pad, place = varied.tokenizer.pad_token_id, matcher.student.device
+
+    def loss(rows: np.ndarray) -> Tensor:
+        return matcher.loss(collate(newest(varied), rows, pad, place), None if kept is None else kept.of(rows, place))
+
+    return Course(modules=matcher.modules, batches=epoch_batches(varied, knobs), loss=loss)
 
 
 def distill_prediction(job: Job) -> dict[str, Any]:
@@ -147,14 +153,6 @@ def same_vocabulary(student: Any, teacher: Any) -> None:
     ours, theirs = student.config.vocab_size, teacher.config.vocab_size
     if ours != theirs:
         raise ModelError(f"the student's vocabulary has {ours:,} tokens and its teacher's {theirs:,}; start the student from a model with the same tokenizer")
-
-
-def student_rows(job: Job, task: Task) -> Rows:
-    """Return the rows a student learns from: the training rows, the user's own transfer text, or both."""
-    if "transfer" not in job.inputs:
-        return read_rows(job.inputs["rows"], "train", task.kind)
-    own = read_rows(job.inputs["transfer"], "train", task.kind)
-    return own if job.knobs.transfer_alone else join(read_rows(job.inputs["rows"], "train", task.kind), own)
 
 
 def candidates(job: Job) -> Any:

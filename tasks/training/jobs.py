@@ -9,6 +9,7 @@ from tasks.training.dropping import drop_and_train, measure_contributions
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
 from tasks.training.pretrain import pretrain
+from tasks.training.signals import record_signals
 
 JOBS = {
     "answer": answer,
@@ -20,5 +21,6 @@ JOBS = {
     "intermediate": distill_intermediate,
     "prediction": distill_prediction,
     "pretrain": pretrain,
+    "signals": record_signals,
     "tokenize": tokenize_corpus,
 }

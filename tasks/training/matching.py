@@ -6,6 +6,7 @@ Shape letters: B batch, T tokens.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,12 +32,10 @@ class Matcher:
         self.map = layer_map(knobs.layer_map, layers, teacher.config.num_hidden_layers)
         widths = student.config.hidden_size, teacher.config.hidden_size
         self.projections = Projections(layers + 1, *widths, kind=knobs.projection).to(student.device)
-        self.of_student = Capture(student, **self.wanted(range(layers + 1), range(layers)))
-        self.of_teacher = Capture(teacher, **self.wanted(self.map.hidden, self.map.attention))
-
-    def wanted(self, hidden: Any, attention: Any) -> dict[str, Any]:
-        """Leave out the signals whose weight is zero."""
-        return {"hidden": hidden if self.knobs.hidden else (), "attention": attention if self.knobs.attention else ()}
+        # A map may end early: what the student's last layers show is then not asked for.
+        ours = range(len(self.map.hidden)), range(len(self.map.attention))
+        self.of_student = Capture(student, **wanted(knobs, *ours))
+        self.of_teacher = Capture(teacher, **wanted(knobs, self.map.hidden, self.map.attention))
 
     @property
     def modules(self) -> nn.ModuleDict:
@@ -48,19 +47,20 @@ class Matcher:
         prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
         job.log(f"layer map: student states {list(range(len(self.map.hidden)))} copy teacher states {list(self.map.hidden)}")
 
-    def loss(self, batch: Batch) -> Tensor:
-        """Return the inner loss of one batch, a scalar."""
-        with torch.inference_mode():
-            theirs = self.of_teacher(**batch.inputs(self.teacher))
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+        """Return the inner loss of one batch, a scalar; the teacher is run unless what it shows of this batch is known."""
+        if theirs is None:
+            with torch.no_grad():  # tensors of inference mode could not be compared with gradients without a copy
+                theirs = self.of_teacher(**batch.inputs(self.teacher))
         return self.compare(self.of_student(**batch.inputs(self.student)), theirs, batch.mask_BT)
 
     def compare(self, ours: Signals, theirs: Signals, mask_BT: Tensor) -> Tensor:
         """Sum the losses over the mapped layers."""
         total = torch.zeros((), device=mask_BT.device)
         for index, mapped in enumerate(self.map.hidden if self.knobs.hidden else ()):
-            total = total + self.knobs.hidden * self.hidden_loss(ours.hidden[index], theirs.hidden[mapped].clone(), mask_BT, index)
+            total = total + self.knobs.hidden * self.hidden_loss(ours.hidden[index], theirs.hidden[mapped], mask_BT, index)
         for index, mapped in enumerate(self.map.attention if self.knobs.attention else ()):
-            total = total + self.knobs.attention * self.attention_loss(ours.scores[index], theirs.scores[mapped].clone(), mask_BT)
+            total = total + self.knobs.attention * self.attention_loss(ours.scores[index], theirs.scores[mapped], mask_BT)
         return total
 
     def hidden_loss(self, student_BTD: Tensor, teacher_BTE: Tensor, mask_BT: Tensor, index: int) -> Tensor:
@@ -76,3 +76,8 @@ class Matcher:
             padded = (1 - mask_BT[:, None, None, :]) * MASKED_SCORE
             return attention_score_loss_paper(student_BHTT + padded, teacher_BHTT + padded)
         return attention_score_loss(student_BHTT, teacher_BHTT, mask_BT)
+
+
+def wanted(knobs: SimpleNamespace, hidden: Iterable[int], attention: Iterable[int]) -> dict[str, tuple[int, ...]]:
+    """Leave out the signals whose weight is zero."""
+    return {"hidden": tuple(hidden) if knobs.hidden else (), "attention": tuple(attention) if knobs.attention else ()}

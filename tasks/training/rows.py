@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import DataError, ModelError
+from tasks.job import Job
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,14 @@ def join(first: Rows, second: Rows) -> Rows:
     pairs = None if first.pairs is None else first.pairs + (second.pairs or [])
     labels_N = np.concatenate([first.labels_N, second.labels_N.astype(first.labels_N.dtype)])
     return Rows(np.concatenate([first.ids_N, second.ids_N]), first.texts + second.texts, pairs, labels_N)
+
+
+def student_rows(job: Job, task: Task) -> Rows:
+    """Return the rows a student learns from: the training rows, the user's own transfer text, or both."""
+    if "transfer" not in job.inputs:
+        return read_rows(job.inputs["rows"], "train", task.kind)
+    own = read_rows(job.inputs["transfer"], "train", task.kind)
+    return own if job.knobs.transfer_alone else join(read_rows(job.inputs["rows"], "train", task.kind), own)
 
 
 def load_tokenizer(folder: Path) -> Any:

@@ -164,3 +164,20 @@ def test_others_load_the_champion_through_mlflow(first: dict[str, Any], home: Ho
     code = f"import mlflow; mlflow.set_tracking_uri({home.own_tracking_uri!r}); {load}; print(model('the film was good'))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and "label" in done.stdout, done.stderr[-2000:]
+
+
+def test_students_of_one_map_share_one_pass_of_the_teacher(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+    phase = {**FAST, "steps": None, "epochs": 2.0}
+    students = [
+        {"name": "two", "layers": 2, "stages": ["intermediate"], "seeds": [0, 1]},
+        {"name": "narrow", "layers": 2, "hidden": 8, "heads": 4, "feed_forward": 16, "start": "random", "stages": ["intermediate"]},
+        {"name": "three", "layers": 3, "stages": ["intermediate"]},
+        {"name": "varied", "layers": 2, "stages": ["augmentation", "intermediate"]},
+    ]
+    recipe = recipe_for(tiny_bert, tiny_rows, students=students, layer_dropping=None, task_distillation={"intermediate": phase, "prediction": FAST})
+    result = run_recipe(recipe, home=home)
+    names = [stage["label"] for stage in result["stages"] if stage["name"] == "record-signals"]
+    assert sorted(names) == ["2 layers", "3 layers"] and executed(result) >= {"record-signals", "distill-layers"}
+    assert all(stage["cache"] == "hit" for stage in result["stages"] if stage["name"] == "finetune-teacher")
+    more = recipe.model_copy(update={"students": recipe.students[:1]})
+    assert {row["cache"] for row in plan_recipe(more, home=home)} == {"hit"}, "another student changes nothing for the others"

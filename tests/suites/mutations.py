@@ -40,7 +40,8 @@ DEPEND = {
     "general_distillation": {"distill-general": schema.GeneralSlice},
     "augmentation": {"augment-text": schema.Augmentation},
     "transfer": {"prepare-transfer": schema.TransferText},
-    "task_distillation.intermediate": {"distill-layers": schema.IntermediateSlice},
+    "task_distillation.intermediate": {"distill-layers": schema.IntermediateSlice, "record-signals": schema.SignalSlice},
+    "task_distillation": {"record-signals": schema.SignalSlice},
     "task_distillation.prediction": {"distill-predictions": schema.PredictionSlice, "answer-rows": schema.AnswerSlice},
     "layer_dropping": {"drop-layers": schema.DropSlice, "measure-contributions": schema.ContributionSlice},
     "scoring": {"score-model": schema.ScoreSlice},
@@ -135,9 +136,9 @@ def make_bases(home: Home, folder: Path) -> list[Base]:
         "data": {"source": str(rows), "selection_rows": 20, "holdout_rows": 20}, "teacher": {"model": str(bert), "floor": 0.0, **FAST},
         "corpus": {"source": str(rows), "max_tokens": 2000, "max_length": 16}, "general_distillation": FAST,
         "augmentation": {"masked_lm": "teacher", "rows": 20, "max_length": 16, "precision": "fp32", "options": 3},
-        "task_distillation": {"intermediate": FAST, "prediction": FAST},
+        "task_distillation": {"intermediate": FAST, "prediction": FAST, "keep_signals": "always"},
         "students": [{"name": "small", "layers": 2, "hidden": 8, "heads": 4, "feed_forward": 16, "start": "random"},
-                     {"name": "half", "layers": 2, "stages": []}],
+                     {"name": "half", "layers": 2, "stages": []}, {"name": "plain", "layers": 3, "stages": ["intermediate"]}],
         "layer_dropping": {**FAST, "strategies": ["contribution"], "drop": [1]},
         "scoring": {"resamples": 100, "max_length": 16}, "speed": {"repeats": 5, "warmup": 1, "length": 8}, "resources": {"cores": 2},
     }  # fmt: skip
@@ -256,6 +257,10 @@ def expected_of(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
     section = next(name for name in sorted(DEPEND, key=len, reverse=True) if ".".join(map(str, path)).startswith(name))
     inner = path[len(section.split("."))] if len(path) > len(section.split(".")) else path[-1]
     doors = {door for door, slice_ in DEPEND[section].items() if inner in slice_.model_fields or section == "task"}
+    if path[-1] == "layer_map" and path[1] == "intermediate":
+        doors |= {"record-signals"}
+    if path[-1] == "keep_signals":  # the stage is not there any more; who read what it kept asks the teacher instead
+        return base.below(base.of_door("record-signals")) - base.of_door("record-signals")
     if path == ("transfer", "alone"):
         doors |= {"answer-rows", "distill-predictions"}
     return base.below({stage for door in doors for stage in base.of_door(door)})
@@ -276,7 +281,9 @@ def of_student(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
         return set()  # it does not take the phase
     if knob in ("layers", "hidden", "heads", "feed_forward", "start"):
         whole = "stages" not in base.values["students"][path[1]]
-        return branch | {stage for stage in seen if whole and stage.startswith("distill-general")}
+        alone = base.values["students"][path[1]].get("stages") == ["intermediate"]
+        shared = [door for door, taken in (("distill-general", whole), ("record-signals", alone)) if taken]
+        return branch | {stage for stage in seen if stage.startswith(tuple(shared))}
     return {stage for stage in seen if stage.partition("/")[2] == student} | last
 
 

@@ -1,0 +1,184 @@
+"""The teacher's inner signals, asked for once and kept by row: later epochs, other seeds and other students of one map never run the teacher.
+
+Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Kept in 16 bits with 11 of precision, valid tokens only; whether they are kept at all is
+decided by the rows and the knobs alone, so that a run and its repetition decide alike.
+Shape letters: N rows, S tokens of all rows, B batch, T tokens, E teacher width, H heads, M mapped hidden states, L mapped attention layers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks.errors import ModelError
+from tasks.job import Job
+from tasks.methods.layer_maps import layer_map
+from tasks.training.batches import by_length
+from tasks.training.capture import Capture, Signals
+from tasks.training.matching import wanted
+from tasks.training.precision import arithmetic, device
+from tasks.training.rows import Encoded, collate, encode, load_tokenizer, read_task, student_rows
+from tasks.training.students import freeze, load_classifier
+
+LARGEST = 60_000.0  # what 16 bits can hold is a little more
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is kept of each row: which hidden states, which layers' scores, and their widths."""
+
+    hidden: tuple[int, ...]
+    attention: tuple[int, ...]
+    width: int
+    heads: int
+
+    def numbers(self, lengths_N: np.ndarray) -> tuple[int, int]:
+        """Return how many numbers rows of these lengths take: in hidden states, and in scores."""
+        tokens, pairs = int(lengths_N.sum()), int(np.square(lengths_N.astype(np.int64)).sum())
+        return tokens * len(self.hidden) * self.width, pairs * len(self.attention) * self.heads
+
+
+def record_signals(job: Job) -> dict[str, Any]:
+    """Run the teacher over every row that students will see and keep its mapped layers; nothing is kept where that would not pay."""
+    task, place, knobs = read_task(job.inputs["rows"]), device(), job.knobs
+    tokenizer = load_tokenizer(job.inputs["teacher"])
+    teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
+    rows = student_rows(job, task)
+    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    mapped = layer_map(knobs.layer_map, knobs.layers, teacher.config.num_hidden_layers)
+    plan = Plan(**wanted(knobs, mapped.hidden, mapped.attention), width=teacher.config.hidden_size, heads=teacher.config.num_attention_heads)
+    size = 2 * sum(plan.numbers(encoded.lengths_N))
+    reason = why_not(size, knobs.signal_budget_gb, place)
+    index = {**plan.__dict__, "kept": not reason, "ids": rows.ids_N.tolist(), "lengths": encoded.lengths_N.tolist()}
+    (job.output / "index.json").write_text(json.dumps(index if not reason else {"kept": False}))
+    if reason:
+        job.log(f"the teacher's layers are not kept, students ask it as they learn: {reason}")
+        return {"kept": False, "reason": reason, "bytes_needed": size}
+    write_signals(job, teacher, encoded, plan, tokenizer.pad_token_id)
+    return {"kept": True, "rows": len(rows)}
+
+
+def why_not(size: int, budget_gb: float, place: torch.device) -> str:
+    """Say why signals of this size are not worth keeping, or nothing."""
+    if place.type == "cuda":
+        return "a GPU runs the teacher faster than a disk gives back what it said"
+    if size > budget_gb * 1e9:
+        return f"they would take {size / 1e9:.1f} GB, and signal_budget_gb is {budget_gb:g}"
+    return ""
+
+
+def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: Plan, pad: int) -> None:
+    """Write what the teacher shows of each row, in row order."""
+    hidden_SME, scores = open_files(job.output, encoded.lengths_N, plan, "w+")
+    places = score_places(encoded.lengths_N, plan)
+    capture, done = Capture(teacher, hidden=plan.hidden, attention=plan.attention), 0
+    for rows in by_length(encoded.lengths_N, size=64, tokens=8192):
+        with torch.inference_mode(), arithmetic(job.knobs.precision, teacher.device):
+            batch = collate(encoded, rows, pad, teacher.device)
+            shown = capture(**batch.inputs(teacher))
+        states_BTME = narrow([shown.hidden[layer] for layer in plan.hidden], 2)
+        scores_BLHTT = narrow([shown.scores[layer] for layer in plan.attention], 1)
+        for at, row in enumerate(rows):
+            length = int(encoded.lengths_N[row])
+            if states_BTME is not None:
+                hidden_SME[encoded.offsets[row] : encoded.offsets[row + 1]] = states_BTME[at, :length]
+            if scores_BLHTT is not None:
+                scores[places[row] : places[row + 1]] = scores_BLHTT[at, :, :, :length, :length].ravel()
+        done += len(rows)
+        job.progress(done, len(encoded.lengths_N), unit="rows")
+    for values in (hidden_SME, scores):
+        values.flush()
+
+
+def narrow(signals: list[Tensor], axis: int) -> np.ndarray | None:
+    """Put the signals of several layers side by side, in 16 bits."""
+    if not signals:
+        return None
+    values = torch.stack(signals, axis).float()
+    if not float(values.abs().max()) < LARGEST:
+        raise ModelError("a layer of the teacher shows values too large to keep; set intermediate.signals: live")
+    return values.half().cpu().numpy()
+
+
+def open_files(folder: Path, lengths_N: np.ndarray, plan: Plan, mode: Any) -> tuple[np.memmap, np.memmap]:
+    """Open the two files by memory map: hidden states [S, M, E], and scores end to end."""
+    states, scores = plan.numbers(lengths_N)
+    shape = (int(lengths_N.sum()), len(plan.hidden), plan.width)
+    # A file of no bytes cannot be mapped: a signal that is not asked for is one number long.
+    return (
+        np.memmap(folder / "hidden.raw", np.float16, mode, shape=shape if states else (1, 1, 1)),
+        np.memmap(folder / "scores.raw", np.float16, mode, shape=(max(1, scores),)),
+    )
+
+
+def score_places(lengths_N: np.ndarray, plan: Plan) -> np.ndarray:
+    """Return where each row's scores begin, and where the last ones end."""
+    sizes = np.square(lengths_N.astype(np.int64)) * len(plan.attention) * plan.heads
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Kept signals, given back a batch at a time; ``row_of`` says where each row of the student is among the kept ones."""
+
+    plan: Plan
+    lengths_N: np.ndarray
+    hidden_SME: np.ndarray
+    scores: np.ndarray
+    row_of: np.ndarray
+    starts: np.ndarray
+    places: np.ndarray
+
+    @classmethod
+    def over(cls, folder: Path, plan: Plan, lengths_N: np.ndarray, row_of: np.ndarray | None = None) -> Recorded:
+        """Open what was written for rows of these lengths."""
+        order = np.arange(len(lengths_N)) if row_of is None else row_of
+        starts = np.concatenate([[0], np.cumsum(lengths_N)])
+        return cls(plan, lengths_N, *open_files(folder, lengths_N, plan, "r"), order, starts, score_places(lengths_N, plan))
+
+    def of(self, rows: np.ndarray, place: torch.device) -> Signals:
+        """Return the signals of a batch of rows, padded with zeros to the longest of them."""
+        mine = self.row_of[rows]
+        lengths_B = self.lengths_N[mine]
+        width, count = int(lengths_B.max()), len(mine)
+        plan = self.plan
+        states_BTME = np.zeros((count, width, len(plan.hidden), plan.width), np.float16)
+        scores_BLHTT = np.zeros((count, len(plan.attention), plan.heads, width, width), np.float16)
+        for at, (row, length) in enumerate(zip(mine, lengths_B, strict=True)):
+            if plan.hidden:
+                states_BTME[at, :length] = self.hidden_SME[self.starts[row] : self.starts[row + 1]]
+            if plan.attention:
+                shape = (len(plan.attention), plan.heads, length, length)
+                scores_BLHTT[at, :, :, :length, :length] = self.scores[self.places[row] : self.places[row + 1]].reshape(shape)
+        states, scores = (torch.from_numpy(values).to(place) for values in (states_BTME, scores_BLHTT))
+        return Signals(
+            None,
+            {layer: states[:, :, at].float() for at, layer in enumerate(plan.hidden)},
+            {layer: scores[:, at].float() for at, layer in enumerate(plan.attention)},
+        )
+
+
+def rows_by_id(kept: list[int], wanted_N: np.ndarray) -> np.ndarray:
+    """Return where each wanted row is among the kept ones."""
+    place = {number: index for index, number in enumerate(kept)}
+    missing = sum(int(number) not in place for number in wanted_N)
+    if missing:
+        raise ModelError(f"the teacher's kept layers lack {missing:,} of the student's rows; run again with --force record-signals")
+    return np.asarray([place[int(number)] for number in wanted_N])
+
+
+def recorded(job: Job, ids_N: np.ndarray) -> Recorded | None:
+    """Open the kept signals of a job for rows of these ids, if it was given some that were worth keeping."""
+    if "signals" not in job.inputs:
+        return None
+    index = json.loads((job.inputs["signals"] / "index.json").read_text())
+    if not index["kept"]:
+        return None
+    plan = Plan(tuple(index["hidden"]), tuple(index["attention"]), index["width"], index["heads"])
+    return Recorded.over(job.inputs["signals"], plan, np.asarray(index["lengths"]), rows_by_id(index["ids"], ids_N))

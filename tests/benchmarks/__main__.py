@@ -1,0 +1,118 @@
+"""``python -m tests.benchmarks``: run benchmarks, print the table, write the JSON.
+
+    make bench                       everything, one thread and four (about an hour)
+    make bench BENCH=distill-bert    one benchmark; QUICK=1: fewer rounds, to see that nothing has collapsed
+
+Every benchmark runs in a process of its own, whose threads are set before torch is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+BENCHMARKS = {
+    "limits": ("tests.benchmarks.limits", "limits"),
+    "distill-bert": ("tests.benchmarks.distillation", "distill_bert"),
+    "distill-small": ("tests.benchmarks.distillation", "distill_small"),
+    "finetune": ("tests.benchmarks.distillation", "finetune"),
+    "augmentation": ("tests.benchmarks.augmentation", "augmentation"),
+}
+ROUNDS, QUICK_ROUNDS = 5, 2
+
+
+def main() -> int:
+    """Run what was asked for; non-zero if a target of the one-thread run was missed."""
+    asked = options().parse_args()
+    names = asked.names or list(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        print(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    if asked.inside:
+        return run_here(names[0], asked)
+    results = [result for name in names for threads in asked.threads if (result := run_apart(name, threads, asked)) is not None]
+    show(results)
+    if asked.json:
+        asked.json.write_text(json.dumps(results, indent=1))
+    first = [figure for result in results if result["threads"] == asked.threads[0] for figure in result["figures"]]
+    complete = len(results) == len(names) * len(asked.threads)
+    return 0 if complete and all(figure["met"] is not False for figure in first) else 1
+
+
+def options() -> argparse.ArgumentParser:
+    """Return the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description="Ratios against what a user would pick instead, in one run.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"benchmarks to run: {', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 4], help="threads of each run (default: 1 and 4)")
+    parser.add_argument("--repeats", type=int, default=ROUNDS, help=f"interleaved rounds (default: {ROUNDS})")
+    parser.add_argument("--quick", action="store_true", default=os.environ.get("QUICK", "") not in ("", "0"), help=f"{QUICK_ROUNDS} rounds, fewer contestants")
+    parser.add_argument("--json", type=Path, help="write everything that was measured here")
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    return parser
+
+
+def run_apart(name: str, threads: int, asked: argparse.Namespace) -> dict[str, Any] | None:
+    """Run one benchmark in a process of its own, with the environment that the product gives its engines."""
+    from tasks.engine_process import environment
+
+    repeats = QUICK_ROUNDS if asked.quick else asked.repeats
+    print(f"{name}, {threads} thread{'s' if threads > 1 else ''}, {repeats} rounds", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        words = [sys.executable, "-m", "tests.benchmarks", name, "--threads", str(threads), "--repeats", str(repeats), "--inside", str(answer)]
+        done = subprocess.run([*words, *(["--quick"] if asked.quick else [])], env=environment(threads), stdout=subprocess.DEVNULL)
+        if done.returncode or not answer.exists():
+            print(f"{name} ended with status {done.returncode}", file=sys.stderr)
+            return None
+        result: dict[str, Any] = json.loads(answer.read_text())
+        return result
+
+
+def run_here(name: str, asked: argparse.Namespace) -> int:
+    """Run one benchmark in this process and write what it found."""
+    import torch
+    import transformers
+
+    from tests.benchmarks.setting import Setting, machine
+
+    torch.set_num_threads(asked.threads[0])
+    transformers.logging.set_verbosity_error()
+    module, function = BENCHMARKS[name]
+    figures = getattr(importlib.import_module(module), function)(Setting(asked.repeats, asked.quick, asked.threads[0]))
+    answer = {"benchmark": name, "threads": asked.threads[0], "machine": machine(), "figures": [figure.as_json() for figure in figures]}
+    asked.inside.write_text(json.dumps(answer))
+    return 0
+
+
+def show(results: list[dict[str, Any]]) -> None:
+    """Print the table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("what", "of", "against", "threads", "clock", "median", "least to most", "wanted", "", box=None)
+    for result in results:
+        for figure in result["figures"]:
+            verdict = {True: "met", False: "MISSED", None: ""}[figure["met"]]
+            wanted = "" if figure["target"] is None else f"{'at most' if figure['at_most'] else 'at least'} {figure['target']:g}"
+            table.add_row(
+                figure["name"], figure["of"], figure["against"], str(result["threads"]), figure["clock"], f"{figure['median']:.3g}{figure['unit']}",
+                f"{figure['least']:.3g} to {figure['most']:.3g}", wanted, verdict,
+            )  # fmt: skip
+    console = Console(width=200)
+    console.print(table)
+    if results:
+        machine = results[-1]["machine"]
+        libraries = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
+        console.print(f"{machine['hardware']}, load {machine['load'][0]:.1f}; {libraries}", markup=False, highlight=False)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

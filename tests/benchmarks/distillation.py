@@ -1,0 +1,153 @@
+"""Task distillation's first phase, and fine-tuning: our engine beside what a user would write.
+
+A unit of work is a batch of 32 sentences of SST-2's lengths. Every contestant sees the same sample, whose mean length is the population's, except
+those that pad to a fixed width: to them all sentences are equal, so they see fewer.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tasks.job import Job, namespace
+from tasks.recipe import IntermediateSlice, Teacher
+from tasks.training.batches import plan
+from tasks.training.distill import matching_course
+from tasks.training.finetune import labelled_loss
+from tasks.training.loop import Course, train
+from tasks.training.matching import Matcher
+from tasks.training.rows import Encoded, Rows, Task
+from tasks.training.signals import Plan, Recorded, write_signals
+from tasks.training.students import freeze
+from tasks.training.variants import Varied
+from tests.benchmarks.measure import Contest, Contestant, Figure, Lap, interleave, timed
+from tests.benchmarks.models import classifier
+from tests.benchmarks.peers import BATCH, Pupil, examples_of, inner_loss, label_loss, plain_loop, trainer_loop
+from tests.benchmarks.sentences import sample, split
+from tests.benchmarks.setting import Setting
+
+CPU = torch.device("cpu")
+TASK = Task("bench", "classification", ["negative", "positive"], "accuracy", False)
+TARGETS = {
+    "12x768 to 4x312": {"plain 64": 8.0, "plain 128": 16.0, "kept": 28.0},
+    "6x384 to 3x384": {"plain 64": 8.0, "plain 128": None, "kept": 13.0},
+}
+
+
+@contextmanager
+def workplace(name: str, **knobs: Any) -> Iterator[Job]:
+    """Give an engine's job in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Job({"job": name, "knobs": knobs, "output": folder})
+
+
+def ours(name: str, course: Course, knobs: Any, batches: int) -> Contestant:
+    """Return our loop as a contestant: an epoch over the sample."""
+
+    def once() -> Lap:
+        with workplace(name) as job, timed(batches) as lap:
+            train(job, knobs, course, CPU)
+        return lap
+
+    return once
+
+
+def kept_of(teacher: Any, matcher: Matcher, encoded: Encoded, folder: Path) -> Recorded:
+    """Run the teacher once over the sample and keep what it shows."""
+    lengths = encoded.lengths_N
+    mapped = Plan(matcher.map.hidden, matcher.map.attention, teacher.config.hidden_size, teacher.config.num_attention_heads)
+    job = Job({"job": "signals", "knobs": {"precision": "auto"}, "output": str(folder)})
+    write_signals(job, teacher, encoded, mapped, 0)
+    return Recorded.over(folder, mapped, lengths)
+
+
+def distill(setting: Setting, teacher_shape: str, student_shape: str, *, batches: int) -> list[Figure]:
+    """Time one pair of teacher and student."""
+    pair = f"{teacher_shape} to {student_shape}"
+    encoded = sample(batches, BATCH)
+    examples, few = examples_of(split(encoded)), examples_of(split(sample(1, BATCH)))
+    teacher = freeze(classifier(teacher_shape))
+    loss = inner_loss(teacher)
+    knobs = namespace(IntermediateSlice(steps=batches, batch_size=BATCH, max_length=64, evaluations=0).model_dump(mode="json"))
+    matcher = Matcher(classifier(student_shape), teacher, knobs.matching)
+    varied = Varied(None, namespace({"pad_token_id": 0}), 64, 0, encoded=encoded)  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory() as folder:
+        kept = kept_of(teacher, matcher, encoded, Path(folder))
+        contestants: dict[str, Contestant] = {
+            "plain 64": plain_loop(pupil(student_shape, teacher), loss, few, 64),
+            "Trainer 64": trainer_loop(pupil(student_shape, teacher), loss, few, width=64),
+            "Trainer": trainer_loop(pupil(student_shape, teacher), loss, examples),
+            "Trainer tuned": trainer_loop(pupil(student_shape, teacher), loss, examples, tuned=True),
+            "live": ours("bench", matching_course(matcher, varied, knobs, None), knobs, batches),
+            "kept": ours("bench", matching_course(matcher, varied, knobs, kept), knobs, batches),
+        }
+        if TARGETS[pair]["plain 128"] and not setting.quick:
+            contestants["plain 128"] = plain_loop(pupil(student_shape, teacher), loss, few, 128)
+        return distillation_figures(pair, interleave(contestants, setting.repeats, tell=setting.tell))
+
+
+def pupil(shape: str, teacher: Any) -> Pupil:
+    """Return a fresh student for a peer."""
+    return Pupil(classifier(shape), teacher.config.hidden_size)
+
+
+def distillation_figures(pair: str, contest: Contest) -> list[Figure]:
+    """Read the figures of a contest."""
+    goals = TARGETS[pair]
+    fair = contest.figure(f"{pair}: the plain loop is no straw man", of="Trainer 64", against="plain 64", target=1.2)
+    fair.at_most = True
+    lines = [
+        fair,
+        contest.figure(f"{pair}, live teacher", of="live", against="plain 64", target=goals["plain 64"]),
+        contest.figure(f"{pair}, kept signals", of="kept", against="plain 64", target=goals["kept"]),
+        contest.figure(f"{pair}, live teacher", of="live", against="Trainer", target=None),
+        contest.figure(f"{pair}, live teacher", of="live", against="Trainer tuned", target=1.3),
+        contest.figure(f"{pair}, kept signals", of="kept", against="Trainer tuned", target=3.0),
+    ]
+    if "plain 128" in contest.laps:
+        lines.insert(2, contest.figure(f"{pair}, live teacher", of="live", against="plain 128", target=goals["plain 128"]))
+    return lines
+
+
+def distill_bert(setting: Setting) -> list[Figure]:
+    """A BERT-base-shaped teacher and TinyBERT's 4 x 312 student."""
+    return distill(setting, "12x768", "4x312", batches=16)
+
+
+def distill_small(setting: Setting) -> list[Figure]:
+    """A 6-layer teacher of width 384 and a 3-layer student."""
+    return distill(setting, "6x384", "3x384", batches=16)
+
+
+def finetune(setting: Setting) -> list[Figure]:
+    """Fine-tuning with labels, 6 x 384."""
+    batches = 16
+    encoded = sample(batches, BATCH)
+    examples = examples_of(split(encoded))
+    rows = Rows(np.arange(len(examples)), [""] * len(examples), None, np.asarray([example["labels"][0] for example in examples]))
+    model = classifier("6x384")
+    knobs = namespace(Teacher(steps=batches, batch_size=BATCH, max_length=64, evaluations=0).model_dump(mode="json"))
+    course = Course(
+        modules=model,
+        batches=lambda epoch: plan(encoded.lengths_N, size=BATCH, tokens=knobs.batch_tokens, seed=0, epoch=epoch),
+        loss=labelled_loss(model, TASK, rows, encoded, 0),
+    )
+    contest = interleave(
+        {
+            "Trainer": trainer_loop(classifier("6x384"), label_loss, examples),
+            "Trainer tuned": trainer_loop(classifier("6x384"), label_loss, examples, tuned=True),
+            "ours": ours("bench", course, knobs, batches),
+        },
+        setting.repeats,
+        tell=setting.tell,
+    )
+    return [
+        contest.figure("fine-tuning 6x384", of="ours", against="Trainer", target=None),
+        contest.figure("fine-tuning 6x384", of="ours", against="Trainer tuned", target=1.25),
+    ]

@@ -1,0 +1,140 @@
+"""What a user would pick instead: a plain loop after the published recipe, and Hugging Face's Trainer with a distillation loss.
+
+The plain loop pads to a fixed length and runs the teacher in fp32 beside every step, as TinyBERT's published code does (Jiao et al. 2019,
+arXiv:1909.10351). It is written with care: a test compares it with the Trainer on the same padded batches. Losses are means over everything,
+attention is what ``output_attentions`` gives: less work than ours, never more.
+Shape letters: B batch, T tokens, C classes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+from tests.benchmarks.measure import Lap, timed
+
+BATCH = 32
+Example = dict[str, list[int]]
+Loss = Callable[[nn.Module, dict[str, Tensor]], Tensor]
+
+
+def examples_of(sentences: Sequence[Sequence[int]]) -> list[Example]:
+    """Return sentences as a Trainer's dataset, with labels drawn by position."""
+    return [{"input_ids": list(tokens), "labels": [number % 2]} for number, tokens in enumerate(sentences)]
+
+
+def padding(width: int | None) -> Callable[[list[Example]], dict[str, Tensor]]:
+    """Return a collator that pads to a fixed width, or to the longest of a batch."""
+
+    def collate(batch: list[Example]) -> dict[str, Tensor]:
+        longest = width or max(len(example["input_ids"]) for example in batch)
+        ids = [example["input_ids"][:longest] for example in batch]
+        ids_BT = torch.tensor([tokens + [0] * (longest - len(tokens)) for tokens in ids])
+        mask_BT = torch.tensor([[1] * len(tokens) + [0] * (longest - len(tokens)) for tokens in ids])
+        return {"input_ids": ids_BT, "attention_mask": mask_BT, "labels": torch.tensor([example["labels"][0] for example in batch])}
+
+    return collate
+
+
+class Pupil(nn.Module):
+    """A student with the map from its width to its teacher's, so that both are trained."""
+
+    def __init__(self, student: Any, width: int) -> None:
+        super().__init__()
+        self.student, self.projection = student, nn.Linear(student.config.hidden_size, width)
+
+    def forward(self, **inputs: Tensor) -> Any:
+        return self.student(**inputs)
+
+
+def inner_loss(teacher: Any) -> Loss:
+    """Return the loss of TinyBERT's first phase: squared differences of mapped hidden states and attentions."""
+
+    def loss(pupil: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        with torch.no_grad():
+            theirs = teacher(**inputs, output_hidden_states=True, output_attentions=True)
+        ours = pupil(**inputs, output_hidden_states=True, output_attentions=True)
+        layers, step = len(ours.attentions), len(theirs.attentions) / len(ours.attentions)
+        total = torch.zeros(())
+        for m in range(layers + 1):
+            total = total + F.mse_loss(pupil.projection(ours.hidden_states[m]), theirs.hidden_states[int(m * step)])
+        for m in range(layers):
+            total = total + F.mse_loss(ours.attentions[m], theirs.attentions[int((m + 1) * step) - 1])
+        return total
+
+    return loss
+
+
+def label_loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """Return the cross entropy against labels."""
+    return model(**batch).loss
+
+
+def plain_loop(model: nn.Module, loss: Loss, examples: list[Example], width: int) -> Callable[[], Lap]:
+    """Return a contestant: a handwritten loop over batches of one fixed width, in the order given; one unit is a batch."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    collate = padding(width)
+
+    def once() -> Lap:
+        model.train()
+        with timed(len(examples) / BATCH) as lap:
+            for start in range(0, len(examples), BATCH):
+                loss(model, collate(examples[start : start + BATCH])).backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad()
+        return lap
+
+    return once
+
+
+class Clocked(TrainerCallback):
+    """Times a Trainer from its first step to its last, its set-up left out."""
+
+    def __init__(self, lap: Lap) -> None:
+        self.lap = lap
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        self.lap.wall, self.lap.cpu = -time.perf_counter(), -time.process_time()
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self.lap.wall += time.perf_counter()
+        self.lap.cpu += time.process_time()
+
+
+class Distiller(Trainer):
+    """The subclass that everyone writes: a Trainer with another loss."""
+
+    def __init__(self, *given: Any, own_loss: Loss, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.own_loss = own_loss
+
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+        """Return the loss of a batch."""
+        return self.own_loss(model, inputs)
+
+
+def trainer_loop(model: nn.Module, loss: Loss, examples: list[Example], *, width: int | None = None, tuned: bool = False) -> Callable[[], Lap]:
+    """Return a contestant: one epoch of a Trainer with its defaults, or tuned (sentences of like length together, bf16)."""
+    better = {"train_sampling_strategy": "group_by_length", "bf16": True} if tuned else {}
+
+    def once() -> Lap:
+        lap = Lap(amount=len(examples) / BATCH)
+        with tempfile.TemporaryDirectory() as folder:
+            options = TrainingArguments(
+                folder, per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=1e-4, save_strategy="no", report_to=[], disable_tqdm=True,
+                use_cpu=True, remove_unused_columns=False, dataloader_pin_memory=False, logging_strategy="no", **better,
+            )  # fmt: skip
+            trainer = Distiller(model, options, own_loss=loss, train_dataset=examples, data_collator=padding(width), callbacks=[Clocked(lap)])
+            trainer.train()
+        return lap
+
+    return once

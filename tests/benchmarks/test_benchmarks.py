@@ -1,0 +1,85 @@
+"""The benchmark suite measures what it says. Nothing here asserts a time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.training.batches import plan
+from tests.benchmarks.measure import Figure, Lap, interleave
+from tests.benchmarks.sentences import MEAN, sample, sample_lengths, split
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_sample_is_as_long_as_the_population_and_pads_as_little_as_an_epoch() -> None:
+    assert pytest.approx(13.32, abs=0.01) == MEAN
+    lengths = sample_lengths(16, 32)
+    assert abs(lengths.mean() / MEAN - 1) < 0.01
+    padded = [lengths[batch].max() * len(batch) for batch in plan(lengths, size=32, tokens=8192, seed=0, epoch=0)]
+    assert np.mean(padded) == pytest.approx(447, rel=0.03)  # what a whole epoch of SST-2 computes
+
+
+def test_a_sample_is_whole_sentences() -> None:
+    sentences = split(sample(2, 8))
+    assert len(sentences) == 16 and all(tokens[0] == 101 and tokens[-1] == 102 and 101 not in tokens[1:] for tokens in sentences)
+
+
+def test_contestants_take_turns_after_one_warm_up() -> None:
+    seen = []
+
+    def of(name: str, seconds: float):
+        def once() -> Lap:
+            seen.append(name)
+            return Lap(cpu=seconds * len(seen), wall=seconds, amount=2)
+
+        return once
+
+    contest = interleave({"slow": of("slow", 6.0), "fast": of("fast", 2.0)}, 3, tell=lambda _: None)
+    assert seen == ["slow", "fast"] * 4
+    figure = contest.figure("three times", of="fast", against="slow", target=3.5, clock="wall")
+    assert figure.ratios == [3.0] * 3 and figure.met is False and figure.other["cpu"] == pytest.approx([6 * 3 / (2 * 4), 6 * 5 / (2 * 6), 6 * 7 / (2 * 8)])
+    assert Figure("", "", "", [1.0, 9.0, 2.0], "cpu", 2.0, at_most=True).met is True
+    assert Figure("", "", "", [1.0], "cpu", None).met is None
+
+
+def test_every_contestant_learns_the_same_sentences() -> None:
+    """A Trainer, tuned or not, and our loop pass every sentence of the sample once."""
+    from tests.benchmarks.peers import BATCH, examples_of, label_loss, plain_loop, trainer_loop
+
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.seen = torch.nn.Parameter(torch.ones(1)), 0
+
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor):
+            self.seen += int(attention_mask.sum()) if self.training else 0
+            return type("Output", (), {"loss": self.weight.sum()})()
+
+    examples = examples_of(split(sample(2, BATCH)))
+    tokens = sum(len(example["input_ids"]) for example in examples)
+    for contestant in (lambda model: trainer_loop(model, label_loss, examples), lambda model: trainer_loop(model, label_loss, examples, tuned=True),
+                       lambda model: plain_loop(model, label_loss, examples, 64)):  # fmt: skip
+        model = Counting()
+        lap = contestant(model)()
+        assert model.seen == tokens and lap.amount == 2 and lap.wall > 0
+
+
+def test_a_benchmark_nobody_knows_is_one_sentence() -> None:
+    done = subprocess.run([sys.executable, "-m", "tests.benchmarks", "distil"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "unknown benchmark 'distil'; choose from limits" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_benchmark_ends_in_a_table_and_json(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.benchmarks", "limits", "--threads", "1", "--quick", "--json", str(tmp_path / "bench.json")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    (result,) = json.loads((tmp_path / "bench.json").read_text())
+    assert "forward and backward" in done.stdout and result["threads"] == 1 and {"hardware", "load", "libraries"} <= set(result["machine"])
+    assert all(0 < figure["median"] <= 1.2 for figure in result["figures"])

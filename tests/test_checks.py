@@ -1,0 +1,52 @@
+"""What cannot work is refused before anything is spent, in one sentence that says what to do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.checks import check_students
+from tasks.errors import LimbeckError
+from tasks.recipe import Recipe
+from tests.tiny import write_tiny_bert
+
+
+def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
+    return Recipe.model_validate({"name": "tiny", "task": {"name": "tiny"}, "students": [{"name": "small", "layers": 2, **student}], **sections})
+
+
+@pytest.mark.parametrize(
+    ("student", "sections", "sentence"),
+    [
+        ({"layers": 5}, {}, "has 5 layers and its teacher 4"),
+        ({"hidden": 18, "start": "random"}, {}, "width 18 does not divide by 4 heads"),
+        ({"hidden": 32, "start": "embeddings"}, {}, "is wider"),
+        ({"layers": 3}, {"task_distillation": {"intermediate": {"matching": {"layer_map": "divisible"}}}}, "do not divide by 3"),
+        ({}, {"layer_dropping": {"drop": [4]}}, "cannot drop 4 of 4 layers"),
+    ],
+)
+def test_a_student_that_cannot_be_built(student: dict[str, Any], sections: dict[str, Any], sentence: str, tiny_bert: Path) -> None:
+    with pytest.raises(LimbeckError, match=sentence):
+        check_students(recipe(student, **sections), tiny_bert, {})
+
+
+def test_a_checkpoint_of_ones_own_has_the_depth_that_the_recipe_says(tmp_path: Path, tiny_bert: Path) -> None:
+    own = write_tiny_bert(tmp_path / "own", layers=3)
+    check_students(recipe({"layers": 3, "start": str(own)}), tiny_bert, {"small": own})
+    with pytest.raises(LimbeckError, match="which has 3 layers, and the recipe gives it 2; set layers: 3"):
+        check_students(recipe({"layers": 2, "start": str(own)}), tiny_bert, {"small": own})
+
+
+def test_a_checkpoint_of_ones_own_reads_as_its_teacher_does(tmp_path: Path, tiny_bert: Path) -> None:
+    own = write_tiny_bert(tmp_path / "own", layers=2)
+    other = shutil.copytree(own, tmp_path / "other")
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"]["film"], tokenizer["model"]["vocab"]["song"] = tokenizer["model"]["vocab"]["song"], tokenizer["model"]["vocab"]["film"]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    check_students(recipe({"start": str(own)}), tiny_bert, {"small": own})
+    with pytest.raises(LimbeckError, match="whose tokenizer is not its teacher's"):
+        check_students(recipe({"start": str(other)}), tiny_bert, {"small": other})

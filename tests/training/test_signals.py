@@ -1,0 +1,105 @@
+"""What is kept of a teacher's layers is what a live teacher shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.catalog import TaskSpec
+from tasks.errors import ModelError
+from tasks.job import Job
+from tasks.ports.tables import prepare_rows
+from tasks.recipe import Data, IntermediateSlice, Shape, SignalSlice
+from tasks.training.distill import distill_intermediate
+from tasks.training.matching import Matcher
+from tasks.training.rows import collate, encode, load_tokenizer, read_rows, read_task
+from tasks.training.signals import record_signals, recorded
+from tasks.training.students import build_student, freeze, load_classifier
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
+    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), folder)
+    return folder
+
+
+def order(job: str, knobs: Any, output: Path, **inputs: Path) -> Job:
+    output.mkdir(exist_ok=True, parents=True)
+    return Job({"job": job, "knobs": knobs.model_dump(mode="json"), "inputs": {name: str(path) for name, path in inputs.items()}, "output": str(output)})
+
+
+def record(rows: Path, bert: Path, output: Path, **knobs: Any) -> dict[str, Any]:
+    return record_signals(order("signals", SignalSlice(layers=2, max_length=16, precision="fp32", **knobs), output, rows=rows, teacher=bert))
+
+
+def reopened(kept: Path, ids: np.ndarray) -> Any:
+    found = recorded(Job({"job": "intermediate", "inputs": {"signals": str(kept)}, "output": str(kept)}), ids)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("attention", [1.0, 0.0])
+def test_the_loss_by_kept_signals_is_the_loss_beside_a_live_teacher(rows: Path, tiny_bert: Path, tmp_path: Path, attention: float) -> None:
+    assert record(rows, tiny_bert, tmp_path / "kept", attention=bool(attention)) == {"kept": True, "rows": 196}
+    task, tokenizer = read_task(rows), load_tokenizer(tiny_bert)
+    train = read_rows(rows, "train", task.kind)
+    encoded = encode(tokenizer, train.texts, None, 16)
+    teacher = freeze(load_classifier(tiny_bert, task, CPU))
+    knobs = IntermediateSlice(matching={"attention": attention}).matching
+    matcher = Matcher(build_student("random", teacher, Shape(layers=2), seed=3), teacher, knobs)
+    kept = reopened(tmp_path / "kept", train.ids_N)
+    for batch in (np.asarray([5, 0, 17, 30]), np.arange(60)):
+        tensors = collate(encoded, batch, tokenizer.pad_token_id, CPU)
+        live, stored = matcher.loss(tensors), matcher.loss(tensors, kept.of(batch, CPU))
+        assert float(live) > 0
+        torch.testing.assert_close(stored, live, rtol=2e-3, atol=0)
+        other = matcher.loss(tensors, kept.of(batch[::-1].copy(), CPU)) if len(batch) == 4 else live * 2
+        assert abs(float(other) - float(live)) > 2e-3 * float(live), "rows must not be interchangeable, or this test shows nothing"
+
+
+def test_kept_signals_are_found_by_row_id_not_by_position(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    record(rows, tiny_bert, tmp_path / "kept")
+    ids = read_rows(rows, "train", "classification").ids_N
+    whole, turned = reopened(tmp_path / "kept", ids), reopened(tmp_path / "kept", ids[::-1].copy())
+    ours, theirs = whole.of(np.asarray([3]), CPU), turned.of(np.asarray([len(ids) - 4]), CPU)
+    assert all(torch.equal(ours.hidden[layer], theirs.hidden[layer]) for layer in ours.hidden)
+    with pytest.raises(ModelError, match="lack 1 of the student's rows"):
+        reopened(tmp_path / "kept", np.asarray([10**6]))
+
+
+def test_beyond_the_budget_nothing_is_kept_and_students_learn_live(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    facts = record(rows, tiny_bert, tmp_path / "none", signal_budget_gb=1e-4)
+    assert not facts["kept"] and "signal_budget_gb is 0.0001" in facts["reason"]
+    assert json.loads((tmp_path / "none" / "index.json").read_text()) == {"kept": False}
+    record(rows, tiny_bert, tmp_path / "kept")
+    knobs = IntermediateSlice(steps=6, batch_size=16, max_length=16, precision="fp32", shape=Shape(layers=2), start="random", learning_rate=1e-3)
+    weights = {}
+    for name, signals in (("live", {}), ("none", {"signals": tmp_path / "none"}), ("kept", {"signals": tmp_path / "kept"})):
+        distill_intermediate(order("intermediate", knobs, tmp_path / f"student-{name}", rows=rows, teacher=tiny_bert, **signals))
+        from safetensors.torch import load_file
+
+        weights[name] = load_file(tmp_path / f"student-{name}" / "model.safetensors")
+    assert all(torch.equal(weights["live"][name], value) for name, value in weights["none"].items())
+    gaps = [float((weights["live"][name] - value).abs().max()) for name, value in weights["kept"].items()]
+    assert 0 < max(gaps) < 1e-2  # 16 bits are not 32, and the student hardly notices
+
+
+def test_keeping_is_decided_by_a_students_own_knobs() -> None:
+    from tasks.recipe import Intermediate, TaskDistillation
+
+    auto = TaskDistillation()
+    assert auto.keeps(Intermediate(epochs=2), varied=False)
+    assert not auto.keeps(Intermediate(epochs=2), varied=True)
+    assert not auto.keeps(Intermediate(epochs=1), varied=False)
+    assert not auto.keeps(Intermediate(epochs=2, steps=50), varied=False)
+    assert TaskDistillation(keep_signals="always").keeps(Intermediate(steps=50), varied=False)
+    assert not TaskDistillation(keep_signals="always").keeps(Intermediate(matching={"formula": "paper"}), varied=False)
+    assert not TaskDistillation(keep_signals="never").keeps(Intermediate(epochs=2), varied=False)
