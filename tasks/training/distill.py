@@ -21,7 +21,7 @@ from tasks.training.batches import plan
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import Course, train
 from tasks.training.matching import Matcher
-from tasks.training.precision import device, make_deterministic
+from tasks.training.precision import device, make_deterministic, store_as_multiplied
 from tasks.training.rows import Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
 from tasks.training.selection import all_logits, selector
 from tasks.training.signals import Recorded, recorded
@@ -34,6 +34,7 @@ def answer(job: Job) -> dict[str, Any]:
     task, place = read_task(job.inputs["rows"]), device()
     tokenizer = load_tokenizer(job.inputs["teacher"])
     teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
+    store_as_multiplied(teacher, job.knobs.precision)
     rows = student_rows(job, task)
     encoded = encode(tokenizer, rows.texts, rows.pairs, job.knobs.max_length)
     logits_NC = all_logits(teacher, encoded, tokenizer.pad_token_id, precision=job.knobs.precision)
@@ -49,6 +50,7 @@ def distill_intermediate(job: Job) -> dict[str, Any]:
     varied = Varied(student_rows(job, task), tokenizer, knobs.max_length, knobs.seed, knobs.sampling, candidates(job))
     matcher = Matcher(student, teacher, knobs.matching)
     matcher.prove(job, collate(varied.at(0), [0, 1], tokenizer.pad_token_id, place))
+    store_as_multiplied(teacher, knobs.precision)
     facts = train(job, knobs, matching_course(matcher, varied, knobs, recorded(job, varied.rows.ids_N)), place)
     save_model(student, tokenizer, job.output)
     return facts | {"layer_map": list(matcher.map.hidden)}
@@ -83,6 +85,7 @@ def train_with_teacher(job: Job, knobs: SimpleNamespace, student: Any, teacher: 
     varied = Varied(student_rows(job, task), tokenizer, knobs.max_length, knobs.seed, sampling, candidates(job))
     held = read_rows(job.inputs["rows"], "selection", task.kind)
     set_dropout(student, knobs.dropout)
+    store_as_multiplied(teacher, knobs.precision)
     answers = Answers(job, varied, teacher, tokenizer.pad_token_id)
     course = Course(
         modules=student,

@@ -15,7 +15,7 @@ from tasks.training.batches import by_length, plan
 from tasks.training.corpora import learning_rows, read_corpus
 from tasks.training.loop import Course, train
 from tasks.training.matching import Matcher
-from tasks.training.precision import arithmetic, device, make_deterministic
+from tasks.training.precision import arithmetic, device, make_deterministic, store_as_multiplied
 from tasks.training.rows import Encoded, collate, load_tokenizer
 from tasks.training.students import build_student, freeze, load_encoder, save_model, set_dropout
 
@@ -31,6 +31,7 @@ def distill_general(job: Job) -> dict[str, Any]:
     matcher, encoded = Matcher(student, teacher, knobs.matching), read_corpus(job.inputs["corpus"])
     learned, held = learning_rows(encoded)
     matcher.prove(job, collate(encoded, learned[:2], tokenizer.pad_token_id, place))
+    store_as_multiplied(teacher, knobs.precision)
     lengths = encoded.lengths_N[learned]
     course = Course(
         modules=matcher.modules,

@@ -9,8 +9,10 @@ import contextlib
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
 
 def device() -> torch.device:
@@ -29,9 +31,22 @@ def has_bf16(place: torch.device) -> bool:
 
 def arithmetic(precision: str, place: torch.device) -> AbstractContextManager[object]:
     """Return the context in which forward passes run: ``auto``, ``fp32`` or ``bf16``."""
-    if precision == "bf16" or (precision == "auto" and has_bf16(place)):
-        return torch.autocast(place.type, dtype=torch.bfloat16)
-    return contextlib.nullcontext()
+    return torch.autocast(place.type, dtype=torch.bfloat16) if is_bf16(precision, place) else contextlib.nullcontext()
+
+
+def is_bf16(precision: str, place: torch.device) -> bool:
+    """Tell whether matrix products run in bfloat16."""
+    return precision == "bf16" or (precision == "auto" and has_bf16(place))
+
+
+def store_as_multiplied(model: Any, precision: str) -> None:
+    """Keep a frozen model's weights in the arithmetic of its matrix products: the same numbers as a cast before every product, without the casts.
+
+    From then on the model runs inside of ``arithmetic`` only.
+    """
+    for module in model.modules() if is_bf16(precision, model.device) else ():
+        if isinstance(module, nn.Linear):
+            module.to(torch.bfloat16)
 
 
 def attention_for(place: torch.device) -> str:

@@ -22,7 +22,7 @@ from tasks.methods.layer_maps import layer_map
 from tasks.training.batches import by_length
 from tasks.training.capture import Capture, Signals
 from tasks.training.matching import wanted
-from tasks.training.precision import arithmetic, device
+from tasks.training.precision import arithmetic, device, store_as_multiplied
 from tasks.training.rows import Encoded, collate, encode, load_tokenizer, read_task, student_rows
 from tasks.training.students import freeze, load_classifier
 
@@ -60,6 +60,7 @@ def record_signals(job: Job) -> dict[str, Any]:
     if reason:
         job.log(f"the teacher's layers are not kept, students ask it as they learn: {reason}")
         return {"kept": False, "reason": reason, "bytes_needed": size}
+    store_as_multiplied(teacher, knobs.precision)
     write_signals(job, teacher, encoded, plan, tokenizer.pad_token_id)
     return {"kept": True, "rows": len(rows)}
 

@@ -22,6 +22,7 @@ from tasks.training.distill import matching_course
 from tasks.training.finetune import labelled_loss
 from tasks.training.loop import Course, train
 from tasks.training.matching import Matcher
+from tasks.training.precision import store_as_multiplied
 from tasks.training.rows import Encoded, Rows, Task
 from tasks.training.signals import Plan, Recorded, write_signals
 from tasks.training.students import freeze
@@ -75,10 +76,12 @@ def distill(setting: Setting, teacher_shape: str, student_shape: str, *, batches
     teacher = freeze(classifier(teacher_shape))
     loss = inner_loss(teacher)
     knobs = namespace(IntermediateSlice(steps=batches, batch_size=BATCH, max_length=64, evaluations=0).model_dump(mode="json"))
-    matcher = Matcher(classifier(student_shape), teacher, knobs.matching)
+    own_teacher = freeze(classifier(teacher_shape))
+    matcher = Matcher(classifier(student_shape), own_teacher, knobs.matching)
+    store_as_multiplied(own_teacher, "auto")
     varied = Varied(None, namespace({"pad_token_id": 0}), 64, 0, encoded=encoded)  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:
-        kept = kept_of(teacher, matcher, encoded, Path(folder))
+        kept = kept_of(own_teacher, matcher, encoded, Path(folder))
         contestants: dict[str, Contestant] = {
             "plain 64": plain_loop(pupil(student_shape, teacher), loss, few, 64),
             "Trainer 64": trainer_loop(pupil(student_shape, teacher), loss, few, width=64),

@@ -1,0 +1,157 @@
+"""What the house itself costs: a chain whose every stage is cached, and a sweep shared by two workers.
+
+Each figure is a whole ``limbeck run`` in a process of its own, against the servers that ``limbeck ui`` starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flows.servers import free_port
+from tests.benchmarks.measure import Figure, Lap
+from tests.benchmarks.setting import Setting
+from tests.s3_server import BUCKET, kind_here, s3_server
+from tests.tiny import write_tiny_bert, write_tiny_rows
+
+STAGES, STUDENTS, PATIENCE = 30, 16, 900
+FAST: dict[str, Any] = {"steps": 3, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
+PROBE = """
+import json, sys, time
+from flows.home import Home
+Home.from_environment().create().prepare_environment()
+import prefect, prefect.flows, prefect.tasks
+import mlflow
+imported, cpu = time.perf_counter(), time.process_time()
+from flows.cli import main
+try:
+    main()
+except SystemExit as end:
+    status = end.code
+print(json.dumps({"wall": time.perf_counter() - imported, "cpu": time.process_time() - cpu, "status": status or 0, "torch": "torch" in sys.modules}))
+"""
+
+
+def recipe_in(folder: Path, students: list[dict[str, Any]], prediction: Mapping[str, Any] = FAST) -> Path:
+    """Write a recipe of a tiny teacher and some students."""
+    values = {
+        "name": "bench", "task": {"name": "tiny", "labels": ["negative", "positive"]},
+        "data": {"source": str(write_tiny_rows(folder)), "selection_rows": 20},
+        "teacher": {"model": str(write_tiny_bert(folder / "bert")), "floor": 0.0, **FAST},
+        "task_distillation": {"prediction": dict(prediction)}, "students": students,
+        "scoring": {"resamples": 100, "max_length": 16}, "speed": {"repeats": 5, "warmup": 1, "length": 8},
+        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}]},
+    }  # fmt: skip
+    path = folder / "bench.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+@contextlib.contextmanager
+def servers_up(home: Path) -> Iterator[None]:
+    """Run ``limbeck ui`` on a home."""
+    words = [sys.executable, "-m", "flows.cli", "ui", "--prefect-port", str(free_port()), "--mlflow-port", str(free_port())]
+    process = subprocess.Popen(words, env=surroundings(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        limit = time.monotonic() + PATIENCE
+        while not (home / "servers.json").exists():
+            if process.poll() is not None or time.monotonic() > limit:
+                raise RuntimeError(f"the servers did not start; see {home / 'logs'}")
+            time.sleep(0.5)
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def surroundings(home: Path, **more: str) -> dict[str, str]:
+    """Return the environment of a run: nothing of the caller's own servers and stores."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LIMBECK_", "PREFECT_", "MLFLOW_", "AWS_"))}
+    return kept | {"LIMBECK_HOME": str(home)} | more
+
+
+def run(recipe: Path, home: Path, *sets: str, **more: str) -> dict[str, Any]:
+    """Run a recipe in a process of its own; return its seconds beyond its imports."""
+    words = [sys.executable, "-c", PROBE, "run", str(recipe), "--json", str(home / "out.json"), *(word for one in sets for word in ("--set", one))]
+    done = subprocess.run(words, env=surroundings(home, **more), capture_output=True, text=True, timeout=PATIENCE)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if answer["status"]:
+        raise RuntimeError(done.stdout[-2000:] + done.stderr[-2000:])
+    return answer | {"out": json.loads((home / "out.json").read_text())}
+
+
+def chain(setting: Setting) -> list[Figure]:
+    """A fully cached chain of 30 stages, with the store in a folder and in S3."""
+    with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
+        recipe = recipe_in(Path(scratch), [{"name": f"student-{number}", "layers": 1 + number % 3} for number in range(STAGES // 3 - 1)])
+        figures = [cached(setting, recipe, Path(scratch) / "folder", "folder", {})]
+        server = stack.enter_context(s3_server(Path(scratch) / "server"))
+        environment = server.environment() | {"LIMBECK_STORE": f"s3://{BUCKET}/bench"}
+        return [*figures, cached(setting, recipe, Path(scratch) / "s3", f"S3 ({kind_here()})", environment)]
+
+
+def cached(setting: Setting, recipe: Path, home: Path, store: str, environment: dict[str, str]) -> Figure:
+    """Run a recipe once, then again and again."""
+    home.mkdir()
+    with servers_up(home):
+        run(recipe, home, **environment)
+        laps = []
+        for number in range(setting.repeats):
+            again = run(recipe, home, **environment)
+            states = [stage["cache"] for stage in again["out"]["stages"]]
+            assert set(states) == {"hit"} and not again["torch"], "the second run must execute nothing and import no torch"
+            laps.append(again["wall"])
+            setting.tell(f"round {number + 1}: {again['wall']:.2f} s, {again['cpu']:.2f} s of this process, {len(states)} stages")
+    name = f"cached chain of {len(states)} stages, {store}"
+    return Figure(name, "second run", "importing prefect and mlflow", laps, "wall", 2.0 if len(states) <= STAGES + 2 else None, unit=" s", at_most=True)
+
+
+def sweep(setting: Setting) -> list[Figure]:
+    """Sixteen students of one teacher: one worker, and two that share a store."""
+    prediction = {**FAST, "steps": 1500}
+    with tempfile.TemporaryDirectory() as scratch:
+        students = [{"name": "student", "layers": 3, "seeds": list(range(STUDENTS))}]
+        recipe = recipe_in(Path(scratch), students, prediction)
+        ratios = []
+        for number in range(max(1, setting.repeats - 2)):
+            alone, both = (workers(recipe, Path(scratch) / f"{number}-{count}", count) for count in (1, 2))
+            ratios.append(alone.wall / both.wall)
+            setting.tell(f"round {number + 1}: one worker {alone.wall:.1f} s, two workers {both.wall:.1f} s")
+    return [Figure(f"sweep of {STUDENTS} students, one teacher", "two workers", "one worker", ratios, "wall", 1.8)]
+
+
+def workers(recipe: Path, folder: Path, count: int) -> Lap:
+    """Run one recipe in several processes that share a store and nothing else; the teacher is trained by one of them."""
+    folder.mkdir()
+    homes = [folder / f"worker-{number}" for number in range(count)]
+    for home in homes:
+        home.mkdir()
+    store = {"LIMBECK_STORE": str(folder / "store")}
+    only_teacher = ["--set", "students.student.seeds=[0]", "--set", "task_distillation.prediction.steps=1", "--set", "resources.cores=1"]
+    subprocess.run(words_of(recipe, homes[0], only_teacher), env=surroundings(homes[0], **store), check=True, capture_output=True, timeout=PATIENCE)
+    started = time.perf_counter()
+    running = [
+        subprocess.Popen(words_of(recipe, home, ["--set", "resources.cores=1"]), env=surroundings(home, **store), stdout=subprocess.DEVNULL) for home in homes
+    ]
+    statuses = [process.wait(PATIENCE) for process in running]
+    lap = Lap(wall=time.perf_counter() - started)
+    made = [stage["name"] for home in homes for stage in json.loads((home / "out.json").read_text())["stages"] if stage["cache"] == "miss"]
+    assert not any(statuses) and made.count("distill-predictions") == STUDENTS and "finetune-teacher" not in made and "answer-rows" not in made, made
+    shutil.rmtree(folder)
+    return lap
+
+
+def words_of(recipe: Path, home: Path, more: list[str]) -> list[str]:
+    """Return the command of one worker."""
+    return [sys.executable, "-m", "flows.cli", "run", str(recipe), "--json", str(home / "out.json"), *more]

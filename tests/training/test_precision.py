@@ -1,0 +1,27 @@
+"""Arithmetic: what is stored narrow gives the very numbers that a cast would give."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import torch
+
+from tasks.training.precision import arithmetic, store_as_multiplied
+from tasks.training.rows import Task
+from tasks.training.students import freeze, load_classifier
+
+CPU = torch.device("cpu")
+
+
+def test_weights_stored_as_they_are_multiplied_change_no_number(tiny_bert: Path) -> None:
+    wide = freeze(load_classifier(tiny_bert, Task("tiny", "classification", ["a", "b"], "accuracy", False), CPU))
+    ids_BT = torch.randint(5, 60, (4, 12))
+    for precision, narrowed in (("bf16", True), ("fp32", False)):
+        model = copy.deepcopy(wide)
+        store_as_multiplied(model, precision)
+        assert (model.classifier.weight.dtype == torch.bfloat16) == narrowed
+        with torch.no_grad(), arithmetic(precision, CPU):
+            ours, theirs = model(input_ids=ids_BT, output_hidden_states=True), wide(input_ids=ids_BT, output_hidden_states=True)
+        assert torch.equal(ours.logits, theirs.logits)
+        assert all(torch.equal(mine, other) for mine, other in zip(ours.hidden_states, theirs.hidden_states, strict=True))
