@@ -15,7 +15,7 @@ from typing import Any
 from flows.home import Home
 from flows.onlooker import ONLOOKER, STOPPED, Onlooker, stopped_by_prefect, stopped_by_sigterm
 from tasks.contracts import Parcel
-from tasks.errors import LimbeckError
+from tasks.errors import LimbeckError, RecipeError
 from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker, require_legal_name
@@ -45,7 +45,9 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
     tracker = new_tracker(recipe, onlooker.home)
     opening = asyncio.ensure_future(asyncio.to_thread(tracker.open))
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
-    session = Session(store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan)
+    session = Session(
+        store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes_of_worker()
+    )
     already = asyncio.all_tasks() | {opening}
     try:
         await asyncio.shield(opening)
@@ -87,6 +89,14 @@ def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]
     """Return a session in which stages only say what they would do, and the recipe's sources."""
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     return Session(open_store(home.store, home.cache), cores, threads, planning=True), find_sources(recipe)
+
+
+def processes_of_worker() -> int:
+    """Return how many processes share a training here: a property of the work pool, which sets ``LIMBECK_PROCESSES`` to a worker's number of GPUs."""
+    given = os.environ.get("LIMBECK_PROCESSES", "1")
+    if not given.isdecimal() or not 1 <= int(given) <= 64:
+        raise RecipeError(f"LIMBECK_PROCESSES is {given!r}; set it to the number of GPUs of this worker, 1 to 64, or leave it out")
+    return int(given)
 
 
 def available_cores() -> int:

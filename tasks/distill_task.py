@@ -13,7 +13,7 @@ async def record_signals(bench: Bench, knobs: SignalSlice, *, teacher: Parcel, r
     await bench.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
 
 
-@stage(makes="checkpoint", engine="intermediate", threads="one")
+@stage(makes="checkpoint", engine="intermediate", threads="one", together=True)
 async def distill_layers(
     bench: Bench,
     knobs: IntermediateSlice,
@@ -30,7 +30,7 @@ async def distill_layers(
     await bench.run(knobs.model_dump(mode="json"), inputs=inputs)
 
 
-@stage(makes="checkpoint", engine="prediction", threads="one")
+@stage(makes="checkpoint", engine="prediction", threads="one", together=True)
 async def distill_predictions(
     bench: Bench,
     knobs: PredictionSlice,

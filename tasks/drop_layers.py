@@ -13,7 +13,7 @@ async def measure_contributions(bench: Bench, knobs: ContributionSlice, *, base:
     await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})
 
 
-@stage(makes="checkpoint", engine="drop", threads="one")
+@stage(makes="checkpoint", engine="drop", threads="one", together=True)
 async def drop_layers(
     bench: Bench,
     knobs: DropSlice,

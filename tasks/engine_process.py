@@ -26,7 +26,7 @@ async def run_engine(module: str, order: Mapping[str, Any], folder: Path, listen
     path.write_text(json.dumps(order))
     with (folder / "stderr.log").open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", module, str(path), stdout=asyncio.subprocess.PIPE, stderr=errors, stdin=asyncio.subprocess.DEVNULL,
+            *command(module, order.get("processes", 1)), str(path), stdout=asyncio.subprocess.PIPE, stderr=errors, stdin=asyncio.subprocess.DEVNULL,
             limit=LINE, cwd=folder, env=environment(order["threads"]), preexec_fn=die_with_parent, start_new_session=True,
         )  # fmt: skip
     try:
@@ -35,6 +35,12 @@ async def run_engine(module: str, order: Mapping[str, Any], folder: Path, listen
         await stop(process)
         raise
     return facts_of(last, process, folder, order["job"])
+
+
+def command(module: str, processes: int) -> list[str]:
+    """Return the command of an engine; where several processes share its work, torchrun starts them."""
+    together = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"] if processes > 1 else []
+    return [sys.executable, "-m", *together, module]
 
 
 async def listen_to(process: asyncio.subprocess.Process, listen: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -61,6 +67,8 @@ def facts_of(last: Mapping[str, Any], process: asyncio.subprocess.Process, folde
         raise OutOfMemory(f"the engine of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or max_length, or run fewer branches")
     if process.returncode in (-signal.SIGTERM, -signal.SIGINT):
         raise Interrupted(f"the engine of {job!r} was stopped; run the same command again to go on")
+    if "Signal 9 (SIGKILL)" in (folder / "stderr.log").read_text(errors="replace"):
+        raise OutOfMemory(f"a process of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or max_length, or run fewer branches")
     lines = (folder / "stderr.log").read_text(errors="replace").strip().splitlines()
     raise EngineError(f"the engine of {job!r} stopped with status {process.returncode}: {lines[-1] if lines else 'no message'}")
 

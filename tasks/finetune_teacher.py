@@ -7,7 +7,7 @@ from tasks.recipe import AnswerSlice, Teacher
 from tasks.stage import Bench, stage
 
 
-@stage(makes="checkpoint", engine="finetune", threads="half")
+@stage(makes="checkpoint", engine="finetune", threads="half", together=True)
 async def finetune_teacher(bench: Bench, knobs: Teacher, *, rows: Parcel, base: Parcel) -> None:
     """Train the teacher with labels; the best checkpoint on the selection rows is kept."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"rows": rows, "base": base})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from tasks.errors import LimbeckError, OutOfMemory, RecipeError, StoreError
 class Job:
     """One order to an engine: what to do, with which knobs, from which folders, into which folder."""
 
-    def __init__(self, order: Mapping[str, Any]) -> None:
+    def __init__(self, order: Mapping[str, Any], *, silent: bool = False) -> None:
         self.name: str = order["job"]
         self.knobs: SimpleNamespace = namespace(order.get("knobs", {}))
         self.inputs: dict[str, Path] = {name: Path(folder) for name, folder in order.get("inputs", {}).items()}
@@ -30,21 +31,22 @@ class Job:
         self.checkpoints = Path(order.get("checkpoints", self.output.parent / "checkpoints"))
         self.threads: int = order.get("threads", os.cpu_count() or 1)
         self.last_report = 0.0
+        self.say = mute if silent else emit
 
     def log(self, message: str) -> None:
         """Say one sentence to the person who watches."""
-        emit("log", message=message)
+        self.say("log", message=message)
 
     def progress(self, done: int, total: int, *, unit: str = "steps", force: bool = False, **figures: float) -> None:
         """Report progress at most once a second; ``figures`` are shown beside the bar (loss, examples_per_s)."""
         now = time.monotonic()
         if force or done >= total or now - self.last_report >= 1:
             self.last_report = now
-            emit("progress", done=done, total=total, unit=unit, figures=figures)
+            self.say("progress", done=done, total=total, unit=unit, figures=figures)
 
     def curve(self, step: int, **figures: float) -> None:
         """Record points of training curves; they become MLflow metrics of the stage's run."""
-        emit("curve", step=step, figures=figures)
+        self.say("curve", step=step, figures=figures)
 
 
 def namespace(value: Any) -> Any:
@@ -59,15 +61,29 @@ def emit(event: str, **content: Any) -> None:
     print(json.dumps({"event": event, **content}), file=sys.__stdout__, flush=True)
 
 
+def mute(event: str, **content: Any) -> None:
+    """Write nothing."""
+
+
 def serve(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int:
     """Run the job named in the JSON file at ``path``; report its facts or its one-sentence error; return the exit status."""
-    order = json.loads(Path(path).read_text())
+    return serve_order(jobs, json.loads(Path(path).read_text()))
+
+
+def serve_beside(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int:
+    """Run a job as one of several processes that share it, but not the one that is heard: only its error is, and what it writes is dropped."""
+    with tempfile.TemporaryDirectory() as scratch:
+        return serve_order(jobs, {**json.loads(Path(path).read_text()), "output": f"{scratch}/output"}, silent=True)
+
+
+def serve_order(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], order: Mapping[str, Any], *, silent: bool = False) -> int:
+    """Run a job that was read."""
     try:
         if order["job"] not in jobs:
             raise RecipeError(f"unknown job {order['job']!r}; choose one of {', '.join(sorted(jobs))}")
-        job = Job(order)
+        job = Job(order, silent=silent)
         job.output.mkdir(parents=True, exist_ok=True)
-        emit("result", facts=jobs[order["job"]](job))
+        job.say("result", facts=jobs[order["job"]](job))
     except LimbeckError as error:
         emit("error", kind=type(error).__name__, message=str(error))
         return 2

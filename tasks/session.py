@@ -30,6 +30,7 @@ class StageRecord:
     seconds: float = 0.0
     estimate: float | None = None
     threads: int = 1
+    processes: int = 1
     parcel: Parcel | None = None
     task_run: str = ""
 
@@ -84,6 +85,8 @@ class Session:
     """The Prefect state behind each parcel of this run, by the parcel's identity; parcels live as long as the records."""
     plan: Session | None = None
     """A walk through the same recipe, made just before."""
+    processes: int = 1
+    """Processes that share one training: as many as this worker has GPUs. Results agree up to the order of sums, so no key knows of it."""
 
     def __post_init__(self) -> None:
         self.slots = Cores(self.cores)

@@ -47,6 +47,7 @@ class Frame:
     threads: str
     libraries: tuple[str, ...]
     hardware: bool
+    together: bool
 
 
 @dataclass
@@ -90,6 +91,7 @@ class Bench:
             "output": str(self.output),
             "checkpoints": str(self.checkpoints),
             "threads": self.record.threads,
+            "processes": self.record.processes,
         }
         self.facts |= await run_engine(self.frame.module, order, self.workspace, self.listen)
 
@@ -124,16 +126,18 @@ def stage(
     threads: str = "one",
     libraries: tuple[str, ...] = ("torch", "transformers", "numpy"),
     hardware: bool = False,
+    together: bool = False,
 ) -> Callable[[Body], Callable[..., Awaitable[Parcel]]]:
     """Make a function a stage. It is called as ``await door(knobs, name=parcel, …, label="shown")`` inside a run, and returns a parcel.
 
     ``makes`` is the kind of parcel; ``engine`` the job that the function starts, whose code is part of the key; ``threads`` one of ``one``,
-    ``half``, ``all``; ``libraries`` those whose version is part of the key; ``hardware`` keys the result by this very machine.
+    ``half``, ``all``; ``libraries`` those whose version is part of the key; ``hardware`` keys the result by this very machine; ``together``:
+    several processes of a worker may share its training.
     """
 
     def frame_it(body: Body) -> Callable[..., Awaitable[Parcel]]:
         name = body.__name__.replace("_", "-")
-        frame = Frame(name, makes, body, engine, module, threads, libraries, hardware)
+        frame = Frame(name, makes, body, engine, module, threads, libraries, hardware, together)
 
         @task(name=name, task_run_name=name + "{shown}", persist_result=False, cache_policy=NO_CACHE)
         async def door(knobs: Knobs, shown: str, parcels: dict[str, Any]) -> Any:
@@ -197,7 +201,7 @@ async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Kn
             return finish(session, record, found, "hit", started)
         record.state = "waiting"
         session.tell(record)
-        async with session.slots.take(record.threads):
+        async with session.slots.take(min(session.cores, record.threads * record.processes)):
             started = time.monotonic()
             record.state = "running"
             changes, _ = await asyncio.to_thread(nearest, frame, session, record.explanation)
@@ -260,6 +264,7 @@ async def fail(session: Session, record: StageRecord, error: BaseException, star
 def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[str, Any]) -> StageRecord:
     """Enter a stage in the run's list."""
     record = StageRecord(frame.name, label, key_of(explanation), frame.makes, explanation, threads=session.threads_for(frame.threads))
+    record.processes = session.processes if frame.together else 1
     session.records.append(record)
     return record
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import ModelError
+from tasks.methods.means import mean_of
 
 PAPER_THRESHOLD = -1e2
 """The published code takes any score at or below this for a masked one."""
@@ -26,13 +27,14 @@ def attention_score_loss(student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Te
     kept_BT = mask_BT.bool()
     pair_B1TT = (kept_BT[:, :, None] & kept_BT[:, None, :])[:, None]
     gap_BHTT = (_full(student_BHTT) - _full(teacher_BHTT.detach())).masked_fill(~pair_B1TT, 0.0)
-    return gap_BHTT.square().sum() / (pair_B1TT.sum() * student_BHTT.shape[1]).clamp(min=1)
+    return mean_of(gap_BHTT.square().sum(), pair_B1TT.sum() * student_BHTT.shape[1])
 
 
 def attention_score_loss_paper(student: Tensor, teacher: Tensor) -> Tensor:
     """Return the published code's mean over everything; both inputs carry the additive mask, of any shape."""
     _require_heads(student, teacher)
-    return (_without_masked(student) - _without_masked(teacher.detach())).square().mean()
+    gap = _without_masked(student) - _without_masked(teacher.detach())
+    return mean_of(gap.square().sum(), gap.numel())
 
 
 def _without_masked(scores: Tensor) -> Tensor:

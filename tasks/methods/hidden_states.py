@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tasks.errors import ModelError, RecipeError
+from tasks.methods.means import mean_of
 
 KINDS = ("shared", "per_layer", "none")
 
@@ -25,12 +26,13 @@ def hidden_state_loss(
         )
     kept_BT1 = mask_BT.bool()[:, :, None]
     gap_BTE = _gap(student_BTD, teacher_BTE, projection).masked_fill(~kept_BT1, 0.0)
-    return gap_BTE.square().sum() / (kept_BT1.sum() * gap_BTE.shape[-1]).clamp(min=1)
+    return mean_of(gap_BTE.square().sum(), kept_BT1.sum() * gap_BTE.shape[-1])
 
 
 def hidden_state_loss_paper(student_BTD: Tensor, teacher_BTE: Tensor, projection: nn.Module | None = None) -> Tensor:
     """Return the published code's mean over everything, padding included."""
-    return _gap(student_BTD, teacher_BTE, projection).square().mean()
+    gap_BTE = _gap(student_BTD, teacher_BTE, projection)
+    return mean_of(gap_BTE.square().sum(), gap_BTE.numel())
 
 
 class Projections(nn.Module):

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.errors import DataError, ModelError, RecipeError
+from tasks.methods.means import mean_of
 
 KINDS = ("classification", "regression")
 FORMULAS = ("default", "paper")
@@ -20,13 +21,14 @@ FORMULAS = ("default", "paper")
 def soft_target_loss(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Tensor:
     """Return T² · KL(teacher || student) at ``temperature`` T, a scalar in nats per example."""
     student_logp_BC, teacher_logp_BC = _softened(student_BC, teacher_BC, temperature)
-    return F.kl_div(student_logp_BC, teacher_logp_BC, reduction="batchmean", log_target=True) * temperature**2
+    total = F.kl_div(student_logp_BC, teacher_logp_BC, reduction="sum", log_target=True)
+    return mean_of(total, len(student_logp_BC)) * temperature**2
 
 
 def soft_cross_entropy_paper(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Tensor:
     """Return TinyBERT's soft cross entropy: a mean over batch and classes, without the factor T²."""
     student_logp_BC, teacher_logp_BC = _softened(student_BC, teacher_BC, temperature)
-    return -(teacher_logp_BC.exp() * student_logp_BC).mean()
+    return -mean_of((teacher_logp_BC.exp() * student_logp_BC).sum(), student_logp_BC.numel())
 
 
 def label_loss(student_BC: Tensor, labels_B: Tensor, *, kind: str) -> Tensor:
@@ -75,7 +77,7 @@ def _teacher_loss(student_BC: Tensor, teacher_BC: Tensor, kind: str, temperature
     if kind == "classification":
         return soft_target_loss(student_BC, teacher_BC, temperature=temperature)
     _require_same_shape(student_BC, teacher_BC)
-    return F.mse_loss(_full(student_BC), _full(teacher_BC.detach()))
+    return mean_of(F.mse_loss(_full(student_BC), _full(teacher_BC.detach()), reduction="sum"), student_BC.numel())
 
 
 def _softened(student_BC: Tensor, teacher_BC: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -92,7 +94,7 @@ def _class_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
     total = F.cross_entropy(
         _full(student_BC), labels_B.masked_fill(~kept_B, -100), ignore_index=-100, reduction="sum"
     )  # fmt: skip
-    return total / kept_B.sum().clamp(min=1)
+    return mean_of(total, kept_B.sum())
 
 
 def _value_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
@@ -102,7 +104,7 @@ def _value_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
     kept_B = ~labels_B.isnan()
     # NaN is replaced before the subtraction: zero times NaN would still poison the gradient.
     target_B = torch.where(kept_B, labels_B.to(student_B.dtype), student_B.detach())
-    return (student_B - target_B).square().sum() / kept_B.sum().clamp(min=1)
+    return mean_of((student_B - target_B).square().sum(), kept_B.sum())
 
 
 def _full(values: Tensor) -> Tensor:

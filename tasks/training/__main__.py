@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -17,11 +18,13 @@ def main() -> int:
     import torch
     import transformers
 
-    from tasks.job import serve
+    from tasks.job import serve, serve_beside
     from tasks.training.jobs import JOBS
 
     if threads:
         torch.set_num_threads(threads)
+    if int(os.environ.get("RANK", 0)):
+        return serve_beside(JOBS, sys.argv[1])  # one of several that share a training: the first one speaks and writes
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return serve(JOBS, sys.argv[1])

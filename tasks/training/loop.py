@@ -21,6 +21,7 @@ from tasks.job import Job
 from tasks.training import checkpoints
 from tasks.training.checkpoints import Progress
 from tasks.training.precision import arithmetic
+from tasks.training.together import Crew, join
 
 
 @dataclass
@@ -41,11 +42,12 @@ def train(job: Job, knobs: SimpleNamespace, course: Course, place: torch.device)
     progress = checkpoints.load(job.checkpoints, course.modules, optimizer)
     if progress.step:
         job.log(f"resuming at step {progress.step:,} of {total:,}")
-    run = Run(job, knobs, course, optimizer, progress, total)
-    with StopSignal() as stop:
+    crew = join(place)
+    run = Run(job, knobs, course, optimizer, progress, total, crew)
+    with StopSignal() as stop, crew.at_work():
         while progress.step < total:
             run.one_step(epochs.at(progress.step), place)
-            run.keep_watch(stop)
+            run.keep_watch(stop, place)
     if course.score is not None and progress.best_weights:
         course.modules.load_state_dict(progress.best_weights)
     return run.facts()
@@ -76,9 +78,10 @@ class Run:
     """One training under way: a step, and everything that happens between steps."""
 
     def __init__(
-        self, job: Job, knobs: SimpleNamespace, course: Course, optimizer: torch.optim.Optimizer, progress: Progress, total: int
+        self, job: Job, knobs: SimpleNamespace, course: Course, optimizer: torch.optim.Optimizer, progress: Progress, total: int, crew: Crew
     ) -> None:
-        self.job, self.knobs, self.course, self.optimizer, self.progress, self.total = job, knobs, course, optimizer, progress, total
+        self.job, self.knobs, self.course, self.optimizer, self.progress, self.total, self.crew = job, knobs, course, optimizer, progress, total, crew
+        self.loss = crew.synchronised(course.modules, course.loss)
         self.examples, self.losses, self.started, self.saved = 0, [], time.monotonic(), time.monotonic()
         self.seconds_before = progress.seconds
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
@@ -88,8 +91,9 @@ class Run:
         self.course.modules.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.knobs.learning_rate * rate(self.progress.step, self.total, self.knobs.warmup, self.knobs.schedule)
+        self.crew.seed(self.knobs.seed, self.progress.step)
         with arithmetic(self.knobs.precision, place):
-            loss = self.course.loss(rows)
+            loss = self.loss(self.crew.share(rows))
         loss.backward()
         nn.utils.clip_grad_norm_(self.parameters, self.knobs.clip)
         self.optimizer.step()
@@ -98,24 +102,25 @@ class Run:
         self.examples += len(rows)
         self.losses.append(loss.detach())
 
-    def keep_watch(self, stop: StopSignal) -> None:
-        """Report, score, save and stop where it is time to."""
+    def keep_watch(self, stop: StopSignal, place: torch.device) -> None:
+        """Report, score, save and stop where it is time to; what several processes decide, they decide at the same step."""
         step, last = self.progress.step, self.progress.step == self.total
+        stop_now = self.crew.agree(stop.asked, step, place)
         if len(self.losses) >= 50 or last:
             self.report()
         if self.course.score is not None and step in evaluation_steps(self.total, self.knobs.evaluations):
-            self.evaluate()
+            self.evaluate(place)
         due = time.monotonic() - self.saved > self.knobs.checkpoint_minutes * 60
-        if (stop.asked or due) and not last:
+        if (stop_now or due) and not last and self.crew.speaks:
             self.progress.seconds = self.seconds()
             checkpoints.save(self.job.checkpoints, self.course.modules, self.optimizer, self.progress)
             self.saved = time.monotonic()
-        if stop.asked and not last:
+        if stop_now and not last:
             raise Interrupted(f"stopped at step {step:,} of {self.total:,}; run the same command again to go on from there")
 
     def report(self) -> None:
         """Tell the watcher the mean loss since the last report; a loss that is not a number ends the stage."""
-        loss = float(torch.stack(self.losses).mean())
+        loss = float(self.crew.mean(torch.stack(self.losses).mean()))
         self.losses = []
         if not np.isfinite(loss):
             raise ModelError(f"the loss became {loss} at step {self.progress.step:,}; lower learning_rate, or set precision: fp32")
@@ -123,11 +128,11 @@ class Run:
         self.job.curve(self.progress.step, loss=loss)
         self.job.progress(self.progress.step, self.total, loss=loss, examples_per_s=speed)
 
-    def evaluate(self) -> None:
+    def evaluate(self, place: torch.device) -> None:
         """Score the held-back rows and remember the best weights."""
         assert self.course.score is not None
         self.course.modules.eval()
-        score = self.course.score()
+        score = self.crew.found_by_first(self.course.score, place)
         self.job.curve(self.progress.step, selection_score=score)
         if self.progress.best is None or score > self.progress.best:
             self.progress.best, self.progress.best_step = score, self.progress.step

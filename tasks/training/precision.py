@@ -18,7 +18,9 @@ from torch import nn
 def device() -> torch.device:
     """Return the accelerator if there is one; ``LIMBECK_DEVICE=cpu`` keeps to the CPU."""
     wanted = os.environ.get("LIMBECK_DEVICE", "cuda")
-    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
+    if wanted == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
 
 
 def has_bf16(place: torch.device) -> bool:

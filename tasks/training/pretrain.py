@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.job import Job
+from tasks.methods.means import mean_of
 from tasks.training.batches import plan
 from tasks.training.corpora import sequences
 from tasks.training.loop import Course, train
@@ -94,4 +95,5 @@ def masked_loss(model: Any, batch: Batch, tokenizer: Any, share: float) -> Tenso
     ids_BT = batch.ids_BT.clone()
     ids_BT[rows_P, tokens_P] = shown_P
     states_BTD = model.bert(ids_BT, attention_mask=batch.mask_BT).last_hidden_state
-    return F.cross_entropy(model.cls(states_BTD[rows_P, tokens_P]).float(), targets_P)
+    total = F.cross_entropy(model.cls(states_BTD[rows_P, tokens_P]).float(), targets_P, reduction="sum")
+    return mean_of(total, len(targets_P))

@@ -14,6 +14,7 @@ import pytest
 
 from flows.drive import plan_recipe, run_recipe
 from flows.home import Home
+from tasks import engine_process
 from tasks.errors import GateError, LimbeckError
 from tasks.recipe import Recipe
 
@@ -181,3 +182,20 @@ def test_students_of_one_map_share_one_pass_of_the_teacher(first: dict[str, Any]
     assert all(stage["cache"] == "hit" for stage in result["stages"] if stage["name"] == "finetune-teacher")
     more = recipe.model_copy(update={"students": recipe.students[:1]})
     assert {row["cache"] for row in plan_recipe(more, home=home)} == {"hit"}, "another student changes nothing for the others"
+
+
+def test_several_processes_share_a_training_and_no_key_knows(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = recipe_for(tiny_bert, tiny_rows, students=[{"name": "shared", "layers": 1, "stages": []}], layer_dropping=None)
+    monkeypatch.setenv("LIMBECK_PROCESSES", "two")
+    with pytest.raises(LimbeckError, match="LIMBECK_PROCESSES is 'two'; set it to the number of GPUs"):
+        run_recipe(recipe, home=home)
+    monkeypatch.setenv("LIMBECK_PROCESSES", "2")
+    started: list[tuple[str, int]] = []
+    real = engine_process.command
+    monkeypatch.setattr(engine_process, "command", lambda module, processes: started.append((module, processes)) or real(module, processes))
+    assert "distill-predictions" in executed(run_recipe(recipe, home=home))
+    assert ("tasks.training", 2) in started and ("tasks.scoring", 2) not in started
+    monkeypatch.delenv("LIMBECK_PROCESSES")
+    assert {row["cache"] for row in plan_recipe(recipe, home=home)} == {"hit"}

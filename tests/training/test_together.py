@@ -1,0 +1,142 @@
+"""Two processes that share a training learn what one would: real torchrun, real gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tasks.catalog import TaskSpec
+from tasks.engine_process import command, environment
+from tasks.methods.means import counted_by, mean_of
+from tasks.ports.tables import prepare_rows
+from tasks.recipe import AnswerSlice, CorpusText, Data, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice, Shape, Teacher
+from tasks.training.together import Crew
+
+FAST: dict[str, Any] = {"steps": 12, "batch_size": 10, "max_length": 16, "evaluations": 2, "precision": "fp32", "dropout": 0.0, "learning_rate": 1e-3}
+
+
+@pytest.fixture(scope="module")
+def rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
+    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), folder)
+    return folder
+
+
+def start(folder: Path, job: str, knobs: Any, processes: int, **inputs: Path) -> subprocess.Popen[str]:
+    """Start an engine as the house does."""
+    folder.mkdir(exist_ok=True)
+    order = {"job": job, "knobs": knobs.model_dump(mode="json"), "inputs": {name: str(path) for name, path in inputs.items()},
+             "output": str(folder / "output"), "checkpoints": str(folder / "checkpoints"), "threads": 1}  # fmt: skip
+    (folder / "job.json").write_text(json.dumps(order))
+    words = [*command("tasks.training", processes), str(folder / "job.json")]
+    return subprocess.Popen(words, env=environment(1), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def said(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """Wait for an engine; return its events."""
+    out, errors = process.communicate(timeout=300)
+    events = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert events, errors[-2000:]
+    return events
+
+
+def weights(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "output" / "model.safetensors")
+
+
+def orders(rows: Path, bert: Path, tmp_path: Path) -> dict[str, tuple[Any, dict[str, Path]]]:
+    """Return one order of every kind of training."""
+    student = {"shape": Shape(layers=2), "start": "teacher"}
+    return {
+        "finetune": (Teacher(**FAST), {"rows": rows, "base": bert}),
+        "intermediate": (IntermediateSlice(**FAST, **student), {"rows": rows, "teacher": bert}),
+        "general": (GeneralSlice(**FAST, shape=Shape(layers=2), start="teacher"), {"base": bert, "corpus": tmp_path / "corpus" / "output"}),
+        "drop": (DropSlice(**FAST, strategy="top", drop=1), {"rows": rows, "base": bert}),
+        "prediction": (PredictionSlice(**FAST, **student, hard_weight=0.5), {"rows": rows, "teacher": bert, "answers": tmp_path / "answer" / "output"}),
+    }
+
+
+def write_documents(folder: Path, rows: Path) -> None:
+    """Write the rows' texts as a corpus."""
+    folder.mkdir()
+    pq.write_table(pq.read_table(rows / "train.parquet", columns=["text"]), folder / "documents.parquet")
+
+
+@pytest.mark.parametrize("job", ["finetune", "general", "intermediate", "drop", "prediction"])
+def test_two_processes_learn_what_one_learns(job: str, rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    if job == "prediction":
+        said(start(tmp_path / "answer", "answer", AnswerSlice(max_length=16, precision="fp32"), 1, rows=rows, teacher=tiny_bert))
+    if job == "general":
+        write_documents(tmp_path / "documents", rows)
+        said(start(tmp_path / "corpus", "tokenize", CorpusText(source="x", max_length=16), 1, base=tiny_bert, documents=tmp_path / "documents"))
+    knobs, inputs = orders(rows, tiny_bert, tmp_path)[job]
+    events = {count: said(start(tmp_path / str(count), job, knobs, count, **inputs)) for count in (1, 2)}
+    assert [event["event"] for event in events[2]].count("result") == 1, "one process speaks"
+    curves = {count: [event["figures"]["loss"] for event in said if event["event"] == "curve" and "loss" in event["figures"]] for count, said in events.items()}
+    assert curves[2] == pytest.approx(curves[1], rel=1e-4) and curves[1]
+    one, two = weights(tmp_path / "1"), weights(tmp_path / "2")
+    before = load_file(tiny_bert / "model.safetensors")
+    table = "bert.embeddings.word_embeddings.weight"
+    after = one[table if table in one else table.removeprefix("bert.")]
+    assert float((after - before[table]).abs().max()) > 1e-3, "a training that changes nothing shows nothing"
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=0, atol=2e-4, msg=name)
+
+
+def test_two_stopped_processes_go_on_as_if_nothing_had_happened(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    knobs = Teacher(**{**FAST, "steps": 400, "evaluations": 2, "dropout": 0.1})
+    assert said(start(tmp_path / "whole", "finetune", knobs, 2, rows=rows, base=tiny_bert))[-1]["event"] == "result"
+    stopped = start(tmp_path / "stopped", "finetune", knobs, 2, rows=rows, base=tiny_bert)
+    assert stopped.stdout is not None
+    stopped.stdout.readline()
+    stopped.send_signal(signal.SIGTERM)
+    last = [event for event in said(stopped) if event["event"] == "error"][-1]
+    assert last["kind"] == "Interrupted" and not (tmp_path / "stopped" / "output" / "model.safetensors").exists()
+    again = said(start(tmp_path / "stopped", "finetune", knobs, 2, rows=rows, base=tiny_bert))
+    assert again[0]["message"].startswith("resuming at step") and again[-1]["event"] == "result"
+    whole = weights(tmp_path / "whole")
+    assert all(torch.equal(value, whole[name]) for name, value in weights(tmp_path / "stopped").items())
+
+
+def test_a_killed_process_ends_the_others(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    process = start(tmp_path / "killed", "finetune", Teacher(**{**FAST, "steps": 100_000, "evaluations": 0}), 2, rows=rows, base=tiny_bert)
+    assert process.stdout is not None
+    process.stdout.readline()
+    children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    os.kill(children[-1], signal.SIGKILL)
+    started = time.monotonic()
+    process.communicate(timeout=120)
+    assert process.returncode != 0 and time.monotonic() - started < 120
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+
+
+def test_a_batch_is_shared_whole_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, parts = np.arange(7), []
+    for rank in range(3):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", "3")
+        crew = Crew()
+        parts.append(crew.share(rows))
+        assert crew.share(rows[:2]).tolist() == [0, 1], "a batch too small to share is everybody's"
+    assert sorted(np.concatenate(parts)) == rows.tolist() and [len(part) for part in parts] == [3, 2, 2]
+
+
+def test_a_mean_over_processes_is_the_mean_over_everything() -> None:
+    parts = [torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3.0])]
+    count = torch.tensor(4.0) / 2  # what everybody's count is for each of two processes
+    with counted_by(lambda _: count):
+        shares = [mean_of(part.sum(), len(part)) for part in parts]
+    assert float(sum(shares)) / 2 == pytest.approx(3.0)
+    assert float(mean_of(torch.tensor(0.0), 0)) == 0.0 and float(mean_of(torch.tensor(6.0), 4)) == 1.5
