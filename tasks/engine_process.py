@@ -87,7 +87,9 @@ async def stop(process: asyncio.subprocess.Process) -> None:
 
 def environment(threads: int) -> dict[str, str]:
     """Return the engine's environment: what must be set before torch is imported."""
-    return os.environ | {
+    # Whoever started this worker may have set these for itself; an engine shares its work only with those that torchrun starts for it.
+    own = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    return own | {
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
         # Threads that spin for long cost fifty times the work when cores are shared, as branches side by side do; threads that never spin

@@ -122,6 +122,12 @@ def test_a_killed_process_ends_the_others(rows: Path, tiny_bert: Path, tmp_path:
     assert not any(Path(f"/proc/{pid}").exists() for pid in children)
 
 
+def test_an_engine_is_never_part_of_somebody_elses_crew(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.setenv(name, "3")
+    assert not {"RANK", "WORLD_SIZE", "LOCAL_RANK"} & set(environment(1)) and Crew().size == 3
+
+
 def test_a_batch_is_shared_whole_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, parts = np.arange(7), []
     for rank in range(3):
