@@ -434,9 +434,12 @@ class Recipe(Knobs):
 
     def check_stages(self, student: Student) -> None:
         """A stage that a student names must be in the recipe, and must be able to do something for it."""
-        missing = [stage for stage in student.stages or () if stage not in self.optional_stages]
+        own = ("intermediate",) if student.intermediate is not None else ()
+        missing = [stage for stage in student.stages or () if stage not in (*self.optional_stages, *own)]
         if missing:
             raise ValueError(f"student {student.name} takes the stages {missing}, which the recipe does not have; it has {list(self.optional_stages)}")
+        if student.stages and student.signal == "labels":
+            raise ValueError(f"student {student.name} learns from labels alone, but takes {list(student.stages)}; set signal: teacher, or leave its stages out")
         if "general" in (student.stages or ()) and student.start not in ("embeddings", "random"):
             raise ValueError(
                 f"student {student.name} takes the stage general, but starts from {student.start}: general distillation makes a start of its own; "

@@ -29,6 +29,7 @@ def limbeck(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["augmentation.masked_lm=null", "augmentation.word_vectors=null"], "augmentation needs masked_lm or word_vectors"),
         (["general_distillation=null", "students.4x312.stages=[general]"], "which the recipe does not have"),
         (["students.3x384.stages=[general]"], "general distillation makes a start of its own"),
+        (["students.3x384.signal=labels", "students.3x384.stages=[intermediate]"], "learns from labels alone, but takes"),
         (["task_distillation.prediction.seed=1"], "unknown key 'seed'"),
         (["nonsense"], "--set takes a.b=value"),
     ],
@@ -37,6 +38,15 @@ def test_mistakes_are_sentences(settings: list[str], sentence: str) -> None:
     with pytest.raises((RecipeError), match=sentence):
         recipe = load_recipe("sst2-tinybert", settings)
         assert recipe
+
+
+def test_a_student_may_bring_a_phase_that_the_recipe_has_not() -> None:
+    own = ["task_distillation.intermediate=null", "students.3x384.stages=[intermediate]"]
+    with pytest.raises(RecipeError, match="which the recipe does not have"):
+        load_recipe("mrpc-small", own)
+    recipe = load_recipe("mrpc-small", [*own, "students.3x384.intermediate={epochs: 1}"])
+    (student,) = (student for student in recipe.students if student.name == "3x384")
+    assert recipe.takes(student, "intermediate")
 
 
 def test_the_line_of_a_mistake_is_named(tmp_path: Path) -> None:
