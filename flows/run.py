@@ -42,11 +42,12 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
     store = onlooker.plan.store if onlooker.plan else await asyncio.to_thread(open_store, onlooker.home.store, onlooker.home.cache)
     await asyncio.to_thread(store.check)
     require_legal_name(registered_name(recipe, teacher_name(recipe)))
+    processes = processes_of_worker()
     tracker = new_tracker(recipe, onlooker.home)
     opening = asyncio.ensure_future(asyncio.to_thread(tracker.open))
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     session = Session(
-        store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes_of_worker()
+        store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes
     )
     already = asyncio.all_tasks() | {opening}
     try:
@@ -88,7 +89,8 @@ async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
 def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]]:
     """Return a session in which stages only say what they would do, and the recipe's sources."""
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
-    return Session(open_store(home.store, home.cache), cores, threads, planning=True), find_sources(recipe)
+    store = open_store(home.store, home.cache)
+    return Session(store, cores, threads, planning=True, processes=processes_of_worker()), find_sources(recipe)
 
 
 def processes_of_worker() -> int:

@@ -17,8 +17,8 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.home import Home
-from tasks.engine_process import die_with_parent
 from tasks.errors import EngineError
+from tasks.job import die_with_parent
 
 PATIENCE = 120.0  # seconds for a first start, which migrates its database
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import os
 import signal
@@ -13,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import BY_NAME, EngineError, Interrupted, OutOfMemory
+from tasks.job import die_with_parent
 
-PATIENCE = 30.0  # seconds an engine gets to write its checkpoint after it was asked to stop
+PATIENCE = 45.0  # seconds an engine gets to write its checkpoint after it was asked to stop; torchrun gives its processes 30 of them
 LINE = 2**24  # longest line of events, in bytes
-PR_SET_PDEATHSIG = 1
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -39,7 +38,7 @@ async def run_engine(module: str, order: Mapping[str, Any], folder: Path, listen
 
 def command(module: str, processes: int) -> list[str]:
     """Return the command of an engine; where several processes share its work, torchrun starts them."""
-    together = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"] if processes > 1 else []
+    together = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "--log-dir", "logs", "-m"] if processes > 1 else []
     return [sys.executable, "-m", *together, module]
 
 
@@ -99,9 +98,3 @@ def environment(threads: int) -> dict[str, str]:
         "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**29),
         "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
-
-
-def die_with_parent() -> None:
-    """Ask Linux to end this engine when its parent dies, so that none trains on for nobody."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

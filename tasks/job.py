@@ -6,17 +6,22 @@ counts are set before torch is imported, memory goes back to the system when it 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tasks.errors import LimbeckError, OutOfMemory, RecipeError, StoreError
+from tasks.errors import EngineError, LimbeckError, OutOfMemory, RecipeError, StoreError
+
+PR_SET_PDEATHSIG = 1
 
 
 class Job:
@@ -70,9 +75,15 @@ def serve(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int
     return serve_order(jobs, json.loads(Path(path).read_text()))
 
 
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """Ask Linux to end this process when its parent dies, so that none works on for nobody."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+
+
 def serve_beside(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int:
     """Run a job as one of several processes that share it, but not the one that is heard: only its error is, and what it writes is dropped."""
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=Path(path).parent) as scratch:
         return serve_order(jobs, {**json.loads(Path(path).read_text()), "output": f"{scratch}/output"}, silent=True)
 
 
@@ -88,10 +99,8 @@ def serve_order(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], order: Mapp
         emit("error", kind=type(error).__name__, message=str(error))
         return 2
     except Exception as error:
-        shortage = shortage_of(error)
-        if shortage is None:
-            raise
-        kind, advice = shortage
+        traceback.print_exc()
+        kind, advice = shortage_of(error) or (EngineError, f"{type(error).__name__}: {str(error).strip() or 'no message'}")
         emit("error", kind=kind.__name__, message=f"stage {order['job']!r}: {advice}")
         return 2
     return 0

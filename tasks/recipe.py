@@ -209,7 +209,7 @@ class TaskDistillation(Knobs):
         description="Run the teacher once and keep its inner layers, for the first phase of students without augmentation. "
         "auto: where a training passes its rows at least twice; always: also where only several students or seeds do.",
     )
-    signal_budget_gb: float = Field(5.0, gt=0, description="Most gigabytes that one teacher's kept layers may take; beyond it the teacher is run live.")
+    signal_budget_gb: float = Field(5.0, gt=0, description="Most gigabytes that the kept layers of one map may take; beyond it the teacher is run live.")
 
     def keeps(self, phase: Intermediate, *, varied: bool) -> bool:
         """Tell whether a student's first phase reads kept layers; a student's own knobs decide, so that another student changes nothing."""

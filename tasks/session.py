@@ -86,7 +86,7 @@ class Session:
     plan: Session | None = None
     """A walk through the same recipe, made just before."""
     processes: int = 1
-    """Processes that share one training: as many as this worker has GPUs. Results agree up to the order of sums, so no key knows of it."""
+    """Processes that share one training: as many as this worker has GPUs. Results agree up to the order of sums and the draw of dropout: no key knows of it."""
 
     def __post_init__(self) -> None:
         self.slots = Cores(self.cores)

@@ -264,7 +264,9 @@ async def fail(session: Session, record: StageRecord, error: BaseException, star
 def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[str, Any]) -> StageRecord:
     """Enter a stage in the run's list."""
     record = StageRecord(frame.name, label, key_of(explanation), frame.makes, explanation, threads=session.threads_for(frame.threads))
-    record.processes = session.processes if frame.together else 1
+    if frame.together:
+        record.processes = session.processes
+        record.threads = max(1, min(record.threads, session.cores // session.processes))
     session.records.append(record)
     return record
 

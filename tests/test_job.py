@@ -64,4 +64,6 @@ def test_a_mistake_of_ours_is_not_called_a_shortage(tmp_path: Path) -> None:
     del broken["knobs"]["hidden"]
     (tmp_path / "order.json").write_text(json.dumps(broken))
     done = subprocess.run([sys.executable, "-m", "tasks.training", str(tmp_path / "order.json")], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1 and "AttributeError" in done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 2 and last["kind"] == "EngineError" and "AttributeError: " in last["message"]
+    assert "Traceback" in done.stderr, "whoever mends it must see where it happened"

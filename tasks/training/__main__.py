@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -18,15 +19,17 @@ def main() -> int:
     import torch
     import transformers
 
-    from tasks.job import serve, serve_beside
+    from tasks.job import die_with_parent, serve, serve_beside
     from tasks.training.jobs import JOBS
 
     if threads:
         torch.set_num_threads(threads)
-    if int(os.environ.get("RANK", 0)):
-        return serve_beside(JOBS, sys.argv[1])  # one of several that share a training: the first one speaks and writes
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    if "RANK" in os.environ:
+        die_with_parent(signal.SIGKILL)  # torchrun, if it is killed itself, cannot end us any more
+    if int(os.environ.get("RANK", 0)):
+        return serve_beside(JOBS, sys.argv[1])  # one of several that share a training: the first one speaks and writes
     return serve(JOBS, sys.argv[1])
 
 

@@ -63,7 +63,7 @@ def matching_course(matcher: Matcher, varied: Varied, knobs: SimpleNamespace, ke
     def loss(rows: np.ndarray) -> Tensor:
         return matcher.loss(collate(newest(varied), rows, pad, place), None if kept is None else kept.of(rows, place))
 
-    return Course(modules=matcher.modules, batches=epoch_batches(varied, knobs), loss=loss)
+    return Course(modules=matcher.modules, batches=epoch_batches(varied, knobs), loss=loss, divisible=knobs.matching.formula == "masked")
 
 
 def distill_prediction(job: Job) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def distill_general(job: Job) -> dict[str, Any]:
         ],
         loss=lambda rows: matcher.loss(collate(encoded, rows, tokenizer.pad_token_id, place)),
         score=(lambda: -held_loss(matcher, encoded, held, tokenizer.pad_token_id, knobs.precision)) if len(held) else None,
+        divisible=knobs.matching.formula == "masked",
     )
     facts = train(job, knobs, course, place)
     save_model(student, tokenizer, job.output)

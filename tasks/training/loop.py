@@ -32,6 +32,8 @@ class Course:
     batches: Callable[[int], list[np.ndarray]]
     loss: Callable[[np.ndarray], Tensor]
     score: Callable[[], float] | None = None
+    divisible: bool = True
+    """Whether several processes may each take a part of a batch; not where padding counts, which differs from part to part."""
 
 
 def train(job: Job, knobs: SimpleNamespace, course: Course, place: torch.device) -> dict[str, Any]:
@@ -93,7 +95,7 @@ class Run:
             group["lr"] = self.knobs.learning_rate * rate(self.progress.step, self.total, self.knobs.warmup, self.knobs.schedule)
         self.crew.seed(self.knobs.seed, self.progress.step)
         with arithmetic(self.knobs.precision, place):
-            loss = self.loss(self.crew.share(rows))
+            loss = self.loss(self.crew.share(rows) if self.course.divisible else rows)
         loss.backward()
         nn.utils.clip_grad_norm_(self.parameters, self.knobs.clip)
         self.optimizer.step()

@@ -14,13 +14,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from tasks.errors import ModelError
+
 
 def device() -> torch.device:
     """Return the accelerator if there is one; ``LIMBECK_DEVICE=cpu`` keeps to the CPU."""
     wanted = os.environ.get("LIMBECK_DEVICE", "cuda")
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    number, there = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+    if number >= there:
+        raise ModelError(f"LIMBECK_PROCESSES asks for more processes than this worker's {there} GPUs; set it to {there}")
+    return torch.device("cuda", number)
 
 
 def has_bf16(place: torch.device) -> bool:

@@ -1,13 +1,15 @@
 """The teacher's inner signals, asked for once and kept by row: later epochs, other seeds and other students of one map never run the teacher.
 
 Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Kept in 16 bits with 11 of precision, valid tokens only; whether they are kept at all is
-decided by the rows and the knobs alone, so that a run and its repetition decide alike.
+decided by what the stage's key is made of, so that a run and its repetition decide alike.
 Shape letters: N rows, S tokens of all rows, B batch, T tokens, E teacher width, H heads, M mapped hidden states, L mapped attention layers.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,8 @@ class Plan:
 def record_signals(job: Job) -> dict[str, Any]:
     """Run the teacher over every row that students will see and keep its mapped layers; nothing is kept where that would not pay."""
     task, place, knobs = read_task(job.inputs["rows"]), device(), job.knobs
+    if place.type == "cuda":
+        return live(job, "a GPU runs the teacher faster than a disk gives back what it said")
     tokenizer = load_tokenizer(job.inputs["teacher"])
     teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
     rows = student_rows(job, task)
@@ -54,29 +58,30 @@ def record_signals(job: Job) -> dict[str, Any]:
     mapped = layer_map(knobs.layer_map, knobs.layers, teacher.config.num_hidden_layers)
     plan = Plan(**wanted(knobs, mapped.hidden, mapped.attention), width=teacher.config.hidden_size, heads=teacher.config.num_attention_heads)
     size = 2 * sum(plan.numbers(encoded.lengths_N))
-    reason = why_not(size, knobs.signal_budget_gb, place)
-    index = {**plan.__dict__, "kept": not reason, "ids": rows.ids_N.tolist(), "lengths": encoded.lengths_N.tolist()}
-    (job.output / "index.json").write_text(json.dumps(index if not reason else {"kept": False}))
-    if reason:
-        job.log(f"the teacher's layers are not kept, students ask it as they learn: {reason}")
-        return {"kept": False, "reason": reason, "bytes_needed": size}
+    if size > knobs.signal_budget_gb * 1e9:
+        return live(job, f"they would take {size / 1e9:.1f} GB, and signal_budget_gb is {knobs.signal_budget_gb:g}")
     store_as_multiplied(teacher, knobs.precision)
-    write_signals(job, teacher, encoded, plan, tokenizer.pad_token_id)
+    try:
+        write_signals(job, teacher, encoded, plan, tokenizer.pad_token_id)
+    except OverflowError as error:
+        return live(job, str(error))
+    index = {**plan.__dict__, "kept": True, "ids": rows.ids_N.tolist(), "lengths": encoded.lengths_N.tolist()}
+    (job.output / "index.json").write_text(json.dumps(index))
     return {"kept": True, "rows": len(rows)}
 
 
-def why_not(size: int, budget_gb: float, place: torch.device) -> str:
-    """Say why signals of this size are not worth keeping, or nothing."""
-    if place.type == "cuda":
-        return "a GPU runs the teacher faster than a disk gives back what it said"
-    if size > budget_gb * 1e9:
-        return f"they would take {size / 1e9:.1f} GB, and signal_budget_gb is {budget_gb:g}"
-    return ""
+def live(job: Job, reason: str) -> dict[str, Any]:
+    """Keep nothing: students run the teacher as they learn."""
+    job.log(f"the teacher's layers are not kept, students ask it as they learn: {reason}")
+    for path in job.output.iterdir():
+        path.unlink()
+    (job.output / "index.json").write_text(json.dumps({"kept": False}))
+    return {"kept": False, "reason": reason}
 
 
 def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: Plan, pad: int) -> None:
     """Write what the teacher shows of each row, in row order."""
-    hidden_SME, scores = open_files(job.output, encoded.lengths_N, plan, "w+")
+    hidden_SME, scores = open_files(job.output, encoded.lengths_N, plan, "r+")
     places = score_places(encoded.lengths_N, plan)
     capture, done = Capture(teacher, hidden=plan.hidden, attention=plan.attention), 0
     for rows in by_length(encoded.lengths_N, size=64, tokens=8192):
@@ -103,7 +108,7 @@ def narrow(signals: list[Tensor], axis: int) -> np.ndarray | None:
         return None
     values = torch.stack(signals, axis).float()
     if not float(values.abs().max()) < LARGEST:
-        raise ModelError("a layer of the teacher shows values too large to keep; set intermediate.signals: live")
+        raise OverflowError("one of its layers shows values too large to keep in 16 bits")
     return values.half().cpu().numpy()
 
 
@@ -112,10 +117,12 @@ def open_files(folder: Path, lengths_N: np.ndarray, plan: Plan, mode: Any) -> tu
     states, scores = plan.numbers(lengths_N)
     shape = (int(lengths_N.sum()), len(plan.hidden), plan.width)
     # A file of no bytes cannot be mapped: a signal that is not asked for is one number long.
-    return (
-        np.memmap(folder / "hidden.raw", np.float16, mode, shape=shape if states else (1, 1, 1)),
-        np.memmap(folder / "scores.raw", np.float16, mode, shape=(max(1, scores),)),
-    )
+    shapes = {"hidden.raw": shape if states else (1, 1, 1), "scores.raw": (max(1, scores),)}
+    for name, wanted_shape in shapes.items() if mode == "r+" else ():
+        with (folder / name).open("wb") as stream:  # a disk too full for a map would end the process without a word
+            os.posix_fallocate(stream.fileno(), 0, 2 * math.prod(wanted_shape))
+    hidden_SME, ends = (np.memmap(folder / name, np.float16, mode, shape=wanted_shape) for name, wanted_shape in shapes.items())
+    return hidden_SME, ends
 
 
 def score_places(lengths_N: np.ndarray, plan: Plan) -> np.ndarray:

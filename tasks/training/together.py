@@ -1,7 +1,7 @@
 """Several processes that share every step of a training, started by torchrun; where there is one process, everything here does nothing.
 
 Each takes a part of the batch, means are taken over all parts (``tasks/methods/means.py``), and the gradients of what learns are averaged; a
-teacher is no part of that. The results agree with one process's up to the order of floating-point sums.
+teacher is no part of that. The results agree with one process's up to the order of floating-point sums and, where there is dropout, its draw.
 Source: Li et al. 2020, PyTorch Distributed, arXiv:2006.15704.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor, distributed, nn
 
 from tasks.methods.means import alone, counted_by
 
-ASKED = 10  # steps from one question to all processes to the next
+ASKED = 10  # steps between two questions to all processes on GPUs
 PATIENCE = timedelta(hours=1)  # how long the others wait for the first process, which alone scores and saves
 
 
@@ -54,7 +54,7 @@ class Crew:
         """Tell whether a flag is up in any process; asked at some steps only, because a GPU must stand still for an answer."""
         if self.size == 1:
             return flag
-        return step % ASKED == 0 and bool(self.mean(torch.tensor(float(flag), device=place)) > 0)
+        return (place.type == "cpu" or step % ASKED == 0) and bool(self.mean(torch.tensor(float(flag), device=place)) > 0)
 
     def found_by_first(self, find: Callable[[], float], place: torch.device) -> float:
         """Let the first process find a number, by means of its own, and tell it to all."""

@@ -63,6 +63,11 @@ def random_sentences(count: int) -> list[str]:
     return [" ".join(word(int(number)) for number in random.integers(0, VOCABULARY - 5, length)) for length in lengths]
 
 
+def evenly(texts: list[str], count: int) -> list[str]:
+    """Return sentences at even distances of a list that is sorted by length: however many, they are as long on average."""
+    return [texts[int((place + 0.5) * len(texts) / count)] for place in range(count)] if texts else []
+
+
 def word_by_word(model: Any, tokenizer: Any, places: list[Place], options: int) -> tuple[Found, dict[tuple[str, int], torch.Tensor]]:
     """Ask as the published code does: one call a word, the masked sentence beside the original, logits over the vocabulary for every token."""
     found, logits = {}, {}
@@ -103,9 +108,8 @@ def augmentation(setting: Setting) -> list[Figure]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(os.environ["MASKED_LM"]) if "MASKED_LM" in os.environ else write_random_model(Path(scratch))
         model, tokenizer = load_masked_lm(folder), load_tokenizer(folder)
-    most = ASKED * max(times for times, _, _ in WAYS.values())
-    texts = Path(os.environ["SENTENCES"]).read_text().splitlines()[:most] if "SENTENCES" in os.environ else []
-    of = {times: texts[: ASKED * times] or random_sentences(ASKED * times) for times in {1, *(times for times, _, _ in WAYS.values())}}
+    texts = sorted(Path(os.environ["SENTENCES"]).read_text().splitlines(), key=len) if "SENTENCES" in os.environ else []
+    of = {times: evenly(texts, ASKED * times) or random_sentences(ASKED * times) for times in {1, *(times for times, _, _ in WAYS.values())}}
     knobs = {way: namespace(Augmentation(masked_lm="teacher", **values).model_dump(mode="json")) for way, (_, _, values) in WAYS.items()}
     options = knobs["one pass"].options
     contestants = {"word by word": contestant(lambda places: word_by_word(model, tokenizer, places, options), tokenizer, of[1])}

@@ -1,6 +1,6 @@
 """What the house itself costs: a chain whose every stage is cached, and a sweep shared by two workers.
 
-Each figure is a whole ``limbeck run`` in a process of its own, against the servers that ``limbeck ui`` starts.
+Each figure is a whole ``limbeck run`` in a process of its own: the chain's against the servers that ``limbeck ui`` starts, the sweep's with its own.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def run(recipe: Path, home: Path, *sets: str, **more: str) -> dict[str, Any]:
 def chain(setting: Setting) -> list[Figure]:
     """A fully cached chain of 30 stages, with the store in a folder and in S3."""
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
-        recipe = recipe_in(Path(scratch), [{"name": f"student-{number}", "layers": 1 + number % 3} for number in range(STAGES // 3 - 1)])
+        recipe = recipe_in(Path(scratch), [{"name": f"student-{number}", "layers": 1 + number % 3, "seeds": [number]} for number in range(STAGES // 3 - 1)])
         figures = [cached(setting, recipe, Path(scratch) / "folder", "folder", {})]
         server = stack.enter_context(s3_server(Path(scratch) / "server"))
         environment = server.environment() | {"LIMBECK_STORE": f"s3://{BUCKET}/bench"}

@@ -239,7 +239,10 @@ def families(model: type) -> set[type]:
     return {model, *(inner for child in model.__subclasses__() for inner in families(child))}
 
 
-SLICES = (schema.RowsSlice, schema.GeneralSlice, schema.AnswerSlice, schema.OfStudent, schema.ContributionSlice, schema.DropSlice, schema.ScoreSlice)
+SLICES = (
+    schema.RowsSlice, schema.GeneralSlice, schema.AnswerSlice, schema.SignalSlice, schema.OfStudent, schema.ContributionSlice, schema.DropSlice,
+    schema.ScoreSlice,
+)  # fmt: skip
 """What doors receive: the same knobs again."""
 
 BY_BYTES = {"source", "model", "masked_lm", "word_vectors", "revision", "masked_lm_revision"}
@@ -282,7 +285,7 @@ def of_student(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
     if knob in ("layers", "hidden", "heads", "feed_forward", "start"):
         whole = "stages" not in base.values["students"][path[1]]
         alone = base.values["students"][path[1]].get("stages") == ["intermediate"]
-        shared = [door for door, taken in (("distill-general", whole), ("record-signals", alone)) if taken]
+        shared = [door for door, taken in (("distill-general", whole), ("record-signals", alone and knob == "layers")) if taken]
         return branch | {stage for stage in seen if stage.startswith(tuple(shared))}
     return {stage for stage in seen if stage.partition("/")[2] == student} | last
 

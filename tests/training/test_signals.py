@@ -15,6 +15,7 @@ from tasks.errors import ModelError
 from tasks.job import Job
 from tasks.ports.tables import prepare_rows
 from tasks.recipe import Data, IntermediateSlice, Shape, SignalSlice
+from tasks.training import signals
 from tasks.training.distill import distill_intermediate
 from tasks.training.matching import Matcher
 from tasks.training.rows import collate, encode, load_tokenizer, read_rows, read_task
@@ -82,14 +83,33 @@ def test_beyond_the_budget_nothing_is_kept_and_students_learn_live(rows: Path, t
     record(rows, tiny_bert, tmp_path / "kept")
     knobs = IntermediateSlice(steps=6, batch_size=16, max_length=16, precision="fp32", shape=Shape(layers=2), start="random", learning_rate=1e-3)
     weights = {}
-    for name, signals in (("live", {}), ("none", {"signals": tmp_path / "none"}), ("kept", {"signals": tmp_path / "kept"})):
-        distill_intermediate(order("intermediate", knobs, tmp_path / f"student-{name}", rows=rows, teacher=tiny_bert, **signals))
+    for name, kept in (("live", {}), ("none", {"signals": tmp_path / "none"}), ("kept", {"signals": tmp_path / "kept"})):
+        distill_intermediate(order("intermediate", knobs, tmp_path / f"student-{name}", rows=rows, teacher=tiny_bert, **kept))
         from safetensors.torch import load_file
 
         weights[name] = load_file(tmp_path / f"student-{name}" / "model.safetensors")
     assert all(torch.equal(weights["live"][name], value) for name, value in weights["none"].items())
     gaps = [float((weights["live"][name] - value).abs().max()) for name, value in weights["kept"].items()]
     assert 0 < max(gaps) < 1e-2  # 16 bits are not 32, and the student hardly notices
+
+
+def test_what_does_not_fit_16_bits_is_asked_live(rows: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "LARGEST", 0.5)
+    facts = record(rows, tiny_bert, tmp_path / "none")
+    assert not facts["kept"] and "too large to keep in 16 bits" in facts["reason"]
+    assert [path.name for path in (tmp_path / "none").iterdir()] == ["index.json"]
+
+
+def test_a_disk_that_fills_is_no_crash(rows: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))  # no file of this process may grow beyond this
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            record(rows, tiny_bert, tmp_path / "full")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_keeping_is_decided_by_a_students_own_knobs() -> None:

@@ -62,6 +62,7 @@ def orders(rows: Path, bert: Path, tmp_path: Path) -> dict[str, tuple[Any, dict[
     return {
         "finetune": (Teacher(**FAST), {"rows": rows, "base": bert}),
         "intermediate": (IntermediateSlice(**FAST, **student), {"rows": rows, "teacher": bert}),
+        "intermediate-paper": (IntermediateSlice(**FAST, **student, matching={"formula": "paper"}), {"rows": rows, "teacher": bert}),
         "general": (GeneralSlice(**FAST, shape=Shape(layers=2), start="teacher"), {"base": bert, "corpus": tmp_path / "corpus" / "output"}),
         "drop": (DropSlice(**FAST, strategy="top", drop=1), {"rows": rows, "base": bert}),
         "prediction": (PredictionSlice(**FAST, **student, hard_weight=0.5), {"rows": rows, "teacher": bert, "answers": tmp_path / "answer" / "output"}),
@@ -74,7 +75,7 @@ def write_documents(folder: Path, rows: Path) -> None:
     pq.write_table(pq.read_table(rows / "train.parquet", columns=["text"]), folder / "documents.parquet")
 
 
-@pytest.mark.parametrize("job", ["finetune", "general", "intermediate", "drop", "prediction"])
+@pytest.mark.parametrize("job", ["finetune", "general", "intermediate", "intermediate-paper", "drop", "prediction"])
 def test_two_processes_learn_what_one_learns(job: str, rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
     if job == "prediction":
         said(start(tmp_path / "answer", "answer", AnswerSlice(max_length=16, precision="fp32"), 1, rows=rows, teacher=tiny_bert))
@@ -82,7 +83,7 @@ def test_two_processes_learn_what_one_learns(job: str, rows: Path, tiny_bert: Pa
         write_documents(tmp_path / "documents", rows)
         said(start(tmp_path / "corpus", "tokenize", CorpusText(source="x", max_length=16), 1, base=tiny_bert, documents=tmp_path / "documents"))
     knobs, inputs = orders(rows, tiny_bert, tmp_path)[job]
-    events = {count: said(start(tmp_path / str(count), job, knobs, count, **inputs)) for count in (1, 2)}
+    events = {count: said(start(tmp_path / str(count), job.removesuffix("-paper"), knobs, count, **inputs)) for count in (1, 2)}
     assert [event["event"] for event in events[2]].count("result") == 1, "one process speaks"
     curves = {count: [event["figures"]["loss"] for event in said if event["event"] == "curve" and "loss" in event["figures"]] for count, said in events.items()}
     assert curves[2] == pytest.approx(curves[1], rel=1e-4) and curves[1]
