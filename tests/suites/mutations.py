@@ -209,6 +209,8 @@ def knob_cases(base: Base) -> Iterator[Case]:
     whole = Recipe.model_validate(base.values)
     for path, model, declared, value in knobs_of(whole):
         for other in proposals(path, declared.annotation, value):
+            if isinstance(other, list) and isinstance(value, tuple) and other == list(value):
+                continue
             try:
                 seen = base.missed(changed(whole.model_dump(mode="json"), path, other))
             except (ValidationError, LimbeckError):
@@ -287,7 +289,9 @@ def of_student(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
         alone = base.values["students"][path[1]].get("stages") == ["intermediate"]
         shared = [door for door, taken in (("distill-general", whole), ("record-signals", alone and knob == "layers")) if taken]
         return branch | {stage for stage in seen if stage.startswith(tuple(shared))}
-    return {stage for stage in seen if stage.partition("/")[2] == student} | last
+    # A student without augmentation reads what the teacher showed once: a stage that was not there before.
+    fresh = {stage for stage in seen if knob == "stages" and stage.startswith("record-signals") and stage not in base.takes}
+    return {stage for stage in seen if stage.partition("/")[2] == student} | last | fresh
 
 
 def new_branches(base: Base, seen: set[str], grown: str | None) -> set[str]:
