@@ -66,9 +66,10 @@ def facts_of(last: Mapping[str, Any], process: asyncio.subprocess.Process, folde
         raise OutOfMemory(f"the engine of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or max_length, or run fewer branches")
     if process.returncode in (-signal.SIGTERM, -signal.SIGINT):
         raise Interrupted(f"the engine of {job!r} was stopped; run the same command again to go on")
-    if "Signal 9 (SIGKILL)" in (folder / "stderr.log").read_text(errors="replace"):
+    said = (folder / "stderr.log").read_text(errors="replace").strip()
+    if "Signal 9 (SIGKILL)" in said:
         raise OutOfMemory(f"a process of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or max_length, or run fewer branches")
-    lines = (folder / "stderr.log").read_text(errors="replace").strip().splitlines()
+    lines = said.splitlines()
     raise EngineError(f"the engine of {job!r} stopped with status {process.returncode}: {lines[-1] if lines else 'no message'}")
 
 

@@ -22,7 +22,7 @@ from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import Course, train
 from tasks.training.matching import Matcher
 from tasks.training.precision import device, make_deterministic, store_as_multiplied
-from tasks.training.rows import Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
+from tasks.training.rows import Task, collate, encode, load_tokenizer, read_rows, read_task, rows_by_id, student_rows
 from tasks.training.selection import all_logits, selector
 from tasks.training.signals import Recorded, recorded
 from tasks.training.students import build_student, freeze, load_classifier, save_model, set_dropout
@@ -116,11 +116,7 @@ class Answers:
     def __init__(self, job: Job, varied: Varied, teacher: Any, pad: int) -> None:
         self.varied, self.teacher, self.pad = varied, teacher, pad
         stored = load_file(job.inputs["answers"] / "answers.safetensors")
-        place = {int(number): index for index, number in enumerate(stored["ids"])}
-        missing = [int(number) for number in varied.rows.ids_N if int(number) not in place]
-        if missing:
-            raise ModelError(f"the teacher's answers lack {len(missing):,} of the student's rows; run again with --force answer-rows")
-        order = np.asarray([place[int(number)] for number in varied.rows.ids_N])
+        order = rows_by_id(stored["ids"], varied.rows.ids_N, "answers", "answer-rows")
         self.logits_NC = torch.from_numpy(stored["logits"][order]).to(teacher.device)
 
     def of(self, rows: np.ndarray) -> Tensor:

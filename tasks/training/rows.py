@@ -96,6 +96,15 @@ def student_rows(job: Job, task: Task) -> Rows:
     return own if job.knobs.transfer_alone else join(read_rows(job.inputs["rows"], "train", task.kind), own)
 
 
+def rows_by_id(kept: Sequence[int] | np.ndarray, wanted_N: np.ndarray, what: str, stage: str) -> np.ndarray:
+    """Return where each wanted row is among those of which the teacher's answers or layers were stored."""
+    place = {int(number): index for index, number in enumerate(kept)}
+    missing = sum(int(number) not in place for number in wanted_N)
+    if missing:
+        raise ModelError(f"the teacher's {what} lack {missing:,} of the student's rows; run again with --force {stage}")
+    return np.asarray([place[int(number)] for number in wanted_N])
+
+
 def load_tokenizer(folder: Path) -> Any:
     """Load a tokenizer and check that it is a real one (a swallowed vocabulary file leaves five tokens)."""
     from transformers import AutoTokenizer

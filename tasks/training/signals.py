@@ -18,14 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.errors import ModelError
 from tasks.job import Job
 from tasks.methods.layer_maps import layer_map
 from tasks.training.batches import by_length
 from tasks.training.capture import Capture, Signals
 from tasks.training.matching import wanted
 from tasks.training.precision import arithmetic, device, store_as_multiplied
-from tasks.training.rows import Encoded, collate, encode, load_tokenizer, read_task, student_rows
+from tasks.training.rows import Encoded, collate, encode, load_tokenizer, read_task, rows_by_id, student_rows
 from tasks.training.students import freeze, load_classifier
 
 LARGEST = 60_000.0  # what 16 bits can hold is a little more
@@ -172,15 +171,6 @@ class Recorded:
         )
 
 
-def rows_by_id(kept: list[int], wanted_N: np.ndarray) -> np.ndarray:
-    """Return where each wanted row is among the kept ones."""
-    place = {number: index for index, number in enumerate(kept)}
-    missing = sum(int(number) not in place for number in wanted_N)
-    if missing:
-        raise ModelError(f"the teacher's kept layers lack {missing:,} of the student's rows; run again with --force record-signals")
-    return np.asarray([place[int(number)] for number in wanted_N])
-
-
 def recorded(job: Job, ids_N: np.ndarray) -> Recorded | None:
     """Open the kept signals of a job for rows of these ids, if it was given some that were worth keeping."""
     if "signals" not in job.inputs:
@@ -189,4 +179,4 @@ def recorded(job: Job, ids_N: np.ndarray) -> Recorded | None:
     if not index["kept"]:
         return None
     plan = Plan(tuple(index["hidden"]), tuple(index["attention"]), index["width"], index["heads"])
-    return Recorded.over(job.inputs["signals"], plan, np.asarray(index["lengths"]), rows_by_id(index["ids"], ids_N))
+    return Recorded.over(job.inputs["signals"], plan, np.asarray(index["lengths"]), rows_by_id(index["ids"], ids_N, "kept layers", "record-signals"))

@@ -23,6 +23,7 @@ from flows.servers import free_port
 from tests.benchmarks.measure import Figure, Lap
 from tests.benchmarks.setting import Setting
 from tests.s3_server import BUCKET, kind_here, s3_server
+from tests.suites.chain import OURS
 from tests.tiny import write_tiny_bert, write_tiny_rows
 
 STAGES, STUDENTS, PATIENCE = 30, 16, 900
@@ -77,7 +78,7 @@ def servers_up(home: Path) -> Iterator[None]:
 
 def surroundings(home: Path, **more: str) -> dict[str, str]:
     """Return the environment of a run: nothing of the caller's own servers and stores."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LIMBECK_", "PREFECT_", "MLFLOW_", "AWS_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     return kept | {"LIMBECK_HOME": str(home)} | more
 
 
