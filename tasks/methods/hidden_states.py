@@ -25,7 +25,7 @@ def hidden_state_loss(
             "it must be [batch, tokens]"
         )
     kept_BT1 = mask_BT.bool()[:, :, None]
-    gap_BTE = _gap(student_BTD, teacher_BTE, projection).masked_fill(~kept_BT1, 0.0)
+    gap_BTE = _gap(student_BTD, teacher_BTE, projection) * kept_BT1.float()  # several times faster than masked_fill on a CPU
     return mean_of(gap_BTE.square().sum(), kept_BT1.sum() * gap_BTE.shape[-1])
 
 

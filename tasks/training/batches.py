@@ -1,14 +1,14 @@
 """Batches of rows of like length: random enough to learn from, even enough that almost no token is padding.
 
-Rows are shuffled, cut into pools of 50 batches, and sorted by length inside a pool; then the batches are shuffled. On SST-2 this computes
-5 % more tokens than there are, where random batches compute three times as many.
+Rows are shuffled, cut into pools of 100 batches, and sorted by length inside a pool; then the batches are shuffled. On SST-2 this computes
+2.4 % more tokens than there are, where random batches compute three times as many.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-POOL = 50  # batches sorted together: larger pools pad less and shuffle less
+POOL = 100  # batches sorted together: larger pools pad less and shuffle less
 
 
 def plan(lengths_N: np.ndarray, *, size: int, tokens: int, seed: int, epoch: int) -> list[np.ndarray]:

@@ -63,7 +63,13 @@ def matching_course(matcher: Matcher, varied: Varied, knobs: SimpleNamespace, ke
     def loss(rows: np.ndarray) -> Tensor:
         return matcher.loss(collate(newest(varied), rows, pad, place), None if kept is None else kept.of(rows, place))
 
-    return Course(modules=matcher.modules, batches=epoch_batches(varied, knobs), loss=loss, divisible=knobs.matching.formula == "masked")
+    return Course(
+        modules=matcher.modules,
+        batches=epoch_batches(varied, knobs),
+        loss=loss,
+        tokens=lambda: newest(varied).ids_S,
+        divisible=knobs.matching.formula == "masked",
+    )
 
 
 def distill_prediction(job: Job) -> dict[str, Any]:
@@ -91,6 +97,7 @@ def train_with_teacher(job: Job, knobs: SimpleNamespace, student: Any, teacher: 
         modules=student,
         batches=epoch_batches(varied, knobs),
         loss=answered_loss(student, task, answers, knobs),
+        tokens=lambda: newest(varied).ids_S,
         score=selector(student, task, held, encode(tokenizer, held.texts, held.pairs, knobs.max_length), tokenizer.pad_token_id, knobs.precision),
     )
     return train(job, knobs, course, student.device) | {"truncated": truncated(newest(varied), knobs.max_length)}

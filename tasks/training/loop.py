@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +21,10 @@ from tasks.errors import Interrupted, ModelError
 from tasks.job import Job
 from tasks.training import checkpoints
 from tasks.training.checkpoints import Progress
+from tasks.training.dropout import MASKS, cheap_masks
 from tasks.training.precision import arithmetic
 from tasks.training.together import Crew, join
+from tasks.training.used_rows import UsedRows, used_rows_only
 
 
 @dataclass
@@ -32,6 +35,8 @@ class Course:
     batches: Callable[[int], list[np.ndarray]]
     loss: Callable[[np.ndarray], Tensor]
     score: Callable[[], float] | None = None
+    tokens: Callable[[], np.ndarray] | None = None
+    """Every token of the epoch that was planned last, where they are known and few."""
     divisible: bool = True
     """Whether several processes may each take a part of a batch; not where padding counts, which differs from part to part."""
 
@@ -40,19 +45,31 @@ def train(job: Job, knobs: SimpleNamespace, course: Course, place: torch.device)
     """Train to the end, resuming from a checkpoint where there is one; return facts. The best weights (or the last) end up in the modules."""
     epochs = Epochs(course)
     total = knobs.steps or max(1, round(len(epochs.batches(0)) * knobs.epochs))
-    optimizer = make_optimizer(course.modules, knobs)
-    progress = checkpoints.load(job.checkpoints, course.modules, optimizer)
-    if progress.step:
-        job.log(f"resuming at step {progress.step:,} of {total:,}")
     crew = join(place)
-    run = Run(job, knobs, course, optimizer, progress, total, crew)
-    with StopSignal() as stop, crew.at_work():
-        while progress.step < total:
-            run.one_step(epochs.at(progress.step), place)
-            run.keep_watch(stop, place)
-    if course.score is not None and progress.best_weights:
-        course.modules.load_state_dict(progress.best_weights)
+    with thrift(course, crew, place) as table:
+        optimizer = make_optimizer(course.modules, knobs)
+        progress = checkpoints.load(job.checkpoints, course.modules, optimizer)
+        if progress.step:
+            job.log(f"resuming at step {progress.step:,} of {total:,}")
+        run = Run(job, knobs, course, optimizer, progress, total, crew, table)
+        with StopSignal() as stop, crew.at_work():
+            while progress.step < total:
+                run.one_step(epochs.at(progress.step), place)
+                run.keep_watch(stop, place)
+        if course.score is not None and progress.best_weights:
+            course.modules.load_state_dict(progress.best_weights)
     return run.facts()
+
+
+@contextmanager
+def thrift(course: Course, crew: Crew, place: torch.device) -> Iterator[UsedRows | None]:
+    """Spare a CPU what a GPU does not feel: embedding rows that no text uses, and dropout masks drawn one number at a time."""
+    with ExitStack() as spared:
+        if place.type == "cpu":
+            spared.enter_context(cheap_masks(course.modules))
+        # Processes that share a step synchronise tables of one size, which rows that come into use would change.
+        few = place.type == "cpu" and crew.size == 1 and course.tokens is not None
+        yield spared.enter_context(used_rows_only(course.modules)) if few else None
 
 
 class Epochs:
@@ -80,9 +97,11 @@ class Run:
     """One training under way: a step, and everything that happens between steps."""
 
     def __init__(
-        self, job: Job, knobs: SimpleNamespace, course: Course, optimizer: torch.optim.Optimizer, progress: Progress, total: int, crew: Crew
-    ) -> None:
-        self.job, self.knobs, self.course, self.optimizer, self.progress, self.total, self.crew = job, knobs, course, optimizer, progress, total, crew
+        self, job: Job, knobs: SimpleNamespace, course: Course, optimizer: torch.optim.Optimizer, progress: Progress, total: int, crew: Crew,
+        table: UsedRows | None,
+    ) -> None:  # fmt: skip
+        self.job, self.knobs, self.course, self.optimizer = job, knobs, course, optimizer
+        self.progress, self.total, self.crew, self.table = progress, total, crew, table
         self.loss = crew.synchronised(course.modules, course.loss)
         self.examples, self.losses, self.started, self.saved = 0, [], time.monotonic(), time.monotonic()
         self.seconds_before = progress.seconds
@@ -93,16 +112,34 @@ class Run:
         self.course.modules.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.knobs.learning_rate * rate(self.progress.step, self.total, self.knobs.warmup, self.knobs.schedule)
-        self.crew.seed(self.knobs.seed, self.progress.step)
+        self.prepare()
         with arithmetic(self.knobs.precision, place):
             loss = self.loss(self.crew.share(rows) if self.course.divisible else rows)
         loss.backward()
-        nn.utils.clip_grad_norm_(self.parameters, self.knobs.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.update()
         self.progress.step += 1
         self.examples += len(rows)
         self.losses.append(loss.detach())
+
+    def prepare(self) -> None:
+        """Draw dropout anew, and take the rows of new tokens into use."""
+        self.crew.seed(self.knobs.seed, self.progress.step)
+        MASKS.start(self.knobs.seed, self.progress.step, self.crew.rank)
+        if self.table is not None and self.course.tokens is not None:
+            self.table.admit(self.course.tokens(), self.optimizer)
+
+    def update(self) -> None:
+        """Clip the gradients and move the weights; the fused kernel divides by the norm on its way, so that no pass is made for it."""
+        table = None if self.table is None else self.table.weight
+        gradients = [value.grad for value in self.parameters if value.grad is not None and value is not table]
+        norm = nn.utils.get_total_norm(gradients if self.table is None else [*gradients, self.table.touched_rows()])
+        self.optimizer.grad_scale = ((norm + 1e-6) / self.knobs.clip).clamp(min=1.0)  # type: ignore[attr-defined]
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.table is not None:
+            self.table.forget()
+            decayed = self.optimizer.param_groups[0]
+            self.table.decay(1 - decayed["lr"] * decayed["weight_decay"])
 
     def keep_watch(self, stop: StopSignal, place: torch.device) -> None:
         """Report, score, save and stop where it is time to; what several processes decide, they decide at the same step."""
@@ -134,6 +171,8 @@ class Run:
         """Score the held-back rows and remember the best weights."""
         assert self.course.score is not None
         self.course.modules.eval()
+        if self.table is not None:
+            self.table.settle()
         score = self.crew.found_by_first(self.course.score, place)
         self.job.curve(self.progress.step, selection_score=score)
         if self.progress.best is None or score > self.progress.best:

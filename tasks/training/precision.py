@@ -56,13 +56,9 @@ def store_as_multiplied(model: Any, precision: str) -> None:
             module.to(torch.bfloat16)
 
 
-def attention_for(place: torch.device) -> str:
-    """Return the attention kernel: at short CPU lengths the written-out form trains faster than the fused one."""
-    return "sdpa" if place.type == "cuda" else "eager"
-
-
 def make_deterministic(seed: int) -> None:
     """Seed torch and refuse kernels whose result depends on the order of threads."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+    torch.utils.deterministic.fill_uninitialized_memory = False  # every new tensor would be written twice

@@ -19,10 +19,11 @@ from torch.nn import functional as F
 
 from tasks.job import Job
 from tasks.methods.means import mean_of
+from tasks.training.attention import own_attention
 from tasks.training.batches import plan
 from tasks.training.corpora import sequences
 from tasks.training.loop import Course, train
-from tasks.training.precision import attention_for, device, make_deterministic
+from tasks.training.precision import device, make_deterministic
 from tasks.training.rows import Batch, Encoded, collate, flat
 from tasks.training.students import save_model, set_dropout
 
@@ -58,10 +59,10 @@ def new_model(vocabulary: int, knobs: SimpleNamespace, place: torch.device) -> A
     config = BertConfig(
         vocab_size=vocabulary, hidden_size=knobs.hidden, num_hidden_layers=knobs.layers, num_attention_heads=knobs.heads,
         intermediate_size=knobs.feed_forward, max_position_embeddings=max(knobs.max_length, 64), pad_token_id=0,
-        initializer_range=spread, attn_implementation=attention_for(place),
+        initializer_range=spread, attn_implementation="eager",
     )  # fmt: skip
     torch.manual_seed(knobs.seed)
-    return BertForMaskedLM(config).to(place)
+    return own_attention(BertForMaskedLM(config).to(place))
 
 
 def make_tokenizer(documents: Path, vocabulary: int, folder: Path) -> Any:

@@ -15,8 +15,8 @@ SHAPES = {
 }
 
 
-def classifier(shape: str, *, kernel: str = "eager") -> Any:
-    """Return a BERT classifier of two classes, without dropout, so that every contestant computes the same."""
+def classifier(shape: str, *, kernel: str = "eager", dropout: float = 0.0) -> Any:
+    """Return a BERT classifier of two classes; without dropout, every contestant computes the same."""
     torch.manual_seed(0)
-    config = BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation=kernel, **SHAPES[shape])
+    config = BertConfig(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, attn_implementation=kernel, **SHAPES[shape])
     return BertForSequenceClassification(config)

@@ -4,8 +4,9 @@ The plain loop pads to a fixed length and runs the teacher in fp32 beside every 
 arXiv:1909.10351); every contest also runs a Trainer on its very batches, to show that it is no straw man. Losses are means over everything,
 attention is what ``output_attentions`` gives: less work than ours, never more.
 
-The tuned Trainer has what somebody who knows it would set: bf16 for the teacher too, which its own switch leaves out, and sentences of like length
-together. Its own sampler groups by so many sentences as there are, which a sample is too small for; it therefore gets the batches of a whole epoch.
+The tuned Trainer has its switches set: bf16, and sentences of like length together. They leave a distillation's teacher in fp32, because they reach
+the trained model's forward pass alone. The Trainer "by hand" is what somebody makes of it who knows: everything in bf16, attention in the kernel that
+is fastest here. A Trainer's own sampler groups by so many sentences as there are, which a sample is too small for; both get the batches of a whole epoch.
 Shape letters: B batch, T tokens, C classes.
 """
 
@@ -145,9 +146,9 @@ class Distiller(Trainer):
 
 
 def trainer_loop(model: nn.Module, loss: Loss, examples: list[Example], *, width: int | None = None, tuned: bool = False) -> Callable[[], Lap]:
-    """Return a contestant: one epoch of a Trainer with its defaults, or tuned (sentences of like length together, bf16)."""
+    """Return a contestant: one epoch of a Trainer with its defaults, or with its switches set (sentences of like length together, bf16)."""
     better = {"train_sampling_strategy": "sequential", "bf16": True} if tuned else {}
-    own_loss, ordered = (in_bf16(loss), in_batches_of_like_length(examples)) if tuned else (loss, examples)
+    ordered = in_batches_of_like_length(examples) if tuned else examples
 
     def once() -> Lap:
         lap = Lap(amount=len(examples) / BATCH)
@@ -156,7 +157,7 @@ def trainer_loop(model: nn.Module, loss: Loss, examples: list[Example], *, width
                 folder, per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=1e-4, save_strategy="no", report_to=[], disable_tqdm=True,
                 use_cpu=True, remove_unused_columns=False, dataloader_pin_memory=False, logging_strategy="no", **better,
             )  # fmt: skip
-            trainer = Distiller(model, options, own_loss=own_loss, train_dataset=ordered, data_collator=padding(width), callbacks=[Clocked(lap)])
+            trainer = Distiller(model, options, own_loss=loss, train_dataset=ordered, data_collator=padding(width), callbacks=[Clocked(lap)])
             trainer.train()
         return lap
 

@@ -2,7 +2,7 @@
 
 The lengths are those of SST-2's 67,349 training sentences in WordPiece tokens, cut at 64: mean 13.3, median 10. A sample takes evenly spaced
 quantiles, so that its mean is the population's and no draw of luck makes one side look fast. Sentences come in groups of like length, as they do in
-an epoch that is sorted in pools of 50 batches: a small sample that is sorted would pad more than a whole epoch does.
+an epoch that is sorted in pools of 100 batches: a small sample that is sorted would pad more than a whole epoch does.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ COUNTS = [
 """How many sentences have 3, 4, 5, … 64 tokens, [CLS] and [SEP] included."""
 MEAN = float(np.average(np.arange(SHORTEST, SHORTEST + len(COUNTS)), weights=COUNTS))
 FIRST_WORD, LAST_WORD, START, END = 2000, 28_000, 101, 102
+DISTINCT = 11_572
+"""How many of the vocabulary's 30,522 tokens those sentences use; what is trained of an embedding depends on it."""
 
 
 def quantiles(count: int) -> np.ndarray:
@@ -43,6 +45,12 @@ def sample(batches: int, size: int) -> Encoded:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     ids[offsets[:-1]], ids[offsets[1:] - 1] = START, END
     return Encoded(ids, np.zeros_like(ids), offsets)
+
+
+def vocabulary(encoded: Encoded) -> np.ndarray:
+    """Return as many tokens as a whole epoch uses, those of a sample among them."""
+    others = np.setdiff1d(np.arange(FIRST_WORD, LAST_WORD, dtype=np.int32), encoded.ids_S)
+    return np.concatenate([np.unique(encoded.ids_S), others])[:DISTINCT]
 
 
 def split(encoded: Encoded) -> list[list[int]]:

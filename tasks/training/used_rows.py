@@ -1,0 +1,142 @@
+"""An embedding table of which only those rows are trained that the text uses.
+
+The table holds half of a small model's numbers, and a task's text names a third of its rows. The others never get a gradient; AdamW only decays
+them, and yet a dense gradient is zeroed, measured and worked into moments for each of them at every step. Here the rows in use stand first and are
+the parameter; the rest waits, with the decay that is due as one factor. What comes out is what training the whole table gives, up to the order of
+the sums in the gradient's norm and the rounding of that factor.
+Shape letters: V vocabulary, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+SAVED = ("rows_VD", "token_V", "standing")
+
+
+class UsedRows(nn.Module):
+    """Stands in for ``table`` while a model is trained. ``standing`` holds how many rows are in use, and the factor that the others are due."""
+
+    rows_VD: Tensor
+    token_V: Tensor
+    standing: Tensor
+
+    def __init__(self, table: nn.Embedding) -> None:
+        super().__init__()
+        self.pad, self.seen = table.padding_idx, None
+        self.register_buffer("rows_VD", table.weight.detach().clone())
+        self.register_buffer("token_V", torch.arange(table.num_embeddings))
+        self.register_buffer("standing", torch.tensor([0.0, 1.0], dtype=torch.float64))
+        self.weight = nn.Parameter(self.rows_VD[:0])
+        self.arrange()
+
+    def arrange(self) -> None:
+        """Make everything else agree with what is saved."""
+        self.row_V = torch.argsort(self.token_V)
+        self.padding = None if self.pad is None else int(self.row_V[self.pad])
+        self.weight.data = self.rows_VD[: int(self.standing[0])]
+        self.gradient, self.touched = torch.zeros_like(self.weight.data), list[Tensor]()
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Look tokens up; only rows in use may be asked for in training."""
+        places = self.row_V[ids]
+        found: Tensor = Lookup.apply(self.weight, places, self) if self.training else F.embedding(places, self.rows_VD)
+        return found
+
+    def collect(self, places: Tensor, gradient: Tensor) -> None:
+        """Add up the gradient of the rows that a batch looked up; there is one gradient for all steps, of which few rows are ever other than zero."""
+        self.gradient.index_add_(0, places.flatten(), gradient.reshape(-1, gradient.shape[-1]).to(self.gradient.dtype))
+        if self.padding is not None:
+            self.gradient[self.padding] = 0
+        self.touched.append(places.flatten())
+        self.weight.grad = self.gradient
+
+    def touched_rows(self) -> Tensor:
+        """Return the gradient of the rows that the last batch looked up."""
+        return self.gradient[torch.cat(self.touched).unique()]
+
+    def forget(self) -> None:
+        """Make the gradient zero again."""
+        self.gradient[torch.cat(self.touched)] = 0
+        self.touched.clear()
+
+    def admit(self, tokens: np.ndarray, optimizer: torch.optim.Optimizer) -> None:
+        """Take the rows of tokens into use, with moments of zero, as they would be by now."""
+        if tokens is self.seen:
+            return
+        self.seen, used = tokens, int(self.standing[0])
+        wanted = torch.zeros(len(self.token_V), dtype=torch.bool)
+        wanted[torch.from_numpy(np.unique(tokens)).long()] = True
+        if self.pad is not None:
+            wanted[self.pad] = True
+        waiting = self.token_V[used:].sort().values
+        new, later = waiting[wanted[waiting]], waiting[~wanted[waiting]]
+        order_V = torch.cat([self.token_V[:used], new, later])
+        self.rows_VD = self.rows_VD[self.row_V[order_V]]
+        self.rows_VD[used : used + len(new)] *= float(self.standing[1])
+        self.token_V, self.standing[0] = order_V, used + len(new)
+        self.arrange()
+        for name, value in optimizer.state.get(self.weight, {}).items():
+            if value.ndim == 2:
+                optimizer.state[self.weight][name] = torch.cat([value, value.new_zeros(len(new), value.shape[1])])
+
+    def decay(self, factor: float) -> None:
+        """Note that one more step has decayed the rows that wait."""
+        self.standing[1] *= factor
+
+    def settle(self) -> None:
+        """Decay the rows that wait by what they are due."""
+        self.rows_VD[int(self.standing[0]) :] *= float(self.standing[1])
+        self.standing[1] = 1.0
+
+    def whole(self) -> Tensor:
+        """Return the table [V, D] in the order of the vocabulary."""
+        self.settle()
+        return self.rows_VD[self.row_V]
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """The parameter is a part of ``rows_VD``, which is saved anyway."""
+        destination |= {prefix + name: getattr(self, name) for name in SAVED}
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        self.rows_VD, self.token_V, self.standing = (state_dict[prefix + name].clone() for name in SAVED)
+        self.arrange()
+
+
+class Lookup(torch.autograd.Function):
+    """Looks rows up; their gradient goes to the table itself, which would else be handed one of its own size, full of zeros, at every step."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, places: Tensor, table: UsedRows) -> Tensor:
+        """Return rows of ``weight``."""
+        ctx.places, ctx.table = places, table
+        return weight[places]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None]:
+        """Hand the gradient to the table."""
+        ctx.table.collect(ctx.places, gradients[0])
+        return None, None, None
+
+
+@contextmanager
+def used_rows_only(modules: nn.Module) -> Iterator[UsedRows | None]:
+    """Train the input embedding of a model among ``modules`` by the rows in use; None where it is tied to an output, or of another kind."""
+    model: Any = next((module for module in modules.modules() if hasattr(module, "get_input_embeddings")), None)
+    table = None if model is None else model.get_input_embeddings()
+    plain = type(table) is nn.Embedding and table.max_norm is None and not table.scale_grad_by_freq and table.weight.requires_grad
+    if not plain or sum(value is table.weight for _, value in modules.named_parameters(remove_duplicate=False)) > 1:
+        yield None
+        return
+    stand_in = UsedRows(table)
+    model.set_input_embeddings(stand_in)
+    yield stand_in
+    table.weight.data.copy_(stand_in.whole())
+    model.set_input_embeddings(table)

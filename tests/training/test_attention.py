@@ -1,0 +1,85 @@
+"""Our attention computes what transformers' computes, at every length, and shows its scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    ElectraConfig,
+    ElectraModel,
+    RobertaConfig,
+    RobertaModel,
+)
+
+from tasks.training.attention import WRITTEN_OUT, own_attention
+from tasks.training.capture import Capture, prove
+from tasks.training.dropout import MASKS
+
+FAMILIES: dict[str, tuple[Any, Any]] = {
+    "bert": (BertModel, BertConfig), "roberta": (RobertaModel, RobertaConfig), "electra": (ElectraModel, ElectraConfig),
+    "distilbert": (DistilBertModel, DistilBertConfig), "albert": (AlbertModel, AlbertConfig),
+}  # fmt: skip
+SIZES = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 24, "max_position_embeddings": 64}
+DISTIL = {"vocab_size": 50, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 24, "max_position_embeddings": 64}
+
+
+def drawn(family: str, **knobs: Any) -> Any:
+    torch.manual_seed(0)
+    kind, config = FAMILIES[family]
+    return kind(config(attn_implementation="eager", **(DISTIL if family == "distilbert" else SIZES) | knobs)).eval()
+
+
+def inputs(tokens: int) -> dict[str, torch.Tensor]:
+    torch.manual_seed(1)
+    mask = torch.ones(3, tokens, dtype=torch.long)
+    mask[0, max(1, tokens // 2) :] = 0
+    return {"input_ids": torch.randint(3, 50, (3, tokens)), "attention_mask": mask}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("tokens", [3, 15, 16, 21])
+def test_outputs_and_gradients_are_those_of_transformers(family: str, tokens: int) -> None:
+    theirs, ours = drawn(family), own_attention(drawn(family))
+    assert ours.config._attn_implementation == WRITTEN_OUT
+    results = []
+    for model in (theirs, ours):
+        states = model(**inputs(tokens)).last_hidden_state[1:]
+        states.square().sum().backward()
+        results.append([states, *(value.grad for value in model.parameters() if value.grad is not None)])
+    for first, second in zip(*results, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_shows_the_scores_of_every_layer(family: str) -> None:
+    asked = inputs(9)
+    prove(Capture(drawn(family), attention=range(3)), asked, asked["attention_mask"])
+
+
+def test_a_batch_without_padding_needs_no_mask() -> None:
+    ids = inputs(9)["input_ids"]
+    torch.testing.assert_close(own_attention(drawn("bert"))(ids).last_hidden_state, drawn("bert")(ids).last_hidden_state)
+
+
+def test_dropout_of_attention_is_drawn_here() -> None:
+    model = own_attention(drawn("bert", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.5)).train()
+    outs = []
+    for step in (0, 1, 0):
+        MASKS.start(0, step)
+        outs.append(model(**inputs(9)).last_hidden_state)
+    assert torch.equal(outs[0], outs[2]) and not torch.equal(outs[0], outs[1])
+
+
+def test_a_saved_model_names_no_attention_of_ours(tmp_path: Path) -> None:
+    own_attention(drawn("bert")).save_pretrained(tmp_path)
+    assert "limbeck" not in json.dumps(json.loads((tmp_path / "config.json").read_text()))

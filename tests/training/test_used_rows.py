@@ -1,0 +1,106 @@
+"""Training the rows of an embedding that the text uses gives what training the whole table gives."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
+
+from tasks.job import Job
+from tasks.training.loop import Course, train
+from tasks.training.used_rows import used_rows_only
+
+CPU = torch.device("cpu")
+SIZES = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 8}
+KNOBS = SimpleNamespace(
+    steps=12, epochs=1, seed=0, learning_rate=1e-2, weight_decay=0.1, warmup=0.1, schedule="linear", clip=0.5, precision="fp32", evaluations=3,
+    checkpoint_minutes=1e9,
+)  # fmt: skip
+EPOCH = 4
+TEXTS = np.random.default_rng(0).integers(1, 30, (EPOCH * 2, 6))
+LATER = TEXTS + 20  # brings ten tokens that the first epoch had not
+
+
+def model() -> BertForSequenceClassification:
+    torch.manual_seed(0)
+    return BertForSequenceClassification(BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **SIZES))
+
+
+def course(learned: nn.Module, *, few: bool, count: Callable[[], None] = lambda: None) -> Course:
+    """A course whose text changes after the first epoch, as augmented text does, and which scores a token that no epoch shows."""
+    shown = {"ids": TEXTS}
+
+    def batches(epoch: int) -> list[np.ndarray]:
+        shown["ids"] = TEXTS if epoch == 0 else LATER
+        return list(np.arange(EPOCH * 2).reshape(EPOCH, 2))
+
+    def loss(rows: np.ndarray) -> Tensor:
+        count()
+        return learned(input_ids=torch.from_numpy(shown["ids"][rows]), labels=torch.from_numpy(rows % 2)).loss
+
+    def score() -> float:
+        with torch.no_grad():
+            return float(learned(input_ids=torch.full((1, 6), 58)).logits[0, 0])
+
+    return Course(learned, batches, loss, score, tokens=(lambda: shown["ids"]) if few else None)
+
+
+def job(folder: Path) -> Job:
+    return Job({"job": "test", "knobs": {}, "output": str(folder / "output"), "checkpoints": str(folder / "checkpoints")})
+
+
+def test_it_gives_what_the_whole_table_gives(tmp_path: Path) -> None:
+    whole, few = model(), model()
+    before = few.get_input_embeddings()
+    facts = [train(job(tmp_path / str(number)), KNOBS, course(learned, few=bool(number)), CPU) for number, learned in enumerate((whole, few))]
+    assert few.get_input_embeddings() is before
+    assert facts[0]["selection_score"] == pytest.approx(facts[1]["selection_score"], abs=1e-6)
+    for (name, value), (_, other) in zip(whole.state_dict().items(), few.state_dict().items(), strict=True):
+        if not name.endswith("key.bias"):  # moves no score: its gradient is rounding, which Adam makes large
+            torch.testing.assert_close(value, other, rtol=0, atol=2e-6, msg=name)
+    untouched = few.get_input_embeddings().weight[59] / model().get_input_embeddings().weight[59]
+    assert untouched.max() < 0.999 and untouched.std() < 1e-5, "a row that no text uses is decayed, and nothing else"
+
+
+def test_only_the_rows_in_use_are_a_parameter(tmp_path: Path) -> None:
+    learned, seen = model(), []
+    train(job(tmp_path), KNOBS, course(learned, few=True, count=lambda: seen.append(len(learned.get_input_embeddings().weight))), CPU)
+    first, later = len({0, *TEXTS.ravel()}), len({0, *TEXTS.ravel(), *LATER.ravel()})
+    assert seen == [first] * EPOCH + [later] * (KNOBS.steps - EPOCH) and first < later < SIZES["vocab_size"]
+
+
+@pytest.mark.parametrize("stop", [2, EPOCH, EPOCH + 3])
+def test_a_resumed_training_ends_with_the_same_bytes(tmp_path: Path, stop: int) -> None:
+    often = SimpleNamespace(**KNOBS.__dict__ | {"checkpoint_minutes": 0})
+    whole, resumed = model(), model()
+    train(job(tmp_path / "whole"), KNOBS, course(whole, few=True), CPU)
+
+    class Halted(Exception):
+        pass
+
+    steps = iter(range(KNOBS.steps))
+
+    def halt() -> None:
+        if next(steps) == stop:
+            raise Halted
+
+    with pytest.raises(Halted):
+        train(job(tmp_path / "halted"), often, course(model(), few=True, count=halt), CPU)
+    assert [path.name for path in sorted((tmp_path / "halted/checkpoints").iterdir())][-1] == f"step-{stop:09d}"
+    shutil.copytree(tmp_path / "halted/checkpoints", tmp_path / "resumed/checkpoints")
+    train(job(tmp_path / "resumed"), KNOBS, course(resumed, few=True), CPU)
+    assert all(torch.equal(value, other) for value, other in zip(whole.state_dict().values(), resumed.state_dict().values(), strict=True))
+
+
+def test_a_table_tied_to_an_output_is_left_alone() -> None:
+    with used_rows_only(BertForMaskedLM(BertConfig(**SIZES))) as table:
+        assert table is None
+    with used_rows_only(nn.Linear(2, 2)) as table:
+        assert table is None
