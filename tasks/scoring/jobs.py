@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import compute
 
 from tasks.errors import RecipeError
 from tasks.job import Job
@@ -86,7 +87,7 @@ def decided(logits: np.ndarray, kind: str) -> np.ndarray:
 
 def read_split(path: Path) -> dict[str, Any]:
     """Read a reporting split."""
-    table = pq.read_table(path).to_pydict()
+    table = pq.ParquetFile(path).read().to_pydict()  # read_table would import pandas
     pairs = table["pair"] if any(pair is not None for pair in table["pair"]) else None
     return {"id": table["id"], "text": table["text"], "pair": pairs, "label": np.asarray(table["label"])}
 
@@ -95,9 +96,10 @@ def teacher_logits(job: Job, split: str, rows: dict[str, Any]) -> np.ndarray:
     """Return the teacher's logits: from its own scorecard where there is one, so that it runs once."""
     stored = job.inputs.get("teacher_predictions")
     if stored is not None:
-        table = pq.read_table(stored / "predictions.parquet", filters=[("split", "=", split)]).to_pydict()
-        if table["id"] == rows["id"]:
-            return np.asarray(table["logits"], dtype=np.float32)
+        table = pq.ParquetFile(stored / "predictions.parquet").read()
+        known = table.filter(compute.equal(table["split"], split)).to_pydict()
+        if known["id"] == rows["id"]:
+            return np.asarray(known["logits"], dtype=np.float32)
     return logits_of(job.inputs["teacher"], rows["text"], rows["pair"], job.knobs.max_length)
 
 

@@ -71,7 +71,7 @@ def read_task(folder: Path) -> Task:
 
 def read_rows(folder: Path, split: str, kind: str) -> Rows:
     """Read one split of a rows folder; unknown labels become -1 (classes) or NaN (numbers)."""
-    table = pq.read_table(folder / f"{split}.parquet", columns=["id", "text", "pair", "label"]).to_pydict()
+    table = pq.ParquetFile(folder / f"{split}.parquet").read(["id", "text", "pair", "label"]).to_pydict()  # read_table would import pandas
     missing: float = -1 if kind == "classification" else float("nan")
     labels = [missing if label is None else label for label in table["label"]]
     pairs = table["pair"] if any(pair is not None for pair in table["pair"]) else None

@@ -71,6 +71,6 @@ def read_candidates(folder: Path | None) -> dict[tuple[int, str], Options]:
     """Read stored substitutes by (row id, side)."""
     if folder is None:
         return {}
-    table = pq.read_table(folder / "candidates.parquet").to_pydict()
+    table = pq.ParquetFile(folder / "candidates.parquet").read().to_pydict()
     columns = (table[name] for name in ("id", "field", "words", "options"))
     return {(number, side): (words, options) for number, side, words, options in zip(*columns, strict=True)}

@@ -1,6 +1,7 @@
 """``python -m tests.benchmarks``: run benchmarks, print the table, write the JSON.
 
-    make bench                       everything, one thread and four (about an hour)
+    make bench                       everything, one thread and four (over an hour); what needs real models is left out unless they are named:
+                                     MASKED_LM=folder SENTENCES=file.txt (augmentation), BASE=folder ROWS=train.parquet (quality)
     make bench BENCH=distill-bert    one benchmark; QUICK=1: fewer rounds, to see that nothing has collapsed
 
 Every benchmark runs in a process of its own, whose threads are set before torch is imported.
@@ -26,20 +27,28 @@ BENCHMARKS = {
     "augmentation": ("tests.benchmarks.augmentation", "augmentation"),
     "memory": ("tests.benchmarks.memory", "memory"),
     "chain": ("tests.benchmarks.orchestration", "chain"),
+    "cold": ("tests.benchmarks.orchestration", "cold"),
     "sweep": ("tests.benchmarks.orchestration", "sweep"),
+    "quality": ("tests.benchmarks.quality", "quality"),
 }
-WHOLE_PROCESSES = ("chain", "sweep")  # their threads are the product's own choice
+WHOLE_PROCESSES = ("chain", "cold", "sweep", "quality")  # their threads are their own choice
+NEEDED = {"quality": ("BASE", "ROWS")}
+"""What must be named in the environment for a benchmark that needs real models and rows."""
 ROUNDS, QUICK_ROUNDS = 5, 2
 
 
 def main() -> int:
     """Run what was asked for; non-zero if a target of the one-thread run was missed."""
     asked = options().parse_args()
-    names = asked.names or list(BENCHMARKS)
+    names = asked.names or [name for name in BENCHMARKS if not lacking(name)]
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         print(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 2
+    for name in BENCHMARKS if not asked.names else names:
+        if lacking(name):
+            print(f"{name} is left out: it needs {' and '.join(f'{variable}=…' for variable in lacking(name))}", file=sys.stderr)
+    names = [name for name in names if not lacking(name)]
     if asked.inside:
         return run_here(names[0], asked)
     wanted = [(name, threads) for name in names for threads in asked.threads[: 1 if name in WHOLE_PROCESSES else None]]
@@ -49,6 +58,11 @@ def main() -> int:
         asked.json.write_text(json.dumps(results, indent=1))
     first = [figure for result in results if result["threads"] == asked.threads[0] for figure in result["figures"]]
     return 0 if len(results) == len(wanted) and all(figure["met"] is not False for figure in first) else 1
+
+
+def lacking(name: str) -> list[str]:
+    """Return the variables that a benchmark needs and has not got."""
+    return [variable for variable in NEEDED.get(name, ()) if variable not in os.environ]
 
 
 def options() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""What the house itself costs: a chain whose every stage is cached, and a sweep shared by two workers.
+"""What the house itself costs: a chain whose every stage is cached, one whose every stage is run, and a sweep shared by two workers.
 
 Each figure is a whole ``limbeck run`` in a process of its own: the chain's against the servers that ``limbeck ui`` starts, the sweep's with its own.
 """
@@ -27,6 +27,8 @@ from tests.suites.chain import OURS
 from tests.tiny import write_tiny_bert, write_tiny_rows
 
 STAGES, STUDENTS, PATIENCE = 30, 16, 900
+OF_AN_HOUR = 61
+"""Stages of ``deployments/recipes/sst2-tinybert.yaml``, which takes about an hour."""
 FAST: dict[str, Any] = {"steps": 3, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
 PROBE = """
 import json, sys, time
@@ -35,12 +37,21 @@ Home.from_environment().create().prepare_environment()
 import prefect, prefect.flows, prefect.tasks
 import mlflow
 imported, cpu = time.perf_counter(), time.process_time()
+import tasks.stage
+engines = []
+async def clocked(*given, run=tasks.stage.run_engine):
+    started = time.perf_counter()
+    try:
+        return await run(*given)
+    finally:
+        engines.append(time.perf_counter() - started)
+tasks.stage.run_engine = clocked
 from flows.cli import main
 try:
     main()
 except SystemExit as end:
     status = end.code
-print(json.dumps({"wall": time.perf_counter() - imported, "cpu": time.process_time() - cpu, "status": status or 0, "torch": "torch" in sys.modules}))
+print(json.dumps({"wall": time.perf_counter() - imported, "cpu": time.process_time() - cpu, "status": status or 0, "torch": "torch" in sys.modules, "engines": engines}))
 """
 
 
@@ -116,6 +127,26 @@ def cached(setting: Setting, recipe: Path, home: Path, store: str, environment: 
             setting.tell(f"round {number + 1}: {again['wall']:.2f} s, {again['cpu']:.2f} s of this process, {len(states)} stages")
     name = f"cached chain of {len(states)} stages, {store}"
     return Figure(name, "second run", "importing prefect and mlflow", laps, "wall", 2.0 if len(states) <= STAGES + 2 else None, unit=" s", at_most=True)
+
+
+def cold(setting: Setting) -> list[Figure]:
+    """A chain of which nothing is cached, one stage after another: what is left of its time when its engines' is taken away."""
+    seconds = []
+    with tempfile.TemporaryDirectory() as scratch:
+        recipe = recipe_in(Path(scratch), [{"name": f"student-{number}", "layers": 1 + number % 3, "seeds": [number]} for number in range(STAGES // 3 - 1)])
+        for number in range(min(setting.repeats, 3)):
+            home = Path(scratch) / str(number)
+            home.mkdir()
+            with servers_up(home):
+                first = run(recipe, home, "resources.cores=1")
+            stages = len(first["out"]["stages"])
+            seconds.append((first["wall"] - sum(first["engines"])) / stages)
+            setting.tell(f"round {number + 1}: {first['wall']:.1f} s, {len(first['engines'])} engines {sum(first['engines']):.1f} s, {stages} stages")
+    shares = [each * OF_AN_HOUR / 3600 for each in seconds]
+    return [
+        Figure(f"cold chain of {stages} stages: outside of the engines, for each stage", "orchestration", "", seconds, "wall", None, unit=" s"),
+        Figure(f"the same for {OF_AN_HOUR} stages, as a share of an hour", "orchestration", "", shares, "wall", 0.02, unit=" share", at_most=True),
+    ]
 
 
 def sweep(setting: Setting) -> list[Figure]:

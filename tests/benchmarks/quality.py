@@ -1,0 +1,195 @@
+"""What speed costs in quality: the product's way of distilling and a plain one, the same method, the same rows, the same number of steps.
+
+The plain way is a textbook's: batches in random order padded to 64, float32, the teacher run beside every step, AdamW over every parameter, clipping
+in a pass of its own. Needs a real encoder and real rows: ``BASE=folder ROWS=train.parquet`` (columns sentence and label). From the rows 20,000 are
+held back; the figure is the difference in accuracy on them, student by student, in points, with an interval over rows (Efron 1979).
+Shape letters: N rows, C classes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tasks.job import Job, namespace
+from tasks.methods.soft_targets import prediction_loss
+from tasks.recipe import IntermediateSlice, PredictionSlice, Shape
+from tasks.recipe import Teacher as TeacherKnobs
+from tasks.training.batches import plan
+from tasks.training.distill import matching_course
+from tasks.training.finetune import labelled_loss
+from tasks.training.loop import Course, rate, train
+from tasks.training.matching import Matcher
+from tasks.training.precision import store_as_multiplied
+from tasks.training.rows import Batch, Encoded, Rows, Task, collate, encode, load_tokenizer
+from tasks.training.selection import all_logits
+from tasks.training.students import build_student, freeze, load_classifier
+from tasks.training.variants import Varied
+from tests.benchmarks.distillation import kept_of
+from tests.benchmarks.measure import Figure
+from tests.benchmarks.setting import Setting
+
+CPU, WIDTH, HELD, SEEDS, RESAMPLES = torch.device("cpu"), 64, 20_000, (0, 1, 2), 4000
+TASK = Task("quality", "classification", ["negative", "positive"], "accuracy", False)
+LAYERS, STEPS, TEACHER_STEPS, QUICK_STEPS = 3, 500, 1200, 20
+
+
+@dataclass(frozen=True)
+class School:
+    """Where the pretrained encoder, the finished teacher and the rows are, and for how long is learned."""
+
+    base: Path
+    rows: Path
+    teacher: Path
+    steps: int
+    teacher_steps: int
+
+    def read(self) -> tuple[Any, Rows, Rows]:
+        """Return the tokenizer, the rows to learn from, and those held back."""
+        table = pq.read_table(self.rows, columns=["sentence", "label"]).to_pydict()
+        order = np.random.default_rng(0).permutation(len(table["label"]))
+        parts = [Rows(part, [table["sentence"][row] for row in part], None, np.asarray(table["label"])[part]) for part in (order[HELD:], order[:HELD])]
+        return load_tokenizer(self.base), parts[0], parts[1]
+
+
+def quality(setting: Setting) -> list[Figure]:
+    """Train three students each way and compare them row by row; processes of one thread each, side by side."""
+    steps, teacher_steps = (QUICK_STEPS, 10 * QUICK_STEPS) if setting.quick else (STEPS, TEACHER_STEPS)
+    with tempfile.TemporaryDirectory() as folder:
+        school = School(Path(os.environ["BASE"]), Path(os.environ["ROWS"]), Path(folder), steps, teacher_steps)
+        with ProcessPoolExecutor(len(SEEDS), multiprocessing.get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            taught = pool.submit(teach, school).result()
+            setting.tell(f"teacher: {taught:.4f} on {HELD:,} rows")
+            pairs = list(pool.map(both_ways, [school] * len(SEEDS), SEEDS))
+    for seed, (fast_N, slow_N) in zip(SEEDS, pairs, strict=True):
+        setting.tell(f"seed {seed}: fast {fast_N.mean():.4f}, plain {slow_N.mean():.4f}")
+    gaps_N = 100 * np.mean([fast_N.astype(float) - slow_N for fast_N, slow_N in pairs], axis=0)
+    random = np.random.default_rng(0)
+    means = [float(gaps_N[random.integers(0, len(gaps_N), len(gaps_N))].mean()) for _ in range(RESAMPLES)]
+    low, high = (float(value) for value in np.quantile(means, (0.025, 0.975)))
+    widest = max(abs(low), abs(high))
+    name = f"6x384 to 3x384, two phases of {steps} steps, {len(SEEDS)} seeds: difference in accuracy {np.mean(gaps_N):+.2f} points [{low:+.2f}, {high:+.2f}]"
+    return [Figure(name, "our way", "the plain way", [widest], "", 0.5, unit=" points at most", at_most=True)]
+
+
+def teach(school: School) -> float:
+    """Fine-tune the teacher, save it, and return its accuracy on the rows that are held back."""
+    tokenizer, rows, held = school.read()
+    model = load_classifier(school.base, TASK, CPU)
+    encoded = encode(tokenizer, rows.texts, None, WIDTH)
+    knobs = namespace(TeacherKnobs(steps=school.teacher_steps, learning_rate=1.2e-4, dropout=0.0, max_length=WIDTH, evaluations=0).model_dump(mode="json"))
+    loss = labelled_loss(model, TASK, rows, encoded, tokenizer.pad_token_id)
+    train(place_of(school, "teacher"), knobs, Course(model, batches_of(encoded, knobs), loss, tokens=lambda: encoded.ids_S), CPU)
+    model.save_pretrained(school.teacher)
+    return float(right(model, tokenizer, held).mean())
+
+
+def both_ways(school: School, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of the held-back rows each way's student answers rightly."""
+    tokenizer, rows, held = school.read()
+    encoded = encode(tokenizer, rows.texts, None, WIDTH)
+    return tuple(right(way(school, seed, rows, encoded, tokenizer), tokenizer, held) for way in (fast, plain))  # type: ignore[return-value]
+
+
+def knobs_of(school: School, seed: int) -> tuple[SimpleNamespace, SimpleNamespace]:
+    """Return the knobs of both phases, the same for both ways."""
+    shared = {"steps": school.steps, "seed": seed, "max_length": WIDTH, "evaluations": 0, "shape": Shape(layers=LAYERS), "start": "teacher"}
+    return tuple(namespace(kind(**shared, learning_rate=peak).model_dump(mode="json")) for kind, peak in ((IntermediateSlice, 3e-4), (PredictionSlice, 1.5e-4)))  # type: ignore[return-value]
+
+
+def cast(school: School, seed: int) -> tuple[Any, Any]:
+    """Return the frozen teacher and a student that starts from its layers."""
+    teacher = load_classifier(school.teacher, TASK, CPU)
+    student = build_student("teacher", teacher, SimpleNamespace(layers=LAYERS, hidden=None, heads=None, feed_forward=None), seed=seed)
+    return freeze(teacher), student.requires_grad_(True)
+
+
+def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any) -> Any:
+    """Distil as the product does: kept signals, batches of like length, bfloat16 where the machine has it."""
+    teacher, student = cast(school, seed)
+    first, second = knobs_of(school, seed)
+    matcher, varied = Matcher(student, teacher, first.matching), Varied(rows, tokenizer, WIDTH, seed, encoded=encoded)
+    store_as_multiplied(teacher, "auto")
+    with tempfile.TemporaryDirectory() as folder:
+        kept = kept_of(teacher, matcher, encoded, Path(folder))
+        train(place_of(school, f"first-{seed}"), first, matching_course(matcher, varied, first, kept), CPU)
+    answers_NC = torch.from_numpy(all_logits(teacher, encoded, tokenizer.pad_token_id, precision="auto"))
+
+    def loss(batch: np.ndarray) -> Tensor:
+        return answer_loss(student, collate(encoded, batch, tokenizer.pad_token_id, CPU), answers_NC[batch], rows.labels_N[batch], second)
+
+    train(place_of(school, f"second-{seed}"), second, Course(student, batches_of(encoded, second), loss, tokens=lambda: encoded.ids_S), CPU)
+    return student
+
+
+def plain(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any) -> Any:
+    """Distil as a textbook does."""
+    teacher, student = cast(school, seed)
+    first, second = knobs_of(school, seed)
+    matcher = Matcher(student, teacher, first.matching)
+
+    def answered(batch: np.ndarray) -> Tensor:
+        padded = wide(collate(encoded, batch, tokenizer.pad_token_id, CPU))
+        with torch.no_grad():
+            answers_BC = teacher(**padded.inputs(teacher)).logits
+        return answer_loss(student, padded, answers_BC, rows.labels_N[batch], second)
+
+    plain_phase(matcher.modules, lambda batch: matcher.loss(wide(collate(encoded, batch, tokenizer.pad_token_id, CPU))), len(rows), first)
+    plain_phase(student, answered, len(rows), second)
+    return student
+
+
+def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Tensor], rows: int, knobs: SimpleNamespace) -> None:
+    """Take the steps of one phase."""
+    decayed = [value for value in modules.parameters() if value.ndim > 1]
+    others = [value for value in modules.parameters() if value.ndim <= 1]
+    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": knobs.weight_decay}, {"params": others, "weight_decay": 0.0}])
+    random = np.random.default_rng(knobs.seed)
+    modules.train()
+    for step in range(knobs.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = knobs.learning_rate * rate(step, knobs.steps, knobs.warmup, knobs.schedule)
+        loss(random.choice(rows, knobs.batch_size, replace=False)).backward()
+        nn.utils.clip_grad_norm_(modules.parameters(), knobs.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def wide(batch: Batch) -> Batch:
+    """Pad a batch to the fixed width."""
+    return Batch(*(F.pad(values, (0, WIDTH - values.shape[1])) for values in (batch.ids_BT, batch.mask_BT, batch.segments_BT)))
+
+
+def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.ndarray, knobs: SimpleNamespace) -> Tensor:
+    """Return the loss of the second phase."""
+    options = {"kind": TASK.kind, "temperature": knobs.temperature, "hard_weight": knobs.hard_weight}
+    return prediction_loss(student(**batch.inputs(student)).logits, answers_BC, torch.from_numpy(labels_B), **options)
+
+
+def batches_of(encoded: Encoded, knobs: SimpleNamespace) -> Callable[[int], list[np.ndarray]]:
+    """Return the product's plan of an epoch."""
+    return lambda epoch: plan(encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch)
+
+
+def right(model: Any, tokenizer: Any, held: Rows) -> np.ndarray:
+    """Return which rows a model answers rightly."""
+    logits_NC = all_logits(model, encode(tokenizer, held.texts, None, WIDTH), tokenizer.pad_token_id, precision="fp32")
+    return np.asarray(logits_NC.argmax(-1) == held.labels_N)
+
+
+def place_of(school: School, name: str) -> Job:
+    """Give an engine's job in a folder of its own."""
+    return Job({"job": name, "knobs": {}, "output": str(school.teacher / name), "checkpoints": str(school.teacher / name)})
