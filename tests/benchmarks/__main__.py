@@ -103,6 +103,7 @@ def run_here(name: str, asked: argparse.Namespace) -> int:
 
     torch.set_num_threads(asked.threads[0])
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     module, function = BENCHMARKS[name]
     figures = getattr(importlib.import_module(module), function)(Setting(asked.repeats, asked.quick, asked.threads[0]))
     answer = {"benchmark": name, "threads": asked.threads[0], "machine": machine(), "figures": [figure.as_json() for figure in figures]}

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import logging
 
 from tasks.job import Job, namespace
 from tasks.methods.soft_targets import prediction_loss
@@ -70,7 +71,7 @@ def quality(setting: Setting) -> list[Figure]:
     steps, teacher_steps = (QUICK_STEPS, 10 * QUICK_STEPS) if setting.quick else (STEPS, TEACHER_STEPS)
     with tempfile.TemporaryDirectory() as folder:
         school = School(Path(os.environ["BASE"]), Path(os.environ["ROWS"]), Path(folder), steps, teacher_steps)
-        with ProcessPoolExecutor(len(SEEDS), multiprocessing.get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        with ProcessPoolExecutor(len(SEEDS), multiprocessing.get_context("spawn"), initializer=alone_and_quiet) as pool:
             taught = pool.submit(teach, school).result()
             setting.tell(f"teacher: {taught:.4f} on {HELD:,} rows")
             pairs = list(pool.map(both_ways, [school] * len(SEEDS), SEEDS))
@@ -83,6 +84,13 @@ def quality(setting: Setting) -> list[Figure]:
     widest = max(abs(low), abs(high))
     name = f"6x384 to 3x384, two phases of {steps} steps, {len(SEEDS)} seeds: difference in accuracy {np.mean(gaps_N):+.2f} points [{low:+.2f}, {high:+.2f}]"
     return [Figure(name, "our way", "the plain way", [widest], "", 0.5, unit=" points at most", at_most=True)]
+
+
+def alone_and_quiet() -> None:
+    """Set a process up: one thread, no bars of progress."""
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
 
 
 def teach(school: School) -> float:

@@ -30,12 +30,18 @@ def rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(folder: Path, rows: Path, bert: Path, *, steps: int) -> subprocess.Popen[str]:
     """Start a fine-tuning job."""
+    path = write_job(folder, rows, bert, steps=steps)
+    return subprocess.Popen([sys.executable, "-m", "tasks.training", str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def write_job(folder: Path, rows: Path, bert: Path, *, steps: int) -> Path:
+    """Write the order of a fine-tuning job."""
     folder.mkdir(exist_ok=True)
     knobs = Teacher(steps=steps, batch_size=8, max_length=16, evaluations=2, precision="fp32").model_dump(mode="json")
     order = {"job": "finetune", "knobs": knobs, "inputs": {"rows": str(rows), "base": str(bert)}, "output": str(folder / "output"),
              "checkpoints": str(folder / "checkpoints"), "threads": 1}  # fmt: skip
     (folder / "job.json").write_text(json.dumps(order))
-    return subprocess.Popen([sys.executable, "-m", "tasks.training", str(folder / "job.json")], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return folder / "job.json"
 
 
 def events(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
@@ -62,6 +68,20 @@ def test_a_stopped_training_ends_with_the_same_bytes(rows: Path, tiny_bert: Path
     resumed = events(start(tmp_path / "stopped", rows, tiny_bert, steps=300))
     assert resumed[0]["message"].startswith("resuming at step")
     assert digest(tmp_path / "stopped") == digest(tmp_path / "whole")
+
+
+def test_an_engine_starts_without_what_it_does_not_need(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    """Every stage starts an engine: pandas alone, which pyarrow brings along where it is asked for a dataset, would be half a second each time."""
+    probe = """
+import runpy, sys
+try:
+    runpy.run_module("tasks.training", run_name="__main__")
+except SystemExit as end:
+    print(end.code, sorted({"pandas", "mlflow", "prefect", "datasets"} & set(sys.modules)))
+"""
+    path = write_job(tmp_path, rows, tiny_bert, steps=2)
+    done = subprocess.run([sys.executable, "-c", probe, str(path)], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "0 []", done.stdout[-500:] + done.stderr[-500:]
 
 
 def test_an_unknown_job_is_one_sentence(tmp_path: Path) -> None:
