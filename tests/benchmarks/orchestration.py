@@ -51,7 +51,8 @@ try:
     main()
 except SystemExit as end:
     status = end.code
-print(json.dumps({"wall": time.perf_counter() - imported, "cpu": time.process_time() - cpu, "status": status or 0, "torch": "torch" in sys.modules, "engines": engines}))
+spent = {"wall": time.perf_counter() - imported, "cpu": time.process_time() - cpu, "engines": engines}
+print(json.dumps(spent | {"status": status or 0, "torch": "torch" in sys.modules}))
 """
 
 
