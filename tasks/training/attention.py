@@ -22,21 +22,30 @@ from tasks.training.dropout import MASKS
 
 WRITTEN_OUT, FUSED = "limbeck-written-out", "limbeck-fused"
 LANES = 16  # numbers of 32 bits that a vector register holds, at most
-Watch = Callable[[Tensor], None]
-"""Is shown the scores [B, H, T, T] of every layer, unmasked, in the order of the layers."""
+FAMILIES = (
+    "albert", "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "mobilebert", "modernbert", "roberta", "xlm-roberta", "xlm-roberta-xl",
+)  # fmt: skip
+"""Encoders whose attention is this and nothing else: no grouped heads, no capped scores, no bias by distance."""
+Watch = Callable[[Callable[[], Tensor]], None]
+"""Is called for every layer, in their order, with what returns its scores [B, H, T, T], unmasked."""
 
 _watches: list[Watch] = []
 
 
 def own_attention(model: Any) -> Any:
     """Let a model compute its attention here, where its family allows that, and return it."""
-    if getattr(model, "_supports_attention_backend", False):
+    if open_to_watch(model):
         AttentionInterface.register(WRITTEN_OUT, written_out)
         AttentionMaskInterface.register(WRITTEN_OUT, eager_mask)
         AttentionInterface.register(FUSED, fused)
         AttentionMaskInterface.register(FUSED, sdpa_mask)
         model.set_attn_implementation(FUSED if model.device.type == "cuda" else WRITTEN_OUT)
     return model
+
+
+def open_to_watch(model: Any) -> bool:
+    """Tell whether a model's attention may be computed here, so that its scores can be read."""
+    return model.config.model_type in FAMILIES and getattr(model, "_supports_attention_backend", False)
 
 
 @contextmanager
@@ -57,8 +66,9 @@ def written_out(
     if tokens < LANES:
         key, value, attention_mask = widened(key, value, attention_mask)
     scores_BHTT = scored(query, key, scaling)
+    shown_BHTT = scores_BHTT[..., :tokens]
     for watch in _watches[-1:]:
-        watch(scores_BHTT[..., :tokens])
+        watch(lambda: shown_BHTT)
     if attention_mask is not None:
         scores_BHTT = scores_BHTT + attention_mask
     shares_BHTT = scores_BHTT.softmax(-1)
@@ -81,10 +91,10 @@ def fused(
 ) -> tuple[Tensor, None]:
     """Run torch's fused kernel, which keeps no scores: whoever wants to see them has them computed."""
     for watch in _watches[-1:]:
-        watch(scored(query, key, scaling))
+        watch(lambda: scored(query, key, scaling))
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **named)
 
 
 def scored(query: Tensor, key: Tensor, scaling: float | None) -> Tensor:
-    """Return QK^T / sqrt(K) [B, H, T, T] in float32: bfloat16 would round the differences that are to be copied, and torch's softmax is slower in it."""
+    """Return QK^T / sqrt(K) [B, H, T, T]: multiplied in the arithmetic of the pass, then float32, so that scaling and softmax round no more."""
     return (query @ key.transpose(2, 3)).float() * (query.shape[-1] ** -0.5 if scaling is None else scaling)

@@ -8,7 +8,7 @@ Shape letters: B batch, T tokens, D width, H heads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import ModelError
-from tasks.training.attention import own_attention, watched_by
+from tasks.training.attention import FAMILIES, open_to_watch, own_attention, watched_by
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Capture:
 
     def __init__(self, model: Any, *, hidden: Sequence[int] = (), attention: Sequence[int] = ()) -> None:
         self.model, self.hidden, self.attention = own_attention(model), tuple(hidden), tuple(attention)
-        if attention and not getattr(model, "_supports_attention_backend", False):
+        if attention and not open_to_watch(model):
             family = model.config.model_type
-            raise ModelError(f"attention scores cannot be read from a {family} model; set matching.attention: 0, or use a BERT, RoBERTa, ELECTRA or DistilBERT")
+            raise ModelError(f"attention scores cannot be read from a {family} model; set matching.attention: 0, or use one of {', '.join(FAMILIES)}")
 
     def __call__(self, **inputs: Tensor) -> Signals:
         self.layer, self.scores = 0, dict[int, Tensor]()
@@ -45,10 +45,10 @@ class Capture:
         states = out.hidden_states if self.hidden else ()
         return Signals(getattr(out, "logits", None), {index: states[index] for index in self.hidden}, self.scores)
 
-    def see(self, scores_BHTT: Tensor) -> None:
-        """Keep the scores of a wanted layer."""
+    def see(self, scores: Callable[[], Tensor]) -> None:
+        """Ask for the scores of a wanted layer and keep them."""
         if self.layer in self.attention:
-            self.scores[self.layer] = scores_BHTT
+            self.scores[self.layer] = scores()
         self.layer += 1
 
 

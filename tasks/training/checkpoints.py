@@ -18,6 +18,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from tasks.training.used_rows import UsedRows, as_whole_tables
+
 KEPT = 2
 
 
@@ -59,6 +61,8 @@ def load(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer) -> 
     if not found:
         return Progress()
     tensors = load_file(found[-1] / "state.safetensors")
+    if not any(isinstance(module, UsedRows) for module in modules.modules()):
+        tensors = as_whole_tables(tensors, embedding_number(modules, optimizer))
     modules.load_state_dict(part(tensors, "weight."))
     restore_optimizer(optimizer, part(tensors, "optimizer."))
     torch.set_rng_state(tensors["random.cpu"])
@@ -66,6 +70,13 @@ def load(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer) -> 
         torch.cuda.set_rng_state(tensors["random.cuda"])
     numbers = json.loads((found[-1] / "state.json").read_text())
     return Progress(**numbers, best_weights=part(tensors, "best."))
+
+
+def embedding_number(modules: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Return the number that an optimizer gives to the input embedding; -1 where it learns none."""
+    tables = [id(module.weight) for module in modules.modules() if isinstance(module, nn.Embedding)]
+    learned = [id(value) for group in optimizer.param_groups for value in group["params"]]
+    return next((learned.index(table) for table in tables if table in learned), -1)
 
 
 def part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

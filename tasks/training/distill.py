@@ -68,6 +68,7 @@ def matching_course(matcher: Matcher, varied: Varied, knobs: SimpleNamespace, ke
         batches=epoch_batches(varied, knobs),
         loss=loss,
         tokens=lambda: newest(varied).ids_S,
+        pad=pad,
         divisible=knobs.matching.formula == "masked",
     )
 
@@ -98,6 +99,7 @@ def train_with_teacher(job: Job, knobs: SimpleNamespace, student: Any, teacher: 
         batches=epoch_batches(varied, knobs),
         loss=answered_loss(student, task, answers, knobs),
         tokens=lambda: newest(varied).ids_S,
+        pad=tokenizer.pad_token_id,
         score=selector(student, task, held, encode(tokenizer, held.texts, held.pairs, knobs.max_length), tokenizer.pad_token_id, knobs.precision),
     )
     return train(job, knobs, course, student.device) | {"truncated": truncated(newest(varied), knobs.max_length)}

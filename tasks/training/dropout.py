@@ -26,7 +26,8 @@ class Masks:
 
     def start(self, *names: int) -> None:
         """Begin a stream of its own for a step."""
-        self.random = np.random.SFC64(names)
+        seed, *place = names
+        self.random = np.random.SFC64(np.random.SeedSequence(seed, spawn_key=place))
 
     def draw(self, like: Tensor, share: float) -> Tensor:
         """Return factors of the shape and type of ``like``: 0 for ``share`` of the units, and what keeps the mean for the others."""
@@ -58,6 +59,8 @@ def cheap_masks(modules: nn.Module) -> Iterator[None]:
     places = [(parent, name, child) for parent in modules.modules() for name, child in parent.named_children() if type(child) is nn.Dropout and 0 < child.p < 1]
     for parent, name, child in places:
         setattr(parent, name, Dropout(child.p))
-    yield
-    for parent, name, child in places:
-        setattr(parent, name, child)
+    try:
+        yield
+    finally:
+        for parent, name, child in places:
+            setattr(parent, name, child)

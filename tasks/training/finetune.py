@@ -46,6 +46,7 @@ def train_with_labels(job: Job, knobs: SimpleNamespace, model: Any, task: Task, 
         batches=lambda epoch: plan(encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch),
         loss=labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id),
         tokens=lambda: encoded.ids_S,
+        pad=tokenizer.pad_token_id,
         score=selector(model, task, held, encode(tokenizer, held.texts, held.pairs, knobs.max_length), tokenizer.pad_token_id, knobs.precision),
     )
     return train(job, knobs, course, model.device) | {"truncated": truncated(encoded, knobs.max_length)}

@@ -37,6 +37,8 @@ class Course:
     score: Callable[[], float] | None = None
     tokens: Callable[[], np.ndarray] | None = None
     """Every token of the epoch that was planned last, where they are known and few."""
+    pad: int = 0
+    """What batches are padded with."""
     divisible: bool = True
     """Whether several processes may each take a part of a batch; not where padding counts, which differs from part to part."""
 
@@ -126,20 +128,19 @@ class Run:
         self.crew.seed(self.knobs.seed, self.progress.step)
         MASKS.start(self.knobs.seed, self.progress.step, self.crew.rank)
         if self.table is not None and self.course.tokens is not None:
-            self.table.admit(self.course.tokens(), self.optimizer)
+            self.table.admit(self.course.tokens(), self.course.pad, self.optimizer)
 
     def update(self) -> None:
         """Clip the gradients and move the weights; the fused kernel divides by the norm on its way, so that no pass is made for it."""
         table = None if self.table is None else self.table.weight
         gradients = [value.grad for value in self.parameters if value.grad is not None and value is not table]
-        norm = nn.utils.get_total_norm(gradients if self.table is None else [*gradients, self.table.touched_rows()])
+        norm = nn.utils.get_total_norm(gradients if self.table is None else [*gradients, *self.table.touched_rows()])
         self.optimizer.grad_scale = ((norm + 1e-6) / self.knobs.clip).clamp(min=1.0)  # type: ignore[attr-defined]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.table is not None:
-            self.table.forget()
             decayed = self.optimizer.param_groups[0]
-            self.table.decay(1 - decayed["lr"] * decayed["weight_decay"])
+            self.table.stepped(1 - decayed["lr"] * decayed["weight_decay"])
 
     def keep_watch(self, stop: StopSignal, place: torch.device) -> None:
         """Report, score, save and stop where it is time to; what several processes decide, they decide at the same step."""

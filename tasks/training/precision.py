@@ -56,6 +56,11 @@ def store_as_multiplied(model: Any, precision: str) -> None:
             module.to(torch.bfloat16)
 
 
+def attention_for(place: torch.device) -> str:
+    """Return the attention of transformers that a model gets which cannot have ours."""
+    return "sdpa" if place.type == "cuda" else "eager"
+
+
 def make_deterministic(seed: int) -> None:
     """Seed torch and refuse kernels whose result depends on the order of threads."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -19,6 +19,7 @@ from tasks.errors import ModelError, RecipeError
 from tasks.methods.layer_dropping import drop_layers
 from tasks.methods.layer_maps import initial_layers
 from tasks.training.attention import own_attention
+from tasks.training.precision import attention_for
 from tasks.training.rows import Task
 
 SHAPE = {"hidden": "hidden_size", "heads": "num_attention_heads", "feed_forward": "intermediate_size"}
@@ -31,7 +32,7 @@ def load_classifier(folder: Path, task: Task, place: torch.device, *, seed: int 
     torch.manual_seed(seed)
     config = with_head(AutoConfig.from_pretrained(folder, local_files_only=True), task)
     model = AutoModelForSequenceClassification.from_pretrained(
-        folder, config=config, local_files_only=True, dtype=torch.float32, attn_implementation="eager", use_safetensors=True,
+        folder, config=config, local_files_only=True, dtype=torch.float32, attn_implementation=attention_for(place), use_safetensors=True,
         ignore_mismatched_sizes=True,
     )  # fmt: skip
     return own_attention(model.to(place))
@@ -41,7 +42,7 @@ def load_encoder(folder: Path, place: torch.device) -> Any:
     """Load a folder as a bare encoder in float32."""
     from transformers import AutoModel
 
-    options = {"dtype": torch.float32, "attn_implementation": "eager", "use_safetensors": True}
+    options = {"dtype": torch.float32, "attn_implementation": attention_for(place), "use_safetensors": True}
     return own_attention(AutoModel.from_pretrained(folder, local_files_only=True, **options).to(place))
 
 

@@ -9,7 +9,7 @@ Shape letters: V vocabulary, D width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -58,24 +58,25 @@ class UsedRows(nn.Module):
         self.touched.append(places.flatten())
         self.weight.grad = self.gradient
 
-    def touched_rows(self) -> Tensor:
-        """Return the gradient of the rows that the last batch looked up."""
-        return self.gradient[torch.cat(self.touched).unique()]
+    def touched_rows(self) -> list[Tensor]:
+        """Return the gradient of the rows that the last batch looked up, if it looked any up."""
+        return [self.gradient[torch.cat(self.touched).unique()]] if self.touched else []
 
-    def forget(self) -> None:
-        """Make the gradient zero again."""
-        self.gradient[torch.cat(self.touched)] = 0
+    def stepped(self, decay: float) -> None:
+        """Make the gradient zero again after a step that decayed the rows in use by a factor, and note it for those that wait."""
+        if self.touched:
+            self.gradient[torch.cat(self.touched)] = 0
+            self.standing[1] *= decay
         self.touched.clear()
 
-    def admit(self, tokens: np.ndarray, optimizer: torch.optim.Optimizer) -> None:
-        """Take the rows of tokens into use, with moments of zero, as they would be by now."""
+    def admit(self, tokens: np.ndarray, pad: int, optimizer: torch.optim.Optimizer) -> None:
+        """Take the rows of tokens, and of what batches are padded with, into use, with moments of zero, as they would be by now."""
         if tokens is self.seen:
             return
         self.seen, used = tokens, int(self.standing[0])
         wanted = torch.zeros(len(self.token_V), dtype=torch.bool)
         wanted[torch.from_numpy(np.unique(tokens)).long()] = True
-        if self.pad is not None:
-            wanted[self.pad] = True
+        wanted[[pad, pad if self.pad is None else self.pad]] = True
         waiting = self.token_V[used:].sort().values
         new, later = waiting[wanted[waiting]], waiting[~wanted[waiting]]
         order_V = torch.cat([self.token_V[:used], new, later])
@@ -86,10 +87,6 @@ class UsedRows(nn.Module):
         for name, value in optimizer.state.get(self.weight, {}).items():
             if value.ndim == 2:
                 optimizer.state[self.weight][name] = torch.cat([value, value.new_zeros(len(new), value.shape[1])])
-
-    def decay(self, factor: float) -> None:
-        """Note that one more step has decayed the rows that wait."""
-        self.standing[1] *= factor
 
     def settle(self) -> None:
         """Decay the rows that wait by what they are due."""
@@ -106,7 +103,11 @@ class UsedRows(nn.Module):
         destination |= {prefix + name: getattr(self, name) for name in SAVED}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        self.rows_VD, self.token_V, self.standing = (state_dict[prefix + name].clone() for name in SAVED)
+        if prefix + "weight" in state_dict:  # written by processes that shared the training, and trained the whole table
+            self.rows_VD, self.token_V = state_dict[prefix + "weight"].clone(), torch.arange(len(self.token_V))
+            self.standing = torch.tensor([len(self.token_V), 1.0], dtype=torch.float64)
+        else:
+            self.rows_VD, self.token_V, self.standing = (state_dict[prefix + name].clone() for name in SAVED)
         self.arrange()
 
 
@@ -130,13 +131,39 @@ class Lookup(torch.autograd.Function):
 def used_rows_only(modules: nn.Module) -> Iterator[UsedRows | None]:
     """Train the input embedding of a model among ``modules`` by the rows in use; None where it is tied to an output, or of another kind."""
     model: Any = next((module for module in modules.modules() if hasattr(module, "get_input_embeddings")), None)
-    table = None if model is None else model.get_input_embeddings()
+    table = None if model is None else input_table(model)
     plain = type(table) is nn.Embedding and table.max_norm is None and not table.scale_grad_by_freq and table.weight.requires_grad
     if not plain or sum(value is table.weight for _, value in modules.named_parameters(remove_duplicate=False)) > 1:
         yield None
         return
     stand_in = UsedRows(table)
     model.set_input_embeddings(stand_in)
-    yield stand_in
-    table.weight.data.copy_(stand_in.whole())
-    model.set_input_embeddings(table)
+    try:
+        yield stand_in
+    finally:
+        table.weight.data.copy_(stand_in.whole())
+        model.set_input_embeddings(table)
+
+
+def input_table(model: Any) -> Any:
+    """Return a model's input embedding, or None where it has none in one piece."""
+    try:
+        return model.get_input_embeddings()
+    except NotImplementedError:
+        return None
+
+
+def as_whole_tables(tensors: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
+    """Turn a checkpoint of rows in use into one of a whole table, the optimizer's parameter ``number``, for processes that share the training."""
+    whole = dict(tensors)
+    for name in [name for name in tensors if name.endswith(".rows_VD")]:
+        prefix = name.removesuffix("rows_VD")
+        rows_VD, token_V, standing = (whole.pop(prefix + part) for part in SAVED)
+        used = int(standing[0])
+        rows_VD[used:] *= float(standing[1])
+        whole[prefix + "weight"] = rows_VD[torch.argsort(token_V)]
+        if name.startswith("weight."):  # the best weights so far have a table too, but no moments
+            for moment in [other for other in tensors if other.startswith(f"optimizer.{number}.") and tensors[other].ndim == 2]:
+                whole[moment] = torch.zeros_like(rows_VD)
+                whole[moment][token_V[:used]] = tensors[moment]
+    return whole

@@ -1,7 +1,8 @@
 """``python -m tests.benchmarks``: run benchmarks, print the table, write the JSON.
 
-    make bench                       everything, one thread and four (over an hour); what needs real models is left out unless they are named:
-                                     MASKED_LM=folder SENTENCES=file.txt (augmentation), BASE=folder ROWS=train.parquet (quality)
+    make bench                       everything, one thread and four (over an hour)
+    make bench BASE=folder ROWS=train.parquet       with a real encoder and real rows: what speed costs in quality, else left out
+    make bench MASKED_LM=folder SENTENCES=file.txt  with a real masked language model: how many substitutes agree
     make bench BENCH=distill-bert    one benchmark; QUICK=1: fewer rounds, to see that nothing has collapsed
 
 Every benchmark runs in a process of its own, whose threads are set before torch is imported.

@@ -137,10 +137,10 @@ def distillation_figures(pair: str, contest: Contest) -> list[Figure]:
         contest.figure(f"{pair}, kept signals", of="kept", against="plain 64", target=goals["kept"]),
         contest.figure(f"{pair}, recording and two epochs of kept signals", of="two epochs", against="plain 64", target=None),
         contest.figure(f"{pair}, live teacher", of="live", against="Trainer", target=None),
-        contest.figure(f"{pair}, live teacher", of="live", against="Trainer tuned", target=1.3),
-        contest.figure(f"{pair}, live teacher", of="live", against="Trainer by hand", target=None),
-        contest.figure(f"{pair}, kept signals", of="kept", against="Trainer tuned", target=3.0),
-        contest.figure(f"{pair}, kept signals", of="kept", against="Trainer by hand", target=None),
+        contest.figure(f"{pair}, live teacher", of="live", against="Trainer tuned", target=None),
+        contest.figure(f"{pair}, live teacher", of="live", against="Trainer by hand", target=1.3),
+        contest.figure(f"{pair}, kept signals", of="kept", against="Trainer tuned", target=None),
+        contest.figure(f"{pair}, kept signals", of="kept", against="Trainer by hand", target=3.0),
     ]
     if "plain 128" in contest.laps:
         lines.insert(2, contest.figure(f"{pair}, live teacher", of="live", against="plain 128", target=goals["plain 128"]))
@@ -190,6 +190,6 @@ def finetune(setting: Setting) -> list[Figure]:
     )
     return [
         contest.figure("fine-tuning 6x384", of="ours", against="Trainer", target=None),
-        contest.figure("fine-tuning 6x384", of="ours", against="Trainer tuned", target=1.25),
-        contest.figure("fine-tuning 6x384", of="ours", against="Trainer by hand", target=None),
+        contest.figure("fine-tuning 6x384", of="ours", against="Trainer tuned", target=None),
+        contest.figure("fine-tuning 6x384", of="ours", against="Trainer by hand", target=1.25),
     ]

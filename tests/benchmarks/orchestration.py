@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from flows.servers import free_port
+from tasks.engine_process import environment
 from tests.benchmarks.measure import Figure, Lap
 from tests.benchmarks.setting import Setting
 from tests.s3_server import BUCKET, kind_here, s3_server
@@ -131,8 +132,8 @@ def cached(setting: Setting, recipe: Path, home: Path, store: str, environment: 
 
 
 def cold(setting: Setting) -> list[Figure]:
-    """A chain of which nothing is cached, one stage after another: what is left of its time when its engines' is taken away."""
-    seconds = []
+    """A chain of which nothing is cached, one stage after another: what is left of its time when its engines' is taken away, and what they take to start."""
+    seconds, starts = [], []
     with tempfile.TemporaryDirectory() as scratch:
         recipe = recipe_in(Path(scratch), [{"name": f"student-{number}", "layers": 1 + number % 3, "seeds": [number]} for number in range(STAGES // 3 - 1)])
         for number in range(min(setting.repeats, 3)):
@@ -142,12 +143,23 @@ def cold(setting: Setting) -> list[Figure]:
                 first = run(recipe, home, "resources.cores=1")
             stages = len(first["out"]["stages"])
             seconds.append((first["wall"] - sum(first["engines"])) / stages)
+            starts.append(engine_start(Path(scratch)))
             setting.tell(f"round {number + 1}: {first['wall']:.1f} s, {len(first['engines'])} engines {sum(first['engines']):.1f} s, {stages} stages")
-    shares = [each * OF_AN_HOUR / 3600 for each in seconds]
+    shares, begun = ([each * OF_AN_HOUR / 3600 for each in these] for these in (seconds, starts))
     return [
         Figure(f"cold chain of {stages} stages: outside of the engines, for each stage", "orchestration", "", seconds, "wall", None, unit=" s"),
         Figure(f"the same for {OF_AN_HOUR} stages, as a share of an hour", "orchestration", "", shares, "wall", 0.02, unit=" share", at_most=True),
+        Figure("an engine's start: its imports", "engine", "", starts, "wall", None, unit=" s"),
+        Figure(f"the same for {OF_AN_HOUR} stages, were they run one after another, as a share of an hour", "engine", "", begun, "wall", None, unit=" share"),
     ]
+
+
+def engine_start(folder: Path) -> float:
+    """Return the seconds that an engine takes to say that it does not know its job."""
+    (folder / "job.json").write_text(json.dumps({"job": "none", "output": str(folder)}))
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "tasks.training", str(folder / "job.json")], env=environment(1), capture_output=True)
+    return time.perf_counter() - started
 
 
 def sweep(setting: Setting) -> list[Figure]:

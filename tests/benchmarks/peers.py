@@ -6,12 +6,13 @@ attention is what ``output_attentions`` gives: less work than ours, never more.
 
 The tuned Trainer has its switches set: bf16, and sentences of like length together. They leave a distillation's teacher in fp32, because they reach
 the trained model's forward pass alone. The Trainer "by hand" is what somebody makes of it who knows: everything in bf16, attention in the kernel that
-is fastest here. A Trainer's own sampler groups by so many sentences as there are, which a sample is too small for; both get the batches of a whole epoch.
+is fastest here; targets are set against it. A Trainer's own sampler groups by so many sentences as there are, which a sample is too small for; both get the batches of a whole epoch.
 Shape letters: B batch, T tokens, C classes.
 """
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -126,6 +127,7 @@ class Clocked(TrainerCallback):
         self.lap = lap
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
+        gc.collect()
         self.lap.wall, self.lap.cpu = -time.perf_counter(), -time.process_time()
 
     def on_train_end(self, *_: Any, **__: Any) -> None:

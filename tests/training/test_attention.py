@@ -17,11 +17,14 @@ from transformers import (
     DistilBertModel,
     ElectraConfig,
     ElectraModel,
+    LlamaConfig,
+    LlamaModel,
     RobertaConfig,
     RobertaModel,
 )
 
-from tasks.training.attention import WRITTEN_OUT, own_attention
+from tasks.errors import ModelError
+from tasks.training.attention import FUSED, WRITTEN_OUT, own_attention
 from tasks.training.capture import Capture, prove
 from tasks.training.dropout import MASKS
 
@@ -64,6 +67,27 @@ def test_outputs_and_gradients_are_those_of_transformers(family: str, tokens: in
 def test_every_family_shows_the_scores_of_every_layer(family: str) -> None:
     asked = inputs(9)
     prove(Capture(drawn(family), attention=range(3)), asked, asked["attention_mask"])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_fused_kernel_of_a_gpu_shows_the_same_scores(family: str) -> None:
+    """The kernel runs on a CPU too, so that what is around it can be seen here."""
+    results = []
+    for kernel in (WRITTEN_OUT, FUSED):
+        capture = Capture(drawn(family), hidden=[3], attention=[0, 2])
+        capture.model.set_attn_implementation(kernel)
+        results.append(capture(**inputs(9)))
+    torch.testing.assert_close(results[0].hidden[3][1:], results[1].hidden[3][1:], rtol=1e-4, atol=1e-5)
+    assert set(results[1].scores) == {0, 2}
+    torch.testing.assert_close(results[0].scores, results[1].scores, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_of_another_build_keeps_its_own_attention() -> None:
+    sizes = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 24}
+    model = LlamaModel(LlamaConfig(attn_implementation="eager", **sizes))
+    assert own_attention(model).config._attn_implementation == "eager"
+    with pytest.raises(ModelError, match="cannot be read from a llama model; set matching.attention: 0, or use one of albert, bert"):
+        Capture(model, attention=[0])
 
 
 def test_a_batch_without_padding_needs_no_mask() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from tasks.job import Job
 from tasks.training.dropout import MASKS, Dropout, Masks, cheap_masks
+from tasks.training.loop import Course, train
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
@@ -37,6 +43,25 @@ def test_gradients_pass_where_units_were_kept() -> None:
     out = Dropout(0.3)(values)
     out.sum().backward()
     assert torch.equal(out.detach(), values.grad) and (out == 0).any() and torch.equal(Dropout(0.3).eval()(values), values)
+
+
+def test_every_step_of_a_training_draws_anew(tmp_path: Path) -> None:
+    modules = nn.Sequential(nn.Linear(1, 200), nn.Dropout(0.5))
+    seen: list[torch.Tensor] = []
+
+    def loss(rows: np.ndarray) -> torch.Tensor:
+        out = modules(torch.ones(1, 1))
+        seen.append(out == 0)
+        return out.sum()
+
+    knobs = SimpleNamespace(
+        steps=6, seed=0, learning_rate=1e-6, weight_decay=0.0, warmup=0, schedule="constant", clip=1.0, precision="fp32", evaluations=0, checkpoint_minutes=1e9
+    )  # fmt: skip
+    job = Job({"job": "test", "knobs": {}, "output": str(tmp_path), "checkpoints": str(tmp_path / "checkpoints")})
+    train(job, knobs, Course(modules, lambda epoch: [np.arange(1)] * 3, loss), torch.device("cpu"))
+    assert len({tuple(mask.flatten().tolist()) for mask in seen}) == 6
+    MASKS.start(0, 4, 0)
+    assert torch.equal(seen[4], MASKS.draw(torch.empty(1, 200), 0.5) == 0), "drawn from our own stream, named by seed, step and process"
 
 
 def test_every_dropout_is_exchanged_and_given_back() -> None:

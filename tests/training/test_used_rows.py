@@ -20,12 +20,18 @@ from tasks.training.used_rows import used_rows_only
 CPU = torch.device("cpu")
 SIZES = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 8}
 KNOBS = SimpleNamespace(
-    steps=12, epochs=1, seed=0, learning_rate=1e-2, weight_decay=0.1, warmup=0.1, schedule="linear", clip=0.5, precision="fp32", evaluations=3,
+    steps=12, epochs=1, seed=0, learning_rate=1e-2, weight_decay=0.1, warmup=0.1, schedule="linear", clip=0.5, precision="fp32", evaluations=2,
     checkpoint_minutes=1e9,
 )  # fmt: skip
 EPOCH = 4
+PAD = 0
 TEXTS = np.random.default_rng(0).integers(1, 30, (EPOCH * 2, 6))
-LATER = TEXTS + 20  # brings ten tokens that the first epoch had not
+LATER = TEXTS + 20  # brings tokens that the first epoch had not
+TEXTS[:, 5] = PAD
+
+
+class Halted(Exception):
+    """Something broke."""
 
 
 def model() -> BertForSequenceClassification:
@@ -62,9 +68,7 @@ def test_it_gives_what_the_whole_table_gives(tmp_path: Path) -> None:
     facts = [train(job(tmp_path / str(number)), KNOBS, course(learned, few=bool(number)), CPU) for number, learned in enumerate((whole, few))]
     assert few.get_input_embeddings() is before
     assert facts[0]["selection_score"] == pytest.approx(facts[1]["selection_score"], abs=1e-6)
-    for (name, value), (_, other) in zip(whole.state_dict().items(), few.state_dict().items(), strict=True):
-        if not name.endswith("key.bias"):  # moves no score: its gradient is rounding, which Adam makes large
-            torch.testing.assert_close(value, other, rtol=0, atol=2e-6, msg=name)
+    same(whole, few)
     untouched = few.get_input_embeddings().weight[59] / model().get_input_embeddings().weight[59]
     assert untouched.max() < 0.999 and untouched.std() < 1e-5, "a row that no text uses is decayed, and nothing else"
 
@@ -72,19 +76,20 @@ def test_it_gives_what_the_whole_table_gives(tmp_path: Path) -> None:
 def test_only_the_rows_in_use_are_a_parameter(tmp_path: Path) -> None:
     learned, seen = model(), []
     train(job(tmp_path), KNOBS, course(learned, few=True, count=lambda: seen.append(len(learned.get_input_embeddings().weight))), CPU)
-    first, later = len({0, *TEXTS.ravel()}), len({0, *TEXTS.ravel(), *LATER.ravel()})
+    first, later = len({*TEXTS.ravel()}), len({*TEXTS.ravel(), *LATER.ravel()})
     assert seen == [first] * EPOCH + [later] * (KNOBS.steps - EPOCH) and first < later < SIZES["vocab_size"]
 
 
-@pytest.mark.parametrize("stop", [2, EPOCH, EPOCH + 3])
-def test_a_resumed_training_ends_with_the_same_bytes(tmp_path: Path, stop: int) -> None:
+def same(whole: nn.Module, few: nn.Module) -> None:
+    """Check that two models have the same weights, rounding aside."""
+    for (name, value), (_, other) in zip(whole.state_dict().items(), few.state_dict().items(), strict=True):
+        if not name.endswith("key.bias"):  # moves no score: its gradient is rounding, which Adam makes large
+            torch.testing.assert_close(value, other, rtol=0, atol=2e-6, msg=name)
+
+
+def halted(folder: Path, *, few: bool, stop: int) -> Path:
+    """Train with a checkpoint after every step until something breaks; return where the checkpoints are."""
     often = SimpleNamespace(**KNOBS.__dict__ | {"checkpoint_minutes": 0})
-    whole, resumed = model(), model()
-    train(job(tmp_path / "whole"), KNOBS, course(whole, few=True), CPU)
-
-    class Halted(Exception):
-        pass
-
     steps = iter(range(KNOBS.steps))
 
     def halt() -> None:
@@ -92,11 +97,36 @@ def test_a_resumed_training_ends_with_the_same_bytes(tmp_path: Path, stop: int) 
             raise Halted
 
     with pytest.raises(Halted):
-        train(job(tmp_path / "halted"), often, course(model(), few=True, count=halt), CPU)
-    assert [path.name for path in sorted((tmp_path / "halted/checkpoints").iterdir())][-1] == f"step-{stop:09d}"
-    shutil.copytree(tmp_path / "halted/checkpoints", tmp_path / "resumed/checkpoints")
+        train(job(folder), often, course(model(), few=few, count=halt), CPU)
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir())[-1] == f"step-{stop:09d}"
+    return folder / "checkpoints"
+
+
+@pytest.mark.parametrize("stop", [2, EPOCH, EPOCH + 3])
+def test_a_resumed_training_ends_with_the_same_bytes(tmp_path: Path, stop: int) -> None:
+    whole, resumed = model(), model()
+    train(job(tmp_path / "whole"), KNOBS, course(whole, few=True), CPU)
+    shutil.copytree(halted(tmp_path / "halted", few=True, stop=stop), tmp_path / "resumed/checkpoints")
     train(job(tmp_path / "resumed"), KNOBS, course(resumed, few=True), CPU)
     assert all(torch.equal(value, other) for value, other in zip(whole.state_dict().values(), resumed.state_dict().values(), strict=True))
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_it_resumes_where_another_number_of_processes_shared_the_training(tmp_path: Path, few: bool) -> None:
+    """Several processes train the whole table, one trains the rows in use: either goes on from what the other left."""
+    whole, resumed = model(), model()
+    train(job(tmp_path / "whole"), KNOBS, course(whole, few=False), CPU)
+    shutil.copytree(halted(tmp_path / "halted", few=few, stop=EPOCH + 3), tmp_path / "resumed/checkpoints")
+    train(job(tmp_path / "resumed"), KNOBS, course(resumed, few=not few), CPU)
+    same(whole, resumed)
+
+
+def test_what_pads_a_batch_is_in_use_whatever_the_embedding_thinks(tmp_path: Path) -> None:
+    learned = model()
+    with used_rows_only(learned) as table:
+        assert table is not None
+        table.admit(np.asarray([3, 4]), 59, torch.optim.AdamW(learned.parameters()))
+        assert learned.train()(input_ids=torch.tensor([[3, 59, 59]])).logits.shape == (1, 2)
 
 
 def test_a_table_tied_to_an_output_is_left_alone() -> None:
