@@ -6,7 +6,8 @@ attention is what ``output_attentions`` gives: less work than ours, never more.
 
 The tuned Trainer has its switches set: bf16, and sentences of like length together. They leave a distillation's teacher in fp32, because they reach
 the trained model's forward pass alone. The Trainer "by hand" is what somebody makes of it who knows: everything in bf16, attention in the kernel that
-is fastest here; targets are set against it. A Trainer's own sampler groups by so many sentences as there are, which a sample is too small for; both get the batches of a whole epoch.
+is fastest here; targets are set against it. A Trainer's own sampler groups by so many sentences as there are, which a sample is too small for; both
+get the batches of a whole epoch.
 Shape letters: B batch, T tokens, C classes.
 """
 
