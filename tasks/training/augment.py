@@ -25,8 +25,9 @@ from tasks.errors import DataError, ModelError
 from tasks.job import Job
 from tasks.methods.word_substitution import keep_candidates, match_case, replaceable
 from tasks.methods.word_vectors import nearest_words
+from tasks.training.attention import own_attention
 from tasks.training.batches import by_length
-from tasks.training.precision import arithmetic, device
+from tasks.training.precision import arithmetic, attention_for, device
 from tasks.training.rows import Encoded, collate, flat, load_tokenizer, read_rows, read_task
 
 SPARE = 10  # asked for beside the wanted options, because word pieces and the word itself are struck out
@@ -95,7 +96,8 @@ def load_masked_lm(folder: Path) -> Any:
     """Load a masked language model in float32."""
     from transformers import AutoModelForMaskedLM
 
-    return AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32, use_safetensors=True).to(device()).eval()
+    options = {"dtype": torch.float32, "attn_implementation": attention_for(device()), "use_safetensors": True}
+    return own_attention(AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, **options).to(device()).eval())
 
 
 def by_masked_lm(model: Any, places: list[Place], tokenizer: Any, knobs: SimpleNamespace, tell: Callable[..., None]) -> Found:

@@ -103,21 +103,24 @@ def single_pieces(sentences: list[str], tokenizer: Any) -> list[Place]:
 
 def augmentation(setting: Setting) -> list[Figure]:
     """Time every way of asking, and count agreeing substitutes."""
+    from transformers import AutoModelForMaskedLM
+
     from tasks.training.rows import load_tokenizer
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(os.environ["MASKED_LM"]) if "MASKED_LM" in os.environ else write_random_model(Path(scratch))
         model, tokenizer = load_masked_lm(folder), load_tokenizer(folder)
+        as_loaded = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32).eval()
     texts = sorted(Path(os.environ["SENTENCES"]).read_text().splitlines(), key=len) if "SENTENCES" in os.environ else []
     of = {times: evenly(texts, ASKED * times) or random_sentences(ASKED * times) for times in {1, *(times for times, _, _ in WAYS.values())}}
     knobs = {way: namespace(Augmentation(masked_lm="teacher", **values).model_dump(mode="json")) for way, (_, _, values) in WAYS.items()}
     options = knobs["one pass"].options
-    contestants = {"word by word": contestant(lambda places: word_by_word(model, tokenizer, places, options), tokenizer, of[1])}
+    contestants = {"word by word": contestant(lambda places: word_by_word(as_loaded, tokenizer, places, options), tokenizer, of[1])}
     for way, (times, _, _) in WAYS.items():
         contestants[way] = contestant(lambda places, way=way: batched(model, tokenizer, places, knobs[way]), tokenizer, of[times])  # type: ignore[misc]
     contest = interleave(contestants, setting.repeats, tell=setting.tell)
     speed = [contest.figure(f"augmentation 6x384, {way}", of=way, against="word by word", target=target) for way, (_, target, _) in WAYS.items()]
-    return speed + agreements(model, tokenizer, single_pieces(of[1], tokenizer), knobs, real="MASKED_LM" in os.environ)
+    return speed + agreements(as_loaded, model, tokenizer, single_pieces(of[1], tokenizer), knobs, real="MASKED_LM" in os.environ)
 
 
 def batched(model: Any, tokenizer: Any, places: list[Place], knobs: SimpleNamespace) -> Found:
@@ -125,9 +128,9 @@ def batched(model: Any, tokenizer: Any, places: list[Place], knobs: SimpleNamesp
     return by_masked_lm(model, places, tokenizer, knobs, lambda *_, **__: None)
 
 
-def agreements(model: Any, tokenizer: Any, places: list[Place], knobs: dict[str, SimpleNamespace], *, real: bool) -> list[Figure]:
+def agreements(as_loaded: Any, model: Any, tokenizer: Any, places: list[Place], knobs: dict[str, SimpleNamespace], *, real: bool) -> list[Figure]:
     """Count the substitutes that the slow way finds too; of those that float32 misses, say whether they are ties."""
-    slow, logits = word_by_word(model, tokenizer, places, knobs["one pass"].options)
+    slow, logits = word_by_word(as_loaded, tokenizer, places, knobs["one pass"].options)
     figures = []
     for way, target in (("batched fp32", 1.0), ("batched bf16", 0.98)) if real else (("batched fp32", 1.0),):
         fast = batched(model, tokenizer, places, knobs[way])
