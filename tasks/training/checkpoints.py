@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tasks.training.used_rows import UsedRows, as_whole_tables
+from tasks.training.used_rows import UsedRows, as_whole_tables, input_table
 
 KEPT = 2
 
@@ -74,9 +74,9 @@ def load(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer) -> 
 
 def embedding_number(modules: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     """Return the number that an optimizer gives to the input embedding; -1 where it learns none."""
-    tables = [id(module.weight) for module in modules.modules() if isinstance(module, nn.Embedding)]
-    learned = [id(value) for group in optimizer.param_groups for value in group["params"]]
-    return next((learned.index(table) for table in tables if table in learned), -1)
+    _, table = input_table(modules)
+    learned = [value for group in optimizer.param_groups for value in group["params"]]
+    return next((number for number, value in enumerate(learned) if value is getattr(table, "weight", None)), -1)
 
 
 def part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

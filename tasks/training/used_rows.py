@@ -130,8 +130,7 @@ class Lookup(torch.autograd.Function):
 @contextmanager
 def used_rows_only(modules: nn.Module) -> Iterator[UsedRows | None]:
     """Train the input embedding of a model among ``modules`` by the rows in use; None where it is tied to an output, or of another kind."""
-    model: Any = next((module for module in modules.modules() if hasattr(module, "get_input_embeddings")), None)
-    table = None if model is None else input_table(model)
+    model, table = input_table(modules)
     plain = type(table) is nn.Embedding and table.max_norm is None and not table.scale_grad_by_freq and table.weight.requires_grad
     if not plain or sum(value is table.weight for _, value in modules.named_parameters(remove_duplicate=False)) > 1:
         yield None
@@ -145,12 +144,13 @@ def used_rows_only(modules: nn.Module) -> Iterator[UsedRows | None]:
         model.set_input_embeddings(table)
 
 
-def input_table(model: Any) -> Any:
-    """Return a model's input embedding, or None where it has none in one piece."""
+def input_table(modules: nn.Module) -> tuple[Any, Any]:
+    """Return the model among ``modules`` and its input embedding; None for what is not there, or not in one piece."""
+    model: Any = next((module for module in modules.modules() if hasattr(module, "get_input_embeddings")), None)
     try:
-        return model.get_input_embeddings()
+        return model, None if model is None else model.get_input_embeddings()
     except NotImplementedError:
-        return None
+        return model, None
 
 
 def as_whole_tables(tensors: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:

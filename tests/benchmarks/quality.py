@@ -105,7 +105,7 @@ def teach(school: School) -> float:
     encoded = encode(tokenizer, rows.texts, None, WIDTH)
     knobs = namespace(TeacherKnobs(steps=school.teacher_steps, learning_rate=1.2e-4, max_length=WIDTH, evaluations=0).model_dump(mode="json"))
     loss = labelled_loss(model, TASK, rows, encoded, tokenizer.pad_token_id)
-    train(place_of(school, "teacher"), knobs, Course(model, batches_of(encoded, knobs), loss, tokens=lambda: encoded.ids_S), CPU)
+    train(place_of(school, "teacher"), knobs, Course(model, batches_of(encoded, knobs), loss, tokens=lambda: encoded.ids_S, pad=tokenizer.pad_token_id), CPU)
     model.save_pretrained(school.teacher)
     return float(right(model, tokenizer, held).mean())
 
@@ -145,7 +145,8 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
     def loss(batch: np.ndarray) -> Tensor:
         return answer_loss(student, collate(encoded, batch, tokenizer.pad_token_id, CPU), answers_NC[batch], rows.labels_N[batch], second)
 
-    train(place_of(school, f"second-{seed}"), second, Course(student, batches_of(encoded, second), loss, tokens=lambda: encoded.ids_S), CPU)
+    course = Course(student, batches_of(encoded, second), loss, tokens=lambda: encoded.ids_S, pad=tokenizer.pad_token_id)
+    train(place_of(school, f"second-{seed}"), second, course, CPU)
     return student
 
 
