@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,8 +27,20 @@ FAMILIES = (
     "albert", "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "mobilebert", "modernbert", "roberta", "xlm-roberta", "xlm-roberta-xl",
 )  # fmt: skip
 """Encoders whose attention is this and nothing else: no grouped heads, no capped scores, no bias by distance."""
-Watch = Callable[[Callable[[], Tensor]], None]
-"""Is called for every layer, in their order, with what returns its scores [B, H, T, T], unmasked."""
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What one layer's attention is computed from: queries, keys and values [B, H, T, K], and, for whoever asks, the scores [B, H, T, T], unmasked."""
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    scores: Callable[[], Tensor]
+
+
+Watch = Callable[[Attended], None]
+"""Is called for every layer, in their order."""
 
 _watches: list[Watch] = []
 
@@ -50,7 +63,7 @@ def open_to_watch(model: Any) -> bool:
 
 @contextmanager
 def watched_by(watch: Watch) -> Iterator[None]:
-    """Show the scores of every layer that runs in this block."""
+    """Show the attention of every layer that runs in this block."""
     _watches.append(watch)
     try:
         yield
@@ -62,13 +75,13 @@ def written_out(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float | None = None, dropout: float = 0.0, **_: Any
 ) -> tuple[Tensor, Tensor]:
     """Return what attention puts out [B, T, H, K], and the shares [B, H, T, T]."""
-    tokens = key.shape[2]
+    tokens, key_BHTK, value_BHTK = key.shape[2], key, value
     if tokens < LANES:
         key, value, attention_mask = widened(key, value, attention_mask)
     scores_BHTT = scored(query, key, scaling)
     shown_BHTT = scores_BHTT[..., :tokens]
     for watch in _watches[-1:]:
-        watch(lambda: shown_BHTT)
+        watch(Attended(query, key_BHTK, value_BHTK, lambda: shown_BHTT))
     if attention_mask is not None:
         scores_BHTT = scores_BHTT + attention_mask
     shares_BHTT = scores_BHTT.softmax(-1)
@@ -91,7 +104,7 @@ def fused(
 ) -> tuple[Tensor, None]:
     """Run torch's fused kernel, which keeps no scores: whoever wants to see them has them computed."""
     for watch in _watches[-1:]:
-        watch(lambda: scored(query, key, scaling))
+        watch(Attended(query, key, value, lambda: scored(query, key, scaling)))
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **named)
 
 
