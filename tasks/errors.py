@@ -6,6 +6,7 @@ LimbeckError                 the user sees one sentence and a non-zero exit
 ├── ModelError               a model, tokenizer or checkpoint that cannot serve
 ├── StoreError               the store cannot be read or written
 │   ├── ArtifactDamaged      an artifact is gone, or is not what its name says
+│   ├── LeaseTaken           another worker is computing this already
 │   └── LeaseLost            another worker took over while this one was still computing
 ├── GateError                a model does not clear a floor that the recipe sets
 ├── EngineError              a stage stopped half-way
@@ -41,6 +42,10 @@ class ArtifactDamaged(StoreError):
     """An artifact is gone, or is not what its name says."""
 
 
+class LeaseTaken(StoreError):
+    """Another worker is computing this already; it is waited for, or something else is done."""
+
+
 class LeaseLost(StoreError):
     """Another worker took the stage over; what this one made is not published."""
 
@@ -68,7 +73,7 @@ class RegistryError(LimbeckError):
 BY_NAME: dict[str, type[LimbeckError]] = {
     kind.__name__: kind
     for kind in (
-        LimbeckError, RecipeError, DataError, ModelError, StoreError, ArtifactDamaged, LeaseLost,
+        LimbeckError, RecipeError, DataError, ModelError, StoreError, ArtifactDamaged, LeaseTaken, LeaseLost,
         GateError, EngineError, OutOfMemory, Interrupted, RegistryError,
     )
 }  # fmt: skip

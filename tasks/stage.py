@@ -7,6 +7,7 @@ same key one computes, under a lease; what it made is published whole, or not at
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import shutil
 import tempfile
@@ -24,7 +25,7 @@ from prefect.states import Completed, Failed
 
 from tasks.contracts import Parcel
 from tasks.engine_process import run_engine
-from tasks.errors import Interrupted, LimbeckError, StoreError
+from tasks.errors import Interrupted, LeaseTaken, LimbeckError, StoreError
 from tasks.ports.fingerprint import code_digest, device_class, differences, hardware, key_of, library_versions, strings_in
 from tasks.ports.store.artifacts import disk_trouble
 from tasks.recipe import Knobs
@@ -192,29 +193,41 @@ async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcel
 
 
 async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
-    """Make a stage's result under its lease, unless another worker made it meanwhile."""
-    store = session.store
+    """Make a stage's result under its lease, unless another worker makes it meanwhile."""
     note = {"stage": record.shown, "key": record.key, "inputs": record.explanation["inputs"]}
-    async with store.lease(record.key, note) as lease:
-        found = None if frame.name in session.force else await asyncio.to_thread(store.find, record.key)
-        if found is not None:
-            return finish(session, record, found, "hit", started)
+    while True:
         record.state = "waiting"
         session.tell(record)
+        # Cores come before the lease: one that waited for cores would keep a worker that has some from the stage.
         async with session.slots.take(min(session.cores, record.threads * record.processes)):
-            started = time.monotonic()
-            record.state = "running"
-            changes, _ = await asyncio.to_thread(nearest, frame, session, record.explanation)
-            record.why = reason(frame, session, changes)
-            get_run_logger().info(f"key {record.key[:12]}: {record.why}")
-            session.tell(record)
-            if session.tracker is not None:
-                await asyncio.to_thread(session.tracker.stage_started, record)
-            parcel = await work(frame, session, record, knobs, parcels, lease, started)
-        state = finish(session, record, parcel, "miss", started)
-        if session.tracker is not None:
-            await asyncio.to_thread(session.tracker.stage_finished, record)
-        return state
+            with contextlib.suppress(LeaseTaken):
+                async with session.store.lease(record.key, note, wait=False) as lease:
+                    return await find_or_make(frame, session, record, knobs, parcels, lease)
+        async with session.store.lease(record.key, note):
+            pass  # whoever held it is done, or gone
+        found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
+        if found is not None:
+            return finish(session, record, found, "hit", started)
+
+
+async def find_or_make(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any) -> Any:
+    """Make a stage's result, with the lease and the cores in hand; it may have been made since it was looked for."""
+    started = time.monotonic()
+    found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
+    if found is not None:
+        return finish(session, record, found, "hit", started)
+    record.state = "running"
+    changes, _ = await asyncio.to_thread(nearest, frame, session, record.explanation)
+    record.why = reason(frame, session, changes)
+    get_run_logger().info(f"key {record.key[:12]}: {record.why}")
+    session.tell(record)
+    if session.tracker is not None:
+        await asyncio.to_thread(session.tracker.stage_started, record)
+    parcel = await work(frame, session, record, knobs, parcels, lease, started)
+    state = finish(session, record, parcel, "miss", started)
+    if session.tracker is not None:
+        await asyncio.to_thread(session.tracker.stage_finished, record)
+    return state
 
 
 async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any, started: float) -> Parcel:

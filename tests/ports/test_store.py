@@ -15,7 +15,7 @@ import attrs
 import pytest
 
 from tasks.contracts import Parcel
-from tasks.errors import LeaseLost, StoreError
+from tasks.errors import LeaseLost, LeaseTaken, StoreError
 from tasks.ports.store.collect import Sweep, sweep
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.s3 import S3Store, manifest_name, object_name
@@ -216,6 +216,18 @@ def test_a_killed_holder_frees_its_lease(store: AnyStore, tmp_path: Path) -> Non
             pass
 
     asyncio.run(take())
+
+
+def test_who_does_not_want_to_wait_is_told_at_once(store: AnyStore) -> None:
+    async def go() -> None:
+        async with store.lease(KEY):
+            with pytest.raises(LeaseTaken):
+                async with asyncio.timeout(4), store.lease(KEY, wait=False):
+                    pass
+        async with store.lease(KEY, wait=False):
+            pass
+
+    asyncio.run(go())
 
 
 def test_a_lease_that_is_given_back_is_free_at_once(store: AnyStore) -> None:

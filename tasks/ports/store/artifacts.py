@@ -59,8 +59,8 @@ class Store(Protocol):
     def folder(self, parcel: Parcel) -> Path:
         """Return a local folder with a parcel's files, fetched and checked if need be."""
 
-    def lease(self, key: str, note: Mapping[str, Any] | None = None) -> AbstractAsyncContextManager[Lease]:
-        """Wait for and hold the right to compute a key; the note says to others what is being computed."""
+    def lease(self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True) -> AbstractAsyncContextManager[Lease]:
+        """Hold the right to compute a key; where another holds it, wait, or raise LeaseTaken. The note says to others what is being computed."""
 
     def checkpoints(self, key: str, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Path]:
         """Give the folder in which a stage under way keeps its checkpoints, filled with those of whoever was interrupted before."""

@@ -35,7 +35,7 @@ from tasks.ports.store.artifacts import (
     take_inventory,
     untouched,
 )
-from tasks.ports.store.leases import POLL, KernelLease
+from tasks.ports.store.leases import POLL, KernelLease, taken
 
 ROOMS = ("objects", "manifests", "locks", "checkpoints", "quarantine", "temporary")
 
@@ -160,10 +160,12 @@ class FolderStore:
         return folder
 
     @asynccontextmanager
-    async def lease(self, key: str, note: Mapping[str, Any] | None = None) -> AsyncIterator[KernelLease]:
-        """Wait for and hold the right to compute a key. The kernel frees it when the holder dies, however it dies."""
+    async def lease(self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True) -> AsyncIterator[KernelLease]:
+        """Hold the right to compute a key, or wait for it. The kernel frees it when the holder dies, however it dies."""
         held = KernelLease(self.root / "locks" / key)
         while not held.acquire(note or {}):
+            if not wait:
+                raise taken(key)
             await asyncio.sleep(POLL)
         try:
             yield held

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import LeaseLost, StoreError
+from tasks.errors import LeaseLost, LeaseTaken, StoreError
 from tasks.ports.store.bucket import Bucket
 
 POLL = 0.2  # seconds between two tries for a kernel lock that another worker holds
@@ -182,3 +182,8 @@ def holder() -> dict[str, Any]:
 def lost(key: str) -> LeaseLost:
     """Return what a worker hears that was too late."""
     return LeaseLost(f"the lease {key[:12]} was taken over by another worker; what this one made is not published")
+
+
+def taken(key: str) -> LeaseTaken:
+    """Return the error of a worker that did not want to wait."""
+    return LeaseTaken(f"another worker is computing {key[:12]}; wait for it")

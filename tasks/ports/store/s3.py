@@ -24,7 +24,7 @@ from tasks.errors import ArtifactDamaged, LeaseLost, StoreError
 from tasks.ports.store.artifacts import Lease, digest_of, is_sound, is_whole, manifest_from, new_manifest, parcel_of, take_inventory, untouched
 from tasks.ports.store.bucket import PATIENCE, Bucket
 from tasks.ports.store.cache import ArtifactCache
-from tasks.ports.store.leases import BucketLease
+from tasks.ports.store.leases import BucketLease, taken
 from tasks.ports.store.travelling import TravellingCheckpoints
 
 CACHE_BYTES = 50 * 2**30
@@ -203,10 +203,12 @@ class S3Store:
     # --- work under way ---
 
     @asynccontextmanager
-    async def lease(self, key: str, note: Mapping[str, Any] | None = None) -> AsyncIterator[BucketLease]:
-        """Wait for and hold the right to compute a key; a holder that died without a word loses it after ``lease_seconds``."""
+    async def lease(self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True) -> AsyncIterator[BucketLease]:
+        """Hold the right to compute a key, or wait for it; a holder that died without a word loses it after ``lease_seconds``."""
         held = BucketLease(self.bucket, key, self.lease_seconds)
         while not await asyncio.to_thread(held.acquire, note or {}):
+            if not wait:
+                raise taken(key)
             # Waiters that ask at different moments do not all ask at once when the lease is free.
             await asyncio.sleep(min(5.0, self.lease_seconds / 10) * random.uniform(0.5, 1))
         try:
