@@ -14,19 +14,26 @@ from tasks.contracts import Parcel
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
 from tasks.drop_layers import drop_layers, measure_contributions
+from tasks.finetune_teacher import answer_rows, mix_answers
 from tasks.recipe import (
+    LAYER_STARTS,
+    SECTION_OF,
+    AnswerSlice,
     ContributionSlice,
     DropSlice,
     GeneralSlice,
     Intermediate,
     IntermediateSlice,
     LayerDropping,
+    MixSlice,
+    PatienceOf,
     PredictionSlice,
     Recipe,
     ScoreSlice,
     Shape,
     SignalSlice,
     Student,
+    general_start,
 )
 from tasks.score_model import measure_speed, score_model
 
@@ -40,13 +47,15 @@ class Goods:
     rows: Parcel
     base: Parcel
     teacher: Awaitable[Parcel]
-    answers: Awaitable[Parcel]
+    colleagues: Sequence[Awaitable[Parcel]] = ()
     corpus: Awaitable[Parcel] | None = None
     candidates: Awaitable[Parcel] | None = None
     transfer: Parcel | None = None
     starts: dict[str, Parcel] = field(default_factory=dict)
     general: dict[Any, Awaitable[Parcel]] = field(default_factory=dict)
     signals: dict[SignalSlice, Awaitable[Parcel]] = field(default_factory=dict)
+    answers: dict[AnswerSlice, Awaitable[Parcel]] = field(default_factory=dict)
+    contributions: dict[tuple[ContributionSlice, str], Awaitable[Parcel]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,22 +80,61 @@ async def make_student(recipe: Recipe, student: Student, goods: Goods) -> Candid
 
 async def train_student(recipe: Recipe, student: Student, seed: int, goods: Goods) -> Parcel:
     """Take one student through the phases that its recipe gives it."""
-    shown = label(student.name, seed, student.seeds)
     made = await starting_point(recipe, student, goods)
     varied = await goods.candidates if goods.candidates is not None and recipe.takes(student, "augmentation") else None
     text = {"transfer": goods.transfer} if goods.transfer is not None and student.signal == "teacher" else {}
-    teacher = await goods.teacher
-    phase = student.intermediate or recipe.task_distillation.intermediate
-    if recipe.takes(student, "intermediate") and phase is not None:
-        knobs = IntermediateSlice(**cut(phase, seed), **of_student(recipe, student, made))
+    common = {"teacher": await goods.teacher, "rows": goods.rows, "candidates": varied, **text, "label": label(student.name, seed, student.seeds)}
+    phase = recipe.inner_phase(student)
+    if phase is not None:
         kept = await kept_signals(recipe, student, phase, goods, text) if recipe.task_distillation.keeps(phase, varied=varied is not None) else None
-        made = await distill_layers(knobs, teacher=teacher, rows=goods.rows, start=made, signals=kept, candidates=varied, **text, label=shown)
+        knobs = IntermediateSlice(**cut(phase, seed), **of_student(recipe, student, made))
+        made = await distill_layers(knobs, start=made, signals=kept, **await origin_of(recipe, student, made, goods), **common)
     prediction = student.prediction or recipe.task_distillation.prediction
     knobs_2 = PredictionSlice(**cut(prediction, seed), **of_student(recipe, student, made), signal=student.signal)
-    answers = await goods.answers if student.signal == "teacher" else None
-    return await distill_predictions(
-        knobs_2, teacher=teacher, rows=goods.rows, answers=answers, start=made, candidates=varied, **text, label=shown
-    )
+    answers = await answers_for(recipe, goods, student) if student.signal == "teacher" else None
+    return await distill_predictions(knobs_2, answers=answers, start=made, **await origin_of(recipe, student, made, goods), **common)
+
+
+async def origin_of(recipe: Recipe, student: Student, made: Parcel | None, goods: Goods) -> dict[str, Parcel]:
+    """Return what a student is built from beside its teacher; nothing once an earlier stage made it."""
+    if made is not None or student.start not in LAYER_STARTS:
+        return {}
+    origin = {"base": goods.base} if student.origin == "pretrained" else {}
+    if student.start != "contribution":
+        return origin
+    knobs = ContributionSlice(max_length=recipe.task_distillation.prediction.max_length)
+    return {**origin, "contributions": await contributions_of(knobs, student.origin, goods)}
+
+
+async def contributions_of(knobs: ContributionSlice, origin: str, goods: Goods) -> Parcel:
+    """Measure what each layer contributes, once for all who ask."""
+    if (knobs, origin) not in goods.contributions:
+        base = goods.base if origin == "pretrained" else await goods.teacher
+        goods.contributions[knobs, origin] = asyncio.ensure_future(measure_contributions(knobs, base=base, rows=goods.rows))
+    return await goods.contributions[knobs, origin]
+
+
+async def answers_for(recipe: Recipe, goods: Goods, student: Student | None = None) -> Parcel:
+    """Ask the teacher, or the ensemble, about every row that students will see, once for all who ask alike."""
+    default = recipe.task_distillation.prediction
+    patience = (student.prediction or default).patience if student is not None else None
+    of = PatienceOf(layer_map=patience.layer_map, layers=student.layers) if patience is not None and student is not None else None
+    alone = recipe.transfer is not None and recipe.transfer.alone
+    knobs = AnswerSlice(max_length=default.max_length, precision=default.precision, transfer_alone=alone, patience=of)
+    if knobs not in goods.answers:
+        goods.answers[knobs] = asyncio.ensure_future(answers_of(recipe, knobs, goods))
+    return await goods.answers[knobs]
+
+
+async def answers_of(recipe: Recipe, knobs: AnswerSlice, goods: Goods) -> Parcel:
+    """Return the teacher's answers or, of an ensemble, the mixture."""
+    text = {"transfer": goods.transfer} if goods.transfer is not None else {}
+    if recipe.ensemble is None:
+        return await answer_rows(knobs, teacher=await goods.teacher, rows=goods.rows, **text)
+    teachers = [goods.teacher, *goods.colleagues]
+    said = [answer_rows(knobs, teacher=await one, rows=goods.rows, **text, label=f"teacher {number + 1}") for number, one in enumerate(teachers)]
+    weights = (1.0, *(colleague.weight for _, colleague in recipe.colleagues))
+    return await mix_answers(MixSlice(combine=recipe.ensemble.combine, weights=weights), answers=list(await asyncio.gather(*said)))
 
 
 async def kept_signals(recipe: Recipe, student: Student, phase: Intermediate, goods: Goods, text: Mapping[str, Parcel]) -> Parcel:
@@ -110,12 +158,12 @@ async def starting_point(recipe: Recipe, student: Student, goods: Goods) -> Parc
     """Return the checkpoint that a student starts from, or None where the engine builds it from the teacher."""
     if student.name in goods.starts:
         return goods.starts[student.name]
-    if not recipe.takes(student, "general") or student.start == "teacher" or goods.corpus is None or recipe.general_distillation is None:
+    if not recipe.takes(student, "general") or not general_start(student) or goods.corpus is None or recipe.general_distillation is None:
         return None
     shape = shape_of(student)
     key = (shape, student.start)
     if key not in goods.general:
-        knobs = GeneralSlice(**dict(recipe.general_distillation), shape=shape, start=student.start)
+        knobs = GeneralSlice(**chosen(recipe.general_distillation), shape=shape, start=student.start)
         goods.general[key] = asyncio.ensure_future(general_student(knobs, goods))
     return await goods.general[key]
 
@@ -135,13 +183,19 @@ def shape_of(student: Student) -> Shape:
 def of_student(recipe: Recipe, student: Student, made: Parcel | None) -> dict[str, Any]:
     """Return what a phase must know of the student; nothing of its start once an earlier stage made it."""
     alone = recipe.transfer is not None and recipe.transfer.alone and student.signal == "teacher"
-    fresh = {"shape": shape_of(student), "start": student.start} if made is None else {}
+    fresh = {"shape": shape_of(student), "start": student.start, "origin": student.origin} if made is None else {}
     return {"transfer_alone": alone, **fresh}
 
 
 def cut(knobs: Any, seed: int) -> dict[str, Any]:
     """Return a section's knobs with a seed of its own."""
-    return {**dict(knobs), "seed": seed}
+    return {**chosen(knobs), "seed": seed}
+
+
+def chosen(knobs: Any) -> dict[str, Any]:
+    """Return a section's knobs without those of methods that it does not use."""
+    others = {section for method, section in SECTION_OF.items() if method != getattr(knobs, "method", None)}
+    return {name: value for name, value in dict(knobs).items() if name not in others}
 
 
 async def make_dropped(recipe: Recipe, dropping: LayerDropping, strategy: str, drop: int, goods: Goods) -> Candidate:
@@ -150,8 +204,8 @@ async def make_dropped(recipe: Recipe, dropping: LayerDropping, strategy: str, d
     measured = None
     if strategy == "contribution":
         slice_ = ContributionSlice(token=dropping.token, max_length=dropping.max_length)
-        measured = await measure_contributions(slice_, base=base, rows=goods.rows)
-    signal = {"teacher": await goods.teacher, "answers": await goods.answers} if dropping.signal == "teacher" else {}
+        measured = await contributions_of(slice_, "finetuned" if dropping.after_finetuning else "pretrained", goods)
+    signal = {"teacher": await goods.teacher, "answers": await answers_for(recipe, goods)} if dropping.signal == "teacher" else {}
     name = f"{strategy}-{drop}"
     shared = {knob: value for knob, value in dict(dropping).items() if knob not in NOT_COPIED}
 

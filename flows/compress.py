@@ -13,10 +13,10 @@ from flows.run import open_run
 from tasks.augment_text import augment_text
 from tasks.checks import check_students, require_floor
 from tasks.contracts import Parcel
-from tasks.finetune_teacher import answer_rows, finetune_teacher
+from tasks.finetune_teacher import finetune_teacher
 from tasks.prepare_corpus import prepare_corpus, pretrain_base
 from tasks.prepare_rows import prepare_rows, prepare_transfer
-from tasks.recipe import AnswerSlice, Recipe, RowsSlice
+from tasks.recipe import Colleague, Recipe, RowsSlice, Teacher
 from tasks.session import Session
 
 
@@ -56,7 +56,7 @@ async def shared_goods(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel,
         rows=rows,
         base=base,
         teacher=teacher,
-        answers=asyncio.ensure_future(answers_of(recipe, teacher, rows, transfer)),
+        colleagues=[asyncio.ensure_future(colleague(knobs, rows, sources[f"teacher:{number}"], number)) for number, knobs in recipe.colleagues],
         corpus=asyncio.ensure_future(prepare_corpus(recipe.corpus, source=sources["corpus"], base=base))
         if recipe.corpus and recipe.general_distillation
         else None,
@@ -74,13 +74,13 @@ async def good_teacher(recipe: Recipe, rows: Parcel, base: Parcel) -> Parcel:
     return teacher
 
 
-async def answers_of(recipe: Recipe, teacher: asyncio.Future[Parcel], rows: Parcel, transfer: Parcel | None) -> Parcel:
-    """Ask the teacher about every row that students will see."""
-    prediction = recipe.task_distillation.prediction
-    alone = recipe.transfer is not None and recipe.transfer.alone
-    knobs = AnswerSlice(max_length=prediction.max_length, precision=prediction.precision, transfer_alone=alone)
-    text = {"transfer": transfer} if transfer is not None else {}
-    return await answer_rows(knobs, teacher=await teacher, rows=rows, **text)
+async def colleague(knobs: Colleague, rows: Parcel, base: Parcel, number: int) -> Parcel:
+    """Fine-tune one more teacher of an ensemble; each must clear its floor."""
+    own = Teacher(**{name: value for name, value in dict(knobs).items() if name in Teacher.model_fields})
+    teacher = await finetune_teacher(own, rows=rows, base=base, label=f"teacher {number}")
+    if teacher.facts:
+        require_floor(own, teacher.facts)
+    return teacher
 
 
 async def substitutes(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, base: Parcel) -> Parcel:

@@ -120,6 +120,7 @@ def find_sources(recipe: Recipe) -> dict[str, Parcel]:
         sources["masked_lm"] = resolve_model(words.masked_lm, words.masked_lm_revision)
     if words and words.word_vectors:
         sources["word_vectors"] = resolve_file(words.word_vectors)
+    sources |= {f"teacher:{number}": resolve_model(colleague.model, colleague.revision) for number, colleague in recipe.colleagues}
     own = {student.name: student.start for student in recipe.students if student.start not in STARTS_BY_NAME}
     return sources | {f"start:{name}": resolve_model(start, None) for name, start in own.items()}
 

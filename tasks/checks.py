@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from tasks.errors import GateError, ModelError, RecipeError
-from tasks.recipe import Matching, Recipe, Student, Teacher
+from tasks.recipe import STRATEGIES, Matching, Recipe, Student, Teacher, general_start
 
 MARGIN = 0.05  # points above guessing that any teacher worth copying clears
 CORRELATED = 0.3  # least correlation of a regression teacher
@@ -35,21 +36,22 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
     for student in recipe.students:
         check_student(recipe, student, config)
         if student.name in starts:
-            check_start(student, starts[student.name], base)
+            check_start(recipe, student, starts[student.name], base)
     if recipe.layer_dropping is not None:
         check_dropping(recipe, layers_of(config))
 
 
-def check_start(student: Student, start: Path, base: Path) -> None:
-    """Check a checkpoint that a student brings: its depth is what the recipe says, and its tokenizer is the teacher's."""
+def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> None:
+    """Check a checkpoint that a student brings: its depth is what the recipe says, and its tokenizer is the teacher's where tokens are compared."""
     layers = layers_of(json.loads((start / "config.json").read_text()))
     if layers != student.layers:
         raise ModelError(f"student {student.name} starts from {student.start}, which has {layers} layers, and the recipe gives it {student.layers}; "
                          f"set layers: {layers}, or start from another model")  # fmt: skip
-    if vocabulary(start) != vocabulary(base):
+    # Answers are about whole texts, which a student may read by a tokenizer of its own; layers are compared token by token.
+    if recipe.inner_phase(student) is not None and vocabulary(start) != vocabulary(base):
         raise ModelError(
-            f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's: the teacher's answers are about other ids; "
-            "start from a model with the same tokenizer, or use start: teacher or random"
+            f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's, so their layers cannot be compared token by token; "
+            "start from a model with the same tokenizer, or leave intermediate out of its stages: it then learns from the teacher's answers alone"
         )
 
 
@@ -71,19 +73,59 @@ def check_student(recipe: Recipe, student: Student, config: Mapping[str, Any]) -
         raise ModelError(f"student {student.name}: width {own_width} does not divide by {own_heads} heads; choose heads that divide it")
     if own_width > width and student.start in ("teacher", "embeddings"):
         raise ModelError(f"student {student.name} is wider ({own_width}) than its teacher ({width}); make it narrower or use start: random")
-    for section, matching in matchings(recipe, student):
-        check_matching(f"student {student.name}, {section}", matching, (student.layers, own_width, own_heads), (layers, width, heads))
+    check_origin(student, layers)
+    shapes = (student.layers, own_width, own_heads), (layers, width, heads)
+    for section, phase in inner_phases(recipe, student):
+        INNER_CHECKS[phase.method](f"student {student.name}, {section}", phase, *shapes)
+    last = student.prediction or recipe.task_distillation.prediction
+    if last.patience is not None and student.signal == "teacher" and own_width != width:
+        raise ModelError(f"student {student.name} is {own_width} wide and its teacher {width}; patience compares one width: "
+                         "give the student the teacher's, or leave patience out")  # fmt: skip
 
 
-def matchings(recipe: Recipe, student: Student) -> list[tuple[str, Matching]]:
-    """Return the matching knobs that apply to a student, by section."""
-    found = []
-    if recipe.takes(student, "general") and recipe.general_distillation is not None:
-        found.append(("general_distillation", recipe.general_distillation.matching))
-    phase = student.intermediate or recipe.task_distillation.intermediate
-    if recipe.takes(student, "intermediate") and phase is not None:
-        found.append(("task_distillation.intermediate", phase.matching))
-    return found
+def check_origin(student: Student, layers: int) -> None:
+    """Refuse a strategy that cannot leave the student's number of layers."""
+    if student.start in STRATEGIES:
+        require_strategy(student.start, layers, layers - student.layers)
+
+
+def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:
+    """Return the phases in which a student copies more than answers, by section."""
+    found: list[tuple[str, Any]] = []
+    if recipe.takes(student, "general") and general_start(student) and recipe.general_distillation is not None:
+        found.append(("general_distillation", recipe.general_distillation))
+    phase = recipe.inner_phase(student)
+    return [*found, ("task_distillation.intermediate", phase)] if phase is not None else found
+
+
+def check_relations(where: str, phase: Any, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:
+    """Check the copied layer and the relation heads."""
+    knobs = phase.relations
+    if knobs.layer is not None and knobs.layer > teacher[0]:
+        raise ModelError(f"{where}: relations.layer is {knobs.layer}, and the teacher has layers 1 to {teacher[0]}; choose one of them")
+    if knobs.heads is not None and (student[1] % knobs.heads or teacher[1] % knobs.heads):
+        raise ModelError(f"{where}: {knobs.heads} relation heads do not divide the widths {student[1]} and {teacher[1]}; "
+                         "choose a number that divides both, or leave relations.heads out")  # fmt: skip
+
+
+def check_triple(where: str, phase: Any, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:
+    """Check the width, where directions are compared."""
+    if phase.triple.direction and student[1] != teacher[1]:
+        raise ModelError(f"{where}: directions of hidden states need equal widths, here {student[1]} and {teacher[1]}; set triple.direction: 0, or hidden")
+
+
+def check_layers(where: str, phase: Any, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:
+    """Check what is compared layer by layer."""
+    check_matching(where, phase.matching, student, teacher)
+
+
+def check_replacing(where: str, phase: Any, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:
+    """Check that layers of the student fit in the teacher's places."""
+    if student[1:] != teacher[1:]:
+        raise ModelError(f"{where}: a layer can replace the teacher's only at its width and heads; leave hidden, heads and feed_forward out")
+
+
+INNER_CHECKS = {"layers": check_layers, "relations": check_relations, "triple": check_triple, "replacing": check_replacing}
 
 
 def check_matching(where: str, matching: Matching, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:
@@ -92,21 +134,30 @@ def check_matching(where: str, matching: Matching, student: tuple[int, int, int]
         raise ModelError(f"{where}: {student[2]} heads against the teacher's {teacher[2]}; attention scores need equal heads, or set matching.attention: 0")
     if matching.projection == "none" and student[1] != teacher[1]:
         raise ModelError(f"{where}: projection none needs equal widths, here {student[1]} and {teacher[1]}; use projection: shared")
+    if matching.layer_map == "skip" and student[0] == 1:
+        raise ModelError(f"{where}: layer_map skip leaves a student of 1 layer nothing to copy; use layer_map: uniform")
     if matching.layer_map == "divisible" and teacher[0] % student[0]:
         raise ModelError(f"{where}: {teacher[0]} teacher layers do not divide by {student[0]}; use layer_map: uniform")
 
 
 def check_dropping(recipe: Recipe, layers: int) -> None:
     """Refuse unknown strategies, repeats, and numbers of layers that leave nothing."""
-    from tasks.methods.layer_strategies import STRATEGIES, undefined
-
     assert recipe.layer_dropping is not None
     for strategy in recipe.layer_dropping.strategies:
-        if strategy not in STRATEGIES:
-            raise RecipeError(f"unknown layer-dropping strategy {strategy!r}; choose one of {', '.join(sorted(STRATEGIES))}")
         for drop in recipe.layer_dropping.drop:
-            if drop >= layers or undefined(strategy, layers, drop):
-                raise RecipeError(f"{strategy} cannot drop {drop} of {layers} layers; choose fewer")
+            require_strategy(strategy, layers, drop)
+
+
+def require_strategy(strategy: str, layers: int, drop: int) -> None:
+    """Refuse an unknown strategy, and a number of layers that it cannot drop."""
+    from tasks.methods.layer_strategies import STRATEGIES, undefined
+
+    if strategy not in STRATEGIES:
+        near = get_close_matches(strategy, STRATEGIES, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise RecipeError(f"unknown layer-dropping strategy {strategy!r}; {hint}choose one of {', '.join(sorted(STRATEGIES))}")
+    if drop >= layers or undefined(strategy, layers, drop):
+        raise RecipeError(f"{strategy} cannot drop {drop} of {layers} layers; choose fewer")
 
 
 def layers_of(config: Mapping[str, Any]) -> int:

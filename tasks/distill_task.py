@@ -21,12 +21,15 @@ async def distill_layers(
     teacher: Parcel,
     rows: Parcel,
     start: Parcel | None = None,
+    base: Parcel | None = None,
+    contributions: Parcel | None = None,
     signals: Parcel | None = None,
     candidates: Parcel | None = None,
     transfer: Parcel | None = None,
 ) -> None:
-    """First phase: the student's inner layers learn the teacher's."""
-    inputs = {"teacher": teacher, "rows": rows, "start": start, "signals": signals, "candidates": candidates, "transfer": transfer}
+    """First phase: the student learns from the inside of its teacher."""
+    built = {"start": start, "base": base, "contributions": contributions}
+    inputs = {"teacher": teacher, "rows": rows, "signals": signals, "candidates": candidates, "transfer": transfer, **built}
     await bench.run(knobs.model_dump(mode="json"), inputs=inputs)
 
 
@@ -39,9 +42,12 @@ async def distill_predictions(
     rows: Parcel,
     answers: Parcel | None = None,
     start: Parcel | None = None,
+    base: Parcel | None = None,
+    contributions: Parcel | None = None,
     candidates: Parcel | None = None,
     transfer: Parcel | None = None,
 ) -> None:
     """Second phase: the student learns the teacher's answers, or labels where its signal is labels."""
-    inputs = {"teacher": teacher, "rows": rows, "answers": answers, "start": start, "candidates": candidates, "transfer": transfer}
+    built = {"start": start, "base": base, "contributions": contributions}
+    inputs = {"teacher": teacher, "rows": rows, "answers": answers, "candidates": candidates, "transfer": transfer, **built}
     await bench.run(knobs.model_dump(mode="json"), inputs=inputs)

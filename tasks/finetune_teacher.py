@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.contracts import Parcel
-from tasks.recipe import AnswerSlice, Teacher
+from tasks.recipe import AnswerSlice, MixSlice, Teacher
 from tasks.stage import Bench, stage
 
 
@@ -17,3 +17,9 @@ async def finetune_teacher(bench: Bench, knobs: Teacher, *, rows: Parcel, base: 
 async def answer_rows(bench: Bench, knobs: AnswerSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None) -> None:
     """Ask the teacher once about every row, for all students together."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
+
+
+@stage(makes="answers", engine="mix")
+async def mix_answers(bench: Bench, knobs: MixSlice, *, answers: list[Parcel]) -> None:
+    """Mix the answers of an ensemble's teachers."""
+    await bench.run(knobs.model_dump(mode="json"), lists={"answers": answers})

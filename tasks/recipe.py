@@ -13,7 +13,10 @@ from tasks.catalog import GLUE, TaskSpec, glue_task
 
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME, max_length=60)]
-STARTS_BY_NAME = ("teacher", "embeddings", "random")
+STRATEGIES = ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution")
+LAYER_STARTS = ("teacher", "distilbert", *STRATEGIES)
+"""Starts that take whole layers of the teacher, or of the model that the teacher was fine-tuned from."""
+STARTS_BY_NAME = (*LAYER_STARTS, "embeddings", "random")
 StageName = Literal["general", "augmentation", "intermediate"]
 
 
@@ -109,6 +112,19 @@ class Teacher(SeededTraining):
     learning_rate: float = Field(3e-5, gt=0, description="Peak learning rate; 2e-5 to 5e-5 is usual for BERT-base.")
 
 
+class Colleague(Teacher):
+    """One more teacher of an ensemble."""
+
+    weight: float = Field(1.0, gt=0, description="Its weight in the mixture; the first teacher's is 1.")
+
+
+class Ensemble(Knobs):
+    """Several teachers answer, students learn from the mixture of their answers (Hinton et al. 2015, arXiv:1503.02531)."""
+
+    teachers: tuple[Colleague, ...] = Field(min_length=1, description="The teachers beside the first one.")
+    combine: Literal["weights", "certainty"] = Field("weights", description="By weights, or by weight times each teacher's certainty of the row at hand.")
+
+
 class CorpusText(Knobs):
     """Unlabelled general text, for general distillation."""
 
@@ -120,22 +136,67 @@ class CorpusText(Knobs):
 
 
 class Matching(Knobs):
-    """Which inner signals of the teacher are copied, and how (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
+    """Which inner layers of the teacher are copied, and how (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
 
-    layer_map: Literal["uniform", "last", "skip", "divisible"] = Field("uniform", description="Which teacher layer each student layer copies.")
+    layer_map: Literal["uniform", "last", "skip", "divisible", "kept"] = Field(
+        "uniform", description="Which teacher layer each student layer copies; kept: the one that it was, for a student that starts from whole layers."
+    )
     hidden: float = Field(1.0, ge=0, description="Weight of the hidden-state loss; 0 leaves it out.")
     attention: float = Field(1.0, ge=0, description="Weight of the attention-score loss; 0 leaves it out. Needs equal head counts.")
     projection: Literal["shared", "per_layer", "none"] = Field("shared", description="Linear map from the student's width to the teacher's.")
     formula: Literal["masked", "paper"] = Field("masked", description="masked: padding never counts; paper: the reference code's unmasked means.")
 
 
-class GeneralDistillation(SeededTraining):
-    """Copy the pretrained teacher's inner signals on general text, before the task is known."""
+class Relations(Knobs):
+    """Copy how tokens relate, from one teacher layer to the student's last (Wang et al. 2020, MiniLMv2, arXiv:2012.15828)."""
 
+    layer: int | None = Field(None, ge=1, description="The teacher's layer, counted from 1; empty: its last. Of large teachers an upper middle one is better.")
+    heads: int | None = Field(None, ge=1, description="Relation heads; empty: the most, up to 48, that divide both widths. Attention heads need not agree.")
+    query: float = Field(1.0, ge=0, description="Weight of the relation among queries.")
+    key: float = Field(1.0, ge=0, description="Weight of the relation among keys.")
+    value: float = Field(1.0, ge=0, description="Weight of the relation among values.")
+
+
+class Triple(Knobs):
+    """Masked text read by both: softened words, masked words, directions (Sanh et al. 2019, DistilBERT, arXiv:1910.01108)."""
+
+    soft: float = Field(5.0, ge=0, description="Weight of the teacher's softened words.")
+    words: float = Field(2.0, ge=0, description="Weight of the masked words themselves.")
+    direction: float = Field(1.0, ge=0, description="Weight of the angle between the last hidden states; needs equal widths.")
+    temperature: float = Field(2.0, gt=0, description="Divides both logits.")
+    mask_share: float = Field(0.15, gt=0, lt=1, description="Share of a batch's tokens that are predicted; rare ones are drawn more often.")
+
+
+class Replacing(Knobs):
+    """The student's layers take the teacher's places by chance while the task is learned (Xu et al. 2020, BERT-of-Theseus, arXiv:2002.02925)."""
+
+    first: float = Field(0.3, gt=0, le=1, description="Chance of a layer at the first step.")
+    share: float = Field(0.5, ge=0, le=1, description="Share of the steps over which the chance rises evenly to 1.")
+
+
+SECTION_OF = {"layers": "matching", "relations": "relations", "triple": "triple", "replacing": "replacing"}
+
+
+def only_the_chosen(knobs: Any) -> Any:
+    """Refuse knobs of a method that is not the chosen one: they would be read by nobody."""
+    for method, section in SECTION_OF.items():
+        if method != knobs.method and section in knobs.model_fields_set:
+            raise ValueError(f"{section} belongs to method: {method}, and the method is {knobs.method}; set method: {method}, or leave {section} out")
+    return knobs
+
+
+class GeneralDistillation(SeededTraining):
+    """Learn from the pretrained teacher on general text, before the task is known."""
+
+    method: Literal["relations", "layers", "triple"] = Field("relations", description="relations (MiniLM v2), layers (TinyBERT) or triple (DistilBERT).")
     epochs: float = Field(1.0, gt=0, description="Passes over the corpus.")
     learning_rate: float = Field(5e-4, gt=0, description="Peak learning rate; small students take more than BERT's 5e-5.")
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student.")
-    matching: Matching = Field(Matching(), description="Which signals are copied.")
+    relations: Relations = Field(Relations(), description="What is copied, with method: relations.")
+    matching: Matching = Field(Matching(), description="What is copied, with method: layers.")
+    triple: Triple = Field(Triple(), description="The three losses, with method: triple.")
+
+    only_the_chosen = model_validator(mode="after")(only_the_chosen)
 
 
 class Augmentation(Knobs):
@@ -178,13 +239,26 @@ class TransferText(Knobs):
 
 
 class Intermediate(Training):
-    """Task distillation, first phase: inner layers (TinyBERT, arXiv:1909.10351)."""
+    """Task distillation, first phase: the fine-tuned teacher's inside (TinyBERT, arXiv:1909.10351)."""
 
+    method: Literal["layers", "relations", "replacing"] = Field("layers", description="layers (TinyBERT), relations (MiniLM v2), replacing (BERT-of-Theseus).")
     epochs: float = Field(1.0, gt=0, description="Passes over the training rows.")
     learning_rate: float = Field(3e-4, gt=0, description="Peak learning rate.")
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student.")
-    matching: Matching = Field(Matching(), description="Which signals are copied.")
+    matching: Matching = Field(Matching(), description="Which layers are copied, with method: layers.")
+    relations: Relations = Field(Relations(), description="What is copied, with method: relations.")
+    replacing: Replacing = Field(Replacing(), description="How layers are replaced, with method: replacing.")
     sampling: Sampling = Field(Sampling(), description="How substitutes are sampled, where the student uses augmentation.")
+
+    only_the_chosen = model_validator(mode="after")(only_the_chosen)
+
+
+class Patience(Knobs):
+    """Copy the teacher's summary token, layer by layer, beside its answers (Sun et al. 2019, PKD, arXiv:1908.09355)."""
+
+    weight: float = Field(100.0, gt=0, description="Weight beside the answers; the paper tries 10 to 1000.")
+    layer_map: Literal["skip", "last"] = Field("skip", description="Teacher layers: evenly spread, or the last ones. The student's last copies none.")
+    normalise: bool = Field(True, description="Compare directions; without it lengths count too.")
 
 
 class Prediction(Training):
@@ -196,6 +270,7 @@ class Prediction(Training):
     temperature: float = Field(2.0, gt=0, description="Divides both logits; 1 means no softening, 2 to 8 is usual.")
     hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels beside the teacher's answers.")
     formula: Literal["default", "paper"] = Field("default", description="paper: the reference's mean over classes, without the factor T squared.")
+    patience: Patience | None = Field(None, description="Copy the teacher's summary token beside its answers; empty: not.")
     sampling: Sampling = Field(Sampling(), description="How substitutes are sampled, where the student uses augmentation.")
 
 
@@ -213,7 +288,7 @@ class TaskDistillation(Knobs):
 
     def keeps(self, phase: Intermediate, *, varied: bool) -> bool:
         """Tell whether a student's first phase reads kept layers; a student's own knobs decide, so that another student changes nothing."""
-        possible = not varied and phase.matching.formula == "masked"
+        possible = not varied and phase.method == "layers" and phase.matching.formula == "masked" and phase.matching.layer_map != "kept"
         twice = phase.steps is None and phase.epochs >= 2
         return possible and (self.keep_signals == "always" or (self.keep_signals == "auto" and twice))
 
@@ -232,7 +307,12 @@ class Student(Shape):
 
     name: Name = handling(..., "Short name, for example 4x312.")
     role: Literal["student", "baseline"] = Field("student", description="A baseline is scored beside the students and never becomes champion.")
-    start: str = Field("teacher", description="teacher: its layers; embeddings: its embeddings, projected; random; or a folder or hub id.")
+    start: str = Field(
+        "teacher",
+        description="teacher: evenly spread layers of it; a strategy of layer dropping: the layers that it keeps; distilbert: evenly spread layers in "
+        "DistilBERT's architecture; embeddings: the teacher's, projected; random; or a folder or hub id.",
+    )
+    origin: Literal["finetuned", "pretrained"] = Field("finetuned", description="Where a start's layers come from: the teacher, or what it began as.")
     stages: tuple[StageName, ...] | None = Field(None, description="Optional stages that this student takes; empty: all of the recipe's that its start takes.")
     signal: Literal["teacher", "labels"] = Field("teacher", description="What the prediction phase learns from.")
     intermediate: Intermediate | None = Field(None, description="This student's own first phase, instead of the recipe's.")
@@ -250,7 +330,7 @@ class Student(Shape):
 class LayerDropping(Training):
     """Remove whole layers, then train what is left (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
 
-    strategies: tuple[str, ...] = Field(("top",), min_length=1, description="top, bottom, alternate-odd, alternate-even, symmetric, contribution.")
+    strategies: tuple[str, ...] = Field(("top",), min_length=1, description=f"{', '.join(STRATEGIES)}.")
     drop: tuple[Annotated[int, Field(ge=1)], ...] = Field((2,), min_length=1, description="How many layers to remove; each gives its own models.")
     after_finetuning: bool = Field(False, description="Drop from the fine-tuned teacher instead of the pretrained one.")
     signal: Literal["labels", "teacher"] = Field("labels", description="What the dropped model is trained with.")
@@ -312,6 +392,11 @@ class Resources(Knobs):
     threads: int | None = handling(None, "Threads of one student's training; empty: one, so that branches run side by side.", ge=1)
 
 
+def general_start(student: Student) -> bool:
+    """Tell whether general distillation can begin with a student's start: one that is not made of the fine-tuned teacher."""
+    return student.start in ("embeddings", "random") or (student.start in LAYER_STARTS and student.origin == "pretrained")
+
+
 # What the doors receive: slices of the recipe that hold what decides their stage, and nothing else.
 
 
@@ -328,12 +413,27 @@ class GeneralSlice(GeneralDistillation):
     start: str = Field("random", description="embeddings or random.")
 
 
+class PatienceOf(Knobs):
+    """Which states of the teacher's summary token are kept beside its answers."""
+
+    layer_map: Literal["skip", "last"] = Field("skip", description="Which teacher layers.")
+    layers: int = Field(ge=2, description="Layers of the student.")
+
+
 class AnswerSlice(Knobs):
     """What the teacher's answers depend on."""
 
     max_length: int = Field(128, description="Longest input in tokens.")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic.")
     transfer_alone: bool = Field(False, description="Answer the transfer text only.")
+    patience: PatienceOf | None = Field(None, description="Keep the summary token too, for a student with patience.")
+
+
+class MixSlice(Knobs):
+    """How the answers of several teachers become one."""
+
+    combine: Literal["weights", "certainty"] = Field("weights", description="By weights, or by each teacher's certainty of the row.")
+    weights: tuple[float, ...] = Field(description="Weight of each teacher.")
 
 
 class SignalSlice(Knobs):
@@ -354,6 +454,7 @@ class OfStudent(Knobs):
 
     shape: Shape | None = Field(None, description="The student's architecture.")
     start: str | None = Field(None, description="How the student starts.")
+    origin: str | None = Field(None, description="Which model its layers come from.")
     transfer_alone: bool = Field(False, description="Learn from the transfer text only.")
 
 
@@ -400,6 +501,7 @@ class Recipe(Knobs):
     data: Data = Data()
     pretraining: Pretraining | None = Field(None, description="Train the teacher's base on the corpus first; then teacher.model is not used.")
     teacher: Teacher = Teacher()
+    ensemble: Ensemble | None = None
     corpus: CorpusText | None = None
     general_distillation: GeneralDistillation | None = None
     augmentation: Augmentation | None = None
@@ -430,6 +532,7 @@ class Recipe(Knobs):
             raise ValueError("gate.split is holdout but data.holdout_rows is 0; hold rows back or use validation")
         for student in self.students:
             self.check_stages(student)
+            self.check_phases(student)
         return self
 
     def check_stages(self, student: Student) -> None:
@@ -440,11 +543,36 @@ class Recipe(Knobs):
             raise ValueError(f"student {student.name} takes the stages {missing}, which the recipe does not have; it has {list(self.optional_stages)}")
         if student.stages and student.signal == "labels":
             raise ValueError(f"student {student.name} learns from labels alone, but takes {list(student.stages)}; set signal: teacher, or leave its stages out")
-        if "general" in (student.stages or ()) and student.start not in ("embeddings", "random"):
+        if "general" in (student.stages or ()) and not general_start(student):
             raise ValueError(
-                f"student {student.name} takes the stage general, but starts from {student.start}: general distillation makes a start of its own; "
-                "leave general out of its stages, or set its start to embeddings or random"
+                f"student {student.name} takes the stage general, but starts from {student.start}: general distillation makes a start of its own, from "
+                "the pretrained model; leave general out of its stages, set its start to embeddings or random, or its origin to pretrained"
             )
+
+    def check_phases(self, student: Student) -> None:
+        """Refuse phases that cannot do what they say."""
+        inner, last = self.inner_phase(student), student.prediction or self.task_distillation.prediction
+        if inner is not None and inner.method == "replacing" and (student.start not in LAYER_STARTS or student.origin != "finetuned"):
+            raise ValueError(
+                f"student {student.name} replaces its teacher's layers (method: replacing), so it must start from whole layers of the fine-tuned teacher; "
+                "set start: top or teacher, and leave origin out"
+            )
+        if inner is not None and inner.method == "layers" and inner.matching.layer_map == "kept" and student.start not in LAYER_STARTS:
+            raise ValueError(f"student {student.name} starts from {student.start}, so no layer of it was its teacher's; use layer_map: uniform")
+        if last.patience is not None and student.signal == "teacher":
+            if student.layers < 2:
+                raise ValueError(f"student {student.name} has 1 layer, and patience leaves a student's last layer out; give it 2 or more")
+            if self.ensemble is not None:
+                raise ValueError("patience copies the states of one teacher, and an ensemble has several; leave one of the two out")
+        if self.ensemble is not None and self.takes(student, "augmentation"):
+            raise ValueError(
+                f"student {student.name} takes the stage augmentation, whose sentences only the first teacher would answer; "
+                "leave augmentation out of its stages, or do without the ensemble"
+            )
+
+    def inner_phase(self, student: Student) -> Intermediate | None:
+        """Return the first phase that a student passes, if it does."""
+        return (student.intermediate or self.task_distillation.intermediate) if self.takes(student, "intermediate") else None
 
     @property
     def optional_stages(self) -> tuple[StageName, ...]:
@@ -457,6 +585,11 @@ class Recipe(Knobs):
         own = stage == "intermediate" and student.intermediate is not None
         wanted = student.stages is None or stage in student.stages
         return wanted and student.signal == "teacher" and (own or stage in self.optional_stages)
+
+    @property
+    def colleagues(self) -> list[tuple[int, Colleague]]:
+        """The teachers beside the first one, numbered from 2."""
+        return list(enumerate(self.ensemble.teachers, start=2)) if self.ensemble else []
 
     @property
     def spec(self) -> TaskSpec:

@@ -7,7 +7,7 @@ Hidden state 0 is the embedding output, hidden state m the output of layer m; at
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tasks.errors import ModelError, RecipeError
@@ -53,6 +53,11 @@ def skip(students: int, teachers: int) -> LayerMap:
         raise RecipeError("the layer map 'skip' leaves a student of 1 layer nothing to copy; choose 'uniform'")
     full = uniform(students, teachers)
     return LayerMap(full.hidden[:-1], full.attention[:-1])
+
+
+def of_kept(kept: Sequence[int]) -> LayerMap:
+    """Let every layer copy the one that it was in the teacher: for a student that is its teacher with layers dropped."""
+    return _from_hidden([0, *(layer + 1 for layer in kept)])
 
 
 LAYER_MAPS: dict[str, Callable[[int, int], LayerMap]] = {

@@ -25,10 +25,11 @@ from tasks.errors import DataError, ModelError
 from tasks.job import Job
 from tasks.methods.word_substitution import keep_candidates, match_case, replaceable
 from tasks.methods.word_vectors import nearest_words
-from tasks.training.attention import own_attention
 from tasks.training.batches import by_length
-from tasks.training.precision import arithmetic, attention_for, device
+from tasks.training.heads import vocabulary_head
+from tasks.training.precision import arithmetic, device
 from tasks.training.rows import Encoded, collate, flat, load_tokenizer, read_rows, read_task
+from tasks.training.students import freeze, load_masked_lm
 
 SPARE = 10  # asked for beside the wanted options, because word pieces and the word itself are struck out
 SCHEMA = pa.schema([("id", pa.int64()), ("field", pa.string()), ("words", pa.list_(pa.string())), ("options", pa.list_(pa.list_(pa.string())))])
@@ -72,7 +73,7 @@ def substitutes(job: Job, sentences: list[str]) -> Found:
     places = [place for sentence in sentences for place in places_of(sentence, tokenizer, job.knobs.max_length)]
     single = [place for place in places if place.token >= 0]
     if "masked_lm" in job.inputs and single:
-        found |= by_masked_lm(load_masked_lm(job.inputs["masked_lm"]), single, tokenizer, job.knobs, job.progress)
+        found |= by_masked_lm(freeze(load_masked_lm(job.inputs["masked_lm"], device())), single, tokenizer, job.knobs, job.progress)
     if "word_vectors" in job.inputs:
         rest = [place for place in places if (place.sentence, place.word) not in found]
         found |= by_word_vectors(rest, job.inputs["word_vectors"], job.knobs)
@@ -90,14 +91,6 @@ def places_of(sentence: str, tokenizer: Any, max_length: int) -> Iterator[Place]
     for word, at in tokens.items():
         if replaceable(words[word]):
             yield Place(sentence, word, at[0] if len(at) == 1 else -1)
-
-
-def load_masked_lm(folder: Path) -> Any:
-    """Load a masked language model in float32."""
-    from transformers import AutoModelForMaskedLM
-
-    options = {"dtype": torch.float32, "attn_implementation": attention_for(device()), "use_safetensors": True}
-    return own_attention(AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, **options).to(device()).eval())
 
 
 def by_masked_lm(model: Any, places: list[Place], tokenizer: Any, knobs: SimpleNamespace, tell: Callable[..., None]) -> Found:
@@ -158,11 +151,10 @@ def top_tokens(model: Any, batch: Any, at: list[tuple[int, Place]], knobs: Simpl
 
 def place_logits(model: Any, batch: Any, rows_P: Tensor, tokens_P: Tensor) -> Tensor:
     """Return vocabulary logits [P, V]; where the head is known, only the asked places pass through it."""
-    head = getattr(model, "cls", None) or getattr(model, "lm_head", None)
+    head = vocabulary_head(model)
     if head is None:
         return model(**batch.inputs(model)).logits[rows_P, tokens_P]
-    states_BTD = model.base_model(**batch.inputs(model)).last_hidden_state
-    return head(states_BTD[rows_P, tokens_P].unsqueeze(1)).squeeze(1)
+    return head(model.base_model(**batch.inputs(model)).last_hidden_state[rows_P, tokens_P])
 
 
 def options_of(place: Place, tokens: list[str], limit: int) -> list[str]:

@@ -28,7 +28,7 @@ class Signals:
     hidden: dict[int, Tensor]
     scores: dict[int, Tensor]
     states: dict[int, dict[str, Tensor]] = field(default_factory=dict)
-    """Queries, keys and values, by layer and by these names."""
+    """Queries, keys and values, by layer and by the names query, key and value."""
 
 
 class Capture:
@@ -52,7 +52,7 @@ class Capture:
         if self.layer in self.attention:
             self.seen.scores[self.layer] = layer.scores()
         if self.layer in self.states:
-            self.seen.states[self.layer] = {"queries": layer.queries, "keys": layer.keys, "values": layer.values}
+            self.seen.states[self.layer] = {"query": layer.queries, "key": layer.keys, "value": layer.values}
         self.layer += 1
 
 
@@ -77,4 +77,4 @@ def prove(capture: Capture, inputs: dict[str, Tensor], mask_BT: Tensor) -> None:
 
 def scores_of(signals: Signals) -> dict[int, Tensor]:
     """Return scores by layer: as they were read, or made of the queries and keys that were."""
-    return signals.scores | {layer: scored(states["queries"], states["keys"], None) for layer, states in signals.states.items()}
+    return signals.scores | {layer: scored(states["query"], states["key"], None) for layer, states in signals.states.items()}

@@ -17,7 +17,7 @@ from tasks.methods.contribution import cosines_BL
 from tasks.methods.layer_dropping import drop_layers
 from tasks.methods.layer_strategies import kept_layers
 from tasks.training.batches import by_length
-from tasks.training.distill import train_with_teacher
+from tasks.training.distill import Cast, contributions, train_with_teacher
 from tasks.training.finetune import train_with_labels
 from tasks.training.precision import device, make_deterministic
 from tasks.training.rows import collate, encode, load_tokenizer, read_rows, read_task
@@ -56,14 +56,8 @@ def drop_and_train(job: Job) -> dict[str, Any]:
     job.log(f"{knobs.strategy}: layers {kept} of {model.config.num_hidden_layers + knobs.drop} stay (counted from 0)")
     if knobs.signal == "teacher":
         teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
-        facts = train_with_teacher(job, knobs, model, teacher, task, tokenizer)
+        facts = train_with_teacher(job, knobs, Cast(task, teacher, tokenizer, model, tokenizer))
     else:
         facts = train_with_labels(job, knobs, model, task, tokenizer)
     save_model(model, tokenizer, job.output)
     return facts | {"kept_layers": kept}
-
-
-def contributions(job: Job) -> list[float] | None:
-    """Return the measured contributions, where the strategy was given them."""
-    folder = job.inputs.get("contributions")
-    return json.loads((folder / "contributions.json").read_text())["cosines"] if folder else None

@@ -1,6 +1,7 @@
-"""General distillation: a student learns the pretrained teacher's inner layers on general text, before any task is known.
+"""General distillation: a student learns from the pretrained teacher on general text, before any task is known.
 
-Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351.
+Methods: relations, Wang et al. 2020, MiniLMv2, arXiv:2012.15828; inner layers, Jiao et al. 2019, TinyBERT, arXiv:1909.10351; the triple loss,
+Sanh et al. 2019, DistilBERT, arXiv:1910.01108.
 """
 
 from __future__ import annotations
@@ -13,44 +14,46 @@ import torch
 from tasks.job import Job
 from tasks.training.batches import by_length, plan
 from tasks.training.corpora import learning_rows, read_corpus
+from tasks.training.lesson import Lesson, Objective
 from tasks.training.loop import Course, train
-from tasks.training.matching import Matcher
+from tasks.training.objectives import objective_of
 from tasks.training.precision import arithmetic, device, make_deterministic, store_as_multiplied
 from tasks.training.rows import Encoded, collate, load_tokenizer
-from tasks.training.students import build_student, freeze, load_encoder, save_model, set_dropout
+from tasks.training.students import build_student, freeze, load_encoder, load_masked_lm, save_model, set_dropout
 
 
 def distill_general(job: Job) -> dict[str, Any]:
-    """Distil the encoder in ``base`` into a student of shape ``knobs.shape`` on ``corpus``; the projections are dropped at the end."""
+    """Distil the pretrained model in ``base`` into a student of shape ``knobs.shape`` on ``corpus``; what only training needs is dropped at the end."""
     knobs, place = job.knobs, device()
     make_deterministic(knobs.seed)
-    teacher = freeze(load_encoder(job.inputs["base"], place))
-    tokenizer = load_tokenizer(job.inputs["base"])
+    tokenizer, encoded = load_tokenizer(job.inputs["base"]), read_corpus(job.inputs["corpus"])
+    teacher = freeze(load_masked_lm(job.inputs["base"], place) if knobs.method == "triple" else load_encoder(job.inputs["base"], place))
     student = build_student(knobs.start, teacher, knobs.shape, seed=knobs.seed).requires_grad_(True)
     set_dropout(student, knobs.dropout)
-    matcher, encoded = Matcher(student, teacher, knobs.matching), read_corpus(job.inputs["corpus"])
+    objective = objective_of(Lesson(student, teacher, knobs, tokenizer, text=encoded))
     learned, held = learning_rows(encoded)
-    matcher.prove(job, collate(encoded, learned[:2], tokenizer.pad_token_id, place))
+    objective.prove(job, collate(encoded, learned[:2], tokenizer.pad_token_id, place))
     store_as_multiplied(teacher, knobs.precision)
     lengths = encoded.lengths_N[learned]
     course = Course(
-        modules=matcher.modules,
+        modules=objective.modules,
         batches=lambda epoch: [
             learned[batch] for batch in plan(lengths, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch)
         ],
-        loss=lambda rows: matcher.loss(collate(encoded, rows, tokenizer.pad_token_id, place)),
-        score=(lambda: -held_loss(matcher, encoded, held, tokenizer.pad_token_id, knobs.precision)) if len(held) else None,
-        divisible=knobs.matching.formula == "masked",
+        loss=lambda rows: objective.loss(collate(encoded, rows, tokenizer.pad_token_id, place)),
+        score=(lambda: -held_loss(objective, encoded, held, tokenizer.pad_token_id, knobs.precision, place)) if len(held) else None,
+        begin=objective.begin,
+        divisible=objective.divisible,
     )
-    facts = train(job, knobs, course, place)
+    facts = train(job, knobs, course, place) | objective.finish()
     save_model(student, tokenizer, job.output)
-    return facts | {"layer_map": list(matcher.map.hidden)}
+    return facts
 
 
-def held_loss(matcher: Matcher, encoded: Encoded, held: np.ndarray, pad: int, precision: str) -> float:
+def held_loss(objective: Objective, encoded: Encoded, held: np.ndarray, pad: int, precision: str, place: torch.device) -> float:
     """Return the mean inner loss on held-back sequences."""
-    losses, place = [], matcher.student.device
+    losses = []
     for part in by_length(encoded.lengths_N[held], size=32, tokens=8192):
         with torch.no_grad(), arithmetic(precision, place):
-            losses.append(float(matcher.loss(collate(encoded, held[part], pad, place))))
+            losses.append(float(objective.loss(collate(encoded, held[part], pad, place))))
     return float(np.mean(losses))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tasks.training.answers import answer, mix
 from tasks.training.augment import augment
 from tasks.training.corpora import tokenize_corpus
-from tasks.training.distill import answer, distill_intermediate, distill_prediction
+from tasks.training.distill import distill_intermediate, distill_prediction
 from tasks.training.dropping import drop_and_train, measure_contributions
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
@@ -19,6 +20,7 @@ JOBS = {
     "finetune": finetune,
     "general": distill_general,
     "intermediate": distill_intermediate,
+    "mix": mix,
     "prediction": distill_prediction,
     "pretrain": pretrain,
     "signals": record_signals,

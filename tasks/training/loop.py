@@ -39,6 +39,8 @@ class Course:
     """Every token of the epoch that was planned last, where they are known and few."""
     pad: int = 0
     """What batches are padded with."""
+    begin: Callable[[int, int], None] = lambda step, total: None
+    """Told before every step which one it is, and of how many."""
     divisible: bool = True
     """Whether several processes may each take a part of a batch; not where padding counts, which differs from part to part."""
 
@@ -114,6 +116,7 @@ class Run:
         self.course.modules.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.knobs.learning_rate * rate(self.progress.step, self.total, self.knobs.warmup, self.knobs.schedule)
+        self.course.begin(self.progress.step, self.total)
         self.prepare()
         with arithmetic(self.knobs.precision, place):
             loss = self.loss(self.crew.share(rows) if self.course.divisible else rows)

@@ -13,23 +13,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tasks.errors import RecipeError
 from tasks.job import Job
 from tasks.methods.attention_scores import attention_score_loss, attention_score_loss_paper
 from tasks.methods.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
-from tasks.methods.layer_maps import layer_map
+from tasks.methods.layer_maps import LayerMap, layer_map, of_kept
 from tasks.training.capture import Capture, Signals, prove
+from tasks.training.lesson import Lesson, Objective
 from tasks.training.rows import Batch
 
 MASKED_SCORE = -10_000.0  # what the reference code adds to the scores of padded keys
 
 
-class Matcher:
-    """Computes the inner loss of a batch: the student's mapped layers against the teacher's."""
+class Matcher(Objective):
+    """Computes the inner loss of a batch: the student's mapped layers against the teacher's; ``knobs`` are those of the section ``matching``."""
 
     def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace) -> None:
         layers = student.config.num_hidden_layers
         self.knobs, self.student, self.teacher = knobs, student, teacher
-        self.map = layer_map(knobs.layer_map, layers, teacher.config.num_hidden_layers)
+        self.map = map_between(student.config, teacher.config, knobs.layer_map)
         widths = student.config.hidden_size, teacher.config.hidden_size
         self.projections = Projections(layers + 1, *widths, kind=knobs.projection).to(student.device)
         # A map may end early: what the student's last layers show is then not asked for.
@@ -37,10 +39,8 @@ class Matcher:
         self.of_student = Capture(student, **wanted(knobs, *ours))
         self.of_teacher = Capture(teacher, **wanted(knobs, self.map.hidden, self.map.attention))
 
-    @property
-    def modules(self) -> nn.ModuleDict:
-        """What learns: the student and its projections."""
-        return nn.ModuleDict({"student": self.student, "projections": self.projections})
+        self.modules = nn.ModuleDict({"student": student, "projections": self.projections})
+        self.divisible = knobs.formula == "masked"
 
     def prove(self, job: Job, batch: Batch) -> None:
         """Check the capture on a real batch before hours are spent on it, and say the map."""
@@ -53,6 +53,10 @@ class Matcher:
             with torch.no_grad():  # tensors of inference mode could not be compared with gradients without a copy
                 theirs = self.of_teacher(**batch.inputs(self.teacher))
         return self.compare(self.of_student(**batch.inputs(self.student)), theirs, batch.mask_BT)
+
+    def finish(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"layer_map": list(self.map.hidden)}
 
     def compare(self, ours: Signals, theirs: Signals, mask_BT: Tensor) -> Tensor:
         """Sum the losses over the mapped layers."""
@@ -76,6 +80,22 @@ class Matcher:
             padded = (1 - mask_BT[:, None, None, :]) * MASKED_SCORE
             return attention_score_loss_paper(student_BHTT + padded, teacher_BHTT + padded)
         return attention_score_loss(student_BHTT, teacher_BHTT, mask_BT)
+
+
+def map_between(student: Any, teacher: Any, name: str) -> LayerMap:
+    """Return the layer map of two configs; ``kept`` is not made of two depths, but of the layers that the student has from its teacher."""
+    if name != "kept":
+        return layer_map(name, student.num_hidden_layers, teacher.num_hidden_layers)
+    ours = getattr(student, "kept_layers", None)
+    theirs = getattr(teacher, "kept_layers", None) or list(range(teacher.num_hidden_layers))
+    if ours is None or not set(ours) <= set(theirs):
+        raise RecipeError("the layer map 'kept' is for a student that starts from whole layers of its teacher; choose uniform, or such a start")
+    return of_kept([theirs.index(layer) for layer in ours])
+
+
+def layers(lesson: Lesson) -> Matcher:
+    """Return the objective of a lesson."""
+    return Matcher(lesson.student, lesson.teacher, lesson.knobs.matching)
 
 
 def wanted(knobs: SimpleNamespace, hidden: Iterable[int], attention: Iterable[int]) -> dict[str, tuple[int, ...]]:

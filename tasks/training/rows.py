@@ -137,6 +137,8 @@ class Batch:
     ids_BT: Tensor
     mask_BT: Tensor
     segments_BT: Tensor
+    rows_B: np.ndarray | None = None
+    """Which rows these are, for whoever needs their labels."""
 
     def inputs(self, model: Any) -> dict[str, Tensor]:
         """Return the keyword arguments that this model's forward takes."""
@@ -157,4 +159,4 @@ def collate(encoded: Encoded, rows: Sequence[int] | np.ndarray, pad: int, place:
         ids_BT[place_in_batch, :length] = encoded.ids_S[start : start + length]
         segments_BT[place_in_batch, :length] = encoded.segments_S[start : start + length]
     mask_BT = (np.arange(width)[None, :] < lengths[:, None]).astype(np.int64)
-    return Batch(*(torch.from_numpy(values).to(place, non_blocking=True) for values in (ids_BT, mask_BT, segments_BT)))
+    return Batch(*(torch.from_numpy(values).to(place, non_blocking=True) for values in (ids_BT, mask_BT, segments_BT)), rows_B=np.asarray(rows))

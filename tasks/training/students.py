@@ -7,7 +7,7 @@ TinyBERT, arXiv:1909.10351. Everything that is built here is a plain Hugging Fac
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from tasks.errors import ModelError, RecipeError
 from tasks.methods.layer_dropping import drop_layers
 from tasks.methods.layer_maps import initial_layers
+from tasks.methods.layer_strategies import STRATEGIES, kept_layers
 from tasks.training.attention import own_attention
+from tasks.training.distilbert import distilbert_of
 from tasks.training.precision import attention_for
 from tasks.training.rows import Task
 
@@ -44,6 +46,17 @@ def load_encoder(folder: Path, place: torch.device) -> Any:
 
     options = {"dtype": torch.float32, "attn_implementation": attention_for(place), "use_safetensors": True}
     return own_attention(AutoModel.from_pretrained(folder, local_files_only=True, **options).to(place))
+
+
+def load_masked_lm(folder: Path, place: torch.device) -> Any:
+    """Load a folder as a masked language model in float32; one without a trained head would answer at random, and is refused."""
+    from transformers import AutoModelForMaskedLM
+
+    options = {"dtype": torch.float32, "attn_implementation": attention_for(place), "use_safetensors": True}
+    model, found = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, output_loading_info=True, **options)
+    if found["missing_keys"]:
+        raise ModelError(f"{folder.name} has no masked-LM head ({sorted(found['missing_keys'])[0]} is missing); name a model that was saved with one")
+    return own_attention(model.to(place))
 
 
 def with_head(config: Any, task: Task) -> Any:
@@ -80,18 +93,28 @@ def same_widths(config: Any, small: Any) -> bool:
 
 def from_teacher(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
     """Keep evenly spaced layers of the teacher, head included."""
+    return with_layers(model, shape, initial_layers(shape.layers, model.config.num_hidden_layers))
+
+
+def with_layers(model: Any, shape: SimpleNamespace, kept: Sequence[int]) -> Any:
+    """Keep some layers of the teacher, counted from 0, head included."""
     small = smaller(model.config, shape)
     if not same_widths(model.config, small):
         raise ModelError(f"start: teacher copies whole layers, so the widths must agree; the student asks for {describe(small)}, its teacher has "
                          f"{describe(model.config)}; use start: embeddings or random")  # fmt: skip
     student = copy.deepcopy(model)
-    drop_layers(student, initial_layers(shape.layers, model.config.num_hidden_layers))
+    drop_layers(student, kept)
     return student
 
 
 def from_nothing(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
     """Draw every weight."""
     return build(smaller(model.config, shape))
+
+
+def as_distilbert(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
+    """Keep evenly spaced layers of a BERT in DistilBERT's architecture."""
+    return own_attention(distilbert_of(model, shape))
 
 
 def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
@@ -109,14 +132,21 @@ STARTS: dict[str, Callable[[Any, SimpleNamespace, Callable[[Any], Any]], Any]] =
     "teacher": from_teacher,
     "embeddings": from_embeddings,
     "random": from_nothing,
+    "distilbert": as_distilbert,
 }
 
 
-def build_student(start: str, model: Any, shape: SimpleNamespace, *, seed: int) -> Any:
-    """Build a student of ``model`` (a classifier or a bare encoder) in the given shape; the teacher is left as it is."""
-    if start not in STARTS:
-        raise RecipeError(f"unknown start {start!r}; choose one of {', '.join(sorted(STARTS))}, or name a folder or hub id")
+def build_student(start: str, model: Any, shape: SimpleNamespace, *, seed: int, contributions: Sequence[float] | None = None) -> Any:
+    """Build a student of ``model`` (a classifier or a bare encoder) in the given shape; the teacher is left as it is.
+
+    ``start`` may also be a strategy of layer dropping, which says which of the teacher's layers stay.
+    """
     torch.manual_seed(seed)
+    if start in STRATEGIES:
+        depth = model.config.num_hidden_layers
+        return with_layers(model, shape, kept_layers(start, depth, depth - shape.layers, contributions)).to(model.device)
+    if start not in STARTS:
+        raise RecipeError(f"unknown start {start!r}; choose one of {', '.join(sorted([*STARTS, *STRATEGIES]))}, or name a folder or hub id")
     student = STARTS[start](model, shape, lambda config: type(model)._from_config(config, dtype=torch.float32))
     return student.to(model.device)
 

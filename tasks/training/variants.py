@@ -33,6 +33,12 @@ class Varied:
     epoch: int = -1
     encoded: Encoded | None = None
     changed_N: np.ndarray | None = None
+    texts: tuple[list[str], list[str] | None] | None = None
+
+    def read(self, rows: np.ndarray) -> tuple[list[str], list[str] | None]:
+        """Return the newest epoch's texts of some rows, and their second texts."""
+        texts, pairs = self.texts or (self.rows.texts, self.rows.pairs)
+        return [texts[row] for row in rows], None if pairs is None else [pairs[row] for row in rows]
 
     def at(self, epoch: int) -> Encoded:
         """Return the tokens of an epoch."""
@@ -42,7 +48,7 @@ class Varied:
         self.changed_N = np.zeros(len(texts), dtype=bool)
         for row in self.chosen(epoch):
             self.vary(row, epoch, texts, pairs)
-        self.encoded, self.epoch = encode(self.tokenizer, texts, pairs, self.max_length), epoch
+        self.texts, self.encoded, self.epoch = (texts, pairs), encode(self.tokenizer, texts, pairs, self.max_length), epoch
         return self.encoded
 
     def chosen(self, epoch: int) -> np.ndarray:

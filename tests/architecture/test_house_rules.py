@@ -74,11 +74,12 @@ def test_every_knob_has_a_sentence() -> None:
         return [model, *(inner for child in model.__subclasses__() for inner in families(child))]
 
     sections = {"data", "pretraining", "teacher", "corpus", "general_distillation", "augmentation", "transfer", "task_distillation", "students",
-                "layer_dropping", "scoring", "speed", "gate", "resources"}  # fmt: skip
+                "layer_dropping", "scoring", "speed", "gate", "resources", "ensemble"}  # fmt: skip
     shapes = {"layers", "hidden", "heads", "feed_forward", "vocabulary"}
     for model in families(Knobs):
         for name, field in model.model_fields.items():
             assert field.description or name in sections | shapes, f"{model.__name__}.{name}"
+            assert name != "keys", f"{model.__name__}: dict() of a model takes its keys for a method"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "deployments" / "recipes").glob("*.yaml")), ids=lambda path: path.stem)

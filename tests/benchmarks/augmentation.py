@@ -20,7 +20,7 @@ import torch
 from tasks.job import namespace
 from tasks.methods.word_substitution import keep_candidates, match_case
 from tasks.recipe import Augmentation
-from tasks.training.augment import SPARE, Found, Place, by_masked_lm, load_masked_lm, places_of
+from tasks.training.augment import SPARE, Found, Place, by_masked_lm, places_of
 from tests.benchmarks.measure import Contestant, Figure, Lap, interleave, timed
 from tests.benchmarks.models import SHAPES
 from tests.benchmarks.sentences import quantiles
@@ -106,10 +106,11 @@ def augmentation(setting: Setting) -> list[Figure]:
     from transformers import AutoModelForMaskedLM
 
     from tasks.training.rows import load_tokenizer
+    from tasks.training.students import freeze, load_masked_lm
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(os.environ["MASKED_LM"]) if "MASKED_LM" in os.environ else write_random_model(Path(scratch))
-        model, tokenizer = load_masked_lm(folder), load_tokenizer(folder)
+        model, tokenizer = freeze(load_masked_lm(folder, torch.device("cpu"))), load_tokenizer(folder)
         as_loaded = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32).eval()
     texts = sorted(Path(os.environ["SENTENCES"]).read_text().splitlines(), key=len) if "SENTENCES" in os.environ else []
     of = {times: evenly(texts, ASKED * times) or random_sentences(ASKED * times) for times in {1, *(times for times, _, _ in WAYS.values())}}

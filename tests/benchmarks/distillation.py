@@ -23,7 +23,7 @@ from tasks.job import Job, namespace
 from tasks.recipe import IntermediateSlice, Teacher
 from tasks.training.attention import own_attention
 from tasks.training.batches import plan
-from tasks.training.distill import matching_course
+from tasks.training.distill import inner_course
 from tasks.training.finetune import labelled_loss
 from tasks.training.loop import Course, train
 from tasks.training.matching import Matcher
@@ -111,8 +111,8 @@ def distill(setting: Setting, teacher_shape: str, student_shape: str, *, batches
             "Trainer": trainer_loop(pupil(student_shape, teacher), loss, examples),
             "Trainer tuned": trainer_loop(pupil(student_shape, teacher), loss, examples, tuned=True),
             "Trainer by hand": trainer_loop(pupil(student_shape, teacher), in_bf16(loss), examples, tuned=True),
-            "live": ours("bench", replace(matching_course(matcher, varied, knobs, None), tokens=lambda: tokens), knobs, batches),
-            "kept": ours("bench", replace(matching_course(matcher, varied, knobs, kept), tokens=lambda: tokens), knobs, batches),
+            "live": ours("bench", replace(inner_course(matcher, varied, knobs, None, CPU), tokens=lambda: tokens), knobs, batches),
+            "kept": ours("bench", replace(inner_course(matcher, varied, knobs, kept, CPU), tokens=lambda: tokens), knobs, batches),
             "recording": record,
         }
         if TARGETS[pair]["plain 128"] and not setting.quick:

@@ -33,7 +33,7 @@ from tasks.methods.soft_targets import prediction_loss
 from tasks.recipe import IntermediateSlice, PredictionSlice, Shape
 from tasks.recipe import Teacher as TeacherKnobs
 from tasks.training.batches import plan
-from tasks.training.distill import matching_course
+from tasks.training.distill import inner_course
 from tasks.training.finetune import labelled_loss
 from tasks.training.loop import Course, rate, train
 from tasks.training.matching import Matcher
@@ -139,7 +139,7 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
     store_as_multiplied(teacher, "auto")
     with tempfile.TemporaryDirectory() as folder:
         kept = kept_of(teacher, matcher, encoded, Path(folder))
-        train(place_of(school, f"first-{seed}"), first, matching_course(matcher, varied, first, kept), CPU)
+        train(place_of(school, f"first-{seed}"), first, inner_course(matcher, varied, first, kept, CPU), CPU)
     answers_NC = torch.from_numpy(all_logits(teacher, encoded, tokenizer.pad_token_id, precision="auto"))
 
     def loss(batch: np.ndarray) -> Tensor:

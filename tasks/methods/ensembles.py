@@ -1,0 +1,51 @@
+"""Ensembles: the answers of several teachers, mixed into those of one, by fixed weights or by how sure each teacher is of the row at hand.
+
+Paper: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Network", arXiv:1503.02531, who mix the predictive distributions.
+The weight by certainty, 1 - entropy / log C, is the plainest of those in use.
+Shape letters in this file: M teachers, N rows, C classes (1 for regression).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from tasks.errors import ModelError, RecipeError
+
+LEAST = 1e-6  # a teacher that is sure of nothing still counts a little, so that no row is left without one
+
+Mixture = Callable[[Tensor, Sequence[float]], Tensor]
+
+
+def by_weights(logits_MNC: Tensor, weights_M: Sequence[float]) -> Tensor:
+    """Return the weights [M, N] that the recipe gives, the same for every row."""
+    given_M = torch.as_tensor(weights_M, dtype=torch.float64)
+    return (given_M / given_M.sum())[:, None].expand(logits_MNC.shape[:2])
+
+
+def by_certainty(logits_MNC: Tensor, weights_M: Sequence[float]) -> Tensor:
+    """Return weights [M, N] that follow each teacher's certainty of each row, times those that the recipe gives."""
+    if logits_MNC.shape[-1] < 2:
+        raise RecipeError("an ensemble weighed by certainty needs classes, and this task predicts a number; use combine: weights")
+    logp_MNC = logits_MNC.double().log_softmax(-1)
+    entropy_MN = -(logp_MNC.exp() * logp_MNC).sum(-1)
+    certain_MN = (1 - entropy_MN / math.log(logits_MNC.shape[-1])).clamp(min=LEAST) * by_weights(logits_MNC, weights_M)
+    return certain_MN / certain_MN.sum(0)
+
+
+MIXTURES: dict[str, Mixture] = {"weights": by_weights, "certainty": by_certainty}
+
+
+def mixed(logits_MNC: Tensor, weights_M: Sequence[float], *, combine: str) -> Tensor:
+    """Return logits [N, C] of the mixture of the teachers' distributions (of their values, for regression)."""
+    if combine not in MIXTURES:
+        raise RecipeError(f"unknown ensemble mixture {combine!r}; choose one of {', '.join(sorted(MIXTURES))}")
+    if len(weights_M) != len(logits_MNC) or not all(weight > 0 for weight in weights_M):
+        raise ModelError(f"{len(logits_MNC)} teachers need as many weights greater than 0, not {list(weights_M)}")
+    weights_MN1 = MIXTURES[combine](logits_MNC, weights_M)[..., None]
+    if logits_MNC.shape[-1] == 1:
+        return (weights_MN1 * logits_MNC.double()).sum(0).to(logits_MNC.dtype)
+    return torch.logsumexp(logits_MNC.double().log_softmax(-1) + weights_MN1.log(), 0).to(logits_MNC.dtype)

@@ -1,0 +1,26 @@
+"""The inner objectives by name: what a student copies of its teacher beside the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tasks.errors import RecipeError
+from tasks.training.lesson import Lesson, Objective
+from tasks.training.matching import layers
+from tasks.training.relating import relations
+from tasks.training.replacing import replacing
+from tasks.training.triple import triple
+
+OBJECTIVES: dict[str, Callable[[Lesson], Objective]] = {
+    "layers": layers,
+    "relations": relations,
+    "replacing": replacing,
+    "triple": triple,
+}
+
+
+def objective_of(lesson: Lesson) -> Objective:
+    """Return what a lesson's knobs ask for."""
+    if lesson.knobs.method not in OBJECTIVES:
+        raise RecipeError(f"unknown method {lesson.knobs.method!r}; choose one of {', '.join(sorted(OBJECTIVES))}")
+    return OBJECTIVES[lesson.knobs.method](lesson)

@@ -1,0 +1,87 @@
+"""Every recipe on the shelf runs to its end on a tiny real model: the flow, the stages, the engines, the registry.
+
+The recipes are the real ones; only their sizes are made small. Engines work in the process of the test, where torch is loaded once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.drive import run_recipe
+from flows.home import Home
+from flows.recipe_file import SHELF, plain, read_yaml
+from tasks.job import Job
+from tasks.recipe import Recipe
+from tests.tiny import WORDS, write_tiny_bert
+
+RECIPES = sorted(path.stem for path in SHELF.glob("*.yaml"))
+SMALL = {"batch_size": 16, "max_length": 16, "precision": "fp32", "evaluations": 1}
+WIDTHS = {"hidden": 8, "heads": 4, "feed_forward": 16}
+
+
+def shrink(values: Any, bert: Path) -> Any:
+    """Make a recipe's sizes tiny and its sources local, whatever stands in it."""
+    if isinstance(values, list):
+        return [shrink(value, bert) for value in values]
+    if not isinstance(values, Mapping):
+        return values
+    small = {key: shrink(value, bert) for key, value in values.items() if key not in ("epochs", "holdout_rows")}
+    if "learning_rate" in values or "epochs" in values or "steps" in values:
+        small |= SMALL | {"steps": 2}
+    small |= {key: size for key, size in WIDTHS.items() if isinstance(values.get(key), int)}
+    if isinstance(values.get("heads"), int) and "hidden" not in values:
+        small.pop("heads")
+    if "model" in values:
+        small |= {"model": str(bert), "floor": 0.0}
+    return small
+
+
+def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
+    """Return a recipe of the shelf, made tiny: a teacher of 12 layers, 60 rows, a few sentences of general text."""
+    bert, data = write_tiny_bert(folder / "bert", layers=12), folder / "rows.csv"
+    rows = [f"the {WORDS[number % 20]} {number} was {'good' if number % 2 else 'bad'},{'positive' if number % 2 else 'negative'}" for number in range(60)]
+    data.write_text("\n".join(["text,label", *rows]) + "\n")
+    (folder / "text.txt").write_text("\n".join(f"the {word} was not {other} and it was {word}" for word in WORDS for other in WORDS[:6]))
+    values = shrink(plain(read_yaml(SHELF / f"{name}.yaml")), bert)
+    values["task"] = {"name": "tiny", "labels": ["negative", "positive"]}
+    values["data"] = {"source": str(data), "selection_rows": 5, "holdout_rows": 10}
+    values["scoring"], values["speed"] = {"resamples": 100, "max_length": 16}, {"repeats": 5, "warmup": 1, "length": 8}
+    if "corpus" in values:
+        values["corpus"] = {"source": str(folder / "text.txt"), "max_tokens": 1000, "max_length": 16}
+    if "augmentation" in values:
+        values["augmentation"] |= {"masked_lm": str(bert), "rows": 10, "options": 3, "max_length": 32}
+    return values
+
+
+@pytest.fixture
+def engines_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let engines do their jobs in this process: the code is theirs, only the start of a Python for each stage is spared."""
+
+    async def here(module: str, order: Mapping[str, Any], workspace: Path, listen: Any) -> dict[str, Any]:
+        job = Job({**order, "knobs": dict(order["knobs"])})
+        job.say = lambda event, **content: listen({"event": event, **content})
+        facts: dict[str, Any] = importlib.import_module(f"{module}.jobs").JOBS[order["job"]](job)
+        return facts
+
+    monkeypatch.setattr("tasks.stage.run_engine", here)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return Home(tmp_path_factory.mktemp("home")).create()
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "demo"])  # the demo runs whole in another test
+def test_a_recipe_of_the_shelf(name: str, home: Home, tmp_path: Path, prefect_server: None, engines_here: None) -> None:
+    recipe = Recipe.model_validate(tiny_recipe(name, tmp_path))
+    result = run_recipe(recipe, home=home)
+    assert [model["name"] for model in result["models"]][0] == "teacher"
+    made = {model["name"] for model in result["models"][1:]}
+    dropped = {f"{strategy}-{drop}" for strategy in recipe.layer_dropping.strategies for drop in recipe.layer_dropping.drop} if recipe.layer_dropping else set()
+    assert made == {student.name for student in recipe.students} | dropped
+    assert {entry["candidate"] for entry in result["registered"]} >= made - {student.name for student in recipe.students if student.role == "baseline"}

@@ -1,0 +1,49 @@
+"""Patience on the summary token: the reference's numbers, and the layers that are compared."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tasks.errors import ModelError, RecipeError
+from tasks.methods.patience import patience_layers, patience_loss
+from tests.methods.oracles import EXACT, golden_case, golden_tensors
+
+
+@pytest.mark.parametrize("name", ["patience_normalised", "patience_unnormalised"])
+def test_equals_the_reference(name: str) -> None:
+    case, t = golden_case("pkd", name), golden_tensors("pkd")
+    student = t["in.student_cls"].requires_grad_()
+    # Hidden state m is the output of layer m - 1: the reference counts layers from 0.
+    copied = [state - 1 for state in patience_layers("skip", 3, 6)]
+    assert copied == case["hyperparameters"]["teacher_layers_0based"]
+    loss = patience_loss(student[:, : len(copied)], t["in.teacher_cls"][:, copied], normalise=case["hyperparameters"]["normalised"])
+    loss.backward()
+    assert loss.item() == pytest.approx(case["expected_scalars"]["loss"], rel=1e-9)
+    torch.testing.assert_close(student.grad, t[f"grad.{name}.student_cls"], **EXACT)
+
+
+def test_the_layers_of_the_paper() -> None:
+    assert patience_layers("skip", 6, 12) == [2, 4, 6, 8, 10]
+    assert patience_layers("last", 6, 12) == [7, 8, 9, 10, 11]
+    assert patience_layers("skip", 6, 24) == [4, 8, 12, 16, 20]
+
+
+def test_a_student_equal_to_its_teacher_loses_nothing() -> None:
+    states = torch.randn(2, 3, 8)
+    assert float(patience_loss(states, states, normalise=True)) == 0 == float(patience_loss(states, states, normalise=False))
+
+
+def test_length_counts_only_where_nothing_is_normalised() -> None:
+    states = torch.randn(2, 3, 8, dtype=torch.float64)
+    assert float(patience_loss(3 * states, states, normalise=True)) == pytest.approx(0, abs=1e-15)
+    assert float(patience_loss(3 * states, states, normalise=False)) == pytest.approx(float((2 * states).square().mean()))
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(ModelError, match="leave patience out"):
+        patience_loss(torch.zeros(2, 3, 8), torch.zeros(2, 3, 12), normalise=True)
+    with pytest.raises(ModelError, match="give it 2 to 6 layers"):
+        patience_layers("skip", 1, 6)
+    with pytest.raises(RecipeError, match="choose one of skip, last"):
+        patience_layers("top", 3, 6)
