@@ -27,6 +27,18 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
         ({"hidden": 32, "start": "embeddings"}, {}, "is wider"),
         ({"layers": 3}, {"task_distillation": {"intermediate": {"matching": {"layer_map": "divisible"}}}}, "do not divide by 3"),
         ({}, {"layer_dropping": {"drop": [4]}}, "cannot drop 4 of 4 layers"),
+        ({}, {"layer_dropping": {"strategies": ["topp"]}}, "did you mean 'top'"),
+        ({"layers": 1, "start": "alternate-odd"}, {}, "alternate-odd cannot drop 3 of 4 layers"),
+        ({"hidden": 8, "heads": 4, "start": "random"}, {"task_distillation": {"prediction": {"patience": {}}}}, "patience compares one width"),
+        ({"start": "top", "hidden": 8, "heads": 4}, {"task_distillation": {"intermediate": {"method": "replacing"}}}, "only at its width and heads"),
+        ({"start": "random", "heads": 2}, {"task_distillation": {"intermediate": {}}}, "attention scores need equal heads"),
+        ({"start": "random"}, {"task_distillation": {"intermediate": {"method": "relations", "relations": {"heads": 5}}}}, "5 relation heads do not divide"),
+        ({"start": "random"}, {"task_distillation": {"intermediate": {"method": "relations", "relations": {"layer": 5}}}}, "has layers 1 to 4"),
+        (
+            {"start": "random", "hidden": 8, "heads": 4},
+            {"corpus": {"source": "x"}, "general_distillation": {"method": "triple"}},
+            "directions of hidden states need equal widths",
+        ),
     ],
 )
 def test_a_student_that_cannot_be_built(student: dict[str, Any], sections: dict[str, Any], sentence: str, tiny_bert: Path) -> None:
@@ -47,6 +59,8 @@ def test_a_checkpoint_of_ones_own_reads_as_its_teacher_does(tmp_path: Path, tiny
     tokenizer = json.loads((other / "tokenizer.json").read_text())
     tokenizer["model"]["vocab"]["film"], tokenizer["model"]["vocab"]["song"] = tokenizer["model"]["vocab"]["song"], tokenizer["model"]["vocab"]["film"]
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))
-    check_students(recipe({"start": str(own)}), tiny_bert, {"small": own})
+    layer_by_layer = {"task_distillation": {"intermediate": {}}}
+    check_students(recipe({"start": str(own)}, **layer_by_layer), tiny_bert, {"small": own})
     with pytest.raises(LimbeckError, match="whose tokenizer is not its teacher's"):
-        check_students(recipe({"start": str(other)}), tiny_bert, {"small": other})
+        check_students(recipe({"start": str(other)}, **layer_by_layer), tiny_bert, {"small": other})
+    check_students(recipe({"start": str(other)}), tiny_bert, {"small": other})  # answers are about whole texts

@@ -1,0 +1,341 @@
+"""Every inner objective in the engine: it learns, it leaves a plain model, and what it reads of the models is what it says."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from tasks.catalog import TaskSpec
+from tasks.errors import Interrupted, LimbeckError, ModelError
+from tasks.job import Job
+from tasks.ports.tables import prepare_rows
+from tasks.recipe import AnswerSlice, Data, GeneralSlice, IntermediateSlice, MixSlice, PatienceOf, PredictionSlice, Shape, Teacher
+from tasks.training.jobs import JOBS
+from tasks.training.loop import StopSignal
+from tasks.training.relating import Relations
+from tasks.training.replacing import Replacing
+from tasks.training.rows import Task, collate, encode, load_tokenizer
+from tasks.training.students import build_student, freeze, load_classifier, load_masked_lm
+from tests.tiny import WORDS, write_tiny_bert
+
+TASK, CPU = Task("tiny", "classification", ["negative", "positive"], "accuracy", False), torch.device("cpu")
+FAST: dict[str, Any] = {"steps": 12, "batch_size": 8, "max_length": 16, "precision": "fp32", "learning_rate": 2e-3}
+
+
+@pytest.fixture(scope="module")
+def scene(tiny_bert: Path, tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Prepared rows, general text as tokens, and a fine-tuned teacher with its answers."""
+    folder = tmp_path_factory.mktemp("scene")
+    rows = folder / "rows"
+    rows.mkdir()
+    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), rows)
+    documents = folder / "documents"
+    documents.mkdir()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"text": [f"the {word} was not {other} and it was {word}" for word in WORDS for other in WORDS[:6]]}), documents / "documents.parquet")
+    knobs = {"max_tokens": 2000, "max_length": 16}
+    corpus = do("tokenize", folder / "corpus", knobs, base=tiny_bert, documents=documents)
+    teacher = do("finetune", folder / "teacher", Teacher(**FAST, evaluations=1), rows=rows, base=tiny_bert)
+    answers = do("answer", folder / "answers", AnswerSlice(max_length=16, precision="fp32"), rows=rows, teacher=teacher)
+    return SimpleNamespace(rows=rows, corpus=corpus, teacher=teacher, answers=answers, base=tiny_bert, folder=folder)
+
+
+def do(name: str, folder: Path, knobs: Any, lists: dict[str, list[Path]] | None = None, **inputs: Path) -> Path:
+    """Do a job here and return its output folder; its facts are written beside it."""
+    values = knobs if isinstance(knobs, dict) else knobs.model_dump(mode="json")
+    order = {"job": name, "knobs": values, "inputs": {key: str(path) for key, path in inputs.items()}, "output": str(folder / "output"),
+             "lists": {key: [str(path) for path in paths] for key, paths in (lists or {}).items()}, "checkpoints": str(folder / "checkpoints")}  # fmt: skip
+    job = Job(order, silent=True)
+    job.output.mkdir(parents=True, exist_ok=True)
+    (folder / "facts.json").write_text(json.dumps(JOBS[name](job)))
+    return job.output
+
+
+def facts(output: Path) -> Any:
+    return json.loads((output.parent / "facts.json").read_text())
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    return load_file(folder / "model.safetensors")
+
+
+@pytest.fixture
+def teacher(scene: SimpleNamespace) -> Any:
+    return freeze(load_classifier(scene.teacher, TASK, CPU))
+
+
+@pytest.fixture
+def batch(scene: SimpleNamespace) -> Any:
+    encoded = encode(load_tokenizer(scene.base), ["the film was good", "a book", "the plot was not very fine"], None, 16)
+    return collate(encoded, [0, 1, 2], 0, CPU)
+
+
+def relations(**changes: Any) -> SimpleNamespace:
+    return SimpleNamespace(**({"layer": None, "heads": None, "query": 1.0, "key": 1.0, "value": 1.0} | changes))
+
+
+# --- relations ---
+
+
+def test_a_student_equal_to_its_teacher_loses_nothing_in_relations(teacher: Any, batch: Any) -> None:
+    assert float(Relations(copy.deepcopy(teacher), teacher, relations()).loss(batch)) == pytest.approx(0, abs=1e-6)
+
+
+def test_relations_read_the_very_projections_of_a_layer(teacher: Any, batch: Any) -> None:
+    """What is captured is what the layer's own linear maps put out, head by head."""
+    seen: dict[str, torch.Tensor] = {}
+    attention = teacher.base_model.encoder.layer[2].attention.self
+    hooks = [getattr(attention, name).register_forward_hook(lambda _, __, out, name=name: seen.update({name: out})) for name in ("query", "key", "value")]
+    shown = Relations(teacher, teacher, relations(layer=3)).of_teacher(**batch.inputs(teacher)).states[2]
+    for hook in hooks:
+        hook.remove()
+    for name, states_BTD in seen.items():
+        assert torch.equal(shown[name].transpose(1, 2).flatten(2), states_BTD)
+
+
+def test_relations_do_not_change_with_padding(teacher: Any, scene: SimpleNamespace) -> None:
+    student = build_student("random", teacher, SimpleNamespace(layers=2, hidden=8, heads=2, feed_forward=16), seed=1).eval()
+    objective = Relations(student, teacher, relations())
+    encoded = encode(load_tokenizer(scene.base), ["the film was good", "a book " * 6], None, 16)
+    both = collate(encoded, [0, 1], 0, CPU)
+    padded = type(both)(both.ids_BT[:1], both.mask_BT[:1], both.segments_BT[:1])
+    assert float(objective.loss(collate(encoded, [0], 0, CPU))) == pytest.approx(float(objective.loss(padded)), rel=1e-5)
+
+
+def test_general_distillation_by_relations_with_other_heads_and_another_width(scene: SimpleNamespace, tmp_path: Path) -> None:
+    shape = Shape(layers=2, hidden=8, heads=2, feed_forward=16)
+    made = do("general", tmp_path, GeneralSlice(**FAST, evaluations=2, shape=shape, start="random"), base=scene.base, corpus=scene.corpus)
+    assert facts(made)["relation_heads"] == 8 and facts(made)["teacher_layer"] == 4
+    assert set(weights(made)) == set(weights_of_plain(made)), "nothing but the plain model is saved"
+
+
+def weights_of_plain(folder: Path) -> dict[str, torch.Tensor]:
+    from transformers import AutoModel
+
+    return dict(AutoModel.from_pretrained(folder).state_dict())
+
+
+def test_a_layer_that_the_teacher_does_not_have_is_refused(teacher: Any) -> None:
+    with pytest.raises(ModelError, match="has layers 1 to 4"):
+        Relations(teacher, teacher, relations(layer=5))
+
+
+# --- the triple loss ---
+
+
+def test_general_distillation_by_the_triple_loss_makes_a_distilbert(scene: SimpleNamespace, tmp_path: Path) -> None:
+    knobs = GeneralSlice(**FAST, method="triple", evaluations=2, shape=Shape(layers=2), start="distilbert")
+    made = do("general", tmp_path / "general", knobs, base=scene.base, corpus=scene.corpus)
+    assert json.loads((made / "config.json").read_text())["model_type"] == "distilbert"
+    again = do("general", tmp_path / "again", knobs, base=scene.base, corpus=scene.corpus)
+    assert (made / "model.safetensors").read_bytes() == (again / "model.safetensors").read_bytes()
+    last = do("prediction", tmp_path / "last", PredictionSlice(**FAST, evaluations=1), rows=scene.rows, teacher=scene.teacher, answers=scene.answers, start=made)
+    assert not any("token_type" in name or "pooler" in name for name in weights(last))
+
+
+def test_the_triple_loss_falls(scene: SimpleNamespace, tmp_path: Path) -> None:
+    from tasks.training.corpora import read_corpus
+    from tasks.training.triple import Triple
+
+    base, text = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus)
+    student = build_student("distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0)
+    knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
+    objective = Triple(student, base, knobs, load_tokenizer(scene.base), text)
+    optimizer = torch.optim.AdamW(student.parameters(), lr=3e-3)
+    losses = []
+    for step in range(60):
+        torch.manual_seed(step % 3)
+        loss = objective.loss(collate(text, list(range(8)), 0, CPU))
+        losses.append(float(loss.detach()))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert np.mean(losses[-9:]) < 0.8 * np.mean(losses[:9]), losses
+
+
+def test_chunks_of_the_vocabulary_change_nothing(scene: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.training import triple
+    from tasks.training.corpora import read_corpus
+
+    base, text, found = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus), []
+    for chunk in (1024, 7):
+        monkeypatch.setattr(triple, "CHUNK", chunk)
+        student = build_student("distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0)
+        knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
+        torch.manual_seed(3)
+        loss = triple.Triple(student, base, knobs, load_tokenizer(scene.base), text).loss(collate(text, list(range(8)), 0, CPU))
+        loss.backward()
+        found.append((float(loss.detach()), student.distilbert.transformer.layer[0].ffn.lin1.weight.grad.clone()))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-3, atol=1e-5)
+
+
+def test_a_start_as_distilbert_answers_as_the_layers_that_it_kept(scene: SimpleNamespace) -> None:
+    """All layers kept, one segment, and no pooler between: the masked-LM logits are the teacher's, once its one token type is added."""
+    base = freeze(load_masked_lm(scene.base, CPU))
+    shape = SimpleNamespace(layers=4, hidden=None, heads=None, feed_forward=None)
+    student = build_student("distilbert", base, shape, seed=0).eval()
+    base.bert.embeddings.token_type_embeddings.weight.data.zero_()
+    ids = torch.randint(5, 60, (2, 9))
+    torch.testing.assert_close(student(ids).logits, base(ids).logits, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_without_a_head_for_words_is_refused(scene: SimpleNamespace, tmp_path: Path) -> None:
+    knobs = GeneralSlice(**FAST, method="triple", shape=Shape(layers=2), start="distilbert")
+    with pytest.raises(ModelError, match="no masked-LM head"):
+        do("general", tmp_path, knobs, base=scene.teacher, corpus=scene.corpus)
+
+
+# --- replaced layers ---
+
+
+def theseus(**changes: Any) -> IntermediateSlice:
+    return IntermediateSlice(**(FAST | {"method": "replacing", "evaluations": 0, "shape": Shape(layers=2), "start": "top"} | changes))
+
+
+def test_replacing_trains_the_students_layers_alone(scene: SimpleNamespace, tmp_path: Path) -> None:
+    made = do("intermediate", tmp_path, theseus(), rows=scene.rows, teacher=scene.teacher)
+    ours, theirs = weights(made), weights(scene.teacher)
+    moved = {name for name in ours if not np.array_equal(ours[name], theirs[name])}
+    assert moved and all(name.startswith("bert.encoder.layer.") for name in moved), "embeddings and head are frozen, and no wrapper's name is saved"
+    assert facts(made)["replaced"] == [[0, 1], [2, 3]] and json.loads((made / "config.json").read_text())["num_hidden_layers"] == 2
+
+
+def test_a_student_that_always_stands_in_is_the_student_and_one_that_never_does_is_the_teacher(teacher: Any, batch: Any) -> None:
+    student = build_student("top", teacher, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0)
+    alone = student.eval()(**batch.inputs(student)).logits
+    knobs = SimpleNamespace(replacing=SimpleNamespace(first=0.3, share=0.5), seed=0)
+    objective = Replacing(student, teacher, knobs, np.zeros(3, dtype=np.int64), "classification")
+    student.train()
+    for module in student.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    for stands_in, expected in ((True, alone), (False, teacher(**batch.inputs(teacher)).logits)):
+        for module in objective.stack:
+            module.replaced = stands_in
+        torch.testing.assert_close(student(**batch.inputs(student)).logits, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_stopped_replacing_ends_with_the_same_bytes(scene: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    knobs = theseus(steps=30)
+    whole = do("intermediate", tmp_path / "whole", knobs, rows=scene.rows, teacher=scene.teacher)
+    asked = iter([False] * 11 + [True] * 99)
+    with monkeypatch.context() as patch:
+        patch.setattr(StopSignal, "asked", property(lambda self: next(asked), lambda self, value: None), raising=False)
+        with pytest.raises(Interrupted):
+            do("intermediate", tmp_path / "stopped", knobs, rows=scene.rows, teacher=scene.teacher)
+    stopped = do("intermediate", tmp_path / "stopped", knobs, rows=scene.rows, teacher=scene.teacher)
+    assert (whole / "model.safetensors").read_bytes() == (stopped / "model.safetensors").read_bytes()
+
+
+# --- answers, patience, ensembles ---
+
+
+def last_phase(**changes: Any) -> PredictionSlice:
+    return PredictionSlice(**(FAST | {"evaluations": 1, "shape": Shape(layers=2), "start": "top", "origin": "finetuned"} | changes))
+
+
+def test_patience_changes_the_student_and_is_zero_for_the_teacher_itself(scene: SimpleNamespace, tmp_path: Path, teacher: Any, batch: Any) -> None:
+    kept = AnswerSlice(max_length=16, precision="fp32", patience=PatienceOf(layer_map="skip", layers=2))
+    answers = do("answer", tmp_path / "answers", kept, rows=scene.rows, teacher=scene.teacher)
+    stored = load_file(answers / "answers.safetensors")
+    assert stored["summaries"].shape == (len(stored["ids"]), 1, 16)
+    impatient = do("prediction", tmp_path / "without", last_phase(), rows=scene.rows, teacher=scene.teacher, answers=answers)
+    patient = do("prediction", tmp_path / "with", last_phase(patience={"weight": 100}), rows=scene.rows, teacher=scene.teacher, answers=answers)
+    assert any(not np.array_equal(weights(patient)[name], weights(impatient)[name]) for name in weights(patient))
+
+
+def test_kept_summaries_are_those_of_a_live_teacher(scene: SimpleNamespace, tmp_path: Path, teacher: Any) -> None:
+    kept = AnswerSlice(max_length=16, precision="fp32", patience=PatienceOf(layer_map="last", layers=3))
+    stored = load_file(do("answer", tmp_path, kept, rows=scene.rows, teacher=scene.teacher) / "answers.safetensors")
+    from tasks.training.rows import read_rows
+
+    rows = read_rows(scene.rows, "train", "classification")
+    assert stored["ids"].tolist() == rows.ids_N.tolist()
+    encoded = encode(load_tokenizer(scene.base), rows.texts[:5], None, 16)
+    asked = collate(encoded, list(range(5)), 0, CPU)
+    states = teacher(**asked.inputs(teacher), output_hidden_states=True).hidden_states
+    expected = torch.stack([states[layer][:, 0] for layer in (2, 3)], 1)
+    torch.testing.assert_close(torch.from_numpy(stored["summaries"][:5]).float(), expected, rtol=2e-3, atol=2e-3)
+
+
+def test_an_ensembles_answers_are_the_mixture(scene: SimpleNamespace, tmp_path: Path) -> None:
+    second = do("finetune", tmp_path / "second", Teacher(**FAST, evaluations=1, seed=7), rows=scene.rows, base=scene.base)
+    theirs = do("answer", tmp_path / "answers", AnswerSlice(max_length=16, precision="fp32"), rows=scene.rows, teacher=second)
+    mixed = load_file(do("mix", tmp_path / "mix", MixSlice(weights=(1.0, 3.0)), lists={"answers": [scene.answers, theirs]}) / "answers.safetensors")
+    first, other = (torch.from_numpy(load_file(folder / "answers.safetensors")["logits"]).softmax(-1) for folder in (scene.answers, theirs))
+    torch.testing.assert_close(torch.from_numpy(mixed["logits"]).softmax(-1), 0.25 * first + 0.75 * other)
+
+
+# --- starts ---
+
+
+def test_a_student_starts_where_its_recipe_says(scene: SimpleNamespace, tmp_path: Path) -> None:
+    frozen = {"learning_rate": 1e-12, "weight_decay": 0.0}
+    common = {"rows": scene.rows, "teacher": scene.teacher, "answers": scene.answers}
+    for origin, inputs, source in (("finetuned", {}, scene.teacher), ("pretrained", {"base": scene.base}, scene.base)):
+        made = do("prediction", tmp_path / origin, last_phase(**frozen, start="bottom", origin=origin), **common, **inputs)
+        name = "bert.encoder.layer.{}.output.dense.weight"
+        np.testing.assert_allclose(weights(made)[name.format(0)], weights(source)[name.format(2)], atol=1e-6)
+    assert json.loads((made / "config.json").read_text())["kept_layers"] == [2, 3]
+
+
+def test_layers_that_were_kept_copy_themselves(scene: SimpleNamespace, tmp_path: Path, teacher: Any) -> None:
+    from tasks.training.matching import map_between
+
+    student = build_student("symmetric", teacher, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0)
+    assert map_between(student.config, teacher.config, "kept").hidden == (0, 1, 4)
+    with pytest.raises(LimbeckError, match="starts from whole layers"):
+        map_between(build_student("random", teacher, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0).config, teacher.config, "kept")
+
+
+# --- two tokenizers ---
+
+
+@pytest.fixture
+def foreigner(tmp_path: Path) -> Path:
+    """A model whose tokenizer numbers its words otherwise."""
+    folder = write_tiny_bert(tmp_path / "foreign", layers=2)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    words = [word for word in vocabulary if word in WORDS]
+    tokenizer["model"]["vocab"] |= {word: vocabulary[other] for word, other in zip(words, reversed(words), strict=True)}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    return folder
+
+
+def test_a_student_with_another_tokenizer_learns_answers_by_its_own_reading(scene: SimpleNamespace, foreigner: Path, tmp_path: Path) -> None:
+    common = {"rows": scene.rows, "teacher": scene.teacher, "answers": scene.answers, "start": foreigner}
+    made = do("prediction", tmp_path / "made", PredictionSlice(**FAST, evaluations=1), **common)
+    assert load_tokenizer(made).get_vocab() == load_tokenizer(foreigner).get_vocab() != load_tokenizer(scene.base).get_vocab()
+
+
+def test_its_layers_are_not_compared_token_by_token(scene: SimpleNamespace, foreigner: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be compared token by token"):
+        do("intermediate", tmp_path / "made", IntermediateSlice(**FAST, evaluations=0), rows=scene.rows, teacher=scene.teacher, start=foreigner)
+
+
+def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace, foreigner: Path, teacher: Any) -> None:
+    """Ids of the wrong vocabulary would be answered too, and wrongly."""
+    from tasks.training.answers import Answers
+    from tasks.training.rows import read_rows
+    from tasks.training.variants import Varied
+
+    rows, own, other = read_rows(scene.rows, "train", "classification"), load_tokenizer(scene.base), load_tokenizer(foreigner)
+    candidates = {(int(number), "text"): (text.split(), [["fine", "good"] for _ in text.split()]) for number, text in zip(rows.ids_N, rows.texts, strict=True)}
+    found = []
+    for tokenizer in (own, other):
+        varied = Varied(rows, tokenizer, 16, 0, SimpleNamespace(share=1.0, probability=0.5), candidates)
+        varied.at(1)
+        found.append(Answers(scene.answers, varied, teacher, own).of(np.arange(8)).logits_BC)
+    assert torch.equal(*found)
