@@ -42,7 +42,8 @@ def scene(tiny_bert: Path, tiny_rows: Path, tmp_path_factory: pytest.TempPathFac
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.table({"text": [f"the {word} was not {other} and it was {word}" for word in WORDS for other in WORDS[:6]]}), documents / "documents.parquet")
+    text = [f"the {word} was not {other} and it was {word}" for word in WORDS for other in WORDS[:6]]
+    pq.write_table(pa.table({"text": text}), documents / "documents.parquet")
     knobs = {"max_tokens": 2000, "max_length": 16}
     corpus = do("tokenize", folder / "corpus", knobs, base=tiny_bert, documents=documents)
     teacher = do("finetune", folder / "teacher", Teacher(**FAST, evaluations=1), rows=rows, base=tiny_bert)
@@ -139,7 +140,8 @@ def test_general_distillation_by_the_triple_loss_makes_a_distilbert(scene: Simpl
     assert json.loads((made / "config.json").read_text())["model_type"] == "distilbert"
     again = do("general", tmp_path / "again", knobs, base=scene.base, corpus=scene.corpus)
     assert (made / "model.safetensors").read_bytes() == (again / "model.safetensors").read_bytes()
-    last = do("prediction", tmp_path / "last", PredictionSlice(**FAST, evaluations=1), rows=scene.rows, teacher=scene.teacher, answers=scene.answers, start=made)
+    common = {"rows": scene.rows, "teacher": scene.teacher, "answers": scene.answers}
+    last = do("prediction", tmp_path / "last", PredictionSlice(**FAST, evaluations=1), start=made, **common)
     assert not any("token_type" in name or "pooler" in name for name in weights(last))
 
 
@@ -293,10 +295,11 @@ def test_a_student_starts_where_its_recipe_says(scene: SimpleNamespace, tmp_path
 def test_layers_that_were_kept_copy_themselves(scene: SimpleNamespace, tmp_path: Path, teacher: Any) -> None:
     from tasks.training.matching import map_between
 
-    student = build_student("symmetric", teacher, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0)
+    shape = SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None)
+    student = build_student("symmetric", teacher, shape, seed=0)
     assert map_between(student.config, teacher.config, "kept").hidden == (0, 1, 4)
     with pytest.raises(LimbeckError, match="starts from whole layers"):
-        map_between(build_student("random", teacher, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0).config, teacher.config, "kept")
+        map_between(build_student("random", teacher, shape, seed=0).config, teacher.config, "kept")
 
 
 # --- two tokenizers ---
