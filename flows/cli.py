@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,7 +75,24 @@ def run(
     """Run a recipe: teacher, students, dropped models, scores, gate, registry."""
     from flows.recipe_file import load_recipe
 
-    start(load_recipe(recipe, sets), json_file, force)
+    command = shlex.join(["limbeck", "run", recipe, *(word for setting in sets for word in ("--set", setting))])
+    start(load_recipe(recipe, sets), json_file, force, command=command)
+
+
+@app.command()
+def results(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the page and its files are, for example deployments/results.")],
+    add: Annotated[Path | None, typer.Option("--add", metavar="OUT.json", help="What --json wrote of a finished run or sweep.")] = None,
+    note: Annotated[str, typer.Option("--note", help="A sentence that stands beside the run that is added.")] = "",
+) -> None:
+    """Write the results page of a folder from its files, one per finished run, after adding one to them."""
+    from flows.results_folder import add_result, write_page
+
+    if note and add is None:
+        raise RecipeError("--note belongs to a run that is added; name its file with --add")
+    if add is not None:
+        out.print(f"wrote {add_result(folder, add, note)}", highlight=False, markup=False)
+    out.print(f"wrote {write_page(folder)}", highlight=False, markup=False)
 
 
 @app.command()
@@ -266,7 +284,7 @@ def version() -> None:
     out.print(f"limbeck {installed('limbeck')}", highlight=False)
 
 
-def start(recipe: Any, json_file: Path | None, force: list[str]) -> None:
+def start(recipe: Any, json_file: Path | None, force: list[str], command: str = "") -> None:
     """Run a recipe before a person's eyes and show what came out."""
     home = open_home()
     from flows.servers import prefect_for_a_run
@@ -275,7 +293,7 @@ def start(recipe: Any, json_file: Path | None, force: list[str]) -> None:
         from flows.console import show_results
         from flows.drive import watched_run
 
-        result = watched_run(recipe, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file)
+        result = watched_run(recipe, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file, command=command)
     show_results(out, result)
 
 

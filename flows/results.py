@@ -37,7 +37,8 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
     await asyncio.to_thread(run.tracker.story, run.session.records)
     stages = [stage_row(record) for record in run.session.records]
     result = {"recipe": recipe.name, "task": recipe.spec.name, "headline": recipe.spec.headline, "split": recipe.gate.split,
-              "rows": data.facts["rows"], "synthetic": recipe.data.synthetic, "stages": stages, "models": models, "registered": registered, "links": run.tracker.urls(None)}  # fmt: skip
+              "rows": data.facts["rows"], "synthetic": recipe.data.synthetic, "stages": stages, "models": models,
+              "registered": registered, "links": run.tracker.urls(None)}  # fmt: skip
     await leave_artifacts(result)
     for line in summary(result):
         get_run_logger().info(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from flows.drive import plan_recipe, run_recipe
 from flows.home import Home
 from flows.results import efforts_of
+from flows.results_folder import add_result, write_page
 from tests.flows.test_compress import FAST, executed, recipe_for
 
 STUDENTS: list[dict[str, Any]] = [
@@ -88,3 +90,14 @@ def test_the_card_and_mlflow_say_it_too(first: dict[str, Any], home: Home, tmp_p
 
 def test_efforts_of_nothing_are_nothing(tiny_bert: Path, tiny_rows: Path) -> None:
     assert efforts_of(recipe(tiny_bert, tiny_rows), [])["half"] == {"seeds": [0, 1], "steps": [0, 0], "train_seconds": [0.0, 0.0]}
+
+
+def test_its_file_makes_a_results_page(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
+    again = run_recipe(recipe(tiny_bert, tiny_rows), home=home, json_path=tmp_path / "again.json", command=f"limbeck run tiny --set data.source={tiny_rows}")
+    assert executed(again) == set()
+    early, late = (json.loads(path.read_text())["made"] for path in (home.root / "out.json", tmp_path / "again.json"))
+    assert early["minutes"]["run"] > late["minutes"]["run"] and early["minutes"]["cached"] == 0 < late["minutes"]["cached"]
+    add_result(tmp_path, tmp_path / "again.json", "")
+    (tmp_path / "again.json").unlink()
+    page = write_page(tmp_path).read_text()
+    assert "| `plain` | plain baseline |" in page and "`limbeck run tiny --set data.source=FOLDER/" in page and str(tiny_rows.parent) not in page
