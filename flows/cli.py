@@ -20,6 +20,7 @@ app = typer.Typer(
     name="limbeck", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     help="Make big transformer language models small: cached Prefect stages in, registered small models out.",
 )  # fmt: skip
+WRITTEN = ("--json", "--plot")
 STOPPED = 130  # what shells call a command that Ctrl-C ended
 out = Console(width=None if sys.stdout.isatty() else 120)
 
@@ -75,8 +76,7 @@ def run(
     """Run a recipe: teacher, students, dropped models, scores, gate, registry."""
     from flows.recipe_file import load_recipe
 
-    command = shlex.join(["limbeck", "run", recipe, *(word for setting in sets for word in ("--set", setting))])
-    start(load_recipe(recipe, sets), json_file, force, command=command)
+    start(load_recipe(recipe, sets), json_file, force)
 
 
 @app.command()
@@ -284,7 +284,7 @@ def version() -> None:
     out.print(f"limbeck {installed('limbeck')}", highlight=False)
 
 
-def start(recipe: Any, json_file: Path | None, force: list[str], command: str = "") -> None:
+def start(recipe: Any, json_file: Path | None, force: list[str]) -> None:
     """Run a recipe before a person's eyes and show what came out."""
     home = open_home()
     from flows.servers import prefect_for_a_run
@@ -293,8 +293,14 @@ def start(recipe: Any, json_file: Path | None, force: list[str], command: str = 
         from flows.console import show_results
         from flows.drive import watched_run
 
-        result = watched_run(recipe, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file, command=command)
+        result = watched_run(recipe, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file, command=typed(sys.argv[1:]))
     show_results(out, result)
+
+
+def typed(words: list[str]) -> str:
+    """Return a command as it was typed, without the files that it writes; what a resumed run was started with is not known any more."""
+    kept = [word for before, word in zip(["", *words], words, strict=False) if before not in WRITTEN and word not in WRITTEN]
+    return shlex.join(["limbeck", *(word for word in kept if word.split("=")[0] not in WRITTEN)]) if words[:1] != ["resume"] else ""
 
 
 def open_home() -> Home:

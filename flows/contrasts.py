@@ -18,14 +18,11 @@ from tasks.scoring.verdicts import verdicts
 if TYPE_CHECKING:
     from flows.branches import Candidate
 
-MORE = 10
-"""Times the resamples of a scorecard: many comparisons stand in one table, and each corrected p-value must be able to become small."""
-
 
 async def contrast_all(recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel) -> dict[str, dict[str, Any]]:
     """Compare candidates with plain baselines; return by candidate what is said of it against each, on every split."""
     scored = {candidate.name: card for candidate, card in zip(candidates, cards, strict=True)}
-    knobs = ContrastSlice(metric=recipe.spec.headline, resamples=MORE * recipe.scoring.resamples, confidence=recipe.scoring.confidence)
+    knobs = ContrastSlice(metric=recipe.spec.headline, resamples=recipe.scoring.resamples, confidence=recipe.scoring.confidence)
     pairs = [(ours.name, theirs) for ours in candidates for theirs in plain_baselines(recipe) if comparable(recipe, ours, theirs, scored)]
     found = await asyncio.gather(
         *(contrast_models(knobs, candidate=scored[name], baseline=scored[baseline], rows=rows, label=f"{name} against {baseline}") for name, baseline in pairs)

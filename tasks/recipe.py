@@ -496,7 +496,7 @@ class ContrastSlice(Knobs):
     """What a comparison of two candidates depends on, beside their answers."""
 
     metric: str = Field(description="The metric that decides.")
-    resamples: int = Field(10_000, description="Bootstrap resamples behind it.")
+    resamples: int = Field(1000, description="Bootstrap resamples of the rows.")
     confidence: float = Field(0.95, description="Confidence of the interval.")
 
 

@@ -17,7 +17,7 @@ from pyarrow import compute
 from tasks.errors import DataError, RecipeError
 from tasks.job import Job
 from tasks.scoring.flops import flops_of, parameters_of, weight_bytes
-from tasks.scoring.intervals import compare, weighed_difference
+from tasks.scoring.intervals import compare, paired_difference
 from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS, accuracy, pearson
 from tasks.scoring.predict import logits_of, truncated_share
 from tasks.scoring.speed import ENGINE, measure_latency, peak_increase
@@ -145,8 +145,8 @@ def contrast(job: Job) -> dict[str, Any]:
     for split in sorted({*first} & {*second}):
         rows = read_split(job.inputs["rows"] / f"{split}.parquet")
         ours_SN, theirs_SN = (in_order(found[split], rows["id"]) for found in (first, second))
-        apart = weighed_difference(metric, ours_SN, theirs_SN, rows["label"], resamples=knobs.resamples, confidence=knobs.confidence)
-        splits[split] = {**apart.interval.as_json(), "p": apart.p}
+        apart = paired_difference(metric, ours_SN, theirs_SN, rows["label"], resamples=knobs.resamples, confidence=knobs.confidence)
+        splits[split] = {**apart.as_json(), "p": apart.p}
     seeds = [max((len(by_seed) for by_seed in found.values()), default=0) for found in (first, second)]
     facts = {"metric": knobs.metric, "lower_is_better": metric in LOWER_IS_BETTER, "seeds": seeds, "splits": splits}
     (job.output / "comparison.json").write_text(json.dumps(facts, indent=1, sort_keys=True))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from flows.cli import typed
 from flows.results_folder import add_result, page_of, write_page
 from tasks.errors import RecipeError
 from tests.report.figures import swept, written
@@ -79,3 +80,8 @@ def test_the_command_and_its_mistakes(folder: Path, tmp_path: Path) -> None:
     for sentence, words in mistakes.items():
         done = limbeck(*words)
         assert done.returncode == 1 and sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_a_command_is_kept_without_the_files_that_it_writes() -> None:
+    assert typed(["run", "a", "--json", "out.json", "--set", "students.b.seeds=[0, 1]"]) == "limbeck run a --set 'students.b.seeds=[0, 1]'"
+    assert typed(["run", "--json=out.json", "a"]) == "limbeck run a" and typed(["resume", "--json", "x.json"]) == ""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.scoring.intervals import over_few_seeds, weighed_difference
+from tasks.scoring.intervals import Difference, paired_difference, welch
 from tasks.scoring.metrics import accuracy, mse
 from tasks.scoring.verdicts import INSIDE, holm, verdicts
 
@@ -57,31 +57,49 @@ def test_splits_are_tables_of_their_own() -> None:
 def test_equal_models_are_never_told_apart() -> None:
     truth_N = np.arange(200) % 2
     same_SN = np.stack([truth_N, 1 - truth_N])
-    apart = weighed_difference(accuracy, same_SN[:1], same_SN[:1], truth_N)
-    assert apart.interval.value == apart.interval.low == apart.interval.high == 0 and apart.p == 1
+    apart = paired_difference(accuracy, same_SN[:1], same_SN[:1], truth_N)
+    assert apart == Difference(0, 0, 0, 1)
 
 
-def test_a_p_value_falls_with_the_gap_and_never_to_zero() -> None:
-    truth_N = np.zeros(400)
-    wrong = lambda count: np.where(np.arange(400) < count, 1.0, 0.0)[None]  # noqa: E731 - short
-    near, far = (weighed_difference(accuracy, wrong(40), wrong(count), truth_N, resamples=500) for count in (44, 120))
-    assert near.p > far.p == pytest.approx(2 / 501) and far.interval.value == pytest.approx(0.2)
-    assert weighed_difference(mse, wrong(40), wrong(120), truth_N).interval.value == pytest.approx(-0.2)
+def wrong(*shares: float) -> np.ndarray:
+    """Return predictions [S, N] of 10,000 rows whose truth is 0, wrong in these shares of them."""
+    return np.stack([np.arange(10_000) < share * 10_000 for share in shares]).astype(float)
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_few_seeds_spread_as_far_as_means_of_so_many_do(seeds: int) -> None:
-    """Drawing S of S seeds would show (S - 1) / S of the variance."""
-    values_S = np.random.default_rng(seeds).normal(size=seeds)
-    means_R = over_few_seeds(np.repeat(values_S[:, None], 40_000, 1), 0)
-    assert means_R.var() == pytest.approx(values_S.var(ddof=1) / seeds, rel=0.05)
+def test_one_seed_each_by_hand() -> None:
+    """Wrong on 4 % and 5 % of the same rows: they differ on 1 % of them, so the difference has the variance 0.01 x 0.99 / N."""
+    apart = paired_difference(accuracy, wrong(0.04), wrong(0.05), np.zeros(10_000), resamples=4000)
+    spread = (0.01 * 0.99 / 10_000) ** 0.5
+    assert apart.value == pytest.approx(0.01)
+    assert (apart.low, apart.high) == pytest.approx((0.01 - 1.96 * spread, 0.01 + 1.96 * spread), rel=0.05) and apart.p < 1e-6
+    assert paired_difference(mse, wrong(0.04), wrong(0.05), np.zeros(10_000)).value == pytest.approx(-0.01)
+
+
+def test_seeds_alone_are_welchs_test() -> None:
+    from scipy.stats import ttest_ind
+
+    scores = [np.asarray([0.91, 0.92, 0.94]), np.asarray([0.90, 0.905, 0.912, 0.899])]
+    theirs = ttest_ind(*scores, equal_var=False)
+    low, high = theirs.confidence_interval(0.95)
+    ours = welch(float(scores[0].mean() - scores[1].mean()), 0.0, scores, 0.95)
+    assert (ours.p, ours.low, ours.high) == pytest.approx((theirs.pvalue, low, high))
 
 
 def test_one_lucky_seed_among_three_is_inside_the_noise() -> None:
-    """On endless rows only the seeds make noise: two that are level and one that is far ahead prove nothing."""
-    truth_N = np.zeros(20_000)
-    scored = lambda *shares: np.stack([np.arange(20_000) >= share * 20_000 for share in shares]).astype(float)  # noqa: E731 - short
-    lucky = weighed_difference(accuracy, scored(0.90, 0.90, 0.96), scored(0.90, 0.901, 0.90), truth_N, resamples=2000)
-    steady = weighed_difference(accuracy, scored(0.92, 0.921, 0.922), scored(0.90, 0.901, 0.90), truth_N, resamples=2000)
-    assert lucky.interval.low <= 0 and lucky.p > 0.05
-    assert steady.interval.low > 0 and steady.p < 0.01
+    """Two seeds that are level and one that is far ahead prove nothing; three that are a little ahead do."""
+    truth_N, plain = np.zeros(10_000), wrong(0.10, 0.0995, 0.1005)
+    lucky = paired_difference(accuracy, wrong(0.10, 0.10, 0.04), plain, truth_N)
+    steady = paired_difference(accuracy, wrong(0.09, 0.0905, 0.0895), plain, truth_N)
+    assert lucky.value > steady.value and lucky.low < 0 and lucky.p > 0.05
+    assert steady.low > 0 and steady.p < 0.001
+
+
+@pytest.mark.parametrize("of_rows", [0.0, 0.5, 1.0])
+def test_of_equal_models_with_three_seeds_about_one_in_twenty_looks_different(of_rows: float) -> None:
+    random = np.random.default_rng(0)
+    missed = 0
+    for _ in range(2000):
+        scores = [random.normal(size=3), random.normal(size=3)]
+        found = welch(float(scores[0].mean() - scores[1].mean() + of_rows * random.normal()), of_rows**2, scores, 0.95)
+        missed += not found.low <= 0 <= found.high
+    assert 0.02 < missed / 2000 < 0.07
