@@ -27,7 +27,7 @@ def gap(one: Mapping[str, Any]) -> str:
 def caveat(said: Sequence[Mapping[str, Any]]) -> str:
     """Say what the intervals hold and what the words are corrected for."""
     together = "Paired over rows and the seeds of both" + (f"; words hold for all {len(said)} comparisons together (Holm)." if len(said) > 1 else ".")
-    return together + (" One seed shows no noise of training." if any(min(one["seeds"]) < 2 for one in said) else "")
+    return together + (" Where a side has one seed, the noise of training is not in it." if any(min(one["seeds"]) < 2 for one in said) else "")
 
 
 def against_sentence(model: Mapping[str, Any], split: str) -> str:

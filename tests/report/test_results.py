@@ -52,7 +52,7 @@ def test_a_comparison_is_a_line_below_and_says_how_far_it_carries() -> None:
     models = [MODELS[0], row("4x312", against={"plain": better}), row("4x312-odd", against={"plain": noise}), row("plain", "baseline", against={})]
     lines = against_lines(models, "validation")
     assert lines[:2] == ["4x312 against plain: +0.012 [+0.004, +0.020], better", "4x312-odd against plain: -0.001 [-0.010, +0.008], inside the noise"]
-    assert "all 2 comparisons together (Holm)" in lines[2] and "One seed shows no noise of training" in lines[2] and len(lines) == 3
+    assert "all 2 comparisons together (Holm)" in lines[2] and "Where a side has one seed" in lines[2] and len(lines) == 3
     assert all(f"- {line}" in results_markdown(models) for line in lines)
     assert against_lines(models, "holdout") == [] == against_lines(MODELS, "validation")
 
