@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import stdev
 from typing import Any
 
+from flows.contrasts import contrast_all, plain_baselines
 from tasks.contracts import Parcel
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
@@ -230,12 +232,19 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
             for candidate in candidates[1:]
         )
     )
+    against = await contrast_all(recipe, candidates, [first, *cards], goods.rows)
     speeds = await asyncio.gather(
         *(measure_speed(recipe.speed, model=candidate.models[0], teacher=teacher, label=candidate.name) for candidate in candidates)
     )
     if not all(parcel.facts for parcel in [first, *cards, *speeds]):
         return []  # a plan has no figures
-    return [row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
+    rows = [row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
+    return [{**one, "against": against.get(one["name"], {}), "plain": one["name"] in plain_baselines(recipe)} for one in rows]
+
+
+def deviation(per_seed: Sequence[float]) -> float | None:
+    """Return the standard deviation over seeds (of the seeds there could be, not only of these); one seed has none."""
+    return stdev(per_seed) if len(per_seed) > 1 else None
 
 
 def row(candidate: Candidate, card: Parcel, speed: Parcel) -> dict[str, Any]:
@@ -246,6 +255,7 @@ def row(candidate: Candidate, card: Parcel, speed: Parcel) -> dict[str, Any]:
         "name": candidate.name,
         "role": candidate.role,
         **{name: quality[name] for name in ("parameters", "bytes", "flops", "flops_length", "metrics", "per_seed", "retained", "agreement")},
+        "deviation": {split: {name: deviation(values) for name, values in found.items()} for split, found in quality["per_seed"].items()},
         "difference": quality.get("difference"),
         "headline": quality["headline"],
         "truncated": quality.get("truncated"),

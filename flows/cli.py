@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ app = typer.Typer(
     name="limbeck", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     help="Make big transformer language models small: cached Prefect stages in, registered small models out.",
 )  # fmt: skip
+WRITTEN = ("--json", "--plot")
 STOPPED = 130  # what shells call a command that Ctrl-C ended
 out = Console(width=None if sys.stdout.isatty() else 120)
 
@@ -75,6 +77,22 @@ def run(
     from flows.recipe_file import load_recipe
 
     start(load_recipe(recipe, sets), json_file, force)
+
+
+@app.command()
+def results(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the page and its files are, for example deployments/results.")],
+    add: Annotated[Path | None, typer.Option("--add", metavar="OUT.json", help="What --json wrote of a finished run or sweep.")] = None,
+    note: Annotated[str, typer.Option("--note", help="A sentence that stands beside the run that is added.")] = "",
+) -> None:
+    """Write the results page of a folder from its files, one per finished run, after adding one to them."""
+    from flows.results_folder import add_result, write_page
+
+    if note and add is None:
+        raise RecipeError("--note belongs to a run that is added; name its file with --add")
+    if add is not None:
+        out.print(f"wrote {add_result(folder, add, note)}", highlight=False, markup=False)
+    out.print(f"wrote {write_page(folder)}", highlight=False, markup=False)
 
 
 @app.command()
@@ -275,8 +293,14 @@ def start(recipe: Any, json_file: Path | None, force: list[str]) -> None:
         from flows.console import show_results
         from flows.drive import watched_run
 
-        result = watched_run(recipe, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file)
+        result = watched_run(recipe, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file, command=typed(sys.argv[1:]))
     show_results(out, result)
+
+
+def typed(words: list[str]) -> str:
+    """Return a command as it was typed, without the files that it writes; what a resumed run was started with is not known any more."""
+    kept = [word for before, word in zip(["", *words], words, strict=False) if before not in WRITTEN and word not in WRITTEN]
+    return shlex.join(["limbeck", *(word for word in kept if word.split("=")[0] not in WRITTEN)]) if words[:1] != ["resume"] else ""
 
 
 def open_home() -> Home:

@@ -45,6 +45,7 @@ class Watcher:
         self.ended += 1
         if id(record) in self.bars:
             self.progress_view.remove_task(self.bars.pop(id(record)))
+        self.expected = max(self.ended, self.expected)  # a plan cannot foresee which dropped models are as large as a baseline
         self.console.print(f"[{self.ended}/{self.expected}] {record.shown}: {SHOWN[record.state]} ({record.seconds:.1f} s)", highlight=False, markup=False)
 
     def progress(self, record: Any, done: int, total: int, unit: str, figures: Mapping[str, float]) -> None:
@@ -67,10 +68,13 @@ SHOWN = {"cached": "cached", "completed": "done", "failed": "failed", "stopped":
 def show_results(console: Console, result: Mapping[str, Any]) -> None:
     """Print the table of a finished run, the gate's reasons, and the commands that come next."""
     from flows.results import counts
+    from tasks.report.against import against_lines
     from tasks.report.results import results_table
 
     console.print()
     console.print(results_table(result["models"], split=result["split"]))
+    for line in against_lines(result["models"], result["split"]):
+        console.print(line, highlight=False, markup=False)
     for entry in result["registered"]:
         if entry["decision"] == "refused":
             console.print(f"refused: {entry['candidate']}: {'; '.join(entry['reasons'])}", highlight=False, markup=False)

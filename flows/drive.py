@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from tasks.session import Session, StageRecord
 
 
 def run_recipe(
-    recipe: Recipe, *, home: Home, watcher: Any = None, force: frozenset[str] = frozenset(), json_path: Path | None = None, plan: Session | None = None
-) -> dict[str, Any]:
-    """Run the compress flow here and now, after a plan of it or without one; write the result file if asked."""
+    recipe: Recipe, *, home: Home, watcher: Any = None, force: frozenset[str] = frozenset(), json_path: Path | None = None, plan: Session | None = None,
+    command: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """Run the compress flow here and now, after a plan of it or without one; write the result file if asked, with the command that asked."""
+    from flows.account import account
     from flows.compress import compress
 
-    onlooker = Onlooker(home, watcher, force, plan)
+    onlooker, started = Onlooker(home, watcher, force, plan), time.monotonic()
     ONLOOKER.set(onlooker)
     try:
         result = asyncio.run(compress(recipe))
@@ -31,20 +34,21 @@ def run_recipe(
                 asyncio.run(confirm(onlooker.cancelled))
         raise KeyboardInterrupt from None  # a signal asked for the end: what follows is as after Ctrl-C
     if json_path is not None:
-        write_json(json_path, result)
+        write_json(json_path, {**result, **account(recipe, result, home=home, seconds=time.monotonic() - started, command=command)})
     return result
 
 
 def watched_run(
-    recipe: Recipe, *, home: Home, console: Any, ready: Callable[[], None], force: frozenset[str] = frozenset(), json_path: Path | None = None
-) -> dict[str, Any]:
+    recipe: Recipe, *, home: Home, console: Any, ready: Callable[[], None], force: frozenset[str] = frozenset(), json_path: Path | None = None,
+    command: str = "",
+) -> dict[str, Any]:  # fmt: skip
     """Run a recipe before a person's eyes; ``ready`` waits for the Prefect server, which starts while the run is planned."""
     from flows.console import Watcher
 
     plan = planned_session(recipe, home)
     ready()
     with Watcher(console, len(plan.records)) as watcher:
-        return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path, plan=plan)
+        return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path, plan=plan, command=command)
 
 
 def plan_recipe(recipe: Recipe, *, home: Home) -> list[dict[str, Any]]:

@@ -12,12 +12,14 @@ from typing import Any
 
 from prefect.logging import get_run_logger
 
-from flows.branches import Candidate
+from flows.branches import Candidate, label
 from flows.run import Run, teacher_name
 from tasks.contracts import Parcel
 from tasks.recipe import Recipe
 from tasks.register_model import register_models
+from tasks.session import StageRecord
 
+SHARED = {"distill-general", "pretrain-base"}
 PINNED = ("torch", "transformers", "numpy", "mlflow", "prefect", "limbeck")
 
 
@@ -29,12 +31,14 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
     with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
         registered = await register_models(recipe, run.tracker, folders, rows, about, Path(workspace))
     verdicts = {entry["candidate"]: entry for entry in registered}
-    models = [finished_row(row, verdicts.get(row["name"])) for row in rows]
+    efforts = efforts_of(recipe, run.session.records)
+    models = [finished_row(row, verdicts.get(row["name"])) | efforts.get(row["name"], {}) for row in rows]
     await asyncio.to_thread(run.tracker.candidates, models, split=recipe.gate.split)
     await asyncio.to_thread(run.tracker.story, run.session.records)
     stages = [stage_row(record) for record in run.session.records]
     result = {"recipe": recipe.name, "task": recipe.spec.name, "headline": recipe.spec.headline, "split": recipe.gate.split,
-              "stages": stages, "models": models, "registered": registered, "links": run.tracker.urls(None)}  # fmt: skip
+              "rows": data.facts["rows"], "synthetic": recipe.data.synthetic, "stages": stages, "models": models,
+              "registered": registered, "links": run.tracker.urls(None)}  # fmt: skip
     await leave_artifacts(result)
     for line in summary(result):
         get_run_logger().info(line)
@@ -72,6 +76,32 @@ def finished_row(row: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> d
     """Add the gate's word to a row of the results."""
     gate = "—" if verdict is None else "champion" if verdict["alias"] == "champion" else verdict["decision"]
     return {**row, "gate": gate}
+
+
+def efforts_of(recipe: Recipe, records: Sequence[StageRecord]) -> dict[str, dict[str, Any]]:
+    """Return by candidate its seeds, and by seed the optimizer steps and training seconds of its own stages, cached or not.
+
+    What several share, such as general distillation, is not in it.
+    """
+    dropping = recipe.layer_dropping
+    dropped = {f"{strategy}-{drop}": dropping.seeds for strategy in dropping.strategies for drop in dropping.drop} if dropping else {}
+    seeds = {"teacher": (recipe.teacher.seed,), **dropped, **{student.name: student.seeds for student in recipe.students}}
+    return {name: effort_of({seed: "" if name == "teacher" else label(name, seed, own) for seed in own}, records) for name, own in seeds.items()}
+
+
+def effort_of(labels: Mapping[int, str], records: Sequence[StageRecord]) -> dict[str, Any]:
+    """Add up what the stages of each seed's label took."""
+    own = {seed: [record.parcel.facts for record in records if record.parcel and trains(record, shown)] for seed, shown in labels.items()}
+    return {
+        "seeds": list(labels),
+        "steps": [sum(facts.get("steps", 0) for facts in stages) for stages in own.values()],
+        "train_seconds": [round(sum(facts.get("train_seconds", 0.0) for facts in stages), 3) for stages in own.values()],
+    }
+
+
+def trains(record: StageRecord, shown: str) -> bool:
+    """Tell whether a stage trained the candidate of this label; the teacher's has none."""
+    return record.kind == "checkpoint" and record.label == shown and record.name not in SHARED
 
 
 def stage_row(record: Any) -> dict[str, Any]:

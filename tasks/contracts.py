@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 KINDS = (
-    "source", "rows", "corpus", "checkpoint", "candidates", "answers", "signals", "scorecard", "speed", "contributions", "registration",
+    "source", "rows", "corpus", "checkpoint", "candidates", "answers", "signals", "scorecard", "comparison", "speed", "contributions", "registration",
 )  # fmt: skip
 
 

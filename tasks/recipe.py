@@ -492,6 +492,14 @@ class ScoreSlice(Scoring):
     task: TaskSpec = Field(description="Columns, labels and metrics.")
 
 
+class ContrastSlice(Knobs):
+    """What a comparison of two candidates depends on, beside their answers."""
+
+    metric: str = Field(description="The metric that decides.")
+    resamples: int = Field(1000, description="Bootstrap resamples of the rows.")
+    confidence: float = Field(0.95, description="Confidence of the interval.")
+
+
 class Recipe(Knobs):
     """Everything that decides what a run makes."""
 

@@ -10,8 +10,10 @@ import ast
 import atexit
 import json
 import os
+import subprocess
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from hashlib import file_digest, sha256
 from importlib.metadata import version
@@ -226,8 +228,23 @@ def device_class() -> str:
 
 def hardware() -> str:
     """Say which machine figures of speed belong to."""
+    return f"{cpu_model()} x {os.cpu_count()} {device_class()}"
+
+
+def cpu_model() -> str:
+    """Return the processor's name."""
     models = [line.split(":", 1)[1].strip() for line in cpuinfo().splitlines() if line.startswith("model name")]
-    return f"{models[0] if models else 'unknown'} x {os.cpu_count()} {device_class()}"
+    return models[0] if models else "unknown"
+
+
+def gpu_model() -> str | None:
+    """Return the name of the GPU that stages use here, as its driver gives it; None where they use none."""
+    if device_class() != "cuda":
+        return None
+    with suppress(OSError, subprocess.SubprocessError):
+        asked = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], check=True, capture_output=True, text=True, timeout=20)
+        return asked.stdout.strip().splitlines()[0] if asked.stdout.strip() else "unknown"
+    return "unknown"
 
 
 @cache

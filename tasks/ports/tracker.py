@@ -37,6 +37,7 @@ from tasks.ports.store.artifacts import may_carry_code
 ROOT = Path(__file__).resolve().parents[2]
 CURVE_SECONDS = 20.0  # between two deliveries of a curve, so that a long stage can be watched in MLflow
 LOCK_SECONDS = 600.0  # longer than any registration takes
+WORDS = ("worse", "inside the noise", "better")
 METRICS_AT_ONCE, PARAMS_AT_ONCE = 900, 90  # MLflow takes 1,000 and 100 in one call
 
 
@@ -242,7 +243,7 @@ class Tracker:
             return
         with self.asking("log the candidates"):
             for model in models if self.children else ():
-                tags = {"candidate": model["name"], "role": model["role"], "gate": model["gate"], "headline": model["headline"]}
+                tags = {"candidate": model["name"], "role": model["role"], "gate": model["gate"], "headline": model["headline"], **words_against(model, split)}
                 run = self.new_child(model["name"], tags)
                 self.client.log_batch(run, metrics=decision_figures(model, models[0], split))
                 self.terminate(run, "FINISHED")
@@ -566,9 +567,23 @@ def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split
         "score": ours, "retained_pct": scaled(retained, 100), "params_m": scaled(model["parameters"], 1e-6), "size_mb": scaled(model["bytes"], 1e-6),
         "flops_g": scaled(model["flops"], 1e-9), "latency_ms": model["latency_ms"], "speedup_x": model["speedup"],
         "quality_drop_pts": None if ours is None or theirs is None else 100 * (theirs - ours),
+        "score_deviation": (model.get("deviation") or {}).get(split, {}).get(model["headline"]), **least_lead(model, split),
     }  # fmt: skip
     now = int(time.time() * 1000)
     return [Metric(name, float(value), now, 0) for name, value in values.items() if value is not None]
+
+
+def words_against(model: Mapping[str, Any], split: str) -> dict[str, str]:
+    """Return the tag that says how a candidate stands to the plain baselines of its size; none where there are none."""
+    said = [f"{splits[split]['verdict']}: {baseline}" for baseline, splits in (model.get("against") or {}).items() if split in splits]
+    return {"against": "; ".join(said)} if said else {}
+
+
+def least_lead(model: Mapping[str, Any], split: str) -> dict[str, float]:
+    """Return a candidate's difference to the baseline that is hardest to beat, with its interval, in points."""
+    found = [splits[split] for splits in (model.get("against") or {}).values() if split in splits]
+    least = min(found, key=lambda one: (WORDS.index(one["verdict"]), -one["p"]), default=None)
+    return {} if least is None else {f"lead_{name}pts": 100 * least[part] for name, part in (("", "value"), ("low_", "low"), ("high_", "high"))}
 
 
 def scaled(value: float | None, factor: float) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tasks.catalog import glue_task
 from tasks.gate import Decision
+from tasks.report.against import against_sentence
 
 DASH = "—"
 TEMPLATE = """---
@@ -91,11 +92,12 @@ def model_card(
 
 
 def summary(model: Mapping[str, Any], teacher: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """Say in one sentence what the model is."""
+    """Say in a sentence what the model is, and in another how it stands to the same shape without a teacher."""
     ours, theirs = (row["metrics"]["validation"][model["headline"]]["value"] for row in (model, teacher))
     pace = f", {model['speedup']:.1f} times as fast" if model["speedup"] is not None else ""
     what = f"A {model['role']} of `{data['teacher']}` on `{task_of(recipe)['name']}`"
-    return f"{what}: {model['headline']} on validation {said(ours)} (teacher {said(theirs)}){pace}."
+    sentence = against_sentence(model, recipe.get("gate", {}).get("split", "validation"))
+    return f"{what}: {model['headline']} on validation {said(ours)} (teacher {said(theirs)}){pace}. {sentence}".rstrip()
 
 
 def header(model: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
@@ -165,10 +167,16 @@ def quality_rows(model: Mapping[str, Any]) -> list[str]:
     """Return the figures of quality on every split."""
     rows = []
     for split, metrics in model["metrics"].items():
-        rows += [f"| {name}, {split} | {with_interval(score, '.4f')} | measured |" for name, score in metrics.items()]
+        rows += [f"| {name}, {split}{over_seeds(model, split, name)} | {with_interval(score, '.4f')} | measured |" for name, score in metrics.items()]
         rows.append(f"| share of the teacher, {split} | {with_interval((model['retained'] or {}).get(split) or {}, '.2%')} | measured |")
         rows.append(f"| agreement with the teacher, {split} | {said((model['agreement'] or {}).get(split))} | measured |")
     return rows
+
+
+def over_seeds(model: Mapping[str, Any], split: str, metric: str) -> str:
+    """Say over how many seeds a figure is a mean, and how far they spread."""
+    deviation = (model.get("deviation") or {}).get(split, {}).get(metric)
+    return "" if deviation is None else f" (mean of {len(model['per_seed'][split][metric])} seeds, deviation {deviation:.4f})"
 
 
 def with_interval(score: Mapping[str, float | None], form: str) -> str:

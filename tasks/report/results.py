@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tasks.report.against import against_lines
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -17,8 +19,8 @@ def results_table(models: Sequence[Mapping[str, Any]], *, headline: str | None =
     from rich import box
     from rich.table import Table
 
-    title = f"{headline or models[0]['headline']} on {split}, with its interval; latency is the median at {conditions(models[0])}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    title = f"{headline or models[0]['headline']} on {split}, ± over seeds, with its interval; latency is the median at {conditions(models[0])}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("model", overflow="fold")
     for name in COLUMNS[2:-1]:
         table.add_column(name, justify="right", no_wrap=True)
@@ -35,17 +37,19 @@ def results_markdown(models: Sequence[Mapping[str, Any]], *, headline: str | Non
     """Return the table as Markdown."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|---|---|" + "---:|" * (len(COLUMNS) - 3) + "---|"]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(model, split, headline)) + " |" for model in models]
-    return "\n".join(lines) + f"\n\nScore: {headline or models[0]['headline']} on {split}. Latency: median at {conditions(models[0])}.\n"
+    lines += ["", *(f"- {line}" for line in against_lines(models, split))]
+    said = f"Score: {headline or models[0]['headline']} on {split}, ± its standard deviation over seeds. Latency: median at {conditions(models[0])}."
+    return "\n".join(lines).rstrip() + f"\n\n{said}\n"
 
 
 def cells(model: Mapping[str, Any], split: str, headline: str | None = None) -> list[str]:
     """Return one row of the table."""
     teacher = model["role"] == "teacher"
-    retained = (model["retained"] or {}).get(split) or {}
+    retained, metric = (model["retained"] or {}).get(split) or {}, headline or model["headline"]
     return [
         model["name"],
         model["role"],
-        with_interval(model["metrics"].get(split, {}).get(headline or model["headline"]) or {}),
+        with_interval(model["metrics"].get(split, {}).get(metric) or {}, deviation_of(model, split, metric)),
         DASH if teacher else number(retained.get("value"), ".1%"),
         number(model["parameters"], ".2f", 1e-6, " M"),
         number(model["bytes"], ".1f", 1e-6),
@@ -56,11 +60,18 @@ def cells(model: Mapping[str, Any], split: str, headline: str | None = None) -> 
     ]
 
 
-def with_interval(score: Mapping[str, float | None]) -> str:
-    """Return a score and its interval."""
+def deviation_of(model: Mapping[str, Any], split: str, metric: str) -> float | None:
+    """Return the standard deviation over seeds; None where there is one seed."""
+    value = (model.get("deviation") or {}).get(split, {}).get(metric)
+    return None if value is None else float(value)
+
+
+def with_interval(score: Mapping[str, float | None], deviation: float | None = None) -> str:
+    """Return a score, its deviation over seeds, and its interval."""
     low, high = score.get("low"), score.get("high")
+    spread = f" ±{deviation:.3f}" if deviation is not None else ""
     interval = f" [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
-    return number(score.get("value"), ".3f") + interval
+    return number(score.get("value"), ".3f") + spread + interval
 
 
 def number(value: float | None, form: str, factor: float = 1, unit: str = "") -> str:

@@ -6,25 +6,33 @@ import json
 import sys
 from pathlib import Path
 
+WITHOUT_MODELS = {"contrast"}
+
 
 def main() -> int:
-    """Set the threads that the job may use, then load torch and run it."""
+    """Run the job in the file that is named; torch is loaded for those that ask a model, and would cost the others seconds."""
     if len(sys.argv) != 2:
         print("usage: python -m tasks.scoring JOB.json", file=sys.stderr)
         return 2
-    threads = json.loads(Path(sys.argv[1]).read_text()).get("threads")
-
-    import torch
-    import transformers
+    order = json.loads(Path(sys.argv[1]).read_text())
+    if order["job"] not in WITHOUT_MODELS:
+        prepare_torch(order.get("threads"))
 
     from tasks.job import serve
     from tasks.scoring.jobs import JOBS
+
+    return serve(JOBS, sys.argv[1])
+
+
+def prepare_torch(threads: int | None) -> None:
+    """Load torch with the threads that the job may use."""
+    import torch
+    import transformers
 
     if threads:
         torch.set_num_threads(threads)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    return serve(JOBS, sys.argv[1])
 
 
 if __name__ == "__main__":

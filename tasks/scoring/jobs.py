@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import compute
 
-from tasks.errors import RecipeError
+from tasks.errors import DataError, RecipeError
 from tasks.job import Job
 from tasks.scoring.flops import flops_of, parameters_of, weight_bytes
-from tasks.scoring.intervals import compare
-from tasks.scoring.metrics import METRICS, accuracy, pearson
+from tasks.scoring.intervals import compare, paired_difference
+from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS, accuracy, pearson
 from tasks.scoring.predict import logits_of, truncated_share
 from tasks.scoring.speed import ENGINE, measure_latency, peak_increase
 
@@ -136,4 +136,37 @@ def measure(job: Job) -> dict[str, Any]:
     return facts
 
 
-JOBS = {"score": score, "measure": measure}
+def contrast(job: Job) -> dict[str, Any]:
+    """Compare two candidates row by row, from the predictions that their scorecards keep, on every split that both were judged on."""
+    knobs = job.knobs
+    metric = METRICS[knobs.metric]
+    first, second = (read_predictions(job.inputs[name] / "predictions.parquet") for name in ("candidate", "baseline"))
+    splits = {}
+    for split in sorted({*first} & {*second}):
+        rows = read_split(job.inputs["rows"] / f"{split}.parquet")
+        ours_SN, theirs_SN = (in_order(found[split], rows["id"]) for found in (first, second))
+        apart = paired_difference(metric, ours_SN, theirs_SN, rows["label"], resamples=knobs.resamples, confidence=knobs.confidence)
+        splits[split] = {**apart.as_json(), "p": apart.p}
+    seeds = [max((len(by_seed) for by_seed in found.values()), default=0) for found in (first, second)]
+    facts = {"metric": knobs.metric, "lower_is_better": metric in LOWER_IS_BETTER, "seeds": seeds, "splits": splits}
+    (job.output / "comparison.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
+    return facts
+
+
+def read_predictions(path: Path) -> dict[str, dict[int, dict[int, float]]]:
+    """Read a scorecard's predictions by split, seed and row."""
+    table = pq.ParquetFile(path).read(["split", "seed", "id", "prediction"]).to_pydict()
+    found: dict[str, dict[int, dict[int, float]]] = {}
+    for split, seed, row, prediction in zip(table["split"], table["seed"], table["id"], table["prediction"], strict=True):
+        found.setdefault(split, {}).setdefault(seed, {})[row] = prediction
+    return found
+
+
+def in_order(by_seed: dict[int, dict[int, float]], ids: list[int]) -> np.ndarray:
+    """Return predictions [S, N] in the order of the rows; other rows cannot be compared."""
+    if any(by_row.keys() != set(ids) for by_row in by_seed.values()):
+        raise DataError("two scorecards answer other rows than the recipe's; run the recipe again")
+    return np.asarray([[by_row[row] for row in ids] for _, by_row in sorted(by_seed.items())])
+
+
+JOBS = {"score": score, "measure": measure, "contrast": contrast}

@@ -216,6 +216,20 @@ def test_candidates_become_nested_runs_and_the_winner_is_on_the_parent(tracker: 
     tracker.close("FINISHED")
 
 
+def test_a_candidate_carries_what_was_said_of_it_beside_its_baseline(tracker: Tracker) -> None:
+    beats = {"validation": {"value": 0.02, "low": 0.01, "high": 0.03, "p": 0.001, "seeds": [3, 3], "verdict": "better"}}
+    level = {"validation": {"value": 0.001, "low": -0.01, "high": 0.012, "p": 0.8, "seeds": [3, 3], "verdict": "inside the noise"}}
+    small = row("4x312", gate="champion", against={"plain": beats, "longer": level}, deviation={"validation": {"accuracy": 0.004}})
+    tracker.stage_started(record())
+    tracker.candidates([MODELS[0], small, MODELS[2]])
+    runs = everything(tracker)
+    assert runs["4x312"].data.tags["against"] == "better: plain; inside the noise: longer" and "against" not in runs["plain"].data.tags
+    leads = {name: value for name, value in runs["4x312"].data.metrics.items() if name.startswith(("lead", "score_"))}
+    assert leads == pytest.approx({"lead_pts": 0.1, "lead_low_pts": -1.0, "lead_high_pts": 1.2, "score_deviation": 0.004})
+    assert max(map(len, leads)) <= 16
+    tracker.close("FINISHED")
+
+
 def test_a_run_of_hits_alone_has_no_nested_runs(tracker: Tracker) -> None:
     tracker.candidates(MODELS)
     tracker.story([record(cache="hit")])

@@ -59,3 +59,15 @@ def test_what_is_undefined_is_a_dash() -> None:
 def test_pairs_and_regression_are_loaded_as_they_must_be() -> None:
     text = card(recipe=RECIPE | {"task": "stsb"})
     assert 'tokenizer("first text", "second text"' in text and "logits.item()" in text
+
+
+def test_one_sentence_says_how_it_stands_to_the_same_size_without_a_teacher() -> None:
+    said = {"value": 0.012, "low": 0.004, "high": 0.02, "p": 0.002, "seeds": [3, 3], "verdict": "better"}
+    spread = {"deviation": {"validation": {"accuracy": 0.004}}, "per_seed": {"validation": {"accuracy": [0.9] * 3}}}
+    model = row("4x312", against={"finetuned": {"validation": said}}, **spread)
+    text = card(model)
+    assert "On validation its accuracy is better than that of `finetuned` (+0.012 [+0.004, +0.020], 3 seeds against 3), a model of the same size" in text
+    assert "| accuracy, validation (mean of 3 seeds, deviation 0.0040) | 0.9120 [0.9000, 0.9240] | measured |" in text
+    noise = card(row("4x312", against={"finetuned": {"validation": said | {"verdict": "inside the noise"}}}))
+    assert "not distinguishable from" in noise and "better" not in noise
+    assert "learned from the labels alone" not in card() and "better" not in card()

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from tasks.report.against import against_lines
 from tasks.report.results import COLUMNS, results_markdown, results_table
 from tests.report.figures import row, undefined
 
@@ -31,6 +32,29 @@ def test_the_table_fits_in_110_columns_and_cuts_nothing() -> None:
     assert "…" not in text
     for part in ("0.912 [0.900, 0.924]", "98.1%", "109.48 M", "438.0", "22.40", "140.25", "9.4x", "champion", "baseline", "alternate-even"):
         assert part in text, part
+
+
+def test_several_seeds_show_their_deviation_and_fit_too() -> None:
+    deviation = {"validation": {"accuracy": 0.0042}}
+    models = [MODELS[0], *(one | {"deviation": deviation} for one in MODELS[1:])]
+    text = drawn(models)
+    assert max(len(line) for line in text.splitlines()) <= 110 and "…" not in text
+    assert text.count("0.912 ±0.004 [0.900, 0.924]") == 3
+    assert "| 0.912 ±0.004 [0.900, 0.924] |" in results_markdown(models)
+
+
+def compared(value: float, low: float, high: float, verdict: str, seeds: tuple[int, int] = (3, 3)) -> dict[str, Any]:
+    return {"validation": {"value": value, "low": low, "high": high, "p": 0.01, "seeds": list(seeds), "verdict": verdict}}
+
+
+def test_a_comparison_is_a_line_below_and_says_how_far_it_carries() -> None:
+    better, noise = compared(0.012, 0.004, 0.02, "better"), compared(-0.001, -0.01, 0.008, "inside the noise", (1, 3))
+    models = [MODELS[0], row("4x312", against={"plain": better}), row("4x312-odd", against={"plain": noise}), row("plain", "baseline", against={})]
+    lines = against_lines(models, "validation")
+    assert lines[:2] == ["4x312 against plain: +0.012 [+0.004, +0.020], better", "4x312-odd against plain: -0.001 [-0.010, +0.008], inside the noise"]
+    assert "all 2 comparisons together (Holm)" in lines[2] and "Where a side has one seed" in lines[2] and len(lines) == 3
+    assert all(f"- {line}" in results_markdown(models) for line in lines)
+    assert against_lines(models, "holdout") == [] == against_lines(MODELS, "validation")
 
 
 def test_the_teacher_is_not_compared_with_itself() -> None:

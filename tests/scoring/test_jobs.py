@@ -100,3 +100,28 @@ def test_speed_is_measured_beside_the_teacher(place: Path, tmp_path: Path) -> No
     facts = run_job(place, tmp_path / "speed", "measure", knobs, model=place / "first", teacher=place / "teacher")[-1]["facts"]
     assert json.loads((tmp_path / "speed" / "speed.json").read_text()) == facts
     assert facts["speedup"] == pytest.approx(facts["teacher"]["p50_ms"] / facts["model"]["p50_ms"]) and facts["memory_bytes"] > 0
+
+
+def test_two_scorecards_are_compared_row_by_row(place: Path, tmp_path: Path) -> None:
+    rows, knobs = place / "rows", {"metric": "accuracy", "resamples": 500, "confidence": 0.95}
+    cards = {}
+    for name, models in (("candidate", ("first", "second")), ("baseline", ("teacher",))):
+        cards[name] = run_job(place, tmp_path / name, "score", CLASSES, models, rows=rows, teacher=place / "teacher")[-1]["facts"]
+    facts = run_job(place, tmp_path / "apart", "contrast", knobs, rows=rows, candidate=tmp_path / "candidate", baseline=tmp_path / "baseline")[-1]["facts"]
+    assert json.loads((tmp_path / "apart" / "comparison.json").read_text()) == facts
+    assert facts["seeds"] == [2, 1] and facts["lower_is_better"] is False and set(facts["splits"]) == {"validation", "holdout"}
+    for split, found in facts["splits"].items():
+        expected = cards["candidate"]["metrics"][split]["accuracy"]["value"] - cards["baseline"]["metrics"][split]["accuracy"]["value"]
+        assert found["value"] == pytest.approx(expected) and found["low"] <= found["value"] <= found["high"] and 0 < found["p"] <= 1
+
+
+def test_other_rows_cannot_be_compared(place: Path, tmp_path: Path) -> None:
+    run_job(place, tmp_path / "card", "score", CLASSES, ("first",), rows=place / "rows", teacher=place / "teacher")
+    other = tmp_path / "other"
+    other.mkdir()
+    for split in ("validation", "holdout"):
+        table = pq.ParquetFile(place / "rows" / f"{split}.parquet").read()
+        pq.write_table(table.slice(1), other / f"{split}.parquet")
+    knobs = {"metric": "accuracy", "resamples": 100, "confidence": 0.95}
+    last = run_job(place, tmp_path / "apart", "contrast", knobs, rows=other, candidate=tmp_path / "card", baseline=tmp_path / "card")[-1]
+    assert last["event"] == "error" and "answer other rows than the recipe's" in last["message"]

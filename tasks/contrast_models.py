@@ -1,0 +1,13 @@
+"""Door: how far a candidate and a plain baseline of its shape are apart, row by row and over the seeds of both."""
+
+from __future__ import annotations
+
+from tasks.contracts import Parcel
+from tasks.recipe import ContrastSlice
+from tasks.stage import Bench, stage
+
+
+@stage(makes="comparison", engine="contrast", module="tasks.scoring", threads="one", libraries=("numpy", "scipy"))
+async def contrast_models(bench: Bench, knobs: ContrastSlice, *, candidate: Parcel, baseline: Parcel, rows: Parcel) -> None:
+    """Compare two scorecards on the same rows."""
+    await bench.run(knobs.model_dump(mode="json"), inputs={"candidate": candidate, "baseline": baseline, "rows": rows})

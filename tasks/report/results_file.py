@@ -1,0 +1,245 @@
+"""The small file that stays of a finished run: what its table needs, and how it was made. Nothing in it names a machine's folders.
+
+``trimmed`` makes one of what ``limbeck run --json`` or ``limbeck sweep --json`` wrote; ``Run`` and ``Sweep`` are what may be in it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tasks.errors import RecipeError
+
+DIGITS = 5  # significant digits that are kept of a measured figure
+PLACES = ("/", "~", "./", "../")
+
+
+class Strict(BaseModel):
+    """Frozen, and strict about names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Figure(Strict):
+    """A figure and its interval; all are empty where it is undefined."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Score(Figure):
+    """A mean over seeds, its deviation (empty for one seed), and the score of every seed."""
+
+    deviation: float | None = None
+    per_seed: tuple[float, ...] = ()
+
+
+class Against(Figure):
+    """A paired difference to a plain baseline, its corrected p-value, the seeds on both sides, and the word for it."""
+
+    p: float
+    seeds: tuple[int, int]
+    verdict: Literal["better", "worse", "inside the noise"]
+
+
+class Entry(Strict):
+    """One model of a run."""
+
+    name: str
+    role: str
+    plain: bool = False
+    seeds: tuple[int, ...] = ()
+    scores: dict[str, dict[str, Score]]
+    retained: dict[str, Figure] = {}
+    difference: dict[str, Figure] = {}
+    against: dict[str, dict[str, Against]] = {}
+    parameters: int
+    bytes: int
+    latency_ms: float
+    speedup: float | None = None
+    steps: tuple[int, ...] = ()
+    train_seconds: tuple[float, ...] = ()
+
+
+class Hardware(Strict):
+    """The machine."""
+
+    cpu: str
+    cores: int
+    gpu: str | None = None
+
+
+class Minutes(Strict):
+    """How long the run took, and how long its cached stages took when they were made (stage by stage, not side by side)."""
+
+    run: float
+    cached: float = 0.0
+
+
+class Made(Strict):
+    """How a result was made."""
+
+    teacher: str
+    date: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
+    command: str = ""
+    commit: str | None = None
+    versions: dict[str, str]
+    hardware: Hardware
+    minutes: Minutes
+
+
+class Kept(Strict):
+    """What runs and sweeps have in common."""
+
+    recipe: str
+    task: str
+    headline: str
+    split: str
+    made: Made
+    note: str = ""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What makes two files files of the same run."""
+        return type(self).__name__, self.recipe, self.task, self.made.teacher
+
+
+class Run(Kept):
+    """A run of a recipe: its models, and on how many rows they were judged."""
+
+    kind: Literal["run"] = "run"
+    rows: dict[str, int]
+    synthetic: bool = False
+    measured_at: dict[str, Any]
+    models: tuple[Entry, ...] = Field(min_length=2)
+
+
+class Cell(Strict):
+    """One strategy at one number of dropped layers; a cell without a score was not trained to the end."""
+
+    strategy: str
+    drop: int
+    score: Score | None = None
+    chosen: bool = False
+
+
+class Within(Strict):
+    """The most layers that can go within so many points of the teacher: with the interval, and by the mean alone."""
+
+    points: float
+    holds: int | None = None
+    mean: int | None = None
+
+
+class Sweep(Kept):
+    """A sweep of one teacher: a cell for every strategy and number of layers, and the answer."""
+
+    kind: Literal["sweep"] = "sweep"
+    rows: int
+    layers: int
+    seeds: tuple[int, ...]
+    teacher: Score
+    cells: tuple[Cell, ...] = Field(min_length=1)
+    answer: tuple[Within, ...] = ()
+
+
+KINDS: dict[str, type[Run] | type[Sweep]] = {"run": Run, "sweep": Sweep}
+
+
+def trimmed(written: Any, note: str, where: str) -> Run | Sweep:
+    """Cut what ``--json`` wrote to what the page needs."""
+    if not isinstance(written, Mapping) or written.get("kind") not in CUTS or "made" not in written:
+        raise RecipeError(f"{where} is not what limbeck run --json or limbeck sweep --json writes of a finished run; name such a file")
+    try:
+        cut = CUTS[written["kind"]](written) | {"made": without_places(written["made"]), "note": note, "kind": written["kind"]}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RecipeError(f"{where} lacks something that a finished run has ({error}); run it again with --json and add that file") from error
+    return parsed(rounded(cut), where)
+
+
+def parsed(values: Any, where: str) -> Run | Sweep:
+    """Read a small file's values, or say in one sentence what is wrong with them."""
+    kind = values.get("kind") if isinstance(values, Mapping) else None
+    if kind not in KINDS:
+        raise RecipeError(f"{where} is no result of a run or a sweep; remove it, or add one with limbeck results FOLDER --add OUT.json")
+    try:
+        return KINDS[kind].model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        wrong = f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
+        raise RecipeError(f"{where} is no result of a {kind}: {wrong}; add it anew with limbeck results FOLDER --add OUT.json") from error
+
+
+def cut_run(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a run."""
+    models = written["models"]
+    return {
+        **{name: written[name] for name in ("recipe", "task", "headline", "split", "rows", "synthetic")},
+        "measured_at": models[0]["measured_at"],
+        "models": [entry_of(model) for model in models],
+    }
+
+
+def entry_of(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of one model."""
+    scores = {
+        split: {name: {**score, "deviation": model["deviation"][split][name], "per_seed": model["per_seed"][split][name]} for name, score in metrics.items()}
+        for split, metrics in model["metrics"].items()
+    }
+    kept = ("name", "role", "plain", "seeds", "retained", "difference", "against", "parameters", "bytes", "latency_ms", "speedup", "steps", "train_seconds")
+    return {**{name: model[name] for name in kept}, "scores": scores}
+
+
+def cut_sweep(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a sweep."""
+    most = lambda found: None if found is None else found["drop"]  # noqa: E731 - used twice here
+    return {
+        **{name: written[name] for name in ("recipe", "task", "headline", "split", "rows", "layers", "seeds")},
+        "teacher": written["teacher"]["score"],
+        "cells": [cell_of(cell) for cell in written["cells"]],
+        "answer": [{"points": one["points"], "holds": most(one["holds"]), "mean": most(one["mean"])} for one in written["answer"]],
+    }
+
+
+def cell_of(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of one cell of a sweep."""
+    score = {**cell["score"], "deviation": cell["deviation"], "per_seed": cell["per_seed"]} if cell.get("score") else None
+    return {"strategy": cell["strategy"], "drop": cell["drop"], "score": score, "chosen": bool(cell.get("chosen"))}
+
+
+CUTS = {"run": cut_run, "sweep": cut_sweep}
+
+
+def without_places(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out of a command the folders of the machine that it ran on; their last part says what was there."""
+    return {**made, "command": " ".join(shown_word(word) for word in shlex.split(made["command"]))}
+
+
+def shown_word(word: str) -> str:
+    """Return one word of a command as it may be published."""
+    name, equals, value = word.partition("=") if re.match(r"[\w.-]+=", word) else ("", "", word)
+    public = f"FOLDER/{PurePath(value).name}" if value.startswith(PLACES) else value
+    return shlex.quote(f"{name}{equals}{public}")
+
+
+def rounded(value: Any) -> Any:
+    """Keep the digits of a figure that mean something, so that files stay small and differences readable."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {name: rounded(inner) for name, inner in value.items()}
+    return [rounded(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def file_name(result: Run | Sweep) -> str:
+    """Return the name of a result's file: the recipe's, with the task where the recipe's name does not say it, and a word for sweeps."""
+    parts = [result.recipe]
+    if result.task not in result.recipe.split("-"):
+        parts.append(result.task)
+    return "-".join([*parts, *(["layers"] if isinstance(result, Sweep) else [])]) + ".json"

@@ -1,0 +1,50 @@
+"""Whether a candidate is better than its plain baseline: words that are only said outside the noise.
+
+A table compares many candidates, and of twenty that are equal to their baseline one would look better at 95 %. So the words hold for all
+comparisons of one table and split at once: the p-values go through Holm's step-down correction (Holm 1979, "A simple sequentially rejective
+multiple test procedure"), which keeps the chance of even one wrong word below 5 % whatever the comparisons have in common. The intervals
+beside the words stay those of each comparison alone. "better" needs both: a corrected p-value that small, and an interval that excludes zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+INSIDE = "inside the noise"
+
+Pair = tuple[str, str]
+"""A candidate and its baseline, by name."""
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for how many there are, in the order given."""
+    corrected, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = largest
+    return corrected
+
+
+def verdicts(found: Mapping[Pair, Mapping[str, Any]], confidence: float) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return what is said of every candidate: against which baseline, on which split, the difference, its interval and the word.
+
+    ``found`` holds what the comparisons measured, by pair; they are corrected together, split by split.
+    """
+    said: dict[str, dict[str, dict[str, Any]]] = {}
+    for split in sorted({split for facts in found.values() for split in facts["splits"]}):
+        pairs = [pair for pair, facts in found.items() if split in facts["splits"]]
+        measured = [found[pair]["splits"][split] for pair in pairs]
+        for pair, one, p in zip(pairs, measured, holm([one["p"] for one in measured]), strict=True):
+            word = verdict(one, p, confidence, lower_is_better=found[pair]["lower_is_better"])
+            name, baseline = pair
+            entry = {"value": one["value"], "low": one["low"], "high": one["high"], "p": p, "seeds": found[pair]["seeds"], "verdict": word}
+            said.setdefault(name, {}).setdefault(baseline, {})[split] = entry
+    return said
+
+
+def verdict(difference: Mapping[str, float], p: float, confidence: float, *, lower_is_better: bool) -> str:
+    """Return the word for one difference; the interval must exclude zero by itself, whatever the p-value says."""
+    if p > 1 - confidence or difference["low"] <= 0 <= difference["high"]:
+        return INSIDE
+    return "better" if (difference["value"] > 0) != lower_is_better else "worse"

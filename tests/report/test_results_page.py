@@ -1,0 +1,126 @@
+"""The results page: what is kept of a run, and what is made of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tasks.errors import RecipeError
+from tasks.report.results_file import Run, Sweep, file_name, parsed, trimmed
+from tasks.report.results_page import NOTHING, literature_of, results_page
+from tests.report.figures import row, swept, written
+
+
+def kept(values: dict[str, Any], note: str = "") -> Any:
+    return trimmed(json.loads(json.dumps(values)), note, "out.json")
+
+
+def rows_of(page: str) -> list[str]:
+    return [line for line in page.splitlines() if line.startswith("| `")]
+
+
+def test_what_is_kept_is_small_and_comes_back_the_same() -> None:
+    run = kept(written(), "On a quiet machine.")
+    text = json.dumps(run.model_dump(mode="json"))
+    assert parsed(json.loads(text), "x.json") == run and isinstance(run, Run)
+    assert run.made.minutes.run == 12.346 and run.note == "On a quiet machine."
+    for gone in ("checkpoint", "stages", "registered", "links", "provenance", "not kept", "flops"):
+        assert gone not in text
+
+
+def test_no_folder_of_a_machine_is_kept() -> None:
+    command = kept(written()).made.command
+    assert command == "limbeck run tinybert-4 --set teacher.model=FOLDER/minilm --set 'students.4x312.seeds=[0, 1, 2]'"
+    at_home = kept(written(command="limbeck run ~/mine.yaml --set data.source=./glue/sst2")).made.command
+    assert at_home == "limbeck run FOLDER/mine.yaml --set data.source=FOLDER/sst2"
+    assert kept(written(command="limbeck run deployments/recipes/a.yaml")).made.command.endswith("deployments/recipes/a.yaml")
+
+
+def test_the_table_is_sorted_and_says_what_was_compared() -> None:
+    page = results_page([kept(written())])
+    names = [line.split(" | ")[0] for line in rows_of(page)]
+    assert names == ["| `teacher`", "| `finetuned`", "| `4x312`"]
+    assert "0.912 ±0.004 [0.900, 0.924]" in page and "better, `finetuned`: +0.012 [+0.004, +0.020]" in page
+    assert "| 3 | 14.35 M | 4.32 | 9.4x | 1,000 | 2.0 | `tinybert-4` |" in page
+    assert "872 validation rows" in page and "12 min, and 30 min in stages that were cached; AMD EPYC 9R14, 4 cores, no GPU" in page
+    assert len({line.replace("\\|", "").count("|") for line in page.splitlines() if line.startswith("|")}) == 1
+
+
+def test_runs_of_one_task_and_teacher_share_a_table_and_what_both_made_stands_once() -> None:
+    other = written("pkd-skip")
+    other["models"][1]["name"] = "pkd"
+    runs = [kept(written()), kept(other), kept(written("cola-run", "cola")), kept(written("big", teacher="bert"))]
+    page = results_page(runs)
+    assert page.index("## cola") < page.index("## sst2") and page.count("| model |") == 3
+    shared = page.split("Teacher `minilm`")[2]
+    assert len(rows_of(shared)) == 4 and shared.count("| `tinybert-4`, `pkd-skip` |") == 2
+
+
+def test_nothing_is_promised() -> None:
+    assert NOTHING in results_page([]) and "##" not in results_page([])
+    page = results_page([kept(swept())])
+    assert "Teacher `" not in page and NOTHING not in page
+
+
+def test_one_seed_is_said_beside_the_word() -> None:
+    values = written()
+    values["models"][1]["against"]["finetuned"]["validation"]["seeds"] = [1, 3]
+    assert "+0.020] (one seed: without the noise of training)" in results_page([kept(values)])
+
+
+def test_what_is_undefined_is_a_dash() -> None:
+    values = written()
+    nothing = {"validation": {"value": None, "low": None, "high": None}}
+    values["models"][1] |= {"metrics": {"validation": {"accuracy": nothing["validation"]}}, "retained": nothing, "speedup": None, "steps": [0], "against": {}}
+    line = next(line for line in rows_of(results_page([kept(values)])) if "4x312" in line)
+    assert "None" not in line and line.count("—") == 5
+
+
+def test_a_sweep_is_a_table_of_strategies_by_layers() -> None:
+    page = results_page([kept(swept())])
+    assert "| strategy | 1 of 6 dropped | 2 of 6 dropped |" in page
+    assert "| top | **0.930 ±0.002 [0.920, 0.940]** | **0.910 ±0.002 [0.900, 0.920]** |" in page
+    assert "| bottom | 0.920 ±0.002 [0.910, 0.930] | — |" in page
+    assert "- Within 1 point of the teacher: 1 of 6 layers can go, with an interval that holds." in page
+    assert "- Within 3 points of the teacher: 1 of 6 layers can go, with an interval that holds; by the mean alone 2." in page
+    assert "- Within 0.5 points of the teacher: no number of layers holds with its interval." in page
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [(written(), "tinybert-4-sst2.json"), (written("sst2-tinybert"), "sst2-tinybert.json"), (swept(), "sst2-tinybert-layers.json")],
+    ids=["recipe", "task in the name", "sweep"],
+)
+def test_a_file_is_named_after_recipe_and_task(values: dict[str, Any], name: str) -> None:
+    assert file_name(kept(values)) == name
+
+
+@pytest.mark.parametrize("values", [[], {}, {"recipe": "x"}, {"kind": "demo"}, {"kind": "run"}, "text", None])
+def test_other_json_is_refused(values: Any) -> None:
+    with pytest.raises(RecipeError, match=r"out\.json is not what limbeck run --json"):
+        trimmed(values, "", "out.json")
+
+
+def test_a_run_of_an_older_version_is_refused_in_one_sentence() -> None:
+    values = written()
+    del values["models"][1]["deviation"]
+    with pytest.raises(RecipeError, match="lacks something that a finished run has"):
+        kept(values)
+    with pytest.raises(RecipeError, match=r"models: .*2 items"):
+        kept(written(models=[row("teacher", "teacher", **{k: v for k, v in written()["models"][0].items() if k != "name" and k != "role"})]))
+    with pytest.raises(RecipeError, match="command"):
+        parsed(kept(written()).model_dump(mode="json") | {"command": "x"}, "x.json")
+
+
+def test_the_literature_names_its_sources() -> None:
+    found = literature_of({"rows": [{"model": "BERT", "scores": {"sst2": 92.7}, "source": "README of a repository"}]}, "literature.json")
+    page = results_page([], found)
+    assert "other teachers, other training and other data splits" in page and "| BERT | 92.7 | README of a repository |" in page
+    with pytest.raises(RecipeError, match=r"rows\.0\.source"):
+        literature_of({"rows": [{"model": "BERT", "scores": {"sst2": 92.7}}]}, "literature.json")
+
+
+def test_a_sweep_is_a_sweep() -> None:
+    assert isinstance(kept(swept()), Sweep) and kept(swept()).identity != kept(written("sst2-tinybert")).identity
