@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import stdev
 from typing import Any
 
-from flows.contrasts import contrast_all, plain_baselines
+from flows.contrasts import contrast_all, plain_students
 from tasks.contracts import Parcel
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
@@ -239,7 +239,7 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
     if not all(parcel.facts for parcel in [first, *cards, *speeds]):
         return []  # a plan has no figures
     rows = [row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
-    return [{**one, "against": against.get(one["name"], {}), "plain": one["name"] in plain_baselines(recipe)} for one in rows]
+    return [{**one, "against": against.get(one["name"], {}), "plain": one["name"] in plain_students(recipe)} for one in rows]
 
 
 def deviation(per_seed: Sequence[float]) -> float | None:

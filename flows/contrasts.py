@@ -33,7 +33,12 @@ async def contrast_all(recipe: Recipe, candidates: Sequence[Candidate], cards: S
 
 def plain_baselines(recipe: Recipe) -> list[str]:
     """Return the students that learn from labels alone and stand there to be compared with."""
-    return [student.name for student in recipe.students if student.role == "baseline" and student.signal == "labels"]
+    return [student.name for student in recipe.students if student.role == "baseline" and student.name in plain_students(recipe)]
+
+
+def plain_students(recipe: Recipe) -> list[str]:
+    """Return the students that learn from labels alone, whatever their role."""
+    return [student.name for student in recipe.students if student.signal == "labels"]
 
 
 def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[str, Parcel]) -> bool:
