@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint clean mutations kills faults bench
+.PHONY: demo test lint clean mutations kills faults shelf bench
 
 demo: $(READY)
 	$(BIN)/limbeck demo
@@ -15,6 +15,10 @@ test: $(READY)
 # What goes further than the default tests; each prints a table.
 mutations kills faults: $(READY)
 	$(BIN)/python -m tests.suites.$@
+
+# Every recipe of the shelf on a tiny real model, and a chain through every family of encoders; the default tests run some of each.
+shelf: $(READY)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 -m "slow or not slow" tests/flows/test_shelf.py tests/flows/test_families.py
 
 # Ratios against what a user would pick instead, in one run: BENCH=name for one of them, QUICK=1 for fewer rounds, JSON=file for everything measured.
 bench: $(READY)

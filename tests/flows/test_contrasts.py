@@ -32,7 +32,7 @@ def recipe(bert: Path, rows: Path, **changes: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def first(prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> dict[str, Any]:
+def first(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> dict[str, Any]:
     return run_recipe(recipe(tiny_bert, tiny_rows), home=home, json_path=home.root / "out.json")
 
 
