@@ -67,6 +67,20 @@ def init(
 
 
 @app.command()
+def shelf() -> None:
+    """List the recipes that come with Limbeck: one for each method of the literature, and some for real tasks."""
+    from rich.table import Table
+
+    from flows.recipe_file import SHELF, read_yaml
+
+    table = Table("recipe", "what it is", box=None, pad_edge=False)
+    for path in sorted(SHELF.glob("*.yaml"), key=lambda path: path.stem):
+        table.add_row(path.stem, str(read_yaml(path).get("about", "")))
+    out.print(table, highlight=False, markup=False)
+    out.print("\nread one: its file says what it makes and what it costs; run one: limbeck run NAME; change it: --set task=mrpc", highlight=False, markup=False)
+
+
+@app.command()
 def run(
     recipe: RecipeName,
     sets: Sets = [],  # noqa: B006 - typer copies it

@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 LINES = [line for block in BLOCKS for line in block.replace("\\\n", " ").splitlines() if line.strip()]
 COMMANDS = [shlex.split(line, comments=True) for line in LINES]
 OURS = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/limbeck"]
-QUICK = {"init", "plan", "models", "runs", "janitor", "verify", "gc"}
+QUICK = {"shelf", "init", "plan", "models", "runs", "janitor", "verify", "gc"}
 
 
 def limbeck(*words: str, cwd: Path, home: Path) -> subprocess.CompletedProcess[str]:
@@ -65,3 +65,10 @@ def test_recipes_that_the_readme_names_are_on_the_shelf() -> None:
     shelf = {path.stem for path in (ROOT / "deployments" / "recipes").glob("*.yaml")}
     named = set(re.findall(r"`((?:sst2|mrpc|stsb)-[a-z-]+)`", README))
     assert named and named <= shelf
+
+
+def test_the_shelf_shown_is_the_shelf() -> None:
+    from flows.recipe_file import SHELF, read_yaml
+
+    rows = [f"| `{path.stem}` | {read_yaml(path)['about']} |" for path in sorted(SHELF.glob("*.yaml"), key=lambda path: path.stem)]
+    assert [line for line in README.splitlines() if line in rows] == rows
