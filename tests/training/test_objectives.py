@@ -165,6 +165,24 @@ def test_the_triple_loss_falls(scene: SimpleNamespace, tmp_path: Path) -> None:
     assert np.mean(losses[-9:]) < 0.8 * np.mean(losses[:9]), losses
 
 
+def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.training import triple
+    from tasks.training.corpora import read_corpus
+
+    base, tokenizer = freeze(load_masked_lm(scene.base, CPU)), load_tokenizer(scene.base)
+    student = build_student("distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0).eval()
+    knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
+    objective = triple.Triple(student, base, knobs, tokenizer, read_corpus(scene.corpus))
+    # Which tokens are drawn depends on the shape of a batch; here it is always the third of each row, shown as a mask.
+    monkeypatch.setattr(triple, "draw_targets", lambda ids, mask, weights, share: torch.arange(ids.shape[1]).expand(ids.shape) == 3)
+    monkeypatch.setattr(triple, "shown", lambda ids, drawn, mask_token, vocabulary: torch.where(drawn, mask_token, ids))
+    encoded = encode(tokenizer, ["the film was good", "a book " * 6], None, 16)
+    both = collate(encoded, [0, 1], 0, CPU)
+    padded = type(both)(both.ids_BT[:1], both.mask_BT[:1], both.segments_BT[:1])
+    losses = [float(objective.loss(batch).detach()) for batch in (collate(encoded, [0], 0, CPU), padded)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
 def test_chunks_of_the_vocabulary_change_nothing(scene: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     from tasks.training import triple
     from tasks.training.corpora import read_corpus
