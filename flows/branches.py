@@ -200,20 +200,27 @@ def chosen(knobs: Any) -> dict[str, Any]:
     return {name: value for name, value in dict(knobs).items() if name not in others}
 
 
-async def make_dropped(recipe: Recipe, dropping: LayerDropping, strategy: str, drop: int, goods: Goods) -> Candidate:
-    """Make the models of one strategy and one number of layers."""
+async def make_dropped(
+    recipe: Recipe, dropping: LayerDropping, strategy: str, drop: int, goods: Goods, *,
+    kept: Sequence[int] | None = None, shown: str = "", waits: Mapping[str, Parcel] | None = None,
+) -> Candidate:  # fmt: skip
+    """Make the models of one strategy and one number of layers.
+
+    ``kept`` are the layers that a search found, ``shown`` is a name of its own, and ``waits`` what a plan cannot know yet; a run has none.
+    """
     base = await goods.teacher if dropping.after_finetuning else goods.base
     measured = None
     if strategy == "contribution":
         slice_ = ContributionSlice(token=dropping.token, max_length=dropping.max_length)
         measured = await contributions_of(slice_, "finetuned" if dropping.after_finetuning else "pretrained", goods)
     signal = {"teacher": await goods.teacher, "answers": await answers_for(recipe, goods)} if dropping.signal == "teacher" else {}
-    name = f"{strategy}-{drop}"
+    name = shown or f"{strategy}-{drop}"
     shared = {knob: value for knob, value in dict(dropping).items() if knob not in NOT_COPIED}
+    layers = None if kept is None else tuple(kept)
 
     async def one(seed: int) -> Parcel:
-        knobs = DropSlice(**{**shared, "seed": seed}, strategy=strategy, drop=drop)
-        return await drop_layers(knobs, base=base, rows=goods.rows, contributions=measured, **signal, label=label(name, seed, dropping.seeds))
+        knobs = DropSlice(**{**shared, "seed": seed}, strategy=strategy, drop=drop, kept=layers)
+        return await drop_layers(knobs, base=base, rows=goods.rows, contributions=measured, **signal, **waits or {}, label=label(name, seed, dropping.seeds))
 
     return Candidate(name, "dropped", list(await asyncio.gather(*(one(seed) for seed in dropping.seeds))))
 

@@ -110,6 +110,40 @@ def results(
 
 
 @app.command()
+def sweep(
+    recipe: RecipeName,
+    strategies: Annotated[str | None, typer.Option(metavar="top,symmetric,…", help="Strategies to try, greedy among them; see layer_dropping.")] = None,
+    drop: Annotated[str | None, typer.Option(metavar="1,2,3", help="Numbers of layers to remove.")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="0,1,2", help="Trainings of each strategy and number.")] = None,
+    halving: Annotated[bool, typer.Option("--halving", help="A quarter of the steps and one seed for all first; the better half goes on.")] = False,
+    sets: Sets = [],  # noqa: B006
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write every figure, the answer and the stages as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Write the plot: score against dropped layers, by strategy.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many trainings it takes and what is cached.")] = False,
+) -> None:
+    """How many layers does the task need? Drop them by every strategy, number and seed, from one teacher; the answer has an interval.
+
+    What is not given comes from the recipe's sweep section, then from its layer_dropping section, which also says how a dropped model is trained;
+    without either: six strategies, every number of layers, seeds 0, 1, 2, 500 steps of batch 64. Nothing is registered.
+    """
+    from flows.recipe_file import load_recipe
+    from flows.sweep_options import sweep_sets
+
+    for file in (json_file, plot):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise RecipeError(f"there is no folder {str(file.absolute().parent)!r} to write {file.name} to; make it, or name another file")
+    given = sweep_sets(strategies=strategies, drop=drop, seeds=seeds, halving=halving)
+    chosen = load_recipe(recipe, [*sets, *given], ["sweep"])
+    if not dry_run:
+        return start(chosen, json_file, [], "sweep", plot)
+    home = open_home()
+    from flows.console import show_sweep_plan
+    from flows.drive import plan_recipe
+
+    show_sweep_plan(out, chosen.name, plan_recipe(chosen, home=home, kind="sweep"), duration)
+
+
+@app.command()
 def plan(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
     """Say what a run would do, stage by stage, and why, before anything is spent."""
     from flows.recipe_file import load_recipe
@@ -147,9 +181,9 @@ def runs(limit: Annotated[int, typer.Option(min=1, max=1000)] = 20) -> None:
     """List the newest runs."""
     from rich.table import Table
 
-    table = Table("run", "started", "recipe", "experiment", "status", "winner")
+    table = Table("run", "started", "kind", "recipe", "experiment", "status", "winner")
     for row in tracker().runs(limit):
-        table.add_row(row["run"][:8], moment(row["started"]), row["recipe"], row["experiment"], row["status"], row["winner"])
+        table.add_row(row["run"][:8], moment(row["started"]), row["kind"], row["recipe"], row["experiment"], row["status"], row["winner"])
     out.print(table)
 
 
@@ -162,7 +196,8 @@ def explain(run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A r
 
     mlflow = tracker()
     found = find_run(mlflow, run)
-    table = Table("stage", "cache", "why", "took", "key", title=f"run {found['run'][:8]} of {found['recipe']}: {found['status']}", title_justify="left")
+    title = f"{found['kind']} {found['run'][:8]} of {found['recipe']}: {found['status']}"
+    table = Table("stage", "cache", "why", "took", "key", title=title, title_justify="left")
     for row in mlflow.recall(found["run"], "stages")["stages"]:
         made = f"made by run {row['made_by_run'][:8]}" if row["made_by_run"] else "made before" if row["cache"] == "hit" else row["why"]
         table.add_row(row["stage"], row["cache"] if row["cache"] == "hit" else row["state"], made, duration(row["seconds"]), row["key"][:12])
@@ -174,11 +209,12 @@ def resume(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that did not finish.")] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Go on with a run that was stopped or failed: its recipe again, from its results and checkpoints."""
+    """Go on with a run or a sweep that was stopped or failed: its recipe again, from its results and checkpoints."""
     mlflow = tracker()
     from flows.upkeep import UNFINISHED, find_run, recipe_of
 
-    start(recipe_of(mlflow, find_run(mlflow, run, UNFINISHED)), json_file, [])
+    found = find_run(mlflow, run, UNFINISHED)
+    start(recipe_of(mlflow, found), json_file, [], found["kind"])
 
 
 @app.command()
@@ -298,17 +334,23 @@ def version() -> None:
     out.print(f"limbeck {installed('limbeck')}", highlight=False)
 
 
-def start(recipe: Any, json_file: Path | None, force: list[str]) -> None:
-    """Run a recipe before a person's eyes and show what came out."""
+def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "run", plot: Path | None = None) -> None:
+    """Run a recipe, or its sweep, before a person's eyes and show what came out."""
     home = open_home()
     from flows.servers import prefect_for_a_run
 
     with prefect_for_a_run(home) as ready:
-        from flows.console import show_results
+        from flows.console import show_results, show_sweep
         from flows.drive import watched_run
 
-        result = watched_run(recipe, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file, command=typed(sys.argv[1:]))
-    show_results(out, result)
+        result = watched_run(
+            recipe, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file, command=typed(sys.argv[1:]), kind=kind
+        )
+    if plot is not None:
+        from tasks.report.sweep_plot import sweep_svg
+
+        plot.write_text(sweep_svg(result), encoding="utf-8")
+    show_sweep(out, result) if kind == "sweep" else show_results(out, result)
 
 
 def typed(words: list[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -86,3 +86,54 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
         console.print("  limbeck predict my-model texts.csv", highlight=False)
     console.print("  limbeck models                                # every registered version and the gate's word on it", highlight=False)
     console.print("  limbeck ui                                    # Prefect and MLflow in the browser", highlight=False)
+
+
+def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
+    """Print the table of a finished sweep, the answer, how far fine-tuning changed each layer, and the commands that come next."""
+    from tasks.report.sweep import SIMILAR, answer_lines, notes, similarity_table, sweep_table, title
+
+    def say(*lines: str) -> None:
+        for line in lines:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    say("", title(result))
+    console.print(sweep_table(result))
+    say(*notes(result), "", *answer_lines(result), "", SIMILAR)
+    console.print(similarity_table(result))
+    hits = sum(stage["cache"] == "hit" for stage in result["stages"])
+    console.print(f"{hits} of {len(result['stages'])} stages cached; nothing was registered.", highlight=False)
+    console.print("\nNext:")
+    console.print("  limbeck explain                               # what ran, and why", highlight=False)
+    console.print("  limbeck ui                                    # Prefect and MLflow in the browser: run/sweep.svg is the plot", highlight=False)
+
+
+def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any]], duration: Callable[[float], str]) -> None:
+    """Print what a sweep would train, a line for each kind of work, and how much of it is there already."""
+    from rich.table import Table
+
+    table = Table("what", title=f"sweep of {name}: what it takes", title_justify="left")
+    for heading in ("stages", "cached", "would run", "about"):
+        table.add_column(heading, justify="right")
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        kinds.setdefault(kind_of(row["stage"]), []).append(row)
+    for kind, found in kinds.items():
+        missing = [row for row in found if row["cache"] == "miss"]
+        known = [row["seconds"] for row in missing if row["seconds"] is not None]
+        table.add_row(kind, str(len(found)), str(len(found) - len(missing)), str(len(missing)), duration(sum(known)) if known else "")
+    console.print(table)
+    trainings = [row for row in rows if row["stage"].startswith("drop-layers")]
+    missing = [row for row in trainings if row["cache"] == "miss"]
+    console.print(f"{len(trainings)} trainings of dropped models: {len(trainings) - len(missing)} are cached, {len(missing)} would run.", highlight=False)
+    if any(row["seconds"] is not None for row in rows if row["cache"] == "miss"):
+        console.print("About: what the like of it took before, with other settings perhaps, one after another; cores work side by side.", highlight=False)
+
+
+def kind_of(stage: str) -> str:
+    """Return the kind of work that a stage of a sweep is."""
+    name, _, shown = stage.partition("/")
+    if name != "drop-layers":
+        return name
+    strategy = shown.rpartition("-")[0] if " " not in shown else shown.split(" ")[0].rpartition("-")[0]
+    step = " tries" if " try " in shown else " first rung" if " first rung" in shown else ""
+    return f"train {strategy}{step}"

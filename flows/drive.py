@@ -18,16 +18,15 @@ from tasks.session import Session, StageRecord
 
 def run_recipe(
     recipe: Recipe, *, home: Home, watcher: Any = None, force: frozenset[str] = frozenset(), json_path: Path | None = None, plan: Session | None = None,
-    command: str = "",
+    command: str = "", kind: str = "run",
 ) -> dict[str, Any]:  # fmt: skip
-    """Run the compress flow here and now, after a plan of it or without one; write the result file if asked, with the command that asked."""
+    """Run a flow (``kind``: ``run`` or ``sweep``), after a plan of it or without one; write the result file if asked, with the command that asked."""
     from flows.account import account
-    from flows.compress import compress
 
     onlooker, started = Onlooker(home, watcher, force, plan), time.monotonic()
     ONLOOKER.set(onlooker)
     try:
-        result = asyncio.run(compress(recipe))
+        result: dict[str, Any] = asyncio.run(flow_of(kind)(recipe))
     except asyncio.CancelledError:
         if onlooker.cancelled is not None:
             with contextlib.suppress(Exception):  # the run, or its server, may be gone by now; it has stopped all the same
@@ -38,38 +37,52 @@ def run_recipe(
     return result
 
 
+def flow_of(kind: str) -> Any:
+    """Return the flow of a kind of run."""
+    if kind == "sweep":
+        from flows.sweep_layers import sweep_layers
+
+        return sweep_layers
+    from flows.compress import compress
+
+    return compress
+
+
 def watched_run(
     recipe: Recipe, *, home: Home, console: Any, ready: Callable[[], None], force: frozenset[str] = frozenset(), json_path: Path | None = None,
-    command: str = "",
+    command: str = "", kind: str = "run",
 ) -> dict[str, Any]:  # fmt: skip
     """Run a recipe before a person's eyes; ``ready`` waits for the Prefect server, which starts while the run is planned."""
     from flows.console import Watcher
 
-    plan = planned_session(recipe, home)
+    plan = planned_session(recipe, home, kind)
     ready()
     with Watcher(console, len(plan.records)) as watcher:
-        return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path, plan=plan, command=command)
+        return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path, plan=plan, command=command, kind=kind)
 
 
-def plan_recipe(recipe: Recipe, *, home: Home) -> list[dict[str, Any]]:
+def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[str, Any]]:
     """Walk the same story without running anything; return what each stage would do, why, and how many seconds the like of it took before."""
-    return [{"stage": record.shown, "cache": record.cache, "why": record.why, "seconds": record.estimate} for record in planned_records(recipe, home)]
+    return [{"stage": record.shown, "cache": record.cache, "why": record.why, "seconds": record.estimate} for record in planned_records(recipe, home, kind)]
 
 
-def planned_records(recipe: Recipe, home: Home) -> list[StageRecord]:
+def planned_records(recipe: Recipe, home: Home, kind: str = "run") -> list[StageRecord]:
     """Return the records of a walk that runs nothing."""
-    return planned_session(recipe, home).records
+    return planned_session(recipe, home, kind).records
 
 
-def planned_session(recipe: Recipe, home: Home) -> Session:
+def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
     """Walk the story without running anything; return the session with its records."""
     from flows.compress import make_everything
     from flows.run import plan_session
+    from flows.sweep_branches import of_a_sweep
+    from flows.sweep_layers import sweep_everything
     from tasks.session import use_session
 
+    recipe = of_a_sweep(recipe) if kind == "sweep" else recipe
     session, sources = plan_session(recipe, home)
     with use_session(session):
-        asyncio.run(make_everything(recipe, sources, session))
+        asyncio.run(sweep_everything(recipe, sources, session) if kind == "sweep" else make_everything(recipe, sources, session))
     return session
 
 

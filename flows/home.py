@@ -81,6 +81,7 @@ class Home:
             "HF_EVALUATE_OFFLINE": "1",
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "TOKENIZERS_PARALLELISM": "false",
+            "MPLCONFIGDIR": str(self.root / "cache" / "matplotlib"),
         }
         servers = self.servers()
         if servers:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -36,6 +36,8 @@ class Onlooker:
     """The walk before the run: its store is open already, and what it found need not be looked for again."""
     cancelled: UUID | None = None
     """The flow run that someone cancelled in the Prefect UI."""
+    on_sigterm: Callable[[int, Any], None] | None = None
+    """What SIGTERM does while a run goes on."""
 
 
 ONLOOKER: ContextVar[Onlooker | None] = ContextVar("onlooker", default=None)
@@ -47,16 +49,26 @@ def stopped_by_sigterm() -> Iterator[None]:
 
     Prefect's own handler, for its workers, raises wherever the loop happens to be, and nothing below gets the time to stop.
     """
-    if ONLOOKER.get() is None or threading.current_thread() is not threading.main_thread():
+    onlooker = ONLOOKER.get()
+    if onlooker is None or threading.current_thread() is not threading.main_thread():
         yield
         return
     loop, run = asyncio.get_running_loop(), asyncio.current_task()
     assert run is not None
-    before = signal.signal(signal.SIGTERM, lambda number, frame: loop.call_soon_threadsafe(run.cancel))
+    onlooker.on_sigterm = lambda number, frame: loop.call_soon_threadsafe(run.cancel)
+    before = signal.signal(signal.SIGTERM, onlooker.on_sigterm)
     try:
         yield
     finally:
+        onlooker.on_sigterm = None
         signal.signal(signal.SIGTERM, before)
+
+
+def hear_sigterm() -> None:
+    """Listen to SIGTERM again inside a subflow: Prefect has just put its own handler in place of ours."""
+    onlooker = ONLOOKER.get()
+    if onlooker is not None and onlooker.on_sigterm is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, onlooker.on_sigterm)
 
 
 @asynccontextmanager
@@ -91,9 +103,15 @@ async def listen(onlooker: Onlooker, run: asyncio.Task[Any], flow_run: UUID) -> 
 
 
 async def confirm(flow_run: UUID) -> None:
-    """Tell Prefect that a run has ended because someone cancelled it; by itself it would call it crashed."""
+    """Tell Prefect that a run has ended because someone cancelled it, and its subflows with it; by itself it would call them crashed."""
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
+    from prefect.client.schemas.sorting import FlowRunSort
     from prefect.states import Cancelled
 
+    own = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run]))
     async with get_client() as client:
-        await client.set_flow_run_state(flow_run, Cancelled(message="stopped at its last checkpoint"), force=True)
+        below = await client.read_flow_runs(flow_run_filter=own, sort=FlowRunSort.START_TIME_DESC, limit=200)
+        stopped = [run.id for run in below if run.state is None or not run.state.is_completed()]
+        for run in (*stopped, flow_run):
+            await client.set_flow_run_state(run, Cancelled(message="stopped at its last checkpoint"), force=True)

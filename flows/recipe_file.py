@@ -20,10 +20,12 @@ SHELF = Path(__file__).resolve().parents[1] / "deployments" / "recipes"
 Place = tuple[str | int, ...]
 
 
-def load_recipe(name: str, sets: Sequence[str] = ()) -> Recipe:
-    """Read a recipe by path, or by its name on the shelf, and change it by ``a.b=value`` settings."""
+def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = ()) -> Recipe:
+    """Read a recipe by path, or by its name on the shelf, and change it by ``a.b=value`` settings; ``sections`` are there even if it has none."""
     path = find_recipe(name)
     values = read_yaml(path)
+    for section in sections:
+        enter(values, section, section)
     for setting in sets:
         apply(values, setting)
     return validate(values, path)

@@ -35,7 +35,7 @@ class Run:
 
 
 @asynccontextmanager
-async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
+async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     """Find the sources, check store and tracker, then run the stages; on the way out no branch is left running and no MLflow run open."""
     onlooker = ONLOOKER.get() or Onlooker(Home.from_environment())
     sources = await asyncio.to_thread(find_sources, recipe)
@@ -43,7 +43,7 @@ async def open_run(recipe: Recipe) -> AsyncIterator[Run]:
     await asyncio.to_thread(store.check)
     require_legal_name(registered_name(recipe, teacher_name(recipe)))
     processes = processes_of_worker()
-    tracker = new_tracker(recipe, onlooker.home)
+    tracker = new_tracker(recipe, onlooker.home, kind)
     opening = asyncio.ensure_future(asyncio.to_thread(tracker.open))
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     session = Session(
@@ -82,7 +82,9 @@ async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
     """Cancel the branches that are still running and wait until their engines have stopped."""
     running = [task for task in asyncio.all_tasks() if task not in already and task is not asyncio.current_task()]
     for task in running:
-        task.cancel()
+        # A branch that was asked already is tidying up: asked again, a subflow could not even tell Prefect any more that it has ended.
+        if not task.cancelling():
+            task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
 
 
@@ -125,11 +127,11 @@ def find_sources(recipe: Recipe) -> dict[str, Parcel]:
     return sources | {f"start:{name}": resolve_model(start, None) for name, start in own.items()}
 
 
-def new_tracker(recipe: Recipe, home: Home) -> Tracker:
-    """Return the tracker of this run: one experiment per task and teacher."""
+def new_tracker(recipe: Recipe, home: Home, kind: str = "run") -> Tracker:
+    """Return the tracker of this run: one experiment per task and teacher; ``kind`` says which flow it is, so that it can be resumed."""
     from prefect.runtime import flow_run
 
-    tags = {"recipe": recipe.name, "task": recipe.spec.name, "prefect.flow_run_id": str(flow_run.id or "none")}
+    tags = {"limbeck.kind": kind, "recipe": recipe.name, "task": recipe.spec.name, "prefect.flow_run_id": str(flow_run.id or "none")}
     experiment = f"{recipe.spec.name}/{teacher_name(recipe)}"
     written = recipe.model_dump(mode="json", exclude_unset=True)
     return Tracker(home.tracking_uri, home.artifacts, experiment=experiment, run_name=recipe.name, tags=tags, recipe=written)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import GateError, ModelError, RecipeError
-from tasks.recipe import STRATEGIES, Matching, Recipe, Student, Teacher, general_start
+from tasks.errors import DataError, GateError, ModelError, RecipeError
+from tasks.recipe import STRATEGIES, LayerDropping, Matching, Recipe, Student, Teacher, general_start
 
 MARGIN = 0.05  # points above guessing that any teacher worth copying clears
 CORRELATED = 0.3  # least correlation of a regression teacher
@@ -33,6 +33,8 @@ def require_floor(knobs: Teacher, facts: Mapping[str, Any]) -> None:
 def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> None:
     """Refuse students and dropped models that cannot be built from this teacher; ``starts`` are checkpoints that students bring, by student."""
     config = json.loads((base / "config.json").read_text())
+    if not recipe.students and recipe.layer_dropping is None:
+        raise RecipeError(f"nothing to make: add students or layer_dropping to {recipe.name}, or run its sweep: limbeck sweep")
     for student in recipe.students:
         check_student(recipe, student, config)
         if student.name in starts:
@@ -143,6 +145,9 @@ def check_matching(where: str, matching: Matching, student: tuple[int, int, int]
 def check_dropping(recipe: Recipe, layers: int) -> None:
     """Refuse unknown strategies, repeats, and numbers of layers that leave nothing."""
     assert recipe.layer_dropping is not None
+    check_strategies(recipe.layer_dropping.strategies)
+    if "greedy" in recipe.layer_dropping.strategies:
+        raise RecipeError("the strategy 'greedy' searches by many short trainings, which only limbeck sweep does; leave it out of layer_dropping")
     for strategy in recipe.layer_dropping.strategies:
         for drop in recipe.layer_dropping.drop:
             require_strategy(strategy, layers, drop)
@@ -150,14 +155,53 @@ def check_dropping(recipe: Recipe, layers: int) -> None:
 
 def require_strategy(strategy: str, layers: int, drop: int) -> None:
     """Refuse an unknown strategy, and a number of layers that it cannot drop."""
-    from tasks.methods.layer_strategies import STRATEGIES, undefined
+    from tasks.methods.layer_strategies import undefined
 
-    if strategy not in STRATEGIES:
-        near = get_close_matches(strategy, STRATEGIES, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise RecipeError(f"unknown layer-dropping strategy {strategy!r}; {hint}choose one of {', '.join(sorted(STRATEGIES))}")
+    check_strategies([strategy])
     if drop >= layers or undefined(strategy, layers, drop):
         raise RecipeError(f"{strategy} cannot drop {drop} of {layers} layers; choose fewer")
+
+
+def check_strategies(names: Sequence[str]) -> None:
+    """Refuse a strategy that does not exist, with the one that was most likely meant."""
+    from tasks.methods.layer_strategies import STRATEGIES
+
+    for name in names:
+        if name not in STRATEGIES:
+            near = get_close_matches(name, STRATEGIES, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise RecipeError(f"unknown layer-dropping strategy {name!r}; {hint}choose one of {', '.join(sorted(STRATEGIES))}")
+
+
+def check_sweep(recipe: Recipe, strategies: Sequence[str], drops: Sequence[int], dropping: LayerDropping, layers: int) -> None:
+    """Refuse a sweep that could not answer: it names what does not exist, leaves no layer, or has nothing to choose by."""
+    from tasks.methods.layer_strategies import undefined
+    from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
+
+    check_strategies(strategies)
+    if layers < 2:
+        raise RecipeError(f"the teacher has {layers} layer, and a sweep leaves at least one; take a deeper teacher")
+    for drop in drops:
+        if drop >= layers:
+            raise RecipeError(f"dropping {drop} of {layers} layers leaves none; the most that can go is {layers - 1}")
+    if all(undefined(strategy, layers, drop) for strategy in strategies for drop in drops):
+        raise RecipeError(
+            f"{', '.join(strategies)} cannot drop {', '.join(map(str, drops))} of {layers} layers: there is nothing to try; "
+            "alternate strategies drop at most half, so name fewer layers or another strategy"
+        )
+    if METRICS.get(recipe.spec.headline) in LOWER_IS_BETTER:
+        raise RecipeError(f"a sweep counts points below the teacher, and {recipe.spec.headline} is an error; set task.headline to a score")
+    if not recipe.data.selection_rows or not dropping.evaluations:
+        raise RecipeError(
+            "a sweep chooses strategies by their score on the selection rows; "
+            "set data.selection_rows and layer_dropping.evaluations to at least 1"
+        )
+
+
+def require_selection(facts: Mapping[str, Any]) -> None:
+    """Refuse rows of which none could be held back to choose strategies by; a plan has not counted them yet."""
+    if facts and not facts["rows"].get("selection"):
+        raise DataError("a sweep chooses strategies on selection rows, at most a tenth of train, and train is too small for one; add rows")
 
 
 def layers_of(config: Mapping[str, Any]) -> int:

@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 
 KINDS = (
-    "source", "rows", "corpus", "checkpoint", "candidates", "answers", "signals", "scorecard", "comparison", "speed", "contributions", "registration",
+    "source", "rows", "corpus", "checkpoint", "candidates", "answers", "signals", "scorecard", "comparison", "speed", "contributions", "similarity",
+    "registration",
 )  # fmt: skip
 
 

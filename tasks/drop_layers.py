@@ -1,4 +1,4 @@
-"""Doors: what each layer contributes, and models with whole layers removed."""
+"""Doors: what each layer contributes, what fine-tuning changed in it, and models with whole layers removed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from tasks.stage import Bench, stage
 async def measure_contributions(bench: Bench, knobs: ContributionSlice, *, base: Parcel, rows: Parcel) -> None:
     """Measure how much each layer changes its input."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})
+
+
+@stage(makes="similarity", engine="similarity", threads="half")
+async def measure_similarity(bench: Bench, knobs: ContributionSlice, *, base: Parcel, teacher: Parcel, rows: Parcel) -> None:
+    """Measure how like each layer of the fine-tuned teacher still is to the pretrained one."""
+    await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "teacher": teacher, "rows": rows})
 
 
 @stage(makes="checkpoint", engine="drop", threads="one", together=True)

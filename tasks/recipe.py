@@ -302,6 +302,12 @@ class Shape(Knobs):
     feed_forward: int | None = Field(None, ge=8, description="Inner width of the feed-forward blocks; empty: the teacher's.")
 
 
+def require_distinct(values: tuple[Any, ...] | None, what: str) -> None:
+    """Repeated values would train and count one thing twice."""
+    if values is not None and len(set(values)) != len(values):
+        raise ValueError(f"{what} {list(values)} repeat; give each once")
+
+
 class Student(Shape):
     """One small model to be made; several students are branches of one run."""
 
@@ -339,6 +345,32 @@ class LayerDropping(Training):
     hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
     learning_rate: float = Field(5e-5, gt=0, description="Peak learning rate.")
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1, description="One training per seed.")
+
+    @model_validator(mode="after")
+    def choices_differ(self) -> Self:
+        """What is given twice would be trained once and counted twice."""
+        for what in ("strategies", "drop", "seeds"):
+            require_distinct(getattr(self, what), what)
+        return self
+
+
+class Sweep(Knobs):
+    """How many layers does the task need? Every strategy at every number of layers, by ``limbeck sweep``; how each is trained says layer_dropping."""
+
+    strategies: tuple[str, ...] | None = Field(None, description="Strategies to try, greedy among them; empty: those of layer_dropping, or all six others.")
+    drop: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, description="Numbers of layers to remove; empty: those of layer_dropping, or all.")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(None, description="Trainings of each; empty: those of layer_dropping, or 0, 1, 2.")
+    halving: bool = Field(False, description="First a quarter of the steps and one seed for all; the better half goes on (arXiv:1502.07943).")
+    try_steps: int = Field(100, ge=1, description="Steps of each try of the greedy strategy (Peer et al. 2021, arXiv:2105.14839).")
+
+    @model_validator(mode="after")
+    def choices_differ(self) -> Self:
+        """An empty list would try nothing, and a repeated entry would count one training twice."""
+        for what in ("strategies", "drop", "seeds"):
+            if getattr(self, what) == ():
+                raise ValueError(f"{what} is an empty list; name at least one, or leave it out")
+            require_distinct(getattr(self, what), what)
+        return self
 
 
 class Scoring(Knobs):
@@ -480,6 +512,7 @@ class DropSlice(SeededTraining):
 
     strategy: str = Field(description="Which layers go.")
     drop: int = Field(ge=1, description="How many layers go.")
+    kept: tuple[int, ...] | None = Field(None, description="Which layers stay, counted from 0, where the strategy found them by trying (greedy).")
     signal: Literal["labels", "teacher"] = Field("labels", description="What the dropped model is trained with.")
     temperature: float = Field(2.0, gt=0, description="Softening, with signal: teacher.")
     hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
@@ -517,6 +550,7 @@ class Recipe(Knobs):
     task_distillation: TaskDistillation = TaskDistillation()
     students: tuple[Student, ...] = ()
     layer_dropping: LayerDropping | None = None
+    sweep: Sweep | None = Field(None, description="What limbeck sweep tries; a run does not read it.")
     scoring: Scoring = Scoring()
     speed: Speed = Speed()
     gate: Gate = Gate()
@@ -532,7 +566,7 @@ class Recipe(Knobs):
         known = self.spec.headline  # an unknown task is refused here
         if known not in self.spec.metrics:
             raise ValueError(f"task.headline is {known!r}, which is not one of task.metrics; add it there")
-        if not self.students and self.layer_dropping is None:
+        if not self.students and self.layer_dropping is None and self.sweep is None:
             raise ValueError("nothing to make: add students or layer_dropping")
         if self.corpus is None and (self.general_distillation or self.pretraining):
             raise ValueError("general_distillation and pretraining need a corpus; add a corpus section")

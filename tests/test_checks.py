@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tasks.checks import check_students
-from tasks.errors import LimbeckError
+from tasks.checks import check_students, require_selection
+from tasks.errors import DataError, LimbeckError
 from tasks.recipe import Recipe
 from tests.tiny import write_tiny_bert
 
@@ -64,3 +64,10 @@ def test_a_checkpoint_of_ones_own_reads_as_its_teacher_does(tmp_path: Path, tiny
     with pytest.raises(LimbeckError, match="whose tokenizer is not its teacher's"):
         check_students(recipe({"start": str(other)}, **layer_by_layer), tiny_bert, {"small": other})
     check_students(recipe({"start": str(other)}), tiny_bert, {"small": other})  # answers are about whole texts
+
+
+def test_a_sweep_needs_rows_to_choose_by() -> None:
+    with pytest.raises(DataError, match="too small for one; add rows"):
+        require_selection({"rows": {"train": 5, "validation": 1, "selection": 0}})
+    require_selection({"rows": {"selection": 1}})
+    require_selection({})  # a plan has not counted them

@@ -29,12 +29,18 @@ def cosines_BL(hidden_states: Sequence[Tensor], mask_BT: Tensor, *, token: str =
     ``cls`` looks at the first valid token, ``mean`` averages the cosines of all valid tokens. XLNet keeps its
     summary token at the end, so ``mean`` is the choice there.
     """
-    _require_states(hidden_states, mask_BT, token)
+    _require_states(hidden_states, mask_BT)
     per_layer = [_cosines_BT(before, after) for before, after in pairwise(hidden_states)]
-    cosines_BLT = torch.stack(per_layer, dim=1)
+    return token_means_BL(torch.stack(per_layer, dim=1), mask_BT, token=token)
+
+
+def token_means_BL(values_BLT: Tensor, mask_BT: Tensor, *, token: str) -> Tensor:
+    """Return the values of the first valid token (``cls``), or their mean over all valid tokens (``mean``)."""
+    if token not in TOKENS:
+        raise RecipeError(f"unknown token {token!r} for layer contributions; choose one of {', '.join(TOKENS)}")
     weights_BT = _first_valid(mask_BT) if token == "cls" else mask_BT.bool()
     weights_B1T = weights_BT[:, None, :]
-    return cosines_BLT.masked_fill(~weights_B1T, 0.0).sum(dim=-1) / weights_B1T.sum(dim=-1).clamp(min=1)
+    return values_BLT.masked_fill(~weights_B1T, 0.0).sum(dim=-1) / weights_B1T.sum(dim=-1).clamp(min=1)
 
 
 def _cosines_BT(before_BTD: Tensor, after_BTD: Tensor) -> Tensor:
@@ -48,9 +54,7 @@ def _first_valid(mask_BT: Tensor) -> Tensor:
     return torch.zeros_like(mask_BT, dtype=torch.bool).scatter(1, first_B1, True)
 
 
-def _require_states(hidden_states: Sequence[Tensor], mask_BT: Tensor, token: str) -> None:
-    if token not in TOKENS:
-        raise RecipeError(f"unknown token {token!r} for layer contributions; choose one of {', '.join(TOKENS)}")
+def _require_states(hidden_states: Sequence[Tensor], mask_BT: Tensor) -> None:
     if len(hidden_states) < 2 or any(states.shape[:2] != mask_BT.shape for states in hidden_states):
         raise ModelError(
             f"layer contributions need at least 2 hidden states of {tuple(mask_BT.shape)} [batch, tokens], "

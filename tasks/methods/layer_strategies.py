@@ -1,6 +1,7 @@
 """Which layers to drop: the strategies, as sets of layer numbers; no model is touched here.
 
-Paper: Sajjad et al. 2020, "On the Effect of Dropping Layers of Pre-trained Transformer Models", arXiv:2004.03844.
+Paper: Sajjad et al. 2020, "On the Effect of Dropping Layers of Pre-trained Transformer Models", arXiv:2004.03844; greedy is Peer et al. 2021,
+"Greedy-layer Pruning: Speeding up Transformer Models for Natural Language Processing", arXiv:2105.14839.
 Layers count from 0 in this file, as in code; the paper counts from 1, so its "odd" layers are 0, 2, 4 … here.
 """
 
@@ -12,6 +13,8 @@ from collections.abc import Callable, Sequence
 from tasks.errors import RecipeError
 
 Strategy = Callable[[int, int, Sequence[float] | None], list[int]]
+"""Layers, how many to drop, and what was measured before, where a strategy needs that: a cosine for each layer, or the layers that a search kept."""
+
 
 def top(layers: int, drop: int, contributions: Sequence[float] | None = None) -> list[int]:
     """Drop the layers next to the output."""
@@ -54,6 +57,23 @@ def contribution(layers: int, drop: int, contributions: Sequence[float] | None =
     return sorted(by_change[: layers - drop])
 
 
+def greedy(layers: int, drop: int, kept: Sequence[float] | None = None) -> list[int]:
+    """Drop, round by round, the layer that is missed least; the rounds are trainings, so the layers that stay are handed over."""
+    _require_droppable("greedy", layers, drop, layers - 1)
+    found = sorted({int(layer) for layer in kept or ()})
+    if len(found) != layers - drop or not set(found) <= set(range(layers)):
+        raise RecipeError(
+            f"the strategy 'greedy' needs the {layers - drop} of {layers} layers that its search kept, not {list(kept or ())}; "
+            "limbeck sweep searches for them"
+        )
+    return found
+
+
+def after_a_round(kept: Sequence[int]) -> list[list[int]]:
+    """Return what a round of the greedy search tries: the layers that stay, for each layer that could go next; the topmost goes first."""
+    return [[layer for layer in kept if layer != gone] for gone in reversed(kept)]
+
+
 STRATEGIES: dict[str, Strategy] = {
     "top": top,
     "bottom": bottom,
@@ -61,6 +81,7 @@ STRATEGIES: dict[str, Strategy] = {
     "alternate-even": alternate_even,
     "symmetric": symmetric,
     "contribution": contribution,
+    "greedy": greedy,
 }
 
 
@@ -77,8 +98,9 @@ def undefined(strategy: str, layers: int, drop: int) -> bool:
     """Tell whether ``strategy`` cannot drop ``drop`` of ``layers``: tables show such a cell as "—"."""
     if strategy not in STRATEGIES:
         return not kept_layers(strategy, layers, drop)
+    stand_in = list(range(layers - drop)) if strategy == "greedy" else [0.0] * layers
     try:
-        return not STRATEGIES[strategy](layers, drop, [0.0] * layers)
+        return not STRATEGIES[strategy](layers, drop, stand_in)
     except RecipeError:
         return True
 

@@ -257,6 +257,22 @@ class Tracker:
         tags = [RunTag("winner", winner["name"] if winner else "none"), RunTag("headline", teacher["headline"])]
         self.client.log_batch(self.parent, metrics=figures, tags=tags)
 
+    def sweep(self, result: Mapping[str, Any], plot: str, text: str) -> None:
+        """Log what a sweep found on the parent: scores by dropped layers as curves, the answer as figures, and its table, plot and JSON."""
+        final = [cell for cell in result["cells"] if cell["state"] == "scored"]
+        curves = [(f"score.{cell['strategy']}", cell["score"]["value"], cell["drop"]) for cell in final]
+        gaps = [(f"difference_pts.{cell['strategy']}", 100 * cell["difference"]["value"], cell["drop"]) for cell in final]
+        held = [(f"layers_within_{one['points']:g}_pts", one["holds"]["drop"] if one["holds"] else 0, 0) for one in result["answer"]]
+        said = ", ".join(str(one["holds"]["drop"] if one["holds"] else 0) for one in result["answer"])
+        with self.asking("log the sweep"):
+            self.send(self.parent, metrics=[*curves, *gaps, *held, ("score.teacher", result["teacher"]["score"]["value"], 0)])
+            within = ", ".join(f"{one['points']:g}" for one in result["answer"])
+            self.client.set_tag(self.parent, "winner", f"{said} of {result['layers']} layers within {within} points")
+            self.client.set_tag(self.parent, "headline", result["headline"])
+            self.client.log_dict(self.parent, dict(result), "run/sweep.json")
+            self.client.log_text(self.parent, plot, "run/sweep.svg")
+            self.client.log_text(self.parent, text, "run/sweep.md")
+
     def close(self, status: str) -> None:
         """End the parent run and every run below it that is still open."""
         if self.sender is not None:
@@ -386,7 +402,8 @@ class Tracker:
         with self.asking("list the runs"):
             experiments = {experiment.experiment_id: experiment.name for experiment in every(self.client.search_experiments)}
             found = self.client.search_runs(list(experiments), "tags.limbeck = 'flow'", max_results=limit, order_by=["attributes.start_time DESC"])
-            return [{"run": run.info.run_id, "recipe": run.data.tags.get("recipe", ""), "experiment": experiments[run.info.experiment_id],
+            return [{"run": run.info.run_id, "recipe": run.data.tags.get("recipe", ""), "kind": run.data.tags.get("limbeck.kind", "run"),
+                     "experiment": experiments[run.info.experiment_id],
                      "status": run.info.status, "started": run.info.start_time, "winner": run.data.tags.get("winner", "")} for run in found]  # fmt: skip
 
     def download(self, name: str, alias: str | int, folder: Path) -> dict[str, Any]:

@@ -1,20 +1,24 @@
 """Layer dropping: remove whole layers, then train what is left.
 
-Method: Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844.
-Shape letters: L layers, N rows.
+Method: Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844; which layers change most while a model is fine-tuned: Kornblith et al. 2019,
+arXiv:1905.00414.
+Shape letters: B batch, T tokens, D width, L layers, N rows or tokens.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tasks.job import Job
 from tasks.methods.contribution import cosines_BL
 from tasks.methods.layer_dropping import drop_layers
+from tasks.methods.layer_similarity import Moments, between_models_BL, linear_cka_of, moments_of
 from tasks.methods.layer_strategies import kept_layers
 from tasks.training.batches import by_length
 from tasks.training.distill import Cast, contributions, train_with_teacher
@@ -28,21 +32,45 @@ SAMPLE = 500  # rows behind the contribution of a layer; its mean cosine settles
 
 def measure_contributions(job: Job) -> dict[str, Any]:
     """Measure, for each layer of ``base``, the mean cosine between its input and its output on the selection rows."""
+    parts = [
+        cosines_BL(states, mask_BT, token=job.knobs.token).cpu().numpy() for (states,), mask_BT in hidden_states(job, ("base",))
+    ]
+    cosines = [float(value) for value in np.concatenate(parts).mean(0)]
+    (job.output / "contributions.json").write_text(json.dumps({"cosines": cosines, "token": job.knobs.token}))
+    return {"cosines": cosines}
+
+
+def measure_similarity(job: Job) -> dict[str, Any]:
+    """Compare ``base`` with ``teacher``, which was fine-tuned from it, layer by layer on the selection rows; the embeddings come first."""
+    moments: list[Moments] = []
+    cosines = []
+    for (before, after), mask_BT in hidden_states(job, ("base", "teacher")):
+        valid_BT = mask_BT.bool()
+        found = [moments_of(first_BTD[valid_BT], second_BTD[valid_BT]) for first_BTD, second_BTD in zip(before, after, strict=True)]
+        moments = [one + other for one, other in zip(moments, found, strict=True)] if moments else found
+        cosines.append(between_models_BL(before, after, mask_BT, token=job.knobs.token).cpu().numpy())
+    facts = {
+        "cka": [linear_cka_of(each) for each in moments],
+        "cosines": [float(value) for value in np.concatenate(cosines).mean(0)],
+        "tokens": moments[0].rows, "rows": sum(map(len, cosines)), "token": job.knobs.token,
+    }  # fmt: skip
+    (job.output / "similarity.json").write_text(json.dumps(facts))
+    return facts
+
+
+def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[tuple[Tensor, ...]], Tensor]]:
+    """Yield the hidden states of the named models on the same batches of selection rows, of train rows where none are held back, with their mask."""
     task, place = read_task(job.inputs["rows"]), device()
-    tokenizer, model = load_tokenizer(job.inputs["base"]), freeze(load_classifier(job.inputs["base"], task, place))
+    tokenizer, models = load_tokenizer(job.inputs[names[0]]), [freeze(load_classifier(job.inputs[name], task, place)) for name in names]
     rows = read_rows(job.inputs["rows"], "selection", task.kind)
     rows = rows if len(rows) else read_rows(job.inputs["rows"], "train", task.kind)
     pairs = None if rows.pairs is None else rows.pairs[:SAMPLE]
     encoded = encode(tokenizer, rows.texts[:SAMPLE], pairs, job.knobs.max_length)
-    parts = []
     for batch in by_length(encoded.lengths_N, size=32, tokens=8192):
         inputs = collate(encoded, batch, tokenizer.pad_token_id, place)
         with torch.inference_mode():
-            states = model(**inputs.inputs(model), output_hidden_states=True).hidden_states
-        parts.append(cosines_BL(states, inputs.mask_BT, token=job.knobs.token).cpu().numpy())
-    cosines = [float(value) for value in np.concatenate(parts).mean(0)]
-    (job.output / "contributions.json").write_text(json.dumps({"cosines": cosines, "token": job.knobs.token}))
-    return {"cosines": cosines}
+            states = [model(**inputs.inputs(model), output_hidden_states=True).hidden_states for model in models]
+        yield states, inputs.mask_BT
 
 
 def drop_and_train(job: Job) -> dict[str, Any]:
@@ -51,7 +79,7 @@ def drop_and_train(job: Job) -> dict[str, Any]:
     make_deterministic(knobs.seed)
     task, tokenizer = read_task(job.inputs["rows"]), load_tokenizer(job.inputs["base"])
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
-    kept = kept_layers(knobs.strategy, model.config.num_hidden_layers, knobs.drop, contributions(job))
+    kept = kept_layers(knobs.strategy, model.config.num_hidden_layers, knobs.drop, measured(job))
     drop_layers(model, kept)
     job.log(f"{knobs.strategy}: layers {kept} of {model.config.num_hidden_layers + knobs.drop} stay (counted from 0)")
     if knobs.signal == "teacher":
@@ -61,3 +89,8 @@ def drop_and_train(job: Job) -> dict[str, Any]:
         facts = train_with_labels(job, knobs, model, task, tokenizer)
     save_model(model, tokenizer, job.output)
     return facts | {"kept_layers": kept}
+
+
+def measured(job: Job) -> list[float] | None:
+    """Return what was found out about the layers before: by a search that hands over what stays, or by measuring contributions."""
+    return contributions(job) or getattr(job.knobs, "kept", None)

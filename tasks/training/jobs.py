@@ -6,7 +6,7 @@ from tasks.training.answers import answer, mix
 from tasks.training.augment import augment
 from tasks.training.corpora import tokenize_corpus
 from tasks.training.distill import distill_intermediate, distill_prediction
-from tasks.training.dropping import drop_and_train, measure_contributions
+from tasks.training.dropping import drop_and_train, measure_contributions, measure_similarity
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
 from tasks.training.pretrain import pretrain
@@ -24,5 +24,6 @@ JOBS = {
     "prediction": distill_prediction,
     "pretrain": pretrain,
     "signals": record_signals,
+    "similarity": measure_similarity,
     "tokenize": tokenize_corpus,
 }

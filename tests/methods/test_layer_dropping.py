@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tasks.errors import LimbeckError, ModelError, RecipeError
 from tasks.methods.layer_dropping import drop_layers, encoder_layers
-from tasks.methods.layer_strategies import STRATEGIES, kept_layers, undefined
+from tasks.methods.layer_strategies import STRATEGIES, after_a_round, kept_layers, undefined
 from tests.methods.oracles import golden_json
 
 COSINES = [0.5, 0.9, 0.1, 0.9, 0.3, 0.2]
@@ -87,11 +87,12 @@ def test_sets_equal_the_reference() -> None:
 
 @given(st.sampled_from(sorted(STRATEGIES)), st.integers(1, 30), st.integers(0, 30))
 def test_a_defined_cell_keeps_the_right_number_in_order(strategy: str, layers: int, drop: int) -> None:
+    measured = list(range(layers - drop)) if strategy == "greedy" else [0.5] * layers
     if undefined(strategy, layers, drop):
         with pytest.raises(RecipeError, match="can drop 0 to"):
-            kept_layers(strategy, layers, drop, [0.5] * layers)
+            kept_layers(strategy, layers, drop, measured)
     else:
-        kept = kept_layers(strategy, layers, drop, [0.5] * layers)
+        kept = kept_layers(strategy, layers, drop, measured)
         assert len(kept) == layers - drop > 0
         assert kept == sorted(set(kept)) and set(kept) <= set(range(layers))
 
@@ -101,6 +102,7 @@ def test_undefined_cells_of_a_table() -> None:
     assert [undefined("alternate-odd", 1, k) for k in range(2)] == [False, True]
     assert [undefined("top", 6, k) for k in (-1, 5, 6)] == [True, False, True]
     assert not undefined("contribution", 6, 5)
+    assert [undefined("greedy", 6, k) for k in (1, 5, 6)] == [False, False, True]
     with pytest.raises(RecipeError, match="alternate-even, alternate-odd, bottom"):
         undefined("middle", 6, 1)
 
@@ -118,7 +120,7 @@ def test_contribution_without_measurements_is_refused(cosines: list[float] | Non
 
 
 def test_an_unknown_strategy_lists_the_known() -> None:
-    with pytest.raises(RecipeError, match="alternate-even, alternate-odd, bottom, contribution, symmetric, top"):
+    with pytest.raises(RecipeError, match="alternate-even, alternate-odd, bottom, contribution, greedy, symmetric, top"):
         kept_layers("middle", 6, 1)
 
 
@@ -194,3 +196,14 @@ def test_a_model_without_a_stack_is_refused() -> None:
     config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=2, n_head=2)
     with pytest.raises(LimbeckError, match="GPT2Model"):
         encoder_layers(transformers.GPT2Model(config))
+
+
+def test_a_round_of_the_greedy_search_tries_each_layer_that_is_left_the_topmost_first() -> None:
+    assert after_a_round([0, 2, 5]) == [[0, 2], [0, 5], [2, 5]]
+
+
+def test_the_search_of_the_greedy_strategy_hands_over_what_stays() -> None:
+    assert kept_layers("greedy", 6, 3, [5, 0, 2]) == [0, 2, 5]
+    for kept in (None, [0, 1], [0, 1, 6], [0, 0, 1]):
+        with pytest.raises(RecipeError, match="needs the 3 of 6 layers that its search kept"):
+            kept_layers("greedy", 6, 3, kept)

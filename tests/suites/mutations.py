@@ -47,6 +47,7 @@ DEPEND = {
     "scoring": {"score-model": schema.ScoreSlice},
     "speed": {"measure-speed": schema.Speed},
     "gate": {},
+    "sweep": {},
     "resources": {},
 }
 """Which door takes which slice of a section: the one thing that is said here and not read from the schema."""

@@ -1,0 +1,57 @@
+"""How many layers does this task need? From one teacher, every strategy drops every number of layers, with several seeds; the answer has an interval.
+
+``compress.py`` tells the story of one recipe; this flow asks one question of its teacher. Each strategy is a subflow, so that the graph stays
+readable, and every training is a cached stage: a sweep that was killed, or asked again with one strategy more, trains only what is missing.
+Nothing is registered: take the layers that the answer names into a recipe's ``layer_dropping`` and run it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from prefect import flow
+
+from flows.branches import Goods
+from flows.compress import good_teacher, pretrained_base
+from flows.run import open_run
+from flows.sweep_branches import Search, Swept, first_rung, grid_of, of_a_sweep, try_strategy
+from flows.sweep_results import publish_sweep
+from tasks.checks import require_selection
+from tasks.contracts import Parcel
+from tasks.drop_layers import measure_similarity
+from tasks.prepare_rows import prepare_rows
+from tasks.recipe import ContributionSlice, Recipe, RowsSlice, ScoreSlice
+from tasks.score_model import score_model
+from tasks.session import Session
+
+
+@flow(name="sweep-layers", flow_run_name="{recipe.name}")
+async def sweep_layers(recipe: Recipe) -> dict[str, Any]:
+    """Drop layers of one teacher by every strategy, number and seed, score all, and say how many layers the task needs."""
+    recipe = of_a_sweep(recipe)
+    async with open_run(recipe, kind="sweep") as run:
+        return await publish_sweep(recipe, run, await sweep_everything(recipe, run.sources, run.session))
+
+
+async def sweep_everything(recipe: Recipe, sources: dict[str, Parcel], session: Session) -> Swept:
+    """Pass every stage of the sweep; return what was tried and what it scored."""
+    grid = await asyncio.to_thread(grid_of, recipe, sources, session)
+    rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
+    require_selection(rows.facts)
+    base = await pretrained_base(recipe, sources)
+    teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
+    # A teacher that is no better than guessing ends the sweep here, before anything is dropped.
+    goods = Goods(rows=rows, base=base, teacher=teacher)
+    trained = await goods.teacher
+    scoring = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
+    looked_at = ContributionSlice(token=grid.dropping.token, max_length=grid.dropping.max_length)
+    card, similarity = await asyncio.gather(
+        score_model(scoring, models=[trained], teacher=trained, rows=rows, label="teacher"),
+        measure_similarity(looked_at, base=base, teacher=trained, rows=rows),
+    )
+    search, swept = Search(), Swept(grid, card, similarity)
+    going = await first_rung(recipe, swept, goods, search, session) if grid.halving else {name: grid.drops_of(name) for name in grid.strategies}
+    branches = [try_strategy(recipe, swept, name, drops, goods, search, session, scoring) for name, drops in going.items() if drops]
+    await asyncio.gather(*branches)
+    return swept

@@ -1,0 +1,34 @@
+"""The lists that ``limbeck sweep`` takes on the command line, as settings of the recipe's ``sweep`` section: so they are stored with the run, and
+``limbeck resume`` finds them again."""
+
+from __future__ import annotations
+
+import json
+
+from tasks.errors import RecipeError
+
+
+def sweep_sets(*, strategies: str | None, drop: str | None, seeds: str | None, halving: bool) -> list[str]:
+    """Return the settings that the options stand for; an option that was not given sets nothing."""
+    sets = [] if strategies is None else [f"sweep.strategies={json.dumps(entries('--strategies', strategies))}"]
+    sets += [f"sweep.{name}={json.dumps(numbers(f'--{name}', given))}" for name, given in (("drop", drop), ("seeds", seeds)) if given is not None]
+    return [*sets, *(["sweep.halving=true"] if halving else [])]
+
+
+def entries(option: str, given: str) -> list[str]:
+    """Return the entries of a list with commas; an empty one, or a hole in it, is a slip."""
+    found = [entry.strip() for entry in given.split(",")]
+    if not all(found):
+        raise RecipeError(f"{option} {given!r} has an empty entry; give a list with commas, for example {EXAMPLES[option]}")
+    return found
+
+
+def numbers(option: str, given: str) -> list[int]:
+    """Return a list of whole numbers."""
+    found = entries(option, given)
+    if not all(entry.isdecimal() for entry in found):
+        raise RecipeError(f"{option} takes whole numbers with commas, for example {EXAMPLES[option]}, not {given!r}")
+    return [int(entry) for entry in found]
+
+
+EXAMPLES = {"--strategies": "top,symmetric", "--drop": "1,2,3", "--seeds": "0,1,2"}
