@@ -12,7 +12,7 @@ from typing import Any
 
 from prefect import flow
 
-from flows.branches import Goods
+from flows.branches import Goods, answers_for
 from flows.compress import good_teacher, pretrained_base
 from flows.run import open_run
 from flows.sweep_branches import Search, Swept, first_rung, grid_of, of_a_sweep, try_strategy
@@ -41,9 +41,10 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Parcel], session: 
     require_selection(rows.facts)
     base = await pretrained_base(recipe, sources)
     teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
-    # A teacher that is no better than guessing ends the sweep here, before anything is dropped.
     goods = Goods(rows=rows, base=base, teacher=teacher)
-    trained = await goods.teacher
+    trained = await goods.teacher  # one that is no better than guessing ends the sweep here, before anything is dropped
+    if grid.dropping.signal == "teacher":
+        await answers_for(recipe, goods)
     scoring = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
     looked_at = ContributionSlice(token=grid.dropping.token, max_length=grid.dropping.max_length)
     card, similarity = await asyncio.gather(
