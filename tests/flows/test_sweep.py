@@ -61,7 +61,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 @pytest.fixture(scope="module")
-def first(prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> dict[str, Any]:
+def first(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> dict[str, Any]:
     return run_recipe(sweep_recipe(tiny_bert, tiny_rows), home=home, kind="sweep", json_path=home.root / "sweep.json")
 
 
