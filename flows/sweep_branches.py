@@ -124,7 +124,8 @@ async def try_strategy(
     waits = {name: parcel for name, parcel in search.guess.items() if name == "first rung" or strategy == "greedy"}
 
     async def one(drop: int) -> None:
-        candidate = await make_dropped(recipe, grid.dropping, strategy, drop, goods, kept=search.kept.get(drop) if strategy == "greedy" else None, waits=waits)
+        kept = search.kept.get(drop) if strategy == "greedy" else None
+        candidate = await make_dropped(recipe, grid.dropping, like(grid, strategy, drop), drop, goods, kept=kept, shown=f"{strategy}-{drop}", waits=waits)
         card = await score_model(
             scoring, models=candidate.models, teacher=trained, rows=goods.rows, teacher_predictions=swept.teacher, label=candidate.name
         )  # fmt: skip
@@ -137,6 +138,13 @@ async def try_strategy(
         await asyncio.gather(*(one(drop) for drop in drops))
 
     await in_subflow(session, strategy, grid, drops, trained, body)
+
+
+def like(grid: Grid, strategy: str, drop: int) -> str:
+    """Return the name under which a cell is trained: cells of one set of layers (top and symmetric, with one layer left) share their trainings."""
+    from tasks.methods.layer_strategies import namesake
+
+    return namesake(strategy, grid.layers, drop)
 
 
 async def search_greedily(recipe: Recipe, grid: Grid, goods: Goods, search: Search) -> dict[str, Parcel]:
@@ -169,7 +177,8 @@ async def first_rung(recipe: Recipe, swept: Swept, goods: Goods, search: Search,
     async def one(strategy: str, drop: int) -> None:
         kept = search.kept.get(drop) if strategy == "greedy" else None
         waits = search.guess if strategy == "greedy" else {}
-        candidate = await make_dropped(recipe, quarter, strategy, drop, goods, kept=kept, shown=f"{strategy}-{drop} first rung", waits=waits)
+        shown = f"{strategy}-{drop} first rung"
+        candidate = await make_dropped(recipe, quarter, like(grid, strategy, drop), drop, goods, kept=kept, shown=shown, waits=waits)
         swept.tried[strategy, drop] = Tried(rung=selection_score(candidate))
 
     async def branch(strategy: str) -> None:

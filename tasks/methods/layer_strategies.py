@@ -85,6 +85,10 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
+FOUND = ("contribution", "greedy")
+"""Strategies whose layers depend on the model and the data."""
+
+
 def kept_layers(strategy: str, layers: int, drop: int, contributions: Sequence[float] | None = None) -> list[int]:
     """Return the layers, counted from 0, that remain when ``strategy`` drops ``drop`` of ``layers``."""
     if strategy not in STRATEGIES:
@@ -92,6 +96,15 @@ def kept_layers(strategy: str, layers: int, drop: int, contributions: Sequence[f
             f"unknown layer dropping strategy {strategy!r}; choose one of {', '.join(sorted(STRATEGIES))}"
         )
     return STRATEGIES[strategy](layers, drop, contributions)
+
+
+def namesake(strategy: str, layers: int, drop: int) -> str:
+    """Return the first strategy that is known to leave the same layers; those that must be measured or tried are only like themselves."""
+    if strategy in FOUND:
+        return strategy
+    kept = kept_layers(strategy, layers, drop)
+    named = (name for name in STRATEGIES if name not in FOUND and not undefined(name, layers, drop))
+    return next(name for name in named if kept_layers(name, layers, drop) == kept)
 
 
 def undefined(strategy: str, layers: int, drop: int) -> bool:

@@ -207,3 +207,12 @@ def test_the_search_of_the_greedy_strategy_hands_over_what_stays() -> None:
     for kept in (None, [0, 1], [0, 1, 6], [0, 0, 1]):
         with pytest.raises(RecipeError, match="needs the 3 of 6 layers that its search kept"):
             kept_layers("greedy", 6, 3, kept)
+
+
+def test_strategies_that_leave_the_same_layers_are_one_training() -> None:
+    from tasks.methods.layer_strategies import STRATEGIES, kept_layers, namesake, undefined
+
+    found = {(name, drop): namesake(name, 6, drop) for name in STRATEGIES for drop in range(1, 6) if not undefined(name, 6, drop)}
+    assert {cell for cell, name in found.items() if cell[0] != name} == {("alternate-even", 1), ("symmetric", 5)}
+    assert found["alternate-even", 1] == found["symmetric", 5] == "top"
+    assert kept_layers("alternate-even", 6, 1) == kept_layers("top", 6, 1) and found["contribution", 1] == "contribution"
