@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Encoders that the formula is right for: self-attention and two feed-forward maps of one width in every layer, then pooler and head.
-PLAIN = {"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "albert", "mpnet", ""}
+from tasks.families import family_of
 
 
 def flops_of(folder: Path, length: int) -> int:
     """Return the FLOPs of a model folder: by formula where its family is plain, else counted operation by operation."""
     config = read_config(folder)
-    return forward_flops(config, length) if config.get("model_type", "") in PLAIN else counted_flops(folder, length)
+    plain = not config.get("model_type") or family_of(config).plain
+    return forward_flops(config, length) if plain else counted_flops(folder, length)
 
 
 def counted_flops(folder: Path, length: int) -> int:
