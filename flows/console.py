@@ -75,6 +75,8 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
     console.print(results_table(result["models"], split=result["split"]))
     for line in against_lines(result["models"], result["split"]):
         console.print(line, highlight=False, markup=False)
+    for note in sorted({model["note"] for model in result["models"] if model.get("note")}):
+        console.print(f"note: {note}", highlight=False, markup=False)
     for entry in result["registered"]:
         if entry["decision"] == "refused":
             console.print(f"refused: {entry['candidate']}: {'; '.join(entry['reasons'])}", highlight=False, markup=False)

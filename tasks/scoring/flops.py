@@ -29,6 +29,7 @@ def counted_flops(folder: Path, length: int) -> int:
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     # Eager attention is plain matrix products; torch has no count for every fused kernel.
     model = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
+    model.requires_grad_(False)  # the counter asks for the gradient of a weight that is handed to a module, as DeBERTa does, and finds none
     ids_BT = torch.ones(1, length, dtype=torch.long)
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
         model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
@@ -45,7 +46,8 @@ def forward_flops(config: Mapping[str, Any], length: int) -> int:
     attention = 2 * length * width  # scores, and the weighted sum of values
     pooler = width * width + width * labels
     narrow = config.get("embedding_size", width)  # ALBERT and ELECTRA widen their embeddings once, below the first layer
-    widening = length * narrow * width if narrow != width else 0
+    # ALBERT does so even where there is nothing to widen.
+    widening = length * narrow * width if narrow != width or config.get("model_type") == "albert" else 0
     return int(2 * (layers * length * (projections + feed_forward + attention) + widening + pooler))
 
 
