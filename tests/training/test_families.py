@@ -111,8 +111,7 @@ def test_whoever_loads_the_folder_gets_the_engines_answers(teachers: dict[str, P
 def test_padding_changes_no_inner_loss(teachers: dict[str, Path], name: str) -> None:
     teacher = freeze(load_classifier(teachers[name], TASK, CPU))
     attention = float(SCORES in FAMILIES[name].shows)
-    shape = Shape(layers=2, hidden=8, heads=4)
-    student = build_student("random", teacher, shape, seed=1).eval() if name != "modernbert" else build_student("teacher", teacher, Shape(layers=2), seed=1).eval()
+    student = build_student("random", teacher, Shape(layers=2, hidden=8, heads=4), seed=1).eval()
     matcher = Matcher(student, teacher, matching(attention=attention))
     wide = batch_of(teachers[name], TEXTS)
     one = Batch(wide.ids_BT[:1], wide.mask_BT[:1], wide.segments_BT[:1])
@@ -157,11 +156,10 @@ def test_every_job_of_the_engine(written: dict[str, Path], rows: Path, name: str
     finetune(job("finetune", Teacher(**FAST), teacher, rows=rows, base=base))
     answer(job("answer", SimpleKnobs(max_length=16, precision="fp32", transfer_alone=False), tmp_path / "answers", rows=rows, teacher=teacher))
     attention = SCORES in FAMILIES[name].shows
-    shape = Shape(layers=2, hidden=8, heads=4) if attention and name != "modernbert" else SMALL
-    same_heads = {"attention": float(attention and shape.heads == 4)}
-    record_signals(job("signals", SignalSlice(layers=2, max_length=16, precision="fp32", attention=bool(same_heads["attention"])), tmp_path / "kept",
-                       rows=rows, teacher=teacher))  # fmt: skip
-    first = IntermediateSlice(**FAST, matching=same_heads, shape=shape, start="embeddings")
+    shape = Shape(layers=2, hidden=8, heads=4) if attention else SMALL
+    kept = SignalSlice(layers=2, max_length=16, precision="fp32", attention=attention)
+    record_signals(job("signals", kept, tmp_path / "kept", rows=rows, teacher=teacher))
+    first = IntermediateSlice(**FAST, matching={"attention": float(attention)}, shape=shape, start="embeddings")
     distill_intermediate(job("intermediate", first, tmp_path / "first", rows=rows, teacher=teacher, signals=tmp_path / "kept"))
     second = PredictionSlice(**FAST, transfer_alone=False)
     distill_prediction(job("prediction", second, tmp_path / "student", rows=rows, teacher=teacher, answers=tmp_path / "answers", start=tmp_path / "first"))
