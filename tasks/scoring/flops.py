@@ -27,6 +27,8 @@ def counted_flops(folder: Path, length: int) -> int:
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    if 0 < getattr(config, "max_position_embeddings", 0) < length + 2:
+        config.max_position_embeddings = length + 2  # as the formula does, say what a longer input would cost
     # Eager attention is plain matrix products; torch has no count for every fused kernel.
     model = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
     model.requires_grad_(False)  # the counter asks for the gradient of a weight that is handed to a module, as DeBERTa does, and finds none

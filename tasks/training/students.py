@@ -126,7 +126,7 @@ def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], A
     return student
 
 
-def tables(model: Any) -> dict[str, nn.Parameter]:
+def tables(model: Any) -> dict[str, Tensor]:
     """Return the tables of a model's embeddings by name: of words, positions and segments, as far as it has them."""
     root = model.base_model.get_submodule(family_of(model.config).embeddings)
     return {name: module.weight for name, module in root.named_modules() if isinstance(module, nn.Embedding)}

@@ -199,6 +199,7 @@ def scored(teacher: Path, student: Path) -> None:
     """Check the figures of a student that is smaller in every way."""
     assert parameters_of(student) < parameters_of(teacher) and flops_of(student, 16) < flops_of(teacher, 16)
     assert flops_of(student, 16) == pytest.approx(counted_flops(student, 16), rel=0.01)
+    assert flops_of(student, 128) > flops_of(student, 64) > 0, "more tokens than a tiny model has positions"
     timed = measure_latency({"model": student, "teacher": teacher}, batch=1, length=8, threads=1, repeats=2, warmup=0)
     assert timed["model"]["p50_ms"] > 0 and peak_increase(student, batch=1, length=8, threads=1) >= 0
 
