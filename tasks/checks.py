@@ -47,10 +47,14 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
 
 def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> None:
     """Check a checkpoint that a student brings: its depth is what the recipe says, and its tokenizer is the teacher's where tokens are compared."""
-    layers = layers_of(json.loads((start / "config.json").read_text()))
+    config, theirs = (json.loads((folder / "config.json").read_text()) for folder in (start, base))
+    layers = layers_of(config)
     if layers != student.layers:
         raise ModelError(f"student {student.name} starts from {student.start}, which has {layers} layers, and the recipe gives it {student.layers}; "
                          f"set layers: {layers}, or start from another model")  # fmt: skip
+    if recipe.inner_phase(student) is not None and family_of(config).summary_last != family_of(theirs).summary_last:
+        raise ModelError(f"student {student.name} starts from {student.start}, which sums a text up at its other end than its teacher does; "
+                         "start from a model of the teacher's family, or leave intermediate out of its stages")  # fmt: skip
     # Answers are about whole texts, which a student may read by a tokenizer of its own; layers are compared token by token.
     if recipe.inner_phase(student) is not None and vocabulary(start) != vocabulary(base):
         raise ModelError(

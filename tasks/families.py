@@ -97,6 +97,8 @@ class Family:
     """Inner signals that can be read."""
     because: str = ""
     """Why the others cannot."""
+    last_norm: str = ""
+    """A norm after the last layer that the last hidden state has passed already."""
     linears: Mapping[str, str] = field(default_factory=dict)
     """Where the maps that make queries, keys and values stand in a layer, for those whose attention is not ours."""
     fills_gaps: bool = True
@@ -131,7 +133,7 @@ FAMILIES: dict[str, Family] = {
     "distilbert": replace(BERT, names=DISTILBERT_NAMES),
     "electra": BERT,
     "albert": replace(BERT, follow=albert_groups, on_dropping=SHARED),
-    "modernbert": Family(follow=modernbert_kinds, even_heads=True, reach=modernbert_reach),
+    "modernbert": Family(follow=modernbert_kinds, even_heads=True, reach=modernbert_reach, last_norm="final_norm"),
     "deberta-v2": Family(follow=deberta_pooler, shows=(HIDDEN, STATES), because=OWN_ATTENTION, linears=DEBERTA_LINEARS),
     "xlnet": Family(
         names=XLNET_NAMES, follow=xlnet_heads, embeddings="word_embedding", summary_last=True, segments=always, fills_gaps=False, shows=(HIDDEN,),

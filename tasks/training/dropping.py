@@ -66,7 +66,7 @@ def token_of(job: Job) -> str:
     return summary_token(config) if job.knobs.token == "cls" else str(job.knobs.token)
 
 
-def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[tuple[Tensor, ...]], Tensor]]:
+def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[list[Tensor]], Tensor]]:
     """Yield the hidden states of the named models on the same batches of selection rows, of train rows where none are held back, with their mask."""
     task, place = read_task(job.inputs["rows"]), device()
     tokenizer, models = load_tokenizer(job.inputs[names[0]]), [freeze(load_classifier(job.inputs[name], task, place)) for name in names]
@@ -77,8 +77,18 @@ def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[tuple[T
     for batch in by_length(encoded.lengths_N, size=32, tokens=8192):
         inputs = collate(encoded, batch, tokenizer.pad_token_id, place)
         with torch.inference_mode():
-            states = [model(**inputs.inputs(model), output_hidden_states=True).hidden_states for model in models]
+            states = [states_of(model, inputs.inputs(model)) for model in models]
         yield states, inputs.mask_BT
+
+
+def states_of(model: Any, inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Return hidden states as the layers put them out: a norm behind the last of them is no layer's contribution."""
+    path, raw = family_of(model.config).last_norm, list[Tensor]()
+    hook = model.base_model.get_submodule(path).register_forward_pre_hook(lambda module, given: raw.append(given[0])) if path else None
+    states = list(model(**inputs, output_hidden_states=True).hidden_states)
+    if hook is not None:
+        hook.remove()
+    return [*states[:-1], *raw] if raw else states
 
 
 def drop_and_train(job: Job) -> dict[str, Any]:

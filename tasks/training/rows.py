@@ -109,21 +109,18 @@ def rows_by_id(kept: Sequence[int] | np.ndarray, wanted_N: np.ndarray, what: str
 
 def load_tokenizer(folder: Path) -> Any:
     """Load a tokenizer as its model needs it, and check that it is a real one (a swallowed vocabulary file leaves five tokens)."""
-    from transformers import AutoTokenizer
+    from transformers import AutoConfig, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     if tokenizer.pad_token_id is None:  # what pads is masked everywhere: any token will do
         tokenizer.pad_token = tokenizer.sep_token or tokenizer.eos_token or tokenizer.unk_token
     if len(tokenizer) < 20 or tokenizer.pad_token_id is None:
         raise ModelError(f"the tokenizer in {folder} holds {len(tokenizer)} tokens or no padding token; give a folder with tokenizer.json")
-    return fitted(tokenizer, folder)
+    return fitted(tokenizer, AutoConfig.from_pretrained(folder, local_files_only=True))
 
 
-def fitted(tokenizer: Any, folder: Path) -> Any:
-    """Let a tokenizer pad where its model expects it and name the inputs that its model takes; whoever loads what is saved then asks as we do."""
-    from transformers import AutoConfig
-
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+def fitted(tokenizer: Any, config: Any) -> Any:
+    """Let a tokenizer pad where a model expects it and name the inputs that this model takes; whoever loads what is saved then asks as we do."""
     segments = ["token_type_ids"] if is_told_segments(config) else []
     wanted = {"padding_side": "left" if family_of(config).summary_last else "right", "model_input_names": ["input_ids", *segments, "attention_mask"]}
     for name, value in wanted.items():

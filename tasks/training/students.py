@@ -23,7 +23,7 @@ from tasks.methods.layer_strategies import STRATEGIES, kept_layers
 from tasks.training.attention import own_attention
 from tasks.training.distilbert import distilbert_of
 from tasks.training.precision import attention_for
-from tasks.training.rows import Task
+from tasks.training.rows import Task, fitted
 
 
 def load_classifier(folder: Path, task: Task, place: torch.device, *, seed: int = 0) -> Any:
@@ -189,7 +189,7 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     model.config._name_or_path = ""
     model.save_pretrained(folder)
     tokenizer.name_or_path = ""
-    tokenizer.save_pretrained(folder)
+    fitted(tokenizer, model.config).save_pretrained(folder)  # it was loaded with a teacher, which may be of another family
 
 
 def describe(config: Any) -> str:

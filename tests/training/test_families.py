@@ -27,7 +27,7 @@ from tasks.training import loop
 from tasks.training.capture import Capture, far, prove
 from tasks.training.corpora import read_corpus, tokenize_corpus
 from tasks.training.distill import answer, distill_intermediate, distill_prediction
-from tasks.training.dropping import drop_and_train, measure_contributions
+from tasks.training.dropping import drop_and_train, measure_contributions, states_of
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
 from tasks.training.matching import Matcher
@@ -313,6 +313,25 @@ def test_xlnet_contributes_where_its_summary_stands(written: dict[str, Path], ro
     states = model(**batch.inputs(model), output_hidden_states=True).hidden_states
     assert batch.ids_BT[0, -1] == load_tokenizer(written["xlnet"]).cls_token_id and len(states) == 5
     assert measured["cls"] != measured["mean"]
+
+
+def test_a_norm_behind_the_last_layer_is_nobodys_contribution(written: dict[str, Path]) -> None:
+    model, batch = freeze(load_classifier(written["modernbert"], TASK, CPU)), batch_of(written["modernbert"], TEXTS)
+    with torch.no_grad():
+        model.model.layers[3].mlp.Wo.weight.zero_()
+        model.model.layers[3].attn.Wo.weight.zero_()
+    states = states_of(model, batch.inputs(model))
+    assert len(states) == 5 and torch.equal(states[3], states[4]), "this layer does nothing"
+
+
+def test_a_student_of_another_family_is_saved_with_its_own_inputs(written: dict[str, Path], tmp_path: Path) -> None:
+    """A DistilBERT may learn from a BERT that reads the same tokens."""
+    save_model(load_classifier(written["distilbert"], TASK, CPU), load_tokenizer(written["bert"]), tmp_path)
+    assert logits_of(tmp_path, TEXTS, SECOND, 24).shape == (4, 2), "it takes no segments, though its teacher does"
+    other = shutil.copytree(written["bert"], tmp_path / "other")
+    (other / "config.json").write_text((written["xlnet"] / "config.json").read_text())
+    with pytest.raises(ModelError, match="sums a text up at its other end"):
+        check_students(recipe({"layers": 4, "start": "a/folder"}), written["bert"], {"small": other})
 
 
 def test_a_local_layer_of_modernbert_is_not_copied_where_it_does_not_look(teachers: dict[str, Path]) -> None:
