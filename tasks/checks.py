@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import DataError, GateError, ModelError, RecipeError
-from tasks.families import HIDDEN, SCORES, STATES, family_of, require_heads, require_signal, shape_of
+from tasks.families import HIDDEN, SCORES, STATES, family_of, require_alone, require_heads, require_signal, require_words, shape_of
 from tasks.recipe import STRATEGIES, LayerDropping, Matching, Recipe, Student, Teacher, general_start
 
 MARGIN = 0.05  # points above guessing that any teacher worth copying clears
@@ -83,8 +83,7 @@ def check_student(recipe: Recipe, student: Student, config: Mapping[str, Any]) -
     check_origin(student, layers)
     shapes = (student.layers, own_width, own_heads), (layers, width, heads)
     for section, phase in inner_phases(recipe, student):
-        for signal in copied(phase):
-            require_signal(config, signal, f"student {student.name}, {section}")
+        check_family(f"student {student.name}, {section}", phase, config)
         INNER_CHECKS[phase.method](f"student {student.name}, {section}", phase, *shapes)
     last = student.prediction or recipe.task_distillation.prediction
     if last.patience is not None and student.signal == "teacher" and own_width != width:
@@ -107,12 +106,16 @@ def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:
     return [*found, ("task_distillation.intermediate", phase)] if phase is not None else found
 
 
-def copied(phase: Any) -> list[str]:
-    """Return the inner signals that a phase copies."""
-    if phase.method == "layers":
-        weights = {SCORES: phase.matching.attention, HIDDEN: phase.matching.hidden}
-        return [signal for signal, weight in weights.items() if weight]
-    return [STATES] if phase.method == "relations" else []
+def check_family(where: str, phase: Any, config: Mapping[str, Any]) -> None:
+    """Check that the teacher's family can show what a phase copies."""
+    if phase.method == "triple":
+        require_words(config, where)
+    if phase.method == "replacing":
+        require_alone(config, where)
+    weights = {SCORES: phase.matching.attention, HIDDEN: phase.matching.hidden} if phase.method == "layers" else {STATES: phase.method == "relations"}
+    for signal, weight in weights.items():
+        if weight:
+            require_signal(config, signal, where)
 
 
 def check_relations(where: str, phase: Any, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:

@@ -19,7 +19,7 @@ HIDDEN, SCORES, STATES = "hidden states", "attention scores", "queries, keys and
 
 INSTEAD = {
     SCORES: "set matching.attention: 0 and copy hidden states",
-    STATES: "copy hidden states instead",
+    STATES: "use method: layers with matching.attention: 0, which copies hidden states",
     HIDDEN: "leave the section out and learn from its answers (soft targets) alone",
 }
 """What to do where a signal cannot be read."""
@@ -103,6 +103,10 @@ class Family:
     """Where the maps that make queries, keys and values stand in a layer, for those whose attention is not ours."""
     fills_gaps: bool = True
     """Whether there is a masked language model of this kind."""
+    word_head: bool = False
+    """Whether that model's head is known here, so that the triple loss can ask it about some tokens alone."""
+    stands_alone: bool = False
+    """Whether a layer takes a hidden state and returns one, whatever its number, so that it can stand in another's place."""
     reserved_positions: bool = False
     """Whether the first positions are kept for padding."""
     plain: bool = False
@@ -111,8 +115,9 @@ class Family:
     """What a person must know who drops layers."""
 
 
-BERT = Family(plain=True)
+BERT = Family(plain=True, word_head=True, stands_alone=True)
 ROBERTA = replace(BERT, reserved_positions=True)
+OTHER_BERT = replace(BERT, word_head=False, stands_alone=False)
 OWN_ATTENTION = "its attention adds terms of position to the scores inside of its own code"
 XLNET_NAMES = {"layers": "n_layer", "hidden": "d_model", "heads": "n_head", "feed_forward": "d_inner"}
 DISTILBERT_NAMES = {"layers": "n_layers", "hidden": "dim", "heads": "n_heads", "feed_forward": "hidden_dim"}
@@ -122,18 +127,18 @@ OTHER = Family(shows=(HIDDEN,), because="nobody has proved here what its attenti
 
 FAMILIES: dict[str, Family] = {
     "bert": BERT,
-    "ernie": replace(BERT, plain=False),
-    "mobilebert": replace(BERT, plain=False),
+    "ernie": replace(OTHER_BERT, plain=False),
+    "mobilebert": replace(OTHER_BERT, plain=False),
     "roberta": ROBERTA,
     "camembert": ROBERTA,
     "xlm-roberta": ROBERTA,
-    "xlm-roberta-xl": replace(ROBERTA, plain=False),
-    "data2vec-text": replace(ROBERTA, plain=False),
-    "mpnet": replace(ROBERTA, shows=(HIDDEN,), because=OWN_ATTENTION),
+    "xlm-roberta-xl": replace(OTHER_BERT, plain=False, reserved_positions=True),
+    "data2vec-text": replace(OTHER_BERT, plain=False, reserved_positions=True),
+    "mpnet": replace(OTHER_BERT, reserved_positions=True, shows=(HIDDEN,), because=OWN_ATTENTION),
     "distilbert": replace(BERT, names=DISTILBERT_NAMES),
     "electra": BERT,
-    "albert": replace(BERT, follow=albert_groups, on_dropping=SHARED),
-    "modernbert": Family(follow=modernbert_kinds, even_heads=True, reach=modernbert_reach, last_norm="final_norm"),
+    "albert": replace(BERT, stands_alone=False, follow=albert_groups, on_dropping=SHARED),
+    "modernbert": Family(word_head=True, follow=modernbert_kinds, even_heads=True, reach=modernbert_reach, last_norm="final_norm"),
     "deberta-v2": Family(follow=deberta_pooler, shows=(HIDDEN, STATES), because=OWN_ATTENTION, linears=DEBERTA_LINEARS),
     "xlnet": Family(
         names=XLNET_NAMES, follow=xlnet_heads, embeddings="word_embedding", summary_last=True, segments=always, fills_gaps=False, shows=(HIDDEN,),
@@ -145,8 +150,7 @@ FAMILIES: dict[str, Family] = {
 
 def family_of(config: Any) -> Family:
     """Return the family of a config, be it an object or what its file says; of an unknown one no more is asked than of any encoder."""
-    kind = config.get("model_type") if isinstance(config, Mapping) else config.model_type
-    return FAMILIES.get(kind or "", OTHER)
+    return FAMILIES.get(kind_of(config), OTHER)
 
 
 def shape_of(config: Any) -> dict[str, int | None]:
@@ -159,10 +163,31 @@ def require_signal(config: Any, signal: str, where: str = "") -> None:
     """Refuse to copy what a family cannot show; say why, and what can be done."""
     family = family_of(config)
     if signal not in family.shows:
-        kind = config.get("model_type") if isinstance(config, Mapping) else config.model_type
         able = ", ".join(sorted(name for name, other in FAMILIES.items() if signal in other.shows))
-        raise ModelError(f"{where}{': ' if where else ''}{signal} cannot be read from a {kind} model, because {family.because}; {INSTEAD[signal]}, "
+        raise ModelError(f"{where}{': ' if where else ''}{signal} cannot be read from a {kind_of(config)} model, because {family.because}; {INSTEAD[signal]}, "
                          f"or use one of {able}")  # fmt: skip
+
+
+def require_words(config: Any, where: str = "") -> None:
+    """Refuse the triple loss to a family whose vocabulary head is not known here."""
+    able = ", ".join(sorted(name for name, other in FAMILIES.items() if other.word_head))
+    if not family_of(config).word_head:
+        instead = "use method: relations" if STATES in family_of(config).shows else "use method: layers with matching.attention: 0"
+        raise ModelError(f"{where}{': ' if where else ''}the triple loss needs a masked-LM head that it knows, and {kind_of(config)} is not among {able}; "
+                         f"{instead}")  # fmt: skip
+
+
+def require_alone(config: Any, where: str = "") -> None:
+    """Refuse to replace layers one by one where they cannot stand alone."""
+    able = ", ".join(sorted(name for name, other in FAMILIES.items() if other.stands_alone))
+    if not family_of(config).stands_alone:
+        raise ModelError(f"{where}{': ' if where else ''}layers of a {kind_of(config)} model cannot be replaced one by one; use method: layers, "
+                         f"or a teacher among {able}")  # fmt: skip
+
+
+def kind_of(config: Any) -> str:
+    """Return what a config calls its kind of model."""
+    return str(config.get("model_type") if isinstance(config, Mapping) else config.model_type)
 
 
 def require_heads(config: Any, width: int, heads: int, where: str = "") -> None:

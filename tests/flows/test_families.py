@@ -10,7 +10,7 @@ import pytest
 from flows.drive import run_recipe
 from flows.home import Home
 from tasks.errors import ModelError
-from tasks.families import FAMILIES, SCORES
+from tasks.families import FAMILIES, SCORES, STATES
 from tasks.recipe import Recipe
 from tests.families import NAMES, write_tiny
 from tests.flows.test_compress import FAST, recipe_for
@@ -27,8 +27,9 @@ def sections(name: str) -> dict[str, Any]:
     matching = {"attention": float(shows)}
     small = {"name": "small", "layers": 2, "hidden": 8, "heads": 4 if shows else 2, "feed_forward": 16, "start": "embeddings"}
     words = {} if FAMILIES[name].fills_gaps else {"augmentation": None}
+    general = {"method": "relations"} if STATES in FAMILIES[name].shows else {"method": "layers", "matching": matching}
     return {
-        "general_distillation": {**FAST, "matching": matching},
+        "general_distillation": {**FAST, **general},
         "task_distillation": {"intermediate": {**FAST, "matching": matching}, "prediction": FAST, "keep_signals": "always"},
         "students": [small, {"name": "half", "layers": 2, "stages": []}],
     } | words

@@ -12,11 +12,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from tasks.errors import ModelError
-from tasks.training.augment import by_masked_lm, load_masked_lm, places_of, word_mark
+from tasks.training.augment import by_masked_lm, places_of, word_mark
 from tasks.training.rows import load_tokenizer
+from tasks.training.students import freeze, load_masked_lm
 from tests.families import AS_ROBERTA, NAMES, write_tiny
 from tests.tiny import WORDS
 
+CPU = torch.device("cpu")
 SENTENCE = "the film was good and the plot was poor"
 KNOBS = SimpleNamespace(mode="masked", context="alone", options=5, precision="fp32", max_length=32)
 
@@ -46,7 +48,7 @@ def test_words_of_a_byte_vocabulary_are_found_in_their_place_and_lose_their_mark
     assert [(place.word, tokenizer.convert_ids_to_tokens(whole[place.token])) for place in places if place.token >= 0] == [
         (1, "\u0120film"), (3, "\u0120good"), (6, "\u0120plot"), (8, "\u0120poor")]  # fmt: skip
     knobs = SimpleNamespace(**KNOBS.__dict__ | {"mode": mode, "options": 60})
-    found = by_masked_lm(load_masked_lm(folder), places, tokenizer, knobs, lambda *told, **named: None)
+    found = by_masked_lm(freeze(load_masked_lm(folder, CPU)), places, tokenizer, knobs, lambda *told, **named: None)
     options = [option for several in found.values() for option in several]
     assert len(options) >= 8 and all(option.isascii() and f"\u0120{option}" in tokenizer.get_vocab() for option in options)
 
@@ -55,12 +57,12 @@ def test_words_of_a_byte_vocabulary_are_found_in_their_place_and_lose_their_mark
 def test_every_family_but_xlnet_gives_words(name: str, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(write_tiny(name, tmp_path))
     places = [place for place in places_of(SENTENCE, tokenizer, 32) if place.token >= 0]
-    found = by_masked_lm(load_masked_lm(tmp_path), places, tokenizer, KNOBS, lambda *told, **named: None)
+    found = by_masked_lm(freeze(load_masked_lm(tmp_path, CPU)), places, tokenizer, KNOBS, lambda *told, **named: None)
     assert word_mark(tokenizer) == "" and len(found) == len(places) == 4 and all(several for several in found.values())
 
 
 def test_a_model_without_a_head_for_words_is_refused(tmp_path: Path) -> None:
     folder = write_tiny("electra", tmp_path)
     transformers.AutoModel.from_pretrained(folder).save_pretrained(folder)
-    with pytest.raises(ModelError, match="the model for augmentation lacks generator_.* give a masked language model with its head"):
-        load_masked_lm(folder)
+    with pytest.raises(ModelError, match="has no masked-LM head .generator_.* is missing"):
+        load_masked_lm(folder, CPU)

@@ -19,17 +19,32 @@ from tasks.errors import ModelError
 from tasks.families import FAMILIES, HIDDEN, SCORES, STATES, shape_of
 from tasks.job import Job
 from tasks.ports.tables import prepare_rows
-from tasks.recipe import ContributionSlice, CorpusText, Data, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice, Recipe, Shape, SignalSlice, Teacher
+from tasks.recipe import (
+    AnswerSlice,
+    ContributionSlice,
+    CorpusText,
+    Data,
+    DropSlice,
+    GeneralSlice,
+    IntermediateSlice,
+    PredictionSlice,
+    Recipe,
+    Shape,
+    SignalSlice,
+    Teacher,
+)
 from tasks.scoring.flops import counted_flops, flops_of, parameters_of
 from tasks.scoring.predict import logits_of
 from tasks.scoring.speed import measure_latency, peak_increase
 from tasks.training import loop
+from tasks.training.answers import answer, summary_of
 from tasks.training.capture import Capture, far, prove
 from tasks.training.corpora import read_corpus, tokenize_corpus
-from tasks.training.distill import answer, distill_intermediate, distill_prediction
+from tasks.training.distill import distill_intermediate, distill_prediction
 from tasks.training.dropping import drop_and_train, measure_contributions, states_of
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
+from tasks.training.heads import HEADS
 from tasks.training.matching import Matcher
 from tasks.training.rows import Batch, Task, collate, encode, load_tokenizer
 from tasks.training.selection import all_logits
@@ -144,7 +159,7 @@ def test_deberta_shows_what_its_maps_make_of_the_text_not_of_positions(teachers:
     batch = batch_of(teachers["deberta-v2"], TEXTS)
     shown = Capture(model, hidden=[0], states=[0])(**batch.inputs(model))
     attention = model.base_model.encoder.layer[0].attention.self
-    for signal, linear in (("queries", attention.query_proj), ("keys", attention.key_proj), ("values", attention.value_proj)):
+    for signal, linear in (("query", attention.query_proj), ("key", attention.key_proj), ("value", attention.value_proj)):
         whole_BTD = shown.states[0][signal].transpose(1, 2).flatten(2)
         torch.testing.assert_close(whole_BTD, linear(shown.hidden[0]))
 
@@ -154,7 +169,7 @@ def test_every_job_of_the_engine(written: dict[str, Path], rows: Path, name: str
     """Fine-tuning, answers, kept layers, both phases of a narrower student, contributions, dropping; what comes out answers alike after a reload."""
     teacher, base = tmp_path / "teacher", written[name]
     finetune(job("finetune", Teacher(**FAST), teacher, rows=rows, base=base))
-    answer(job("answer", SimpleKnobs(max_length=16, precision="fp32", transfer_alone=False), tmp_path / "answers", rows=rows, teacher=teacher))
+    answer(job("answer", AnswerSlice(max_length=16, precision="fp32"), tmp_path / "answers", rows=rows, teacher=teacher))
     attention = SCORES in FAMILIES[name].shows
     shape = Shape(layers=2, hidden=8, heads=4) if attention else SMALL
     kept = SignalSlice(layers=2, max_length=16, precision="fp32", attention=attention)
@@ -173,13 +188,6 @@ def test_every_job_of_the_engine(written: dict[str, Path], rows: Path, name: str
     assert shape_of(json.loads((tmp_path / "student" / "config.json").read_text())) | {"feed_forward": 0} == {
         "layers": 2, "hidden": 8, "heads": shape.heads, "feed_forward": 0}  # fmt: skip
     scored(teacher, tmp_path / "student")
-
-
-class SimpleKnobs(SimpleNamespace):
-    """Knobs that no slice of a recipe has alone."""
-
-    def model_dump(self, mode: str) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 def same_after_reload(folder: Path) -> None:
@@ -273,7 +281,7 @@ def test_dropout_is_set_in_every_layer_and_nowhere_saved(teachers: dict[str, Pat
     assert model.config.to_dict() == config
 
 
-@pytest.mark.parametrize("name", ["roberta", "xlnet", "modernbert"])
+@pytest.mark.parametrize("name", ["roberta", "xlnet", "modernbert", "deberta-v2"])
 def test_general_text_stands_in_the_familys_own_frame(written: dict[str, Path], name: str, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -286,7 +294,8 @@ def test_general_text_stands_in_the_familys_own_frame(written: dict[str, Path], 
     first = encoded.ids_S[: encoded.offsets[1]].tolist()
     assert len(first) == 16
     assert first == tokenizer(tokenizer.decode(first, skip_special_tokens=True))["input_ids"]
-    knobs = GeneralSlice(**FAST, shape=SMALL, start="random", matching={"attention": 0.0})
+    method = {"method": "relations"} if STATES in FAMILIES[name].shows else {"method": "layers", "matching": {"attention": 0.0}}
+    knobs = GeneralSlice(**FAST, shape=SMALL, start="random", **method)
     distill_general(job("general", knobs, tmp_path / "student", base=written[name], corpus=tmp_path / "corpus"))
     assert (tmp_path / "student" / "model.safetensors").is_file()
 
@@ -331,7 +340,8 @@ def test_a_student_of_another_family_is_saved_with_its_own_inputs(written: dict[
     other = shutil.copytree(written["bert"], tmp_path / "other")
     (other / "config.json").write_text((written["xlnet"] / "config.json").read_text())
     with pytest.raises(ModelError, match="sums a text up at its other end"):
-        check_students(recipe({"layers": 4, "start": "a/folder"}), written["bert"], {"small": other})
+        copying = {"intermediate": {"matching": {"attention": 0.0}}}
+        check_students(recipe({"layers": 4, "start": "a/folder"}, task_distillation=copying), written["bert"], {"small": other})
 
 
 def test_a_local_layer_of_modernbert_is_not_copied_where_it_does_not_look(teachers: dict[str, Path]) -> None:
@@ -394,6 +404,41 @@ def test_what_a_family_cannot_do_is_refused_before_anything_is_spent(
         check_students(recipe(student, **sections), written[name], {})
 
 
+@pytest.mark.parametrize(
+    ("name", "phase", "section", "sentence"),
+    [
+        ("xlnet", {"method": "relations"}, "general_distillation", "queries, keys and values cannot be read from a xlnet model.* use method: layers"),
+        ("deberta-v2", {"method": "relations"}, "task_distillation", None),
+        ("deberta-v2", {"method": "triple"}, "general_distillation", "deberta-v2 is not among albert, bert, .*; use method: relations"),
+        ("xlnet", {"method": "triple"}, "general_distillation", "xlnet is not among albert, bert, .*; use method: layers with matching.attention: 0"),
+        ("albert", {"method": "triple"}, "general_distillation", None),
+        ("albert", {"method": "replacing"}, "task_distillation", "layers of a albert model cannot be replaced one by one; use method: layers"),
+        ("roberta", {"method": "replacing"}, "task_distillation", None),
+    ],
+)
+def test_every_method_is_refused_where_the_family_cannot_serve_it(
+    written: dict[str, Path], name: str, phase: dict[str, Any], section: str, sentence: str | None
+) -> None:
+    general = {"corpus": {"source": "x"}, "general_distillation": phase}
+    asked = recipe({"start": "random" if general.get(section) else "teacher"}, **(general if section in general else {section: {"intermediate": phase}}))
+    if sentence is None:
+        check_students(asked, written[name], {})
+    else:
+        with pytest.raises(ModelError, match=sentence):
+            check_students(asked, written[name], {})
+
+
+def test_what_is_said_of_families_is_what_the_engine_has() -> None:
+    assert {name for name, family in FAMILIES.items() if family.word_head} == set(HEADS)
+
+
+@pytest.mark.parametrize("name", ["bert", "xlnet"])
+def test_a_summary_is_where_the_family_keeps_it(teachers: dict[str, Path], name: str) -> None:
+    model, batch = freeze(load_classifier(teachers[name], TASK, CPU)), batch_of(teachers[name], TEXTS)
+    found = summary_of(model, batch.ids_BT[:, :, None].float(), batch.mask_BT)
+    assert set(found[:, 0].tolist()) == {load_tokenizer(teachers[name]).cls_token_id}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_family_can_do_is_not_refused(written: dict[str, Path], name: str) -> None:
     attention = float(SCORES in FAMILIES[name].shows)
@@ -402,5 +447,5 @@ def test_what_a_family_can_do_is_not_refused(written: dict[str, Path], name: str
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {*OF[STATES]}))
 def test_the_engine_refuses_too(teachers: dict[str, Path], name: str) -> None:
-    with pytest.raises(ModelError, match="queries, keys and values cannot be read from a xlnet model, because .* copy hidden states instead"):
+    with pytest.raises(ModelError, match="queries, keys and values cannot be read from a xlnet model, because .* use method: layers"):
         Capture(load_classifier(teachers[name], TASK, CPU), states=[0])
