@@ -274,5 +274,6 @@ def row(candidate: Candidate, card: Parcel, speed: Parcel) -> dict[str, Any]:
         "train_seconds": seconds,
         "checkpoint": candidate.models[0].sha256,
         "selected_seed": 0,
+        "note": candidate.models[0].facts.get("note"),
         "provenance": quality.get("provenance"),
     }

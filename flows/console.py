@@ -69,12 +69,14 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
     """Print the table of a finished run, the gate's reasons, and the commands that come next."""
     from flows.results import counts
     from tasks.report.against import against_lines
-    from tasks.report.results import results_table
+    from tasks.report.results import notes, results_table
 
     console.print()
     console.print(results_table(result["models"], split=result["split"]))
     for line in against_lines(result["models"], result["split"]):
         console.print(line, highlight=False, markup=False)
+    for note in notes(result["models"]):
+        console.print(note, highlight=False, markup=False)
     for entry in result["registered"]:
         if entry["decision"] == "refused":
             console.print(f"refused: {entry['candidate']}: {'; '.join(entry['reasons'])}", highlight=False, markup=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import DataError, GateError, ModelError, RecipeError
+from tasks.families import HIDDEN, SCORES, STATES, family_of, require_alone, require_heads, require_signal, require_words, shape_of
 from tasks.recipe import STRATEGIES, LayerDropping, Matching, Recipe, Student, Teacher, general_start
 
 MARGIN = 0.05  # points above guessing that any teacher worth copying clears
@@ -39,16 +40,21 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
         check_student(recipe, student, config)
         if student.name in starts:
             check_start(recipe, student, starts[student.name], base)
+    check_words(recipe, config)
     if recipe.layer_dropping is not None:
         check_dropping(recipe, layers_of(config))
 
 
 def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> None:
     """Check a checkpoint that a student brings: its depth is what the recipe says, and its tokenizer is the teacher's where tokens are compared."""
-    layers = layers_of(json.loads((start / "config.json").read_text()))
+    config, theirs = (json.loads((folder / "config.json").read_text()) for folder in (start, base))
+    layers = layers_of(config)
     if layers != student.layers:
         raise ModelError(f"student {student.name} starts from {student.start}, which has {layers} layers, and the recipe gives it {student.layers}; "
                          f"set layers: {layers}, or start from another model")  # fmt: skip
+    if recipe.inner_phase(student) is not None and family_of(config).summary_last != family_of(theirs).summary_last:
+        raise ModelError(f"student {student.name} starts from {student.start}, which sums a text up at its other end than its teacher does; "
+                         "start from a model of the teacher's family, or leave intermediate out of its stages")  # fmt: skip
     # Answers are about whole texts, which a student may read by a tokenizer of its own; layers are compared token by token.
     if recipe.inner_phase(student) is not None and vocabulary(start) != vocabulary(base):
         raise ModelError(
@@ -66,18 +72,18 @@ def vocabulary(folder: Path) -> Any:
 
 
 def check_student(recipe: Recipe, student: Student, config: Mapping[str, Any]) -> None:
-    """Check one student's depth, width and heads."""
-    layers, width, heads = layers_of(config), config.get("hidden_size", config.get("dim")), heads_of(config)
+    """Check one student's depth, width and heads, and that the teacher can show what it copies."""
+    layers, width, heads = (whole(config, knob) for knob in ("layers", "hidden", "heads"))
     if student.layers > layers:
         raise ModelError(f"student {student.name} has {student.layers} layers and its teacher {layers}; give it at most {layers}")
     own_width, own_heads = student.hidden or width, student.heads or heads
-    if own_width % own_heads:
-        raise ModelError(f"student {student.name}: width {own_width} does not divide by {own_heads} heads; choose heads that divide it")
+    require_heads(config, own_width, own_heads, f"student {student.name}")
     if own_width > width and student.start in ("teacher", "embeddings"):
         raise ModelError(f"student {student.name} is wider ({own_width}) than its teacher ({width}); make it narrower or use start: random")
     check_origin(student, layers)
     shapes = (student.layers, own_width, own_heads), (layers, width, heads)
     for section, phase in inner_phases(recipe, student):
+        check_family(f"student {student.name}, {section}", phase, config)
         INNER_CHECKS[phase.method](f"student {student.name}, {section}", phase, *shapes)
     last = student.prediction or recipe.task_distillation.prediction
     if last.patience is not None and student.signal == "teacher" and own_width != width:
@@ -98,6 +104,18 @@ def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:
         found.append(("general_distillation", recipe.general_distillation))
     phase = recipe.inner_phase(student)
     return [*found, ("task_distillation.intermediate", phase)] if phase is not None else found
+
+
+def check_family(where: str, phase: Any, config: Mapping[str, Any]) -> None:
+    """Check that the teacher's family can show what a phase copies."""
+    if phase.method == "triple":
+        require_words(config, where)
+    if phase.method == "replacing":
+        require_alone(config, where)
+    weights = {SCORES: phase.matching.attention, HIDDEN: phase.matching.hidden} if phase.method == "layers" else {STATES: phase.method == "relations"}
+    for signal, weight in weights.items():
+        if weight:
+            require_signal(config, signal, where)
 
 
 def check_relations(where: str, phase: Any, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:
@@ -204,11 +222,23 @@ def require_selection(facts: Mapping[str, Any]) -> None:
         raise DataError("a sweep chooses strategies on selection rows, at most a tenth of train, and train is too small for one; add rows")
 
 
+def check_words(recipe: Recipe, config: Mapping[str, Any]) -> None:
+    """Refuse to ask a teacher for words that has no masked language model of its kind."""
+    if recipe.augmentation is not None and recipe.augmentation.masked_lm == "teacher" and not family_of(config).fills_gaps:
+        raise ModelError(
+            f"augmentation.masked_lm: teacher needs a masked language model, and a {config.get('model_type')} is none; "
+            "name another model there, or give augmentation.word_vectors alone"
+        )
+
+
 def layers_of(config: Mapping[str, Any]) -> int:
     """Return a config's depth, whatever its family calls it."""
-    return int(config.get("num_hidden_layers", config.get("n_layers", config.get("n_layer"))))
+    return whole(config, "layers")
 
 
-def heads_of(config: Mapping[str, Any]) -> int:
-    """Return a config's attention heads, whatever its family calls them."""
-    return int(config.get("num_attention_heads", config.get("n_heads", config.get("n_head"))))
+def whole(config: Mapping[str, Any], knob: str) -> int:
+    """Return one number of a config's shape, by the name of a student's knob."""
+    found = shape_of(config)[knob]
+    if found is None:
+        raise ModelError(f"the config of this {config.get('model_type', 'model')} says nothing of its {knob}; give a BERT-like encoder")
+    return int(found)

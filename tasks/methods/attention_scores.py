@@ -16,8 +16,13 @@ PAPER_THRESHOLD = -1e2
 """The published code takes any score at or below this for a masked one."""
 
 
-def attention_score_loss(student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor) -> Tensor:
-    """Return the squared difference per score, averaged over heads and pairs of valid query and valid key."""
+def attention_score_loss(
+    student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor, far_1TT: Tensor | None = None
+) -> Tensor:
+    """Return the squared difference per score, averaged over heads and pairs of valid query and valid key.
+
+    Pairs that are too ``far`` apart for a local layer are left out: nothing depends on their scores.
+    """
     _require_heads(student_BHTT, teacher_BHTT)
     if mask_BT.shape != (student_BHTT.shape[0], student_BHTT.shape[-1]):
         raise ModelError(
@@ -26,6 +31,8 @@ def attention_score_loss(student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Te
         )
     kept_BT = mask_BT.bool()
     pair_B1TT = (kept_BT[:, :, None] & kept_BT[:, None, :])[:, None]
+    if far_1TT is not None:
+        pair_B1TT = pair_B1TT & ~far_1TT[:, None]
     gap_BHTT = (_full(student_BHTT) - _full(teacher_BHTT.detach())).masked_fill(~pair_B1TT, 0.0)
     return mean_of(gap_BHTT.square().sum(), pair_B1TT.sum() * student_BHTT.shape[1])
 

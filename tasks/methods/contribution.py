@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from tasks.errors import ModelError, RecipeError
 
-TOKENS = ("cls", "mean")
+TOKENS = ("cls", "last", "mean")
 
 
 def layer_cosines(hidden_states: Sequence[Tensor], mask_BT: Tensor, *, token: str = "cls") -> Tensor:
@@ -26,8 +26,8 @@ def layer_cosines(hidden_states: Sequence[Tensor], mask_BT: Tensor, *, token: st
 def cosines_BL(hidden_states: Sequence[Tensor], mask_BT: Tensor, *, token: str = "cls") -> Tensor:
     """Return the cosine of each layer's input and output for each example, to be summed over batches.
 
-    ``cls`` looks at the first valid token, ``mean`` averages the cosines of all valid tokens. XLNet keeps its
-    summary token at the end, so ``mean`` is the choice there.
+    ``cls`` looks at the first valid token, ``last`` at the last, where XLNet keeps its summary, and ``mean``
+    averages the cosines of all valid tokens.
     """
     _require_states(hidden_states, mask_BT)
     per_layer = [_cosines_BT(before, after) for before, after in pairwise(hidden_states)]
@@ -35,10 +35,10 @@ def cosines_BL(hidden_states: Sequence[Tensor], mask_BT: Tensor, *, token: str =
 
 
 def token_means_BL(values_BLT: Tensor, mask_BT: Tensor, *, token: str) -> Tensor:
-    """Return the values of the first valid token (``cls``), or their mean over all valid tokens (``mean``)."""
+    """Return the values of the first valid token (``cls``), the last (``last``), or their mean over all valid tokens (``mean``)."""
     if token not in TOKENS:
         raise RecipeError(f"unknown token {token!r} for layer contributions; choose one of {', '.join(TOKENS)}")
-    weights_BT = _first_valid(mask_BT) if token == "cls" else mask_BT.bool()
+    weights_BT = {"cls": _first_valid, "last": _last_valid, "mean": Tensor.bool}[token](mask_BT)
     weights_B1T = weights_BT[:, None, :]
     return values_BLT.masked_fill(~weights_B1T, 0.0).sum(dim=-1) / weights_B1T.sum(dim=-1).clamp(min=1)
 
@@ -52,6 +52,10 @@ def _cosines_BT(before_BTD: Tensor, after_BTD: Tensor) -> Tensor:
 def _first_valid(mask_BT: Tensor) -> Tensor:
     first_B1 = mask_BT.long().argmax(dim=1, keepdim=True)
     return torch.zeros_like(mask_BT, dtype=torch.bool).scatter(1, first_B1, True)
+
+
+def _last_valid(mask_BT: Tensor) -> Tensor:
+    return _first_valid(mask_BT.flip(1)).flip(1)
 
 
 def _require_states(hidden_states: Sequence[Tensor], mask_BT: Tensor) -> None:

@@ -87,8 +87,13 @@ def model_card(
         digests=", ".join(f"{name} `{digest[:12]}`" for name, digest in data["digests"].items()),
         gate=f"{'Accepted' if decision.accepted else 'Refused'}.\n\n" + "\n".join(f"- {reason}" for reason in decision.reasons),
         use=usage(recipe),
-        limits="\n\n".join(part for part in (LIMITS, synthetic, unlicensed) if part),
+        limits="\n\n".join(part for part in (LIMITS, sentence(model.get("note")), synthetic, unlicensed) if part),
     )
+
+
+def sentence(note: str | None) -> str:
+    """Return what a stage noted as a sentence of its own."""
+    return f"Note: {note}." if note else ""
 
 
 def summary(model: Mapping[str, Any], teacher: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:

@@ -39,7 +39,12 @@ def results_markdown(models: Sequence[Mapping[str, Any]], *, headline: str | Non
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(model, split, headline)) + " |" for model in models]
     lines += ["", *(f"- {line}" for line in against_lines(models, split))]
     said = f"Score: {headline or models[0]['headline']} on {split}, ± its standard deviation over seeds. Latency: median at {conditions(models[0])}."
-    return "\n".join(lines).rstrip() + f"\n\n{said}\n"
+    return "\n".join(lines).rstrip() + "\n\n" + "\n\n".join([said, *notes(models)]) + "\n"
+
+
+def notes(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what stages noted about models, each note once."""
+    return [f"Note: {note}." for note in sorted({model["note"] for model in models if model.get("note")})]
 
 
 def cells(model: Mapping[str, Any], split: str, headline: str | None = None) -> list[str]:

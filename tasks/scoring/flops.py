@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Encoders that the formula is right for: self-attention and two feed-forward maps of one width in every layer, then pooler and head.
-PLAIN = {"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "albert", "mpnet", ""}
+from tasks.families import family_of
 
 
 def flops_of(folder: Path, length: int) -> int:
     """Return the FLOPs of a model folder: by formula where its family is plain, else counted operation by operation."""
     config = read_config(folder)
-    return forward_flops(config, length) if config.get("model_type", "") in PLAIN else counted_flops(folder, length)
+    plain = not config.get("model_type") or family_of(config).plain
+    return forward_flops(config, length) if plain else counted_flops(folder, length)
 
 
 def counted_flops(folder: Path, length: int) -> int:
@@ -27,8 +27,11 @@ def counted_flops(folder: Path, length: int) -> int:
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    if 0 < getattr(config, "max_position_embeddings", 0) < length + 2:
+        config.max_position_embeddings = length + 2  # as the formula does, say what a longer input would cost
     # Eager attention is plain matrix products; torch has no count for every fused kernel.
     model = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
+    model.requires_grad_(False)  # the counter asks for the gradient of a weight that is handed to a module, as DeBERTa does, and finds none
     ids_BT = torch.ones(1, length, dtype=torch.long)
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
         model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
@@ -45,7 +48,8 @@ def forward_flops(config: Mapping[str, Any], length: int) -> int:
     attention = 2 * length * width  # scores, and the weighted sum of values
     pooler = width * width + width * labels
     narrow = config.get("embedding_size", width)  # ALBERT and ELECTRA widen their embeddings once, below the first layer
-    widening = length * narrow * width if narrow != width else 0
+    # ALBERT does so even where there is nothing to widen.
+    widening = length * narrow * width if narrow != width or config.get("model_type") == "albert" else 0
     return int(2 * (layers * length * (projections + feed_forward + attention) + widening + pooler))
 
 

@@ -6,10 +6,14 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tasks.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ENGINE = "torch fp32 sdpa"
 FORGET_THE_PEAK = "5"  # what Linux reads as: the peak resident size starts anew from the present one
@@ -22,22 +26,31 @@ def measure_latency(folders: Mapping[str, Path], *, batch: int, length: int, thr
     from tasks.scoring.predict import load
 
     torch.set_num_threads(threads)
-    models = {name: load(folder)[0] for name, folder in folders.items()}
+    loaded = {name: load(folder) for name, folder in folders.items()}
+    models = {name: model for name, (model, _) in loaded.items()}
     for model in models.values():
         require_length(model.config, length)
     generator = torch.Generator().manual_seed(0)
     smallest = min(model.config.vocab_size for model in models.values())
     ids_BT = torch.randint(min(1000, smallest // 2), smallest, (batch, length), generator=generator)
-    inputs = {"input_ids": ids_BT, "attention_mask": torch.ones_like(ids_BT)}
+    inputs = {name: asked(tokenizer, ids_BT) for name, (_, tokenizer) in loaded.items()}
     times: dict[str, list[float]] = {name: [] for name in models}
     with torch.inference_mode():
         for turn in range(warmup + repeats):
             for name, model in models.items():
                 started = time.perf_counter()
-                model(**inputs)
+                model(**inputs[name])
                 if turn >= warmup:
                     times[name].append(1000 * (time.perf_counter() - started))
     return {name: {"p50_ms": float(np.median(values)), "p95_ms": float(np.quantile(values, 0.95))} for name, values in times.items()}
+
+
+def asked(tokenizer: Any, ids_BT: Tensor) -> dict[str, Tensor]:
+    """Return what a model is asked with: all that its tokenizer would give, of which XLNet's segments cost time."""
+    import torch
+
+    every = {"input_ids": ids_BT, "attention_mask": torch.ones_like(ids_BT), "token_type_ids": torch.zeros_like(ids_BT)}
+    return {name: every[name] for name in tokenizer.model_input_names if name in every}
 
 
 def require_length(config: object, length: int) -> None:
@@ -85,10 +98,10 @@ def peak_increase(folder: Path, *, batch: int, length: int, threads: int) -> int
     torch.set_num_threads(threads)
     forget_peak()
     before = memory("VmRSS")
-    model, _ = load(folder)
+    model, tokenizer = load(folder)
     require_length(model.config, length)
-    ids_BT = torch.full((batch, length), 7)
+    inputs = asked(tokenizer, torch.full((batch, length), 7))
     with torch.inference_mode():
         for _ in range(3):
-            model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
+            model(**inputs)
     return memory("VmHWM") - before

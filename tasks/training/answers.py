@@ -17,6 +17,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
+from tasks.families import summary_token
 from tasks.job import Job
 from tasks.methods.ensembles import mixed
 from tasks.methods.patience import patience_layers
@@ -69,14 +70,15 @@ def said_of(capture: Capture, batch: Batch) -> Answered:
     """Ask a teacher about one batch."""
     shown = capture(**batch.inputs(capture.model))
     assert shown.logits_BC is not None
-    states = [summary_of(shown.hidden[layer], batch.mask_BT) for layer in capture.hidden]
+    states = [summary_of(capture.model, shown.hidden[layer], batch.mask_BT) for layer in capture.hidden]
     return Answered(shown.logits_BC.float(), torch.stack(states, 1).float() if states else None)
 
 
-def summary_of(states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-    """Return the state [B, D] of each row's first token, which stands for the whole."""
-    first_B = mask_BT.long().argmax(1)
-    return states_BTD[torch.arange(len(states_BTD), device=states_BTD.device), first_B]
+def summary_of(model: Any, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the state [B, D] of the token that stands for each row: the first, or XLNet's last."""
+    last = summary_token(model.config) == "last"
+    at_B = mask_BT.shape[1] - 1 - mask_BT.flip(1).long().argmax(1) if last else mask_BT.long().argmax(1)
+    return states_BTD[torch.arange(len(states_BTD), device=states_BTD.device), at_B]
 
 
 def mix(job: Job) -> dict[str, Any]:

@@ -19,15 +19,11 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
+from tasks.families import SCORES, family_of
 from tasks.training.dropout import MASKS
 
 WRITTEN_OUT, FUSED = "limbeck-written-out", "limbeck-fused"
 LANES = 16  # numbers of 32 bits that a vector register holds, at most
-FAMILIES = (
-    "albert", "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "mobilebert", "modernbert", "roberta", "xlm-roberta", "xlm-roberta-xl",
-)  # fmt: skip
-"""Encoders whose attention is this and nothing else: no grouped heads, no capped scores, no bias by distance."""
-
 
 @dataclass(frozen=True)
 class Attended:
@@ -58,7 +54,7 @@ def own_attention(model: Any) -> Any:
 
 def open_to_watch(model: Any) -> bool:
     """Tell whether a model's attention may be computed here, so that its scores can be read."""
-    return model.config.model_type in FAMILIES and getattr(model, "_supports_attention_backend", False)
+    return SCORES in family_of(model.config).shows and getattr(model, "_supports_attention_backend", False)
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def substitutes(job: Job, sentences: list[str]) -> Found:
 def places_of(sentence: str, tokenizer: Any, max_length: int) -> Iterator[Place]:
     """Yield the replaceable words of a sentence that lie within the length limit."""
     words = sentence.split(" ")
-    pieces = tokenizer([words], is_split_into_words=True, truncation=True, max_length=max_length).word_ids(0)
+    pieces = tokenizer([spaced(words)], is_split_into_words=True, truncation=True, max_length=max_length).word_ids(0)
     tokens: dict[int, list[int]] = {}
     for token, word in enumerate(pieces):
         if word is not None:
@@ -93,16 +93,27 @@ def places_of(sentence: str, tokenizer: Any, max_length: int) -> Iterator[Place]
             yield Place(sentence, word, at[0] if len(at) == 1 else -1)
 
 
+def spaced(words: list[str]) -> list[str]:
+    """Return words with the space before them: a tokenizer that counts bytes reads "good" and " good" as different words; others do not care."""
+    return [*words[:1], *(f" {word}" for word in words[1:])]
+
+
+def word_mark(tokenizer: Any) -> str:
+    """Return what a vocabulary marks the beginning of a word with: bytes have one mark, sentence pieces another, and word pieces none."""
+    return next((mark for mark in ("\u0120", "\u2581") if any(token.startswith(mark) for token in tokenizer.tokenize("a a"))), "")
+
+
 def by_masked_lm(model: Any, places: list[Place], tokenizer: Any, knobs: SimpleNamespace, tell: Callable[..., None]) -> Found:
     """Ask the masked language model what could stand at each place."""
     encoded, asked = masked_questions(places, tokenizer, knobs) if knobs.mode == "masked" else whole_questions(places, tokenizer, knobs)
     found: Found = {}
-    done = 0
+    done, mark = 0, word_mark(tokenizer)
     for batch in by_length(encoded.lengths_N, size=128, tokens=8192):
         at = [(row, place) for row, question in enumerate(batch) for place in asked[question]]
         top_PK = top_tokens(model, collate(encoded, batch, tokenizer.pad_token_id, model.device), at, knobs)
         for (_, place), tokens in zip(at, top_PK, strict=True):
-            found[place.sentence, place.word] = options_of(place, tokenizer.convert_ids_to_tokens(tokens), knobs.options)
+            words = [token.removeprefix(mark) for token in tokenizer.convert_ids_to_tokens(tokens) if token.startswith(mark)]
+            found[place.sentence, place.word] = options_of(place, words, knobs.options)
         done += len(batch)
         tell(done, len(asked), unit="questions")
     return found
@@ -115,7 +126,7 @@ def masked_questions(places: list[Place], tokenizer: Any, knobs: SimpleNamespace
     second = (lambda words: words) if knobs.context == "beside-original" else (lambda words: None)
     ids, segments = [], []
     for place in places:
-        words = place.sentence.split(" ")
+        words = spaced(place.sentence.split(" "))
         out = tokenizer(words, second(words), is_split_into_words=True, truncation=True, max_length=knobs.max_length, return_token_type_ids=True)
         masked = list(out["input_ids"])
         masked[place.token] = tokenizer.mask_token_id
@@ -129,7 +140,7 @@ def whole_questions(places: list[Place], tokenizer: Any, knobs: SimpleNamespace)
     by_sentence: dict[str, list[Place]] = {}
     for place in places:
         by_sentence.setdefault(place.sentence, []).append(place)
-    words = [sentence.split(" ") for sentence in by_sentence]
+    words = [spaced(sentence.split(" ")) for sentence in by_sentence]
     out = tokenizer(words, is_split_into_words=True, truncation=True, max_length=knobs.max_length, return_token_type_ids=True)
     return ragged(out["input_ids"], out["token_type_ids"]), list(by_sentence.values())
 

@@ -45,20 +45,28 @@ def tokenize_corpus(job: Job) -> dict[str, Any]:
 
 def sequences(documents: Path, tokenizer: Any, max_length: int) -> Iterator[list[int]]:
     """Yield token ids of consecutive pieces of each document, with the tokenizer's special tokens around each piece."""
-    start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
+    before, after = frame(tokenizer)
+    room = max_length - len(before) - len(after)
     for part in pq.ParquetFile(documents / "documents.parquet").iter_batches(DOCUMENTS_AT_ONCE, columns=["text"]):
         encoded = tokenizer(part.column("text").to_pylist(), add_special_tokens=False, return_attention_mask=False, verbose=False)
         for ids in encoded["input_ids"]:
-            for cut in range(0, len(ids), max_length - 2):
-                yield [start, *ids[cut : cut + max_length - 2], end]
+            for cut in range(0, len(ids), room):
+                yield [*before, *ids[cut : cut + room], *after]
 
 
-def read_corpus(folder: Path) -> Encoded:
-    """Open a tokenized corpus without reading it into memory."""
+def frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return the special tokens that stand before and after a text: BERT's summary token is the first of all, XLNet's the last."""
+    bare, framed = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
+    at = next(at for at in range(len(framed)) if framed[at : at + len(bare)] == bare)
+    return framed[:at], framed[at + len(bare) :]
+
+
+def read_corpus(folder: Path, *, left: bool = False) -> Encoded:
+    """Open a tokenized corpus without reading it into memory; ``left`` is where its batches are padded."""
     index = json.loads((folder / "index.json").read_text())
     ids_S = np.memmap(folder / "tokens.raw", dtype=index["dtype"], mode="r")
     # One zero, seen as often as there are tokens: general text has a single segment.
-    return Encoded(ids_S, np.broadcast_to(np.int8(0), ids_S.shape), np.load(folder / "offsets.npy"))
+    return Encoded(ids_S, np.broadcast_to(np.int8(0), ids_S.shape), np.load(folder / "offsets.npy"), left)
 
 
 def learning_rows(encoded: Encoded) -> tuple[np.ndarray, np.ndarray]:

@@ -130,7 +130,7 @@ def answered_loss(job: Job, knobs: SimpleNamespace, cast: Cast, varied: Varied) 
         total = prediction_loss(ours.logits_BC, theirs.logits_BC, labels_N[rows], **options)
         if patience is None or theirs.summaries_BLD is None:
             return total
-        own_BLD = torch.stack([summary_of(ours.hidden[layer], batch.mask_BT) for layer in capture.hidden], 1)
+        own_BLD = torch.stack([summary_of(student, ours.hidden[layer], batch.mask_BT) for layer in capture.hidden], 1)
         return total + patience.weight * patience_loss(own_BLD, theirs.summaries_BLD, normalise=patience.normalise)
 
     return loss

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.families import family_of, summary_token
 from tasks.job import Job
 from tasks.methods.contribution import cosines_BL
 from tasks.methods.layer_dropping import drop_layers
@@ -32,8 +33,9 @@ SAMPLE = 500  # rows behind the contribution of a layer; its mean cosine settles
 
 def measure_contributions(job: Job) -> dict[str, Any]:
     """Measure, for each layer of ``base``, the mean cosine between its input and its output on the selection rows."""
+    token = token_of(job)
     parts = [
-        cosines_BL(states, mask_BT, token=job.knobs.token).cpu().numpy() for (states,), mask_BT in hidden_states(job, ("base",))
+        cosines_BL(states, mask_BT, token=token).cpu().numpy() for (states,), mask_BT in hidden_states(job, ("base",))
     ]
     cosines = [float(value) for value in np.concatenate(parts).mean(0)]
     (job.output / "contributions.json").write_text(json.dumps({"cosines": cosines, "token": job.knobs.token}))
@@ -43,12 +45,12 @@ def measure_contributions(job: Job) -> dict[str, Any]:
 def measure_similarity(job: Job) -> dict[str, Any]:
     """Compare ``base`` with ``teacher``, which was fine-tuned from it, layer by layer on the selection rows; the embeddings come first."""
     moments: list[Moments] = []
-    cosines = []
+    cosines, token = [], token_of(job)
     for (before, after), mask_BT in hidden_states(job, ("base", "teacher")):
         valid_BT = mask_BT.bool()
         found = [moments_of(first_BTD[valid_BT], second_BTD[valid_BT]) for first_BTD, second_BTD in zip(before, after, strict=True)]
         moments = [one + other for one, other in zip(moments, found, strict=True)] if moments else found
-        cosines.append(between_models_BL(before, after, mask_BT, token=job.knobs.token).cpu().numpy())
+        cosines.append(between_models_BL(before, after, mask_BT, token=token).cpu().numpy())
     facts = {
         "cka": [linear_cka_of(each) for each in moments],
         "cosines": [float(value) for value in np.concatenate(cosines).mean(0)],
@@ -58,7 +60,13 @@ def measure_similarity(job: Job) -> dict[str, Any]:
     return facts
 
 
-def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[tuple[Tensor, ...]], Tensor]]:
+def token_of(job: Job) -> str:
+    """Return where layers are compared; ``cls`` means the summary token of the family, XLNet's last."""
+    config = json.loads((job.inputs["base"] / "config.json").read_text())
+    return summary_token(config) if job.knobs.token == "cls" else str(job.knobs.token)
+
+
+def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[list[Tensor]], Tensor]]:
     """Yield the hidden states of the named models on the same batches of selection rows, of train rows where none are held back, with their mask."""
     task, place = read_task(job.inputs["rows"]), device()
     tokenizer, models = load_tokenizer(job.inputs[names[0]]), [freeze(load_classifier(job.inputs[name], task, place)) for name in names]
@@ -69,8 +77,18 @@ def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[tuple[T
     for batch in by_length(encoded.lengths_N, size=32, tokens=8192):
         inputs = collate(encoded, batch, tokenizer.pad_token_id, place)
         with torch.inference_mode():
-            states = [model(**inputs.inputs(model), output_hidden_states=True).hidden_states for model in models]
+            states = [states_of(model, inputs.inputs(model)) for model in models]
         yield states, inputs.mask_BT
+
+
+def states_of(model: Any, inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Return hidden states as the layers put them out: a norm behind the last of them is no layer's contribution."""
+    path, raw = family_of(model.config).last_norm, list[Tensor]()
+    hook = model.base_model.get_submodule(path).register_forward_pre_hook(lambda module, given: raw.append(given[0])) if path else None
+    states = list(model(**inputs, output_hidden_states=True).hidden_states)
+    if hook is not None:
+        hook.remove()
+    return [*states[:-1], *raw] if raw else states
 
 
 def drop_and_train(job: Job) -> dict[str, Any]:
@@ -82,13 +100,16 @@ def drop_and_train(job: Job) -> dict[str, Any]:
     kept = kept_layers(knobs.strategy, model.config.num_hidden_layers, knobs.drop, measured(job))
     drop_layers(model, kept)
     job.log(f"{knobs.strategy}: layers {kept} of {model.config.num_hidden_layers + knobs.drop} stay (counted from 0)")
+    note = family_of(model.config).on_dropping
+    if note:
+        job.log(note)
     if knobs.signal == "teacher":
         teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
         facts = train_with_teacher(job, knobs, Cast(task, teacher, tokenizer, model, tokenizer))
     else:
         facts = train_with_labels(job, knobs, model, task, tokenizer)
     save_model(model, tokenizer, job.output)
-    return facts | {"kept_layers": kept}
+    return facts | {"kept_layers": kept} | ({"note": note} if note else {})
 
 
 def measured(job: Job) -> list[float] | None:

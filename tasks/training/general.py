@@ -18,7 +18,7 @@ from tasks.training.lesson import Lesson, Objective
 from tasks.training.loop import Course, train
 from tasks.training.objectives import objective_of
 from tasks.training.precision import arithmetic, device, make_deterministic, store_as_multiplied
-from tasks.training.rows import Encoded, collate, load_tokenizer
+from tasks.training.rows import Encoded, collate, load_tokenizer, pads_left
 from tasks.training.students import build_student, freeze, load_encoder, load_masked_lm, save_model, set_dropout
 
 
@@ -26,7 +26,8 @@ def distill_general(job: Job) -> dict[str, Any]:
     """Distil the pretrained model in ``base`` into a student of shape ``knobs.shape`` on ``corpus``; what only training needs is dropped at the end."""
     knobs, place = job.knobs, device()
     make_deterministic(knobs.seed)
-    tokenizer, encoded = load_tokenizer(job.inputs["base"]), read_corpus(job.inputs["corpus"])
+    tokenizer = load_tokenizer(job.inputs["base"])
+    encoded = read_corpus(job.inputs["corpus"], left=pads_left(tokenizer))
     teacher = freeze(load_masked_lm(job.inputs["base"], place) if knobs.method == "triple" else load_encoder(job.inputs["base"], place))
     student = build_student(knobs.start, teacher, knobs.shape, seed=knobs.seed).requires_grad_(True)
     set_dropout(student, knobs.dropout)

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from tasks.errors import RecipeError
+from tasks.families import family_of
 from tasks.job import Job
 from tasks.methods.attention_scores import attention_score_loss, attention_score_loss_paper
 from tasks.methods.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
 from tasks.methods.layer_maps import LayerMap, layer_map, of_kept
-from tasks.training.capture import Capture, Signals, prove
+from tasks.training.capture import Capture, Signals, far, prove
 from tasks.training.lesson import Lesson, Objective
 from tasks.training.rows import Batch
 
@@ -64,7 +65,9 @@ class Matcher(Objective):
         for index, mapped in enumerate(self.map.hidden if self.knobs.hidden else ()):
             total = total + self.knobs.hidden * self.hidden_loss(ours.hidden[index], theirs.hidden[mapped], mask_BT, index)
         for index, mapped in enumerate(self.map.attention if self.knobs.attention else ()):
-            total = total + self.knobs.attention * self.attention_loss(ours.scores[index], theirs.scores[mapped], mask_BT)
+            total = total + self.knobs.attention * self.attention_loss(
+                ours.scores[index], theirs.scores[mapped], mask_BT, self.far(index, mapped, mask_BT)
+            )
         return total
 
     def hidden_loss(self, student_BTD: Tensor, teacher_BTE: Tensor, mask_BT: Tensor, index: int) -> Tensor:
@@ -74,12 +77,20 @@ class Matcher(Objective):
             return hidden_state_loss_paper(student_BTD, teacher_BTE, projection)
         return hidden_state_loss(student_BTD, teacher_BTE, mask_BT, projection)
 
-    def attention_loss(self, student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor) -> Tensor:
+    def far(self, index: int, mapped: int, mask_BT: Tensor) -> Tensor | None:
+        """Return which pairs of tokens one of two mapped layers does not look at, because they lie too far apart; None where both are global."""
+        pair = ((self.student, index), (self.teacher, mapped))
+        reaches = [family_of(model.config).reach(model.config, layer) for model, layer in pair]
+        local = [reach for reach in reaches if reach is not None]
+        return far(mask_BT, min(local)) if local else None
+
+    def attention_loss(self, student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor, far_1TT: Tensor | None = None) -> Tensor:
         """Compare one pair of score tensors by the chosen formula."""
         if self.knobs.formula == "paper":
-            padded = (1 - mask_BT[:, None, None, :]) * MASKED_SCORE
-            return attention_score_loss_paper(student_BHTT + padded, teacher_BHTT + padded)
-        return attention_score_loss(student_BHTT, teacher_BHTT, mask_BT)
+            unseen_BTT = mask_BT[:, None, :] == 0 if far_1TT is None else (mask_BT[:, None, :] == 0) | far_1TT
+            added_B1TT = unseen_BTT[:, None] * MASKED_SCORE
+            return attention_score_loss_paper(student_BHTT + added_B1TT, teacher_BHTT + added_B1TT)
+        return attention_score_loss(student_BHTT, teacher_BHTT, mask_BT, far_1TT)
 
 
 def map_between(student: Any, teacher: Any, name: str) -> LayerMap:

@@ -56,9 +56,9 @@ def store_as_multiplied(model: Any, precision: str) -> None:
             module.to(torch.bfloat16)
 
 
-def attention_for(place: torch.device) -> str:
-    """Return the attention of transformers that a model gets which cannot have ours."""
-    return "sdpa" if place.type == "cuda" else "eager"
+def attention_for(place: torch.device) -> str | None:
+    """Return the attention of transformers that a model gets which cannot have ours; None leaves the choice to transformers: not all have a fused one."""
+    return None if place.type == "cuda" else "eager"
 
 
 def make_deterministic(seed: int) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import ModelError
+from tasks.families import require_alone
 from tasks.job import Job
 from tasks.methods.layer_dropping import encoder_layers
 from tasks.methods.replacing import Replaceable, chance, groups
@@ -21,17 +22,12 @@ from tasks.training.capture import Signals
 from tasks.training.lesson import Lesson, Objective
 from tasks.training.rows import Batch
 
-FAMILIES = ("bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")
-"""Encoders whose layers take a hidden state and return one, whatever their number."""
-
 
 class Replacing(Objective):
     """Trains the student's layers in the teacher's places; ``knobs`` are those of the phase. What is not a layer is frozen, as in the paper."""
 
     def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, labels_N: np.ndarray, kind: str) -> None:
-        if student.config.model_type not in FAMILIES:
-            raise ModelError(f"layers of a {student.config.model_type} model cannot be replaced one by one; use method: layers or relations, "
-                             f"or a teacher among {', '.join(FAMILIES)}")  # fmt: skip
+        require_alone(student.config)
         self.modules, self.student, self.knobs, self.kind = student, student, knobs, kind
         self.labels_N = torch.from_numpy(labels_N).to(student.device)
         self.stack, theirs = encoder_layers(student), encoder_layers(teacher)

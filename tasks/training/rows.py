@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import DataError, ModelError
+from tasks.families import family_of, is_told_segments
 from tasks.job import Job
 
 
@@ -51,11 +52,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Tokens of N rows laid end to end, with the segment of each token."""
+    """Tokens of N rows laid end to end, with the segment of each token; ``left`` is where batches of them are padded."""
 
     ids_S: np.ndarray
     segments_S: np.ndarray
     offsets: np.ndarray
+    left: bool = False
 
     @property
     def lengths_N(self) -> np.ndarray:
@@ -106,13 +108,31 @@ def rows_by_id(kept: Sequence[int] | np.ndarray, wanted_N: np.ndarray, what: str
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Load a tokenizer and check that it is a real one (a swallowed vocabulary file leaves five tokens)."""
-    from transformers import AutoTokenizer
+    """Load a tokenizer as its model needs it, and check that it is a real one (a swallowed vocabulary file leaves five tokens)."""
+    from transformers import AutoConfig, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    if tokenizer.pad_token_id is None:  # what pads is masked everywhere: any token will do
+        tokenizer.pad_token = tokenizer.sep_token or tokenizer.eos_token or tokenizer.unk_token
     if len(tokenizer) < 20 or tokenizer.pad_token_id is None:
         raise ModelError(f"the tokenizer in {folder} holds {len(tokenizer)} tokens or no padding token; give a folder with tokenizer.json")
+    return fitted(tokenizer, AutoConfig.from_pretrained(folder, local_files_only=True))
+
+
+def fitted(tokenizer: Any, config: Any) -> Any:
+    """Let a tokenizer pad where a model expects it and name the inputs that this model takes; whoever loads what is saved then asks as we do."""
+    segments = ["token_type_ids"] if is_told_segments(config) else []
+    wanted = {"padding_side": "left" if family_of(config).summary_last else "right", "model_input_names": ["input_ids", *segments, "attention_mask"]}
+    for name, value in wanted.items():
+        if sorted(getattr(tokenizer, name)) != sorted(value):
+            setattr(tokenizer, name, value)
+            tokenizer.init_kwargs[name] = value  # of what was changed after loading, only this is saved
     return tokenizer
+
+
+def pads_left(tokenizer: Any) -> bool:
+    """Tell on which side batches are padded."""
+    return bool(tokenizer.padding_side == "left")
 
 
 def encode(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> Encoded:
@@ -122,7 +142,7 @@ def encode(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, ma
         return_attention_mask=False, return_token_type_ids=True, verbose=False,
     )  # fmt: skip
     offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in out["input_ids"]])]).astype(np.int64)
-    return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets)
+    return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, pads_left(tokenizer))
 
 
 def flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
@@ -143,7 +163,7 @@ class Batch:
     def inputs(self, model: Any) -> dict[str, Tensor]:
         """Return the keyword arguments that this model's forward takes."""
         values = {"input_ids": self.ids_BT, "attention_mask": self.mask_BT}
-        if getattr(model.config, "type_vocab_size", 0) > 1:
+        if is_told_segments(model.config):
             values["token_type_ids"] = self.segments_BT
         return values
 
@@ -153,10 +173,15 @@ def collate(encoded: Encoded, rows: Sequence[int] | np.ndarray, pad: int, place:
     lengths = encoded.lengths_N[rows]
     width = int(lengths.max())
     ids_BT = np.full((len(rows), width), pad, dtype=np.int64)
-    segments_BT = np.zeros((len(rows), width), dtype=np.int64)
+    segments_BT, mask_BT = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(2))
     for place_in_batch, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        start = encoded.offsets[row]
-        ids_BT[place_in_batch, :length] = encoded.ids_S[start : start + length]
-        segments_BT[place_in_batch, :length] = encoded.segments_S[start : start + length]
-    mask_BT = (np.arange(width)[None, :] < lengths[:, None]).astype(np.int64)
+        start, there = encoded.offsets[row], valid(length, width, left=encoded.left)
+        ids_BT[place_in_batch, there] = encoded.ids_S[start : start + length]
+        segments_BT[place_in_batch, there] = encoded.segments_S[start : start + length]
+        mask_BT[place_in_batch, there] = 1
     return Batch(*(torch.from_numpy(values).to(place, non_blocking=True) for values in (ids_BT, mask_BT, segments_BT)), rows_B=np.asarray(rows))
+
+
+def valid(length: int, width: int, *, left: bool) -> slice:
+    """Return where the tokens of a row stand in a padded batch."""
+    return slice(width - length, width) if left else slice(length)

@@ -24,7 +24,7 @@ from tasks.training.batches import by_length
 from tasks.training.capture import Capture, Signals
 from tasks.training.matching import wanted
 from tasks.training.precision import arithmetic, device, store_as_multiplied
-from tasks.training.rows import Encoded, collate, encode, load_tokenizer, read_task, rows_by_id, student_rows
+from tasks.training.rows import Encoded, collate, encode, load_tokenizer, read_task, rows_by_id, student_rows, valid
 from tasks.training.students import freeze, load_classifier
 
 LARGEST = 60_000.0  # what 16 bits can hold is a little more
@@ -38,6 +38,7 @@ class Plan:
     attention: tuple[int, ...]
     width: int
     heads: int
+    left: bool = False
 
     def numbers(self, lengths_N: np.ndarray) -> tuple[int, int]:
         """Return how many numbers rows of these lengths take: in hidden states, and in scores."""
@@ -55,7 +56,8 @@ def record_signals(job: Job) -> dict[str, Any]:
     rows = student_rows(job, task)
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
     mapped = layer_map(knobs.layer_map, knobs.layers, teacher.config.num_hidden_layers)
-    plan = Plan(**wanted(knobs, mapped.hidden, mapped.attention), width=teacher.config.hidden_size, heads=teacher.config.num_attention_heads)
+    wide = {"width": teacher.config.hidden_size, "heads": teacher.config.num_attention_heads}
+    plan = Plan(**wanted(knobs, mapped.hidden, mapped.attention), **wide, left=encoded.left)
     size = 2 * sum(plan.numbers(encoded.lengths_N))
     if size > knobs.signal_budget_gb * 1e9:
         return live(job, f"they would take {size / 1e9:.1f} GB, and signal_budget_gb is {knobs.signal_budget_gb:g}")
@@ -90,11 +92,11 @@ def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: Plan, pad: int
         states_BTME = narrow([shown.hidden[layer] for layer in plan.hidden], 2)
         scores_BLHTT = narrow([shown.scores[layer] for layer in plan.attention], 1)
         for at, row in enumerate(rows):
-            length = int(encoded.lengths_N[row])
+            there = valid(int(encoded.lengths_N[row]), batch.mask_BT.shape[1], left=plan.left)
             if states_BTME is not None:
-                hidden_SME[encoded.offsets[row] : encoded.offsets[row + 1]] = states_BTME[at, :length]
+                hidden_SME[encoded.offsets[row] : encoded.offsets[row + 1]] = states_BTME[at, there]
             if scores_BLHTT is not None:
-                scores[places[row] : places[row + 1]] = scores_BLHTT[at, :, :, :length, :length].ravel()
+                scores[places[row] : places[row + 1]] = scores_BLHTT[at, :, :, there, there].ravel()
         done += len(rows)
         job.progress(done, len(encoded.lengths_N), unit="rows")
     for values in (hidden_SME, scores):
@@ -158,11 +160,12 @@ class Recorded:
         states_BTME = np.zeros((count, width, len(plan.hidden), plan.width), np.float16)
         scores_BLHTT = np.zeros((count, len(plan.attention), plan.heads, width, width), np.float16)
         for at, (row, length) in enumerate(zip(mine, lengths_B, strict=True)):
+            there = valid(length, width, left=plan.left)
             if plan.hidden:
-                states_BTME[at, :length] = self.hidden_SME[self.starts[row] : self.starts[row + 1]]
+                states_BTME[at, there] = self.hidden_SME[self.starts[row] : self.starts[row + 1]]
             if plan.attention:
                 shape = (len(plan.attention), plan.heads, length, length)
-                scores_BLHTT[at, :, :, :length, :length] = self.scores[self.places[row] : self.places[row + 1]].reshape(shape)
+                scores_BLHTT[at, :, :, there, there] = self.scores[self.places[row] : self.places[row + 1]].reshape(shape)
         states, scores = (torch.from_numpy(values).to(place) for values in (states_BTME, scores_BLHTT))
         return Signals(
             None,
@@ -178,5 +181,5 @@ def recorded(job: Job, ids_N: np.ndarray) -> Recorded | None:
     index = json.loads((job.inputs["signals"] / "index.json").read_text())
     if not index["kept"]:
         return None
-    plan = Plan(tuple(index["hidden"]), tuple(index["attention"]), index["width"], index["heads"])
+    plan = Plan(tuple(index["hidden"]), tuple(index["attention"]), index["width"], index["heads"], index["left"])
     return Recorded.over(job.inputs["signals"], plan, np.asarray(index["lengths"]), rows_by_id(index["ids"], ids_N, "kept layers", "record-signals"))

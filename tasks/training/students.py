@@ -16,15 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from tasks.errors import ModelError, RecipeError
+from tasks.families import family_of, require_heads, shape_of
 from tasks.methods.layer_dropping import drop_layers
 from tasks.methods.layer_maps import initial_layers
 from tasks.methods.layer_strategies import STRATEGIES, kept_layers
 from tasks.training.attention import own_attention
 from tasks.training.distilbert import distilbert_of
 from tasks.training.precision import attention_for
-from tasks.training.rows import Task
-
-SHAPE = {"hidden": "hidden_size", "heads": "num_attention_heads", "feed_forward": "intermediate_size"}
+from tasks.training.rows import Task, fitted
 
 
 def load_classifier(folder: Path, task: Task, place: torch.device, *, seed: int = 0) -> Any:
@@ -71,24 +70,23 @@ def with_head(config: Any, task: Task) -> Any:
 
 def smaller(config: Any, shape: SimpleNamespace) -> Any:
     """Return the teacher's config with the student's shape; refuse what cannot be built."""
-    small = copy.deepcopy(config)
-    if shape.layers > config.num_hidden_layers:
-        raise ModelError(f"the student has {shape.layers} layers and its teacher {config.num_hidden_layers}; give it at most as many")
-    small.num_hidden_layers = shape.layers
-    for knob, name in SHAPE.items():
+    small, family, depth = copy.deepcopy(config), family_of(config), config.num_hidden_layers
+    if shape.layers > depth:
+        raise ModelError(f"the student has {shape.layers} layers and its teacher {depth}; give it at most as many")
+    for knob, name in family.names.items():
         value = getattr(shape, knob)
-        if value is not None and hasattr(config, name):
-            setattr(small, name, value)
-        elif value is not None:
+        if value is not None and not hasattr(config, name):
             raise ModelError(f"a {config.model_type} model has no {name}; leave {knob} out")
-    if small.hidden_size % small.num_attention_heads:
-        raise ModelError(f"width {small.hidden_size} does not divide by {small.num_attention_heads} heads; choose heads that divide it")
+        if value is not None:
+            setattr(small, name, value)
+    family.follow(small, initial_layers(shape.layers, depth))
+    require_heads(small, small.hidden_size, small.num_attention_heads)
     return small
 
 
 def same_widths(config: Any, small: Any) -> bool:
     """Tell whether the teacher's layers fit the student."""
-    return all(getattr(config, name) == getattr(small, name) for name in SHAPE.values())
+    return {**shape_of(config), "layers": 0} == {**shape_of(small), "layers": 0}
 
 
 def from_teacher(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
@@ -120,12 +118,18 @@ def as_distilbert(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any
 def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
     """Draw the layers, and start the embeddings from the teacher's, projected on their principal axes where the student is narrower."""
     student = from_nothing(model, shape, build)
-    axes_DE = principal_axes(model.get_input_embeddings().weight.detach(), student.config.hidden_size)
-    teacher = dict(model.base_model.embeddings.named_parameters())
-    for name, value in student.base_model.embeddings.named_parameters():
-        if value.ndim == 2:
-            value.data.copy_(teacher[name].detach() @ axes_DE)
+    table_VE = student.get_input_embeddings().weight  # narrower than the layers in ELECTRA and ALBERT, and then as it was
+    axes_DE = principal_axes(model.get_input_embeddings().weight.detach(), table_VE.shape[1])
+    teacher = tables(model)
+    for name, value in tables(student).items():
+        value.data.copy_(teacher[name].detach() @ axes_DE)
     return student
+
+
+def tables(model: Any) -> dict[str, Tensor]:
+    """Return the tables of a model's embeddings by name: of words, positions and segments, as far as it has them."""
+    root = model.base_model.get_submodule(family_of(model.config).embeddings)
+    return {name: module.weight for name, module in root.named_modules() if isinstance(module, nn.Embedding)}
 
 
 STARTS: dict[str, Callable[[Any, SimpleNamespace, Callable[[Any], Any]], Any]] = {
@@ -171,7 +175,7 @@ def set_dropout(model: nn.Module, share: float | None) -> None:
         if isinstance(module, nn.Dropout):
             module.p = share
         for name in ("attention_dropout", "attention_dropout_prob", "dropout_prob"):
-            if isinstance(getattr(module, name, None), float):
+            if isinstance(getattr(module, name, None), (int, float)):
                 setattr(module, name, share)
 
 
@@ -185,9 +189,10 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     model.config._name_or_path = ""
     model.save_pretrained(folder)
     tokenizer.name_or_path = ""
-    tokenizer.save_pretrained(folder)
+    fitted(tokenizer, model.config).save_pretrained(folder)  # it was loaded with a teacher, which may be of another family
 
 
 def describe(config: Any) -> str:
     """Say a model's shape in a few words."""
-    return f"{config.num_hidden_layers} x {config.hidden_size}, {config.num_attention_heads} heads, feed-forward {config.intermediate_size}"
+    shape = shape_of(config)
+    return f"{shape['layers']} x {shape['hidden']}, {shape['heads']} heads, feed-forward {shape['feed_forward']}"

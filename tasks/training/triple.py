@@ -16,10 +16,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from tasks.errors import ModelError
+from tasks.families import require_words
 from tasks.methods.means import mean_of
 from tasks.methods.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown, softened_sum
 from tasks.training.capture import Signals
-from tasks.training.heads import HEADS, Head, vocabulary_head
+from tasks.training.heads import Head, vocabulary_head
 from tasks.training.lesson import Lesson, Objective
 from tasks.training.rows import Batch, Encoded
 
@@ -43,10 +44,9 @@ class Triple(Objective):
 
     def head(self, model: Any) -> Head:
         """Return a model's vocabulary head; refuse a family whose head is not known."""
+        require_words(model.config)
         found = vocabulary_head(model)
-        if found is None:
-            raise ModelError(f"the triple loss needs a masked-LM head that it knows, and {model.config.model_type} is not among {', '.join(HEADS)}; "
-                             "use method: relations")  # fmt: skip
+        assert found is not None
         return found
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:

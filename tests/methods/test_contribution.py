@@ -30,13 +30,20 @@ def test_a_layer_that_only_stretches_contributes_nothing() -> None:
     torch.testing.assert_close(cosines, torch.tensor([1.0, -1.0]))
 
 
-@pytest.mark.parametrize("token", ["cls", "mean"])
+@pytest.mark.parametrize("token", ["cls", "last", "mean"])
 def test_padding_on_either_side_does_not_change_the_cosines(token: str) -> None:
     expected = cosines_BL(states(), MASK, token=token)
     right = cosines_BL([pad(s, (0, 0, 0, 4), value=9.0) for s in states()], pad(MASK, (0, 4)), token=token)
     left = cosines_BL([pad(s, (0, 0, 4, 0), value=9.0) for s in states()], pad(MASK, (4, 0)), token=token)
     torch.testing.assert_close(expected, right)
     torch.testing.assert_close(expected, left)
+
+
+def test_the_summary_is_the_first_or_the_last_valid_token() -> None:
+    first, last = (cosines_BL(states(), MASK, token=token) for token in ("cls", "last"))
+    for row, at in enumerate((2, 1)):
+        torch.testing.assert_close(first[row], torch.cosine_similarity(torch.stack(states())[:-1, row, 0], torch.stack(states())[1:, row, 0]))
+        torch.testing.assert_close(last[row], torch.cosine_similarity(torch.stack(states())[:-1, row, at], torch.stack(states())[1:, row, at]))
 
 
 def test_batches_add_up() -> None:
@@ -48,8 +55,8 @@ def test_batches_add_up() -> None:
 
 
 def test_what_cannot_be_measured_is_refused() -> None:
-    with pytest.raises(RecipeError, match="cls, mean"):
-        layer_cosines(states(), MASK, token="last")
+    with pytest.raises(RecipeError, match="cls, last, mean"):
+        layer_cosines(states(), MASK, token="first")
     with pytest.raises(ModelError, match="at least 2 hidden states"):
         layer_cosines([], MASK, token="cls")
     with pytest.raises(ModelError, match="at least 2 hidden states"):

@@ -71,3 +71,8 @@ def test_one_sentence_says_how_it_stands_to_the_same_size_without_a_teacher() ->
     noise = card(row("4x312", against={"finetuned": {"validation": said | {"verdict": "inside the noise"}}}))
     assert "not distinguishable from" in noise and "better" not in noise
     assert "learned from the labels alone" not in card() and "better" not in card()
+
+
+def test_what_a_stage_noted_is_among_the_limits() -> None:
+    limits = card(row("top-1", "dropped", note="layers are turns of shared weights")).split("## Limits")[1]
+    assert "Note: layers are turns of shared weights." in limits and "Note:" not in card()

@@ -72,3 +72,8 @@ def test_markdown_has_one_line_a_model_and_says_the_conditions() -> None:
     lines = results_markdown(MODELS).splitlines()
     assert len({line.count("|") for line in lines[: len(MODELS) + 2]}) == 1 and lines[0].count("|") == len(COLUMNS) + 1
     assert "batch 1, length 32, 1 thread, torch, eager" in lines[-1]
+
+
+def test_what_a_stage_noted_stands_below_the_table_once() -> None:
+    models = [row("teacher", "teacher"), row("top-1", "dropped", note="fewer turns"), row("top-2", "dropped", note="fewer turns")]
+    assert results_markdown(models).count("Note: fewer turns.") == 1 and "Note" not in results_markdown(models[:1])

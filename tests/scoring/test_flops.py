@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.scoring.flops import PLAIN, counted_flops, flops_of, forward_flops, parameters_of, read_config, weight_bytes
+from tasks.families import family_of
+from tasks.scoring.flops import counted_flops, flops_of, forward_flops, parameters_of, read_config, weight_bytes
 from tests.scoring.small import write_classifier
 
 BERT = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}
@@ -28,7 +29,7 @@ def write_config(family: str, folder: Path, **values: int) -> Path:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_formula_is_the_count(family: str, tmp_path: Path) -> None:
     folder = write_config(family, tmp_path, **FAMILIES[family])
-    assert family in PLAIN and forward_flops(read_config(folder), 24) == pytest.approx(counted_flops(folder, 24), rel=0.01)
+    assert family_of({"model_type": family}).plain and forward_flops(read_config(folder), 24) == pytest.approx(counted_flops(folder, 24), rel=0.01)
 
 
 def test_what_the_formula_does_not_know_is_counted(tmp_path: Path) -> None:
