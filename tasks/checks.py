@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import DataError, GateError, ModelError, RecipeError
-from tasks.families import HIDDEN, SCORES, STATES, family_of, require_alone, require_heads, require_signal, require_words, shape_of
-from tasks.recipe import STRATEGIES, LayerDropping, Matching, Recipe, Student, Teacher, general_start
+from tasks.families import family_of, require_heads, shape_of
+from tasks.recipe import STRATEGIES, LayerDropping, Recipe, Sizes, Student, Teacher, general_start, method_of
 
 MARGIN = 0.05  # points above guessing that any teacher worth copying clears
 CORRELATED = 0.3  # least correlation of a regression teacher
@@ -81,10 +81,9 @@ def check_student(recipe: Recipe, student: Student, config: Mapping[str, Any]) -
     if own_width > width and student.start in ("teacher", "embeddings"):
         raise ModelError(f"student {student.name} is wider ({own_width}) than its teacher ({width}); make it narrower or use start: random")
     check_origin(student, layers)
-    shapes = (student.layers, own_width, own_heads), (layers, width, heads)
+    sizes = Sizes(student.layers, own_width, own_heads), Sizes(layers, width, heads)
     for section, phase in inner_phases(recipe, student):
-        check_family(f"student {student.name}, {section}", phase, config)
-        INNER_CHECKS[phase.method](f"student {student.name}, {section}", phase, *shapes)
+        method_of(phase).check(f"student {student.name}, {section}", config, *sizes)
     last = student.prediction or recipe.task_distillation.prediction
     if last.patience is not None and student.signal == "teacher" and own_width != width:
         raise ModelError(f"student {student.name} is {own_width} wide and its teacher {width}; patience compares one width: "
@@ -104,60 +103,6 @@ def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:
         found.append(("general_distillation", recipe.general_distillation))
     phase = recipe.inner_phase(student)
     return [*found, ("task_distillation.intermediate", phase)] if phase is not None else found
-
-
-def check_family(where: str, phase: Any, config: Mapping[str, Any]) -> None:
-    """Check that the teacher's family can show what a phase copies."""
-    if phase.method == "triple":
-        require_words(config, where)
-    if phase.method == "replacing":
-        require_alone(config, where)
-    weights = {SCORES: phase.matching.attention, HIDDEN: phase.matching.hidden} if phase.method == "layers" else {STATES: phase.method == "relations"}
-    for signal, weight in weights.items():
-        if weight:
-            require_signal(config, signal, where)
-
-
-def check_relations(where: str, phase: Any, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:
-    """Check the copied layer and the relation heads."""
-    knobs = phase.relations
-    if knobs.layer is not None and knobs.layer > teacher[0]:
-        raise ModelError(f"{where}: relations.layer is {knobs.layer}, and the teacher has layers 1 to {teacher[0]}; choose one of them")
-    if knobs.heads is not None and (student[1] % knobs.heads or teacher[1] % knobs.heads):
-        raise ModelError(f"{where}: {knobs.heads} relation heads do not divide the widths {student[1]} and {teacher[1]}; "
-                         "choose a number that divides both, or leave relations.heads out")  # fmt: skip
-
-
-def check_triple(where: str, phase: Any, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:
-    """Check the width, where directions are compared."""
-    if phase.triple.direction and student[1] != teacher[1]:
-        raise ModelError(f"{where}: directions of hidden states need equal widths, here {student[1]} and {teacher[1]}; set triple.direction: 0, or hidden")
-
-
-def check_layers(where: str, phase: Any, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:
-    """Check what is compared layer by layer."""
-    check_matching(where, phase.matching, student, teacher)
-
-
-def check_replacing(where: str, phase: Any, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:
-    """Check that layers of the student fit in the teacher's places."""
-    if student[1:] != teacher[1:]:
-        raise ModelError(f"{where}: a layer can replace the teacher's only at its width and heads; leave hidden, heads and feed_forward out")
-
-
-INNER_CHECKS = {"layers": check_layers, "relations": check_relations, "triple": check_triple, "replacing": check_replacing}
-
-
-def check_matching(where: str, matching: Matching, student: tuple[int, int, int], teacher: tuple[int, int, int]) -> None:
-    """Check layers, width and heads where inner signals are compared."""
-    if matching.attention and student[2] != teacher[2]:
-        raise ModelError(f"{where}: {student[2]} heads against the teacher's {teacher[2]}; attention scores need equal heads, or set matching.attention: 0")
-    if matching.projection == "none" and student[1] != teacher[1]:
-        raise ModelError(f"{where}: projection none needs equal widths, here {student[1]} and {teacher[1]}; use projection: shared")
-    if matching.layer_map == "skip" and student[0] == 1:
-        raise ModelError(f"{where}: layer_map skip leaves a student of 1 layer nothing to copy; use layer_map: uniform")
-    if matching.layer_map == "divisible" and teacher[0] % student[0]:
-        raise ModelError(f"{where}: {teacher[0]} teacher layers do not divide by {student[0]}; use layer_map: uniform")
 
 
 def check_dropping(recipe: Recipe, layers: int) -> None:

@@ -5,11 +5,14 @@ A knob made with ``semantic=False`` changes how a stage runs, never what it make
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tasks.catalog import GLUE, TaskSpec, glue_task
+from tasks.errors import ModelError
+from tasks.families import HIDDEN, SCORES, STATES, require_alone, require_signal, require_words
 
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME, max_length=60)]
@@ -135,7 +138,22 @@ class CorpusText(Knobs):
     max_length: int = Field(128, ge=16, le=512, description="Tokens in one sequence.")
 
 
-class Matching(Knobs):
+class Sizes(NamedTuple):
+    """What a method may ask of a model's shape."""
+
+    layers: int
+    width: int
+    heads: int
+
+
+class Method(Knobs):
+    """The knobs of one way to copy a teacher's inside; each way says itself whom it cannot serve."""
+
+    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+        """Raise ModelError where a student of these sizes cannot copy from this teacher; ``teacher`` is its config, ``where`` the section."""
+
+
+class Matching(Method):
     """Which inner layers of the teacher are copied, and how (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
 
     layer_map: Literal["uniform", "last", "skip", "divisible", "kept"] = Field(
@@ -146,8 +164,22 @@ class Matching(Knobs):
     projection: Literal["shared", "per_layer", "none"] = Field("shared", description="Linear map from the student's width to the teacher's.")
     formula: Literal["masked", "paper"] = Field("masked", description="masked: padding never counts; paper: the reference code's unmasked means.")
 
+    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+        """Layers, widths and heads must agree where they are compared, and the family must show what is compared."""
+        for signal, weight in ((SCORES, self.attention), (HIDDEN, self.hidden)):
+            if weight:
+                require_signal(teacher, signal, where)
+        if self.attention and ours.heads != theirs.heads:
+            raise ModelError(f"{where}: {ours.heads} heads against the teacher's {theirs.heads}; attention scores need equal heads; set matching.attention: 0")
+        if self.projection == "none" and ours.width != theirs.width:
+            raise ModelError(f"{where}: projection none needs equal widths, here {ours.width} and {theirs.width}; use projection: shared")
+        if self.layer_map == "skip" and ours.layers == 1:
+            raise ModelError(f"{where}: layer_map skip leaves a student of 1 layer nothing to copy; use layer_map: uniform")
+        if self.layer_map == "divisible" and theirs.layers % ours.layers:
+            raise ModelError(f"{where}: {theirs.layers} teacher layers do not divide by {ours.layers}; use layer_map: uniform")
 
-class Relations(Knobs):
+
+class Relations(Method):
     """Copy how tokens relate, from one teacher layer to the student's last (Wang et al. 2020, MiniLMv2, arXiv:2012.15828)."""
 
     layer: int | None = Field(None, ge=1, description="The teacher's layer, counted from 1; empty: its last. Of large teachers an upper middle one is better.")
@@ -156,8 +188,17 @@ class Relations(Knobs):
     key: float = Field(1.0, ge=0, description="Weight of the relation among keys.")
     value: float = Field(1.0, ge=0, description="Weight of the relation among values.")
 
+    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+        """The layer must be there, the relation heads must divide both widths, and the family must show queries, keys and values."""
+        require_signal(teacher, STATES, where)
+        if self.layer is not None and self.layer > theirs.layers:
+            raise ModelError(f"{where}: relations.layer is {self.layer}, and the teacher has layers 1 to {theirs.layers}; choose one of them")
+        if self.heads is not None and (ours.width % self.heads or theirs.width % self.heads):
+            raise ModelError(f"{where}: {self.heads} relation heads do not divide the widths {ours.width} and {theirs.width}; "
+                             "choose a number that divides both, or leave relations.heads out")  # fmt: skip
 
-class Triple(Knobs):
+
+class Triple(Method):
     """Masked text read by both: softened words, masked words, directions (Sanh et al. 2019, DistilBERT, arXiv:1910.01108)."""
 
     soft: float = Field(5.0, ge=0, description="Weight of the teacher's softened words.")
@@ -166,15 +207,34 @@ class Triple(Knobs):
     temperature: float = Field(2.0, gt=0, description="Divides both logits.")
     mask_share: float = Field(0.15, gt=0, lt=1, description="Share of a batch's tokens that are predicted; rare ones are drawn more often.")
 
+    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+        """The head for words must be known, and the widths equal where directions are compared."""
+        require_words(teacher, where)
+        if self.direction and ours.width != theirs.width:
+            raise ModelError(f"{where}: directions of hidden states need equal widths, here {ours.width} and {theirs.width}; "
+                             "set triple.direction: 0, or leave hidden out")  # fmt: skip
 
-class Replacing(Knobs):
+
+class Replacing(Method):
     """The student's layers take the teacher's places by chance while the task is learned (Xu et al. 2020, BERT-of-Theseus, arXiv:2002.02925)."""
 
     first: float = Field(0.3, gt=0, le=1, description="Chance of a layer at the first step.")
     share: float = Field(0.5, ge=0, le=1, description="Share of the steps over which the chance rises evenly to 1.")
 
+    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+        """Layers must stand alone, and fit where the teacher's stood."""
+        require_alone(teacher, where)
+        if ours[1:] != theirs[1:]:
+            raise ModelError(f"{where}: a layer can replace the teacher's only at its width and heads; leave hidden, heads and feed_forward out")
+
 
 SECTION_OF = {"layers": "matching", "relations": "relations", "triple": "triple", "replacing": "replacing"}
+
+
+def method_of(phase: Any) -> Method:
+    """Return the knobs of the method that a phase has chosen."""
+    found: Method = getattr(phase, SECTION_OF[phase.method])
+    return found
 
 
 def only_the_chosen(knobs: Any) -> Any:

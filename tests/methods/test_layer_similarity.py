@@ -77,5 +77,5 @@ def test_what_cannot_be_compared_is_refused() -> None:
         between_models_BL([random(2, 3, 5)], [random(2, 3, 4)], MASK)
     with pytest.raises(ModelError, match="differ in depth or width"):
         between_models_BL([random(2, 3, 5)], [random(2, 3, 5)] * 2, MASK)
-    with pytest.raises(RecipeError, match="cls, mean"):
-        between_models_BL([random(2, 3, 5)], [random(2, 3, 5)], MASK, token="last")
+    with pytest.raises(RecipeError, match="cls, last, mean"):
+        between_models_BL([random(2, 3, 5)], [random(2, 3, 5)], MASK, token="first")
