@@ -228,7 +228,21 @@ class Replacing(Method):
             raise ModelError(f"{where}: a layer can replace the teacher's only at its width and heads; leave hidden, heads and feed_forward out")
 
 
-SECTION_OF = {"layers": "matching", "relations": "relations", "triple": "triple", "replacing": "replacing"}
+class SelfAttention(Method):
+    """Copy where tokens look and how their values relate, in the last layers (Wang et al. 2020, MiniLM, arXiv:2002.10957)."""
+
+    attention: float = Field(1.0, ge=0, description="Weight of the attention distributions; needs equal head counts.")
+    value: float = Field(1.0, ge=0, description="Weight of the relation among values.")
+
+    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+        """Heads must agree, and the family must show scores and values."""
+        require_signal(teacher, SCORES, where)
+        require_signal(teacher, STATES, where)
+        if ours.heads != theirs.heads:
+            raise ModelError(f"{where}: {ours.heads} heads against the teacher's {theirs.heads}; method self-attention needs equal heads, relations does not")
+
+
+SECTION_OF = {"layers": "matching", "relations": "relations", "triple": "triple", "replacing": "replacing", "self-attention": "self_attention"}
 
 
 def method_of(phase: Any) -> Method:
@@ -237,26 +251,38 @@ def method_of(phase: Any) -> Method:
     return found
 
 
-def only_the_chosen(knobs: Any) -> Any:
-    """Refuse knobs of a method that is not the chosen one: they would be read by nobody."""
-    for method, section in SECTION_OF.items():
-        if method != knobs.method and section in knobs.model_fields_set:
-            raise ValueError(f"{section} belongs to method: {method}, and the method is {knobs.method}; set method: {method}, or leave {section} out")
-    return knobs
+class ByMethod(Training):
+    """A phase in which the teacher's inside is copied by one method of several; the knobs of the others are no part of it, nor of its key."""
+
+    method: str = Field(description="How.")
+
+    @model_validator(mode="after")
+    def only_the_chosen(self) -> Self:
+        """Refuse knobs of a method that is not the chosen one: they would be read by nobody."""
+        for method, section in SECTION_OF.items():
+            if method != self.method and section in self.model_fields_set:
+                raise ValueError(f"{section} belongs to method: {method}, and the method is {self.method}; set method: {method}, or leave {section} out")
+        return self
+
+    def key_values(self) -> dict[str, Any]:
+        """Return the knobs that decide what the phase makes: a method that is new here leaves the keys of the others alone."""
+        others = {section for method, section in SECTION_OF.items() if method != self.method}
+        return {name: value for name, value in super().key_values().items() if name not in others}
 
 
-class GeneralDistillation(SeededTraining):
+class GeneralDistillation(ByMethod, SeededTraining):
     """Learn from the pretrained teacher on general text, before the task is known."""
 
-    method: Literal["relations", "layers", "triple"] = Field("relations", description="relations (MiniLM v2), layers (TinyBERT) or triple (DistilBERT).")
+    method: Literal["relations", "layers", "triple", "self-attention"] = Field(
+        "relations", description="relations (MiniLM v2), layers (TinyBERT), triple (DistilBERT) or self-attention (MiniLM)."
+    )
     epochs: float = Field(1.0, gt=0, description="Passes over the corpus.")
     learning_rate: float = Field(5e-4, gt=0, description="Peak learning rate; small students take more than BERT's 5e-5.")
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student.")
     relations: Relations = Field(Relations(), description="What is copied, with method: relations.")
     matching: Matching = Field(Matching(), description="What is copied, with method: layers.")
     triple: Triple = Field(Triple(), description="The three losses, with method: triple.")
-
-    only_the_chosen = model_validator(mode="after")(only_the_chosen)
+    self_attention: SelfAttention = Field(SelfAttention(), description="What is copied, with method: self-attention.")
 
 
 class Augmentation(Knobs):
@@ -298,19 +324,20 @@ class TransferText(Knobs):
     alone: bool = Field(False, description="Use it instead of the training rows, not beside them.")
 
 
-class Intermediate(Training):
+class Intermediate(ByMethod):
     """Task distillation, first phase: the fine-tuned teacher's inside (TinyBERT, arXiv:1909.10351)."""
 
-    method: Literal["layers", "relations", "replacing"] = Field("layers", description="layers (TinyBERT), relations (MiniLM v2), replacing (BERT-of-Theseus).")
+    method: Literal["layers", "relations", "replacing", "self-attention"] = Field(
+        "layers", description="layers (TinyBERT), relations (MiniLM v2), replacing (BERT-of-Theseus) or self-attention (MiniLM)."
+    )
     epochs: float = Field(1.0, gt=0, description="Passes over the training rows.")
     learning_rate: float = Field(3e-4, gt=0, description="Peak learning rate.")
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student.")
     matching: Matching = Field(Matching(), description="Which layers are copied, with method: layers.")
     relations: Relations = Field(Relations(), description="What is copied, with method: relations.")
     replacing: Replacing = Field(Replacing(), description="How layers are replaced, with method: replacing.")
+    self_attention: SelfAttention = Field(SelfAttention(), description="What is copied, with method: self-attention.")
     sampling: Sampling = Field(Sampling(), description="How substitutes are sampled, where the student uses augmentation.")
-
-    only_the_chosen = model_validator(mode="after")(only_the_chosen)
 
 
 class Patience(Knobs):

@@ -9,12 +9,14 @@ from tasks.training.lesson import Lesson, Objective
 from tasks.training.matching import layers
 from tasks.training.relating import relations
 from tasks.training.replacing import replacing
+from tasks.training.self_attention import self_attention
 from tasks.training.triple import triple
 
 OBJECTIVES: dict[str, Callable[[Lesson], Objective]] = {
     "layers": layers,
     "relations": relations,
     "replacing": replacing,
+    "self-attention": self_attention,
     "triple": triple,
 }
 

@@ -1,0 +1,32 @@
+"""Attention distributions: where each token of the student looks copies where the teacher's looks.
+
+Paper: Wang et al. 2020, "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers", arXiv:2002.10957.
+Shape letters in this file: B batch, H heads, T tokens (first as query, then as key).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tasks.errors import ModelError
+from tasks.methods.means import mean_of
+
+
+def attention_distribution_loss(student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return KL(teacher || student) of the softmax over valid keys of raw scores, in nats per head and valid token."""
+    if student_BHTT.shape != teacher_BHTT.shape or mask_BT.shape != (student_BHTT.shape[0], student_BHTT.shape[-1]):
+        raise ModelError(
+            f"student attention scores have shape {tuple(student_BHTT.shape)}, the teacher's {tuple(teacher_BHTT.shape)} [batch, heads, tokens, tokens] "
+            f"and the mask {tuple(mask_BT.shape)}; give the student the teacher's number of heads, or use method: relations"
+        )
+    kept_BT = mask_BT.bool()
+    student_logp, teacher_logp = (_log_shares(scores, kept_BT) for scores in (student_BHTT, teacher_BHTT.detach()))
+    pair_B1TT = (kept_BT[:, :, None] & kept_BT[:, None, :])[:, None]
+    gap_BHTT = (teacher_logp - student_logp).masked_fill(~pair_B1TT, 0.0)
+    return mean_of((teacher_logp.exp() * gap_BHTT).sum(), kept_BT.sum() * student_BHTT.shape[1])
+
+
+def _log_shares(scores_BHTT: Tensor, kept_BT: Tensor) -> Tensor:
+    wide = scores_BHTT.to(torch.promote_types(scores_BHTT.dtype, torch.float32))
+    return wide.masked_fill(~kept_BT[:, None, None, :], -torch.inf).log_softmax(-1)

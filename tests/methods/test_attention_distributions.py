@@ -1,0 +1,62 @@
+"""Attention distributions: the reference's number, padding, and a teacher that is never trained."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tasks.errors import ModelError
+from tasks.methods.attention_distributions import attention_distribution_loss
+from tests.methods.oracles import EXACT, golden_case, golden_tensors
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_equals_the_reference_where_nothing_is_padded() -> None:
+    case, t = golden_case("relation_kl", "attention_kl_without_padding"), golden_tensors("relation_kl")
+    student = t["in.student_scores"].requires_grad_()
+    loss = attention_distribution_loss(student[:1], t["in.teacher_scores"][:1], t["in.attention_mask"][:1])
+    loss.backward()
+    assert loss.item() == pytest.approx(case["expected_scalars"]["loss"], rel=1e-9)
+    torch.testing.assert_close(student.grad, t["grad.attention_kl_without_padding.student_scores"], **EXACT)
+
+
+def test_padding_changes_nothing() -> None:
+    student, teacher, mask = drawn(2, 3, 4, 4), drawn(2, 3, 4, 4, seed=1), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
+    wider = [torch.nn.functional.pad(scores, (0, 2, 0, 2), value=9.0) for scores in (student, teacher)]
+    loss = attention_distribution_loss(student, teacher, mask)
+    torch.testing.assert_close(attention_distribution_loss(*wider, torch.nn.functional.pad(mask, (0, 2))), loss, **EXACT)
+
+
+def test_a_shift_of_all_scores_of_a_query_changes_nothing() -> None:
+    student, teacher = drawn(1, 2, 3, 3), drawn(1, 2, 3, 3, seed=1)
+    shifted = attention_distribution_loss(student + drawn(1, 2, 3, 1, seed=2), teacher, torch.ones(1, 3))
+    torch.testing.assert_close(shifted, attention_distribution_loss(student, teacher, torch.ones(1, 3)), **EXACT)
+
+
+def test_the_teacher_is_never_trained() -> None:
+    teacher = drawn(1, 2, 3, 3).requires_grad_()
+    attention_distribution_loss(drawn(1, 2, 3, 3, seed=1).requires_grad_(), teacher, torch.ones(1, 3)).backward()
+    assert teacher.grad is None
+
+
+def test_other_heads_are_refused() -> None:
+    with pytest.raises(ModelError, match="use method: relations"):
+        attention_distribution_loss(drawn(1, 2, 3, 3), drawn(1, 4, 3, 3), torch.ones(1, 3))
+
+
+def test_a_student_equal_to_its_teacher_loses_nothing_in_the_engine(tiny_bert: Path) -> None:
+    from tasks.training.rows import Task, collate, encode, load_tokenizer
+    from tasks.training.self_attention import SelfAttention
+    from tasks.training.students import freeze, load_classifier
+
+    teacher = freeze(load_classifier(tiny_bert, Task("tiny", "classification", ["no", "yes"], "accuracy", False), torch.device("cpu")))
+    batch = collate(encode(load_tokenizer(tiny_bert), ["the film was good", "a book"], None, 16), [0, 1], 0, torch.device("cpu"))
+    objective = SelfAttention(copy.deepcopy(teacher), teacher, SimpleNamespace(attention=1.0, value=1.0))
+    assert float(objective.loss(batch)) == pytest.approx(0, abs=1e-7)

@@ -1,0 +1,35 @@
+"""What a phase's key is made of: its own method, and nothing of the others."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from tasks.ports import fingerprint
+from tasks.recipe import SECTION_OF, GeneralDistillation, Intermediate, Relations
+from tasks.training.objectives import OBJECTIVES
+
+
+@pytest.mark.parametrize("phase", [GeneralDistillation, Intermediate])
+def test_a_phase_is_keyed_by_its_own_method_alone(phase: type) -> None:
+    for method in set(SECTION_OF) & set(phase.model_json_schema()["properties"]["method"]["enum"]):
+        assert set(phase(method=method).key_values()) & set(SECTION_OF.values()) == {SECTION_OF[method]}
+    assert phase(method="relations", relations=Relations(heads=2)).key_values() != phase(method="relations").key_values()
+
+
+def test_knobs_of_another_method_are_refused() -> None:
+    with pytest.raises(ValidationError, match="relations belongs to method: relations, and the method is layers; set method: relations"):
+        Intermediate(relations=Relations(heads=2))
+
+
+def test_every_method_has_knobs_and_an_objective() -> None:
+    assert set(SECTION_OF) == set(OBJECTIVES)
+
+
+def test_the_code_of_a_method_counts_for_its_own_stages_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    load, asked = fingerprint.load_module, set[str]()
+    monkeypatch.setattr(fingerprint, "load_module", lambda name: asked.add(name) or load(name))
+    for method, own, other in (("layers", "matching", "relating"), ("relations", "relating", "replacing"), ("triple", "triple", "self_attention")):
+        asked.clear()
+        fingerprint.code_digest([("tasks.training.jobs", "JOBS")], ["intermediate" if method != "triple" else "general", method])
+        assert f"tasks.training.{own}" in asked and f"tasks.training.{other}" not in asked
