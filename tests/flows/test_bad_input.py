@@ -20,7 +20,7 @@ SHORT: dict[str, Any] = {"general_distillation": None, "corpus": None, "augmenta
 
 
 @pytest.fixture
-def home(tmp_path: Path, prefect_server: None) -> Home:
+def home(tmp_path: Path, prefect_server: None, engines_here: None) -> Home:
     return Home(tmp_path / "home").create()
 
 

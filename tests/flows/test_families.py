@@ -17,7 +17,7 @@ from tests.flows.test_compress import FAST, recipe_for
 
 
 @pytest.fixture(scope="module")
-def home(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Home:
+def home(prefect_server: None, engines_here: None, tmp_path_factory: pytest.TempPathFactory) -> Home:
     return Home(tmp_path_factory.mktemp("home")).create()
 
 

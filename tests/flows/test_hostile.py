@@ -61,7 +61,7 @@ def pickled(canary: Path) -> bytes:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(tmp_path: Path, engines_here: None, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # MLflow writes it when it is used
     return Home(tmp_path / "home").create()
 

@@ -15,7 +15,7 @@ from tests.s3_server import BUCKET, S3Server
 
 
 @pytest.fixture
-def here(tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Home:
+def here(tmp_path: Path, engines_here: None, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Home:
     home = Home(tmp_path / "here").create()
     monkeypatch.setenv("LIMBECK_STORE", f"s3://{BUCKET}/{tmp_path.name}")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", home.own_tracking_uri)
