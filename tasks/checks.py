@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import DataError, GateError, ModelError, RecipeError
-from tasks.families import family_of, require_heads, shape_of
-from tasks.recipe import STRATEGIES, LayerDropping, Recipe, Sizes, Student, Teacher, general_start, method_of
+from tasks.families import family_of, kind_of, require_heads, shape_of
+from tasks.recipe import LAYER_STARTS, STRATEGIES, LayerDropping, Recipe, Sizes, Student, Teacher, general_start, method_of
 
 MARGIN = 0.05  # points above guessing that any teacher worth copying clears
 CORRELATED = 0.3  # least correlation of a regression teacher
+WITH_WORDS = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")  # how transformers calls models that were saved with a head for words
+
+NOUNS = {"layers": "layers", "hidden": "units", "heads": "heads", "feed_forward": "units in its feed-forward blocks"}
+"""What a student's knobs count."""
 
 
 def require_floor(knobs: Teacher, facts: Mapping[str, Any]) -> None:
@@ -37,21 +41,23 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
     if not recipe.students and recipe.layer_dropping is None:
         raise RecipeError(f"nothing to make: add students or layer_dropping to {recipe.name}, or run its sweep: limbeck sweep")
     for student in recipe.students:
-        check_student(recipe, student, config)
-        if student.name in starts:
-            check_start(recipe, student, starts[student.name], base)
+        own = check_start(recipe, student, starts[student.name], base) if student.name in starts else None
+        check_student(recipe, student, config, own)
     check_words(recipe, config)
     if recipe.layer_dropping is not None:
         check_dropping(recipe, layers_of(config))
 
 
-def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> None:
-    """Check a checkpoint that a student brings: its depth is what the recipe says, and its tokenizer is the teacher's where tokens are compared."""
+def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> dict[str, Any]:
+    """Check a checkpoint that a student brings: its shape is what the recipe says, and its tokenizer is the teacher's where tokens are compared.
+
+    Return its config.
+    """
     config, theirs = (json.loads((folder / "config.json").read_text()) for folder in (start, base))
-    layers = layers_of(config)
-    if layers != student.layers:
-        raise ModelError(f"student {student.name} starts from {student.start}, which has {layers} layers, and the recipe gives it {student.layers}; "
-                         f"set layers: {layers}, or start from another model")  # fmt: skip
+    for knob, there in shape_of(config).items():
+        if getattr(student, knob) not in (None, there):
+            raise ModelError(f"student {student.name} starts from {student.start}, which has {there} {NOUNS[knob]}, and the recipe gives it "
+                             f"{getattr(student, knob)}; set {knob}: {there}, or start from another model")  # fmt: skip
     if recipe.inner_phase(student) is not None and family_of(config).summary_last != family_of(theirs).summary_last:
         raise ModelError(f"student {student.name} starts from {student.start}, which sums a text up at its other end than its teacher does; "
                          "start from a model of the teacher's family, or leave intermediate out of its stages")  # fmt: skip
@@ -61,6 +67,7 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> No
             f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's, so their layers cannot be compared token by token; "
             "start from a model with the same tokenizer, or leave intermediate out of its stages: it then learns from the teacher's answers alone"
         )
+    return dict(config)
 
 
 def vocabulary(folder: Path) -> Any:
@@ -71,16 +78,16 @@ def vocabulary(folder: Path) -> Any:
     return (folder / "vocab.txt").read_text(encoding="utf-8").splitlines() if (folder / "vocab.txt").is_file() else None
 
 
-def check_student(recipe: Recipe, student: Student, config: Mapping[str, Any]) -> None:
-    """Check one student's depth, width and heads, and that the teacher can show what it copies."""
+def check_student(recipe: Recipe, student: Student, config: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> None:
+    """Check one student's depth, width and heads, and that the teacher can show what it copies; ``own`` is the config of a checkpoint that it brings."""
     layers, width, heads = (whole(config, knob) for knob in ("layers", "hidden", "heads"))
     if student.layers > layers:
         raise ModelError(f"student {student.name} has {student.layers} layers and its teacher {layers}; give it at most {layers}")
-    own_width, own_heads = student.hidden or width, student.heads or heads
-    require_heads(config, own_width, own_heads, f"student {student.name}")
+    own_width, own_heads = (getattr(student, knob) or whole(own or config, knob) for knob in ("hidden", "heads"))
+    require_heads(own or config, own_width, own_heads, f"student {student.name}")
     if own_width > width and student.start in ("teacher", "embeddings"):
         raise ModelError(f"student {student.name} is wider ({own_width}) than its teacher ({width}); make it narrower or use start: random")
-    check_origin(student, layers)
+    check_origin(student, config)
     sizes = Sizes(student.layers, own_width, own_heads), Sizes(layers, width, heads)
     for section, phase in inner_phases(recipe, student):
         method_of(phase).check(f"student {student.name}, {section}", config, *sizes)
@@ -90,10 +97,19 @@ def check_student(recipe: Recipe, student: Student, config: Mapping[str, Any]) -
                          "give the student the teacher's, or leave patience out")  # fmt: skip
 
 
-def check_origin(student: Student, layers: int) -> None:
-    """Refuse a strategy that cannot leave the student's number of layers."""
+def check_origin(student: Student, config: Mapping[str, Any]) -> None:
+    """Refuse whole layers of other widths than they have, a strategy that cannot leave the student's layers, and a DistilBERT out of what is no BERT."""
+    layers = layers_of(config)
     if student.start in STRATEGIES:
         require_strategy(student.start, layers, layers - student.layers)
+    if student.start not in LAYER_STARTS:
+        return
+    other = [knob for knob, there in shape_of(config).items() if knob != "layers" and getattr(student, knob) not in (None, there)]
+    if other:
+        raise ModelError(f"student {student.name} starts from whole layers (start: {student.start}), so it has its teacher's widths; "
+                         f"leave {', '.join(other)} out, or use start: embeddings or random")  # fmt: skip
+    if student.start == "distilbert" and kind_of(config) != "bert":
+        raise ModelError(f"student {student.name}: start: distilbert copies the layers of a BERT, and the teacher is a {kind_of(config)}; use start: teacher")
 
 
 def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:
@@ -168,12 +184,25 @@ def require_selection(facts: Mapping[str, Any]) -> None:
 
 
 def check_words(recipe: Recipe, config: Mapping[str, Any]) -> None:
-    """Refuse to ask a teacher for words that has no masked language model of its kind."""
+    """Refuse to ask a teacher for words that has no masked language model of its kind, or was saved without its head."""
     if recipe.augmentation is not None and recipe.augmentation.masked_lm == "teacher" and not family_of(config).fills_gaps:
         raise ModelError(
             f"augmentation.masked_lm: teacher needs a masked language model, and a {config.get('model_type')} is none; "
             "name another model there, or give augmentation.word_vectors alone"
         )
+    saved = config.get("architectures") or []
+    if words_asked(recipe) and saved and not any(str(name).endswith(WITH_WORDS) for name in saved):
+        raise ModelError(f"{words_asked(recipe)} asks the teacher for words, and it was saved as {', '.join(saved)}, without a masked-LM head; "
+                         "name a teacher that has one, or do without")  # fmt: skip
+
+
+def words_asked(recipe: Recipe) -> str:
+    """Return the section in which the pretrained teacher is asked for words, if there is one."""
+    if recipe.augmentation is not None and recipe.augmentation.masked_lm == "teacher":
+        return "augmentation.masked_lm: teacher"
+    triple = recipe.general_distillation is not None and recipe.general_distillation.method == "triple"
+    asked = triple and any(recipe.takes(student, "general") and general_start(student) for student in recipe.students)
+    return "general_distillation.method: triple" if asked else ""
 
 
 def layers_of(config: Mapping[str, Any]) -> int:

@@ -6,6 +6,7 @@ A knob made with ``semantic=False`` changes how a stage runs, never what it make
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -17,8 +18,10 @@ from tasks.families import HIDDEN, SCORES, STATES, require_alone, require_signal
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME, max_length=60)]
 STRATEGIES = ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution")
-LAYER_STARTS = ("teacher", "distilbert", *STRATEGIES)
-"""Starts that take whole layers of the teacher, or of the model that the teacher was fine-tuned from."""
+OWN_LAYERS = ("teacher", *STRATEGIES)
+"""Starts that are the teacher, or the model that it was fine-tuned from, with layers left out."""
+LAYER_STARTS = (*OWN_LAYERS, "distilbert")
+"""Starts that take whole layers, be it into another architecture."""
 STARTS_BY_NAME = (*LAYER_STARTS, "embeddings", "random")
 StageName = Literal["general", "augmentation", "intermediate"]
 
@@ -419,6 +422,20 @@ class Student(Shape):
             raise ValueError(f"seeds {list(self.seeds)} repeat; give each seed once")
         return self
 
+    @model_validator(mode="after")
+    def nothing_is_idle(self) -> Self:
+        """Refuse a start that is a slip, and what nobody would read: where layers come from if none are taken, a first phase that is not passed."""
+        near = [] if self.start in STARTS_BY_NAME else get_close_matches(self.start, STARTS_BY_NAME, 1, 0.8)
+        if near:
+            raise ValueError(f"student {self.name}: unknown start {self.start!r}; did you mean {near[0]!r}? A folder of that name is written ./{self.start}")
+        if self.origin == "pretrained" and self.start not in LAYER_STARTS:
+            raise ValueError(f"student {self.name}: origin says where a start's layers come from, and start: {self.start} takes none; leave origin out")
+        if self.intermediate is not None and self.signal == "labels":
+            raise ValueError(f"student {self.name} learns from labels alone, but has an intermediate phase; set signal: teacher, or leave intermediate out")
+        if self.intermediate is not None and self.stages is not None and "intermediate" not in self.stages:
+            raise ValueError(f"student {self.name} has an intermediate phase that its stages leave out; add intermediate to them, or leave the phase out")
+        return self
+
 
 class LayerDropping(Training):
     """Remove whole layers, then train what is left (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
@@ -659,10 +676,20 @@ class Recipe(Knobs):
             raise ValueError("general_distillation and pretraining need a corpus; add a corpus section")
         if self.gate.split == "holdout" and not self.data.holdout_rows:
             raise ValueError("gate.split is holdout but data.holdout_rows is 0; hold rows back or use validation")
+        self.check_ensemble()
         for student in self.students:
             self.check_stages(student)
             self.check_phases(student)
         return self
+
+    def check_ensemble(self) -> None:
+        """Refuse an ensemble that cannot be mixed, or that nobody would listen to."""
+        if self.ensemble is None:
+            return
+        if self.ensemble.combine == "certainty" and self.spec.kind == "regression":
+            raise ValueError(f"ensemble.combine: certainty needs classes, and the task {self.spec.name} predicts a number; use combine: weights")
+        if "teacher" not in {self.drops_by, *(student.signal for student in self.students)}:
+            raise ValueError("nobody learns from the ensemble's answers; set a student's signal to teacher, or leave the ensemble out")
 
     def check_stages(self, student: Student) -> None:
         """A stage that a student names must be in the recipe, and must be able to do something for it."""
@@ -677,17 +704,24 @@ class Recipe(Knobs):
                 f"student {student.name} takes the stage general, but starts from {student.start}: general distillation makes a start of its own, from "
                 "the pretrained model; leave general out of its stages, set its start to embeddings or random, or its origin to pretrained"
             )
+        if self.takes(student, "general") and general_start(student) and student.start == "contribution":
+            raise ValueError(
+                f"student {student.name} starts from contribution, which is measured on the task's rows, and general distillation knows no task; "
+                "choose another strategy, or leave general out of its stages"
+            )
 
     def check_phases(self, student: Student) -> None:
         """Refuse phases that cannot do what they say."""
         inner, last = self.inner_phase(student), student.prediction or self.task_distillation.prediction
-        if inner is not None and inner.method == "replacing" and (student.start not in LAYER_STARTS or student.origin != "finetuned"):
+        if inner is not None and inner.method == "replacing" and (student.start not in OWN_LAYERS or student.origin != "finetuned"):
             raise ValueError(
                 f"student {student.name} replaces its teacher's layers (method: replacing), so it must start from whole layers of the fine-tuned teacher; "
                 "set start: top or teacher, and leave origin out"
             )
-        if inner is not None and inner.method == "layers" and inner.matching.layer_map == "kept" and student.start not in LAYER_STARTS:
-            raise ValueError(f"student {student.name} starts from {student.start}, so no layer of it was its teacher's; use layer_map: uniform")
+        if inner is not None and inner.method == "replacing" and self.transfer is not None and self.transfer.alone:
+            raise ValueError(f"student {student.name} replaces layers by the labels' loss alone, and transfer text has none; set transfer.alone: false")
+        if inner is not None and inner.method == "layers" and inner.matching.layer_map == "kept" and student.start not in OWN_LAYERS:
+            raise ValueError(f"student {student.name} starts from {student.start}, of which no layer is its teacher's own; use layer_map: uniform")
         if last.patience is not None and student.signal == "teacher":
             if student.layers < 2:
                 raise ValueError(f"student {student.name} has 1 layer, and patience leaves a student's last layer out; give it 2 or more")
@@ -714,6 +748,11 @@ class Recipe(Knobs):
         own = stage == "intermediate" and student.intermediate is not None
         wanted = student.stages is None or stage in student.stages
         return wanted and student.signal == "teacher" and (own or stage in self.optional_stages)
+
+    @property
+    def drops_by(self) -> str | None:
+        """What dropped models are trained with, if there are any."""
+        return self.layer_dropping.signal if self.layer_dropping is not None else None
 
     @property
     def colleagues(self) -> list[tuple[int, Colleague]]:

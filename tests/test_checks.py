@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tasks.checks import check_students, require_selection
 from tasks.errors import DataError, LimbeckError
@@ -30,7 +31,9 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
         ({}, {"layer_dropping": {"strategies": ["topp"]}}, "did you mean 'top'"),
         ({"layers": 1, "start": "alternate-odd"}, {}, "alternate-odd cannot drop 3 of 4 layers"),
         ({"hidden": 8, "heads": 4, "start": "random"}, {"task_distillation": {"prediction": {"patience": {}}}}, "patience compares one width"),
-        ({"start": "top", "hidden": 8, "heads": 4}, {"task_distillation": {"intermediate": {"method": "replacing"}}}, "only at its width and heads"),
+        ({"start": "top", "hidden": 8, "heads": 4}, {"task_distillation": {"intermediate": {"method": "replacing"}}}, "leave hidden out"),
+        ({"start": "teacher", "feed_forward": 8}, {}, "starts from whole layers .* leave feed_forward out"),
+        ({"start": "distilbert", "hidden": 8}, {}, "starts from whole layers .* leave hidden out"),
         ({"start": "random", "heads": 2}, {"task_distillation": {"intermediate": {}}}, "attention scores need equal heads"),
         ({"start": "random"}, {"task_distillation": {"intermediate": {"method": "relations", "relations": {"heads": 5}}}}, "5 relation heads do not divide"),
         ({"start": "random"}, {"task_distillation": {"intermediate": {"method": "relations", "relations": {"layer": 5}}}}, "has layers 1 to 4"),
@@ -44,6 +47,62 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
 def test_a_student_that_cannot_be_built(student: dict[str, Any], sections: dict[str, Any], sentence: str, tiny_bert: Path) -> None:
     with pytest.raises(LimbeckError, match=sentence):
         check_students(recipe(student, **sections), tiny_bert, {})
+
+
+GENERAL = {"corpus": {"source": "x"}, "general_distillation": {}}
+SECOND = {"teachers": [{"model": "other"}]}
+
+
+@pytest.mark.parametrize(
+    ("student", "sections", "sentence"),
+    [
+        ({"start": "topp"}, {}, "unknown start 'topp'; did you mean 'top'"),
+        ({"start": "random", "origin": "pretrained"}, {}, "start: random takes none; leave origin out"),
+        ({"signal": "labels", "intermediate": {}}, {}, "learns from labels alone, but has an intermediate phase"),
+        ({"stages": [], "intermediate": {}}, {}, "an intermediate phase that its stages leave out"),
+        ({"start": "contribution", "origin": "pretrained"}, GENERAL, "general distillation knows no task"),
+        ({"start": "distilbert", "intermediate": {"method": "replacing"}}, {}, "must start from whole layers of the fine-tuned teacher"),
+        ({"start": "distilbert", "intermediate": {"matching": {"layer_map": "kept"}}}, {}, "of which no layer is its teacher's own"),
+        ({"intermediate": {"method": "replacing"}}, {"transfer": {"source": "x", "alone": True}}, "transfer text has none; set transfer.alone: false"),
+        ({"signal": "labels"}, {"ensemble": SECOND}, "nobody learns from the ensemble's answers"),
+        ({}, {"ensemble": {**SECOND, "combine": "certainty"}, "task": "stsb"}, "certainty needs classes, and the task stsb predicts a number"),
+    ],
+)
+def test_a_recipe_that_would_fail_later_or_be_read_in_part(student: dict[str, Any], sections: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        recipe(student, **sections)
+
+
+def test_what_is_refused_is_not_refused_too_often(tiny_bert: Path) -> None:
+    recipe({"start": "contribution", "origin": "pretrained", "stages": []}, **GENERAL)
+    recipe({"start": "top", "origin": "pretrained"}, **GENERAL)
+    recipe({"signal": "labels"}, ensemble=SECOND, layer_dropping={"signal": "teacher"})
+    check_students(recipe({"start": "top", "hidden": 16, "heads": 4, "feed_forward": 32}), tiny_bert, {})
+    check_students(recipe({"start": "distilbert"}), tiny_bert, {})
+
+
+def test_a_teacher_without_a_head_for_words_is_not_asked_for_any(tmp_path: Path, tiny_bert: Path) -> None:
+    bare = shutil.copytree(tiny_bert, tmp_path / "bare")
+    (bare / "config.json").write_text(json.dumps(json.loads((bare / "config.json").read_text()) | {"architectures": ["BertModel"]}))
+    triple = {**GENERAL, "general_distillation": {"method": "triple"}}
+    for sections in (triple, {"augmentation": {"masked_lm": "teacher"}}):
+        check_students(recipe({"start": "random"}, **sections), tiny_bert, {})
+        with pytest.raises(LimbeckError, match="saved as BertModel, without a masked-LM head"):
+            check_students(recipe({"start": "random"}, **sections), bare, {})
+    check_students(recipe({"start": "random", "stages": []}, **triple), bare, {})  # nobody passes it
+
+
+def test_a_checkpoint_of_ones_own_is_compared_by_its_own_widths(tmp_path: Path, tiny_bert: Path) -> None:
+    own = write_tiny_bert(tmp_path / "own", layers=2)
+    narrow = json.loads((own / "config.json").read_text()) | {"hidden_size": 8, "num_attention_heads": 2}
+    (own / "config.json").write_text(json.dumps(narrow))
+    patient = {"task_distillation": {"prediction": {"patience": {}}}}
+    with pytest.raises(LimbeckError, match="small is 8 wide and its teacher 16; patience compares one width"):
+        check_students(recipe({"start": str(own)}, **patient), tiny_bert, {"small": own})
+    with pytest.raises(LimbeckError, match="2 heads against the teacher's 4"):
+        check_students(recipe({"start": str(own)}, task_distillation={"intermediate": {}}), tiny_bert, {"small": own})
+    with pytest.raises(LimbeckError, match="which has 8 units, and the recipe gives it 16; set hidden: 8"):
+        check_students(recipe({"start": str(own), "hidden": 16}), tiny_bert, {"small": own})
 
 
 def test_a_checkpoint_of_ones_own_has_the_depth_that_the_recipe_says(tmp_path: Path, tiny_bert: Path) -> None:
