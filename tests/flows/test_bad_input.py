@@ -70,7 +70,7 @@ def test_a_start_with_another_tokenizer(home: Home, tmp_path: Path, tiny_bert: P
     vocabulary = tokenizer["model"]["vocab"]
     vocabulary["good"], vocabulary["bad"] = vocabulary["bad"], vocabulary["good"]
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))
-    start = [{"name": "half", "layers": 4, "start": str(other), "stages": []}]
+    start = [{"name": "half", "layers": 4, "start": str(other), "stages": ["intermediate"]}]
     refused(home, bert=tiny_bert, rows=tiny_rows, students=start, sentence="tokenizer")
 
 
