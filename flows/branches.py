@@ -40,6 +40,8 @@ from tasks.recipe import (
 from tasks.score_model import measure_speed, score_model
 
 NOT_COPIED = {"strategies", "drop", "after_finetuning", "token", "seeds"}
+OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
+"""Knobs of a training that have to do with a teacher's answers."""
 
 
 @dataclass
@@ -92,7 +94,7 @@ async def train_student(recipe: Recipe, student: Student, seed: int, goods: Good
         knobs = IntermediateSlice(**cut(phase, seed), **of_student(recipe, student, made))
         made = await distill_layers(knobs, start=made, signals=kept, **await origin_of(recipe, student, made, goods), **common)
     prediction = student.prediction or recipe.task_distillation.prediction
-    knobs_2 = PredictionSlice(**cut(prediction, seed), **of_student(recipe, student, made), signal=student.signal)
+    knobs_2 = PredictionSlice(**by_signal(cut(prediction, seed), student.signal), **of_student(recipe, student, made), signal=student.signal)
     answers = await answers_for(recipe, goods, student) if student.signal == "teacher" else None
     return await distill_predictions(knobs_2, answers=answers, start=made, **await origin_of(recipe, student, made, goods), **common)
 
@@ -198,6 +200,11 @@ def chosen(knobs: Any) -> dict[str, Any]:
     """Return a section's knobs without those of methods that it does not use."""
     others = {section for method, section in SECTION_OF.items() if method != getattr(knobs, "method", None)}
     return {name: value for name, value in dict(knobs).items() if name not in others}
+
+
+def by_signal(knobs: Mapping[str, Any], signal: str) -> dict[str, Any]:
+    """Leave out what only a training on a teacher's answers reads: a plain baseline stays the same model, however others are taught."""
+    return {name: value for name, value in knobs.items() if signal == "teacher" or name not in OF_ANSWERS}
 
 
 async def make_dropped(

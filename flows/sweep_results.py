@@ -9,6 +9,7 @@ from typing import Any
 
 from prefect.logging import get_run_logger
 
+from flows.branches import deviation
 from flows.results import stage_row
 from flows.run import Run
 from flows.sweep_branches import Swept, Tried, selection_score
@@ -60,8 +61,6 @@ def cell_row(swept: Swept, strategy: str, drop: int, split: str) -> dict[str, An
 
 def figures(swept: Swept, tried: Tried, split: str) -> dict[str, Any]:
     """Return what the scales said of a candidate, or that it never came to them."""
-    import numpy as np
-
     if tried.candidate is None or tried.card is None:
         return {"state": "dropped out"}
     card, models = dict(tried.card.facts), tried.candidate.models
@@ -69,7 +68,7 @@ def figures(swept: Swept, tried: Tried, split: str) -> dict[str, Any]:
     return {
         "state": "scored", "kept": models[0].facts["kept_layers"], "seeds": list(swept.grid.dropping.seeds),
         "score": card["metrics"][split][card["headline"]], "per_seed": per_seed,
-        "deviation": float(np.std(per_seed, ddof=1)) if len(per_seed) > 1 else None,
+        "deviation": deviation(per_seed),
         "difference": card["difference"][split], "selection_score": selection_score(tried.candidate),
         **{name: card[name] for name in ("parameters", "bytes", "flops")},
         "train_seconds": [model.facts.get("train_seconds") for model in models], "checkpoints": [model.sha256 for model in models],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -152,12 +152,24 @@ class Sizes(NamedTuple):
 class Method(Knobs):
     """The knobs of one way to copy a teacher's inside; each way says itself whom it cannot serve."""
 
+    weights: ClassVar[tuple[str, ...]] = ()
+    """The knobs that weigh its terms, where they may be zero."""
+
+    @model_validator(mode="after")
+    def copies_something(self) -> Self:
+        """A loss of nothing has no gradient."""
+        if self.weights and not any(getattr(self, name) for name in self.weights):
+            raise ValueError(f"{', '.join(self.weights)} are all 0, so nothing would be copied; leave one of them greater, or do without the phase")
+        return self
+
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
         """Raise ModelError where a student of these sizes cannot copy from this teacher; ``teacher`` is its config, ``where`` the section."""
 
 
 class Matching(Method):
     """Which inner layers of the teacher are copied, and how (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
+
+    weights = ("hidden", "attention")
 
     layer_map: Literal["uniform", "last", "skip", "divisible", "kept"] = Field(
         "uniform", description="Which teacher layer each student layer copies; kept: the one that it was, for a student that starts from whole layers."
@@ -185,6 +197,8 @@ class Matching(Method):
 class Relations(Method):
     """Copy how tokens relate, from one teacher layer to the student's last (Wang et al. 2020, MiniLMv2, arXiv:2012.15828)."""
 
+    weights = ("query", "key", "value")
+
     layer: int | None = Field(None, ge=1, description="The teacher's layer, counted from 1; empty: its last. Of large teachers an upper middle one is better.")
     heads: int | None = Field(None, ge=1, description="Relation heads; empty: the most, up to 48, that divide both widths. Attention heads need not agree.")
     query: float = Field(1.0, ge=0, description="Weight of the relation among queries.")
@@ -203,6 +217,8 @@ class Relations(Method):
 
 class Triple(Method):
     """Masked text read by both: softened words, masked words, directions (Sanh et al. 2019, DistilBERT, arXiv:1910.01108)."""
+
+    weights = ("soft", "words", "direction")
 
     soft: float = Field(5.0, ge=0, description="Weight of the teacher's softened words.")
     words: float = Field(2.0, ge=0, description="Weight of the masked words themselves.")
@@ -233,6 +249,8 @@ class Replacing(Method):
 
 class SelfAttention(Method):
     """Copy where tokens look and how their values relate, in the last layers (Wang et al. 2020, MiniLM, arXiv:2002.10957)."""
+
+    weights = ("attention", "value")
 
     attention: float = Field(1.0, ge=0, description="Weight of the attention distributions; needs equal head counts.")
     value: float = Field(1.0, ge=0, description="Weight of the relation among values.")

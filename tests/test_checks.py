@@ -64,6 +64,8 @@ SECOND = {"teachers": [{"model": "other"}]}
         ({"start": "distilbert", "intermediate": {"method": "replacing"}}, {}, "must start from whole layers of the fine-tuned teacher"),
         ({"start": "distilbert", "intermediate": {"matching": {"layer_map": "kept"}}}, {}, "of which no layer is its teacher's own"),
         ({"intermediate": {"method": "replacing"}}, {"transfer": {"source": "x", "alone": True}}, "transfer text has none; set transfer.alone: false"),
+        ({"intermediate": {"matching": {"hidden": 0, "attention": 0}}}, {}, "hidden, attention are all 0, so nothing would be copied"),
+        ({"intermediate": {"method": "relations", "relations": {"query": 0, "key": 0, "value": 0}}}, {}, "query, key, value are all 0"),
         ({"signal": "labels"}, {"ensemble": SECOND}, "nobody learns from the ensemble's answers"),
         ({}, {"ensemble": {**SECOND, "combine": "certainty"}, "task": "stsb"}, "certainty needs classes, and the task stsb predicts a number"),
     ],

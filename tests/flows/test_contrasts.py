@@ -65,6 +65,12 @@ def test_a_second_run_compares_nothing_anew_and_more_seeds_do(first: dict[str, A
     assert "contrast-models/half against plain" in missed and not any("top-2" in stage for stage in missed)
 
 
+def test_a_plain_baseline_stays_the_same_model_however_others_are_taught(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+    others = {"intermediate": FAST, "prediction": {**FAST, "temperature": 8.0, "hard_weight": 0.5, "patience": {}}}
+    missed = {row["stage"] for row in plan_recipe(recipe(tiny_bert, tiny_rows, task_distillation=others), home=home) if row["cache"] == "miss"}
+    assert "distill-predictions/half s0" in missed and "distill-predictions/plain" not in missed
+
+
 def test_without_a_plain_baseline_nothing_is_claimed(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
     others = [student for student in STUDENTS if student["name"] != "plain"]
     stages = plan_recipe(recipe(tiny_bert, tiny_rows, students=others), home=home)
