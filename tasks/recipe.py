@@ -740,6 +740,8 @@ class Recipe(Knobs):
             raise ValueError(f"student {student.name} replaces layers by the labels' loss alone, and transfer text has none; set transfer.alone: false")
         if inner is not None and inner.method == "layers" and inner.matching.layer_map == "kept" and student.start not in OWN_LAYERS:
             raise ValueError(f"student {student.name} starts from {student.start}, of which no layer is its teacher's own; use layer_map: uniform")
+        if self.transfer is not None and self.transfer.alone and student.signal == "teacher" and last.hard_weight == 1:
+            raise ValueError(f"student {student.name} learns from labels alone (hard_weight: 1), and transfer text has none; set transfer.alone: false")
         if last.patience is not None and student.signal == "teacher":
             if student.layers < 2:
                 raise ValueError(f"student {student.name} has 1 layer, and patience leaves a student's last layer out; give it 2 or more")

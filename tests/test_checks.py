@@ -66,6 +66,7 @@ SECOND = {"teachers": [{"model": "other"}]}
         ({"intermediate": {"method": "replacing"}}, {"transfer": {"source": "x", "alone": True}}, "transfer text has none; set transfer.alone: false"),
         ({"intermediate": {"matching": {"hidden": 0, "attention": 0}}}, {}, "hidden, attention are all 0, so nothing would be copied"),
         ({"intermediate": {"method": "relations", "relations": {"query": 0, "key": 0, "value": 0}}}, {}, "query, key, value are all 0"),
+        ({"prediction": {"hard_weight": 1}}, {"transfer": {"source": "x", "alone": True}}, "learns from labels alone .hard_weight: 1."),
         ({"signal": "labels"}, {"ensemble": SECOND}, "nobody learns from the ensemble's answers"),
         ({}, {"ensemble": {**SECOND, "combine": "certainty"}, "task": "stsb"}, "certainty needs classes, and the task stsb predicts a number"),
     ],

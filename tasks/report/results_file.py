@@ -17,6 +17,8 @@ from tasks.errors import RecipeError
 
 DIGITS = 5  # significant digits that are kept of a measured figure
 PLACES = ("/", "~", "./", "../")
+INSIDE = re.compile(r"(?<=[\s\[{,\"'])(/|~|\.\.?/)[^\s,\]}\"']*")
+"""A place within a list or a mapping."""
 
 
 class Strict(BaseModel):
@@ -223,9 +225,10 @@ def without_places(made: Mapping[str, Any]) -> dict[str, Any]:
 
 def shown_word(word: str) -> str:
     """Return one word of a command as it may be published."""
-    name, equals, value = word.partition("=") if re.match(r"[\w.-]+=", word) else ("", "", word)
-    public = f"FOLDER/{PurePath(value).name}" if value.startswith(PLACES) else value
-    return shlex.quote(f"{name}{equals}{public}")
+    names = (re.match(r"([\w.-]+=)*", word) or [""])[0]
+    value = word.removeprefix(names)
+    public = f"FOLDER/{PurePath(value).name}" if value.startswith(PLACES) else INSIDE.sub(lambda found: f"FOLDER/{PurePath(found[0]).name}", value)
+    return shlex.quote(f"{names}{public}")
 
 
 def rounded(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.errors import RecipeError
-from tasks.report.results_file import Run, Sweep, file_name, parsed, trimmed
+from tasks.report.results_file import Run, Sweep, file_name, parsed, trimmed, without_places
 from tasks.report.results_page import NOTHING, literature_of, results_page
 from tests.report.figures import row, swept, written
 
@@ -35,6 +35,9 @@ def test_no_folder_of_a_machine_is_kept() -> None:
     assert command == "limbeck run tinybert-4 --set teacher.model=FOLDER/minilm --set 'students.4x312.seeds=[0, 1, 2]'"
     at_home = kept(written(command="limbeck run ~/mine.yaml --set data.source=./glue/sst2")).made.command
     assert at_home == "limbeck run FOLDER/mine.yaml --set data.source=FOLDER/sst2"
+    nested = without_places({"command": "limbeck run demo --set=data.source=/home/me/sst2 --set 'students=[{start: /home/me/own, layers: 3}]'"})["command"]
+    assert nested == "limbeck run demo --set=data.source=FOLDER/sst2 --set 'students=[{start: FOLDER/own, layers: 3}]'"
+    assert without_places({"command": "limbeck run demo --set data.source=s3://bucket/rows"})["command"].endswith("s3://bucket/rows")
     assert kept(written(command="limbeck run deployments/recipes/a.yaml")).made.command.endswith("deployments/recipes/a.yaml")
 
 
