@@ -12,7 +12,7 @@ Head = Callable[[Tensor], Tensor]
 
 
 def of_bert(model: Any) -> Head:
-    """BERT, DeBERTa and their like."""
+    """BERT."""
     return lambda states_ND: model.cls(states_ND)
 
 

@@ -49,10 +49,12 @@ def is_bf16(precision: str, place: torch.device) -> bool:
 def store_as_multiplied(model: Any, precision: str) -> None:
     """Keep a frozen model's weights in the arithmetic of its matrix products: the same numbers as a cast before every product, without the casts.
 
-    From then on the model runs inside of ``arithmetic`` only.
+    From then on the model runs inside of ``arithmetic`` only. A vocabulary head that is tied to the embeddings stays as it is: what is looked up in
+    them is not multiplied, and would be rounded.
     """
+    looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for module in model.modules() if is_bf16(precision, model.device) else ():
-        if isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear) and id(module.weight) not in looked_up:
             module.to(torch.bfloat16)
 
 

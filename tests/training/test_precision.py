@@ -9,7 +9,7 @@ import torch
 
 from tasks.training.precision import arithmetic, store_as_multiplied
 from tasks.training.rows import Task
-from tasks.training.students import freeze, load_classifier
+from tasks.training.students import freeze, load_classifier, load_masked_lm
 
 CPU = torch.device("cpu")
 
@@ -25,3 +25,14 @@ def test_weights_stored_as_they_are_multiplied_change_no_number(tiny_bert: Path)
             ours, theirs = model(input_ids=ids_BT, output_hidden_states=True), wide(input_ids=ids_BT, output_hidden_states=True)
         assert torch.equal(ours.logits, theirs.logits)
         assert all(torch.equal(mine, other) for mine, other in zip(ours.hidden_states, theirs.hidden_states, strict=True))
+
+
+def test_words_are_looked_up_as_they_are_where_a_vocabulary_head_shares_their_table(tiny_bert: Path) -> None:
+    wide = freeze(load_masked_lm(tiny_bert, CPU))
+    model = copy.deepcopy(wide)
+    store_as_multiplied(model, "bf16")
+    ids_BT = torch.randint(5, 60, (4, 12))
+    assert model.get_input_embeddings().weight.dtype == torch.float32 and model.cls.predictions.transform.dense.weight.dtype == torch.bfloat16
+    with torch.no_grad(), arithmetic("bf16", CPU):
+        ours, theirs = model(input_ids=ids_BT, output_hidden_states=True), wide(input_ids=ids_BT, output_hidden_states=True)
+    assert torch.equal(ours.logits, theirs.logits) and torch.equal(ours.hidden_states[0], theirs.hidden_states[0])
