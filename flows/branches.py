@@ -29,6 +29,7 @@ from tasks.recipe import (
     LayerDropping,
     MixSlice,
     PatienceOf,
+    Prediction,
     PredictionSlice,
     Recipe,
     ScoreSlice,
@@ -95,7 +96,7 @@ async def train_student(recipe: Recipe, student: Student, seed: int, goods: Good
         made = await distill_layers(knobs, start=made, signals=kept, **await origin_of(recipe, student, made, goods), **common)
     prediction = student.prediction or recipe.task_distillation.prediction
     knobs_2 = PredictionSlice(**by_signal(cut(prediction, seed), student.signal), **of_student(recipe, student, made), signal=student.signal)
-    answers = await answers_for(recipe, goods, student) if student.signal == "teacher" else None
+    answers = await answers_for(recipe, goods, prediction, student.layers) if student.signal == "teacher" else None
     return await distill_predictions(knobs_2, answers=answers, start=made, **await origin_of(recipe, student, made, goods), **common)
 
 
@@ -118,13 +119,15 @@ async def contributions_of(knobs: ContributionSlice, origin: str, goods: Goods) 
     return await goods.contributions[knobs, origin]
 
 
-async def answers_for(recipe: Recipe, goods: Goods, student: Student | None = None) -> Parcel:
-    """Ask the teacher, or the ensemble, about every row that students will see, once for all who ask alike."""
-    default = recipe.task_distillation.prediction
-    patience = (student.prediction or default).patience if student is not None else None
-    of = PatienceOf(layer_map=patience.layer_map, layers=student.layers) if patience is not None and student is not None else None
+async def answers_for(recipe: Recipe, goods: Goods, training: Prediction | LayerDropping, layers: int = 0) -> Parcel:
+    """Ask the teacher, or the ensemble, about every row that students will see, once for all whose ``training`` asks alike.
+
+    ``layers`` are those of the student; its patience is about them.
+    """
+    patience = training.patience if isinstance(training, Prediction) else None
+    of = PatienceOf(layer_map=patience.layer_map, layers=layers) if patience is not None else None
     alone = recipe.transfer is not None and recipe.transfer.alone
-    knobs = AnswerSlice(max_length=default.max_length, precision=default.precision, transfer_alone=alone, patience=of)
+    knobs = AnswerSlice(max_length=training.max_length, precision=training.precision, transfer_alone=alone, patience=of)
     if knobs not in goods.answers:
         goods.answers[knobs] = asyncio.ensure_future(answers_of(recipe, knobs, goods))
     return await goods.answers[knobs]
@@ -220,7 +223,7 @@ async def make_dropped(
     if strategy == "contribution":
         slice_ = ContributionSlice(token=dropping.token, max_length=dropping.max_length)
         measured = await contributions_of(slice_, "finetuned" if dropping.after_finetuning else "pretrained", goods)
-    signal = {"teacher": await goods.teacher, "answers": await answers_for(recipe, goods)} if dropping.signal == "teacher" else {}
+    signal = {"teacher": await goods.teacher, "answers": await answers_for(recipe, goods, dropping)} if dropping.signal == "teacher" else {}
     name = shown or f"{strategy}-{drop}"
     shared = {knob: value for knob, value in dict(dropping).items() if knob not in NOT_COPIED}
     layers = None if kept is None else tuple(kept)

@@ -44,7 +44,7 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Parcel], session: 
     goods = Goods(rows=rows, base=base, teacher=teacher)
     trained = await goods.teacher  # one that is no better than guessing ends the sweep here, before anything is dropped
     if grid.dropping.signal == "teacher":
-        await answers_for(recipe, goods)
+        await answers_for(recipe, goods, grid.dropping)
     scoring = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
     looked_at = ContributionSlice(token=grid.dropping.token, max_length=grid.dropping.max_length)
     card, similarity = await asyncio.gather(

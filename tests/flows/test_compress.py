@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flows.drive import plan_recipe, run_recipe
+from flows.drive import plan_recipe, planned_records, run_recipe
 from flows.home import Home
 from tasks import engine_process
 from tasks.errors import GateError, LimbeckError
@@ -165,6 +165,17 @@ def test_others_load_the_champion_through_mlflow(first: dict[str, Any], home: Ho
     code = f"import mlflow; mlflow.set_tracking_uri({home.own_tracking_uri!r}); {load}; print(model('the film was good'))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and "label" in done.stdout, done.stderr[-2000:]
+
+
+def test_the_teacher_reads_as_much_of_a_text_as_its_student(home: Home, prefect_server: None, tiny_bert: Path, tiny_rows: Path) -> None:
+    students = [
+        {"name": "short", "layers": 2, "stages": []},
+        {"name": "other", "layers": 3, "stages": []},
+        {"name": "long", "layers": 2, "stages": [], "prediction": FAST | {"max_length": 32}},
+    ]
+    dropping = {**FAST, "max_length": 48, "drop": [1], "signal": "teacher"}
+    records = planned_records(recipe_for(tiny_bert, tiny_rows, students=students, layer_dropping=dropping), home)
+    assert sorted(record.explanation["knobs"]["max_length"] for record in records if record.shown.startswith("answer-rows")) == [16, 32, 48]
 
 
 def test_students_of_one_map_share_one_pass_of_the_teacher(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
