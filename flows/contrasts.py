@@ -42,11 +42,11 @@ def plain_students(recipe: Recipe) -> list[str]:
 
 
 def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[str, Parcel]) -> bool:
-    """Tell whether a candidate is as large as a baseline; a plan that has not seen their sizes goes by the shapes in the recipe."""
+    """Tell whether a candidate is as large as a baseline, and as much work (an ALBERT's layers share their weights); a plan goes by the recipe's shapes."""
     if ours.role == "teacher" or ours.name in plain_baselines(recipe):
         return False
-    sizes = [scored[name].facts.get("parameters") for name in (ours.name, baseline)]
-    if all(size is not None for size in sizes):
-        return bool(sizes[0] == sizes[1])
+    sizes = [[scored[name].facts.get(figure) for figure in ("parameters", "flops")] for name in (ours.name, baseline)]
+    if all(size[0] is not None for size in sizes):
+        return sizes[0] == sizes[1]
     shapes = {student.name: [getattr(student, name) for name in Shape.model_fields] for student in recipe.students}
     return ours.name in shapes and shapes[ours.name] == shapes[baseline]

@@ -62,7 +62,7 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> di
         raise ModelError(f"student {student.name} starts from {student.start}, which sums a text up at its other end than its teacher does; "
                          "start from a model of the teacher's family, or leave intermediate out of its stages")  # fmt: skip
     # Answers are about whole texts, which a student may read by a tokenizer of its own; layers are compared token by token.
-    if recipe.inner_phase(student) is not None and vocabulary(start) != vocabulary(base):
+    if recipe.inner_phase(student) is not None and not same_reading(start, base):
         raise ModelError(
             f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's, so their layers cannot be compared token by token; "
             "start from a model with the same tokenizer, or leave intermediate out of its stages: it then learns from the teacher's answers alone"
@@ -70,12 +70,20 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> di
     return dict(config)
 
 
-def vocabulary(folder: Path) -> Any:
-    """Return what a tokenizer makes of text, as far as its files say: tokens and ids, and how text is cut and normalised before."""
+def same_reading(first: Path, second: Path) -> bool:
+    """Tell whether two tokenizers make the same of text, as far as their files say: tokens and ids and, where both say it, how text is cut before."""
+    ours, theirs = (vocabulary(folder) for folder in (first, second))
+    return ours["tokens"] == theirs["tokens"] and (None in (ours["rules"], theirs["rules"]) or ours["rules"] == theirs["rules"])
+
+
+def vocabulary(folder: Path) -> dict[str, Any]:
+    """Return a tokenizer's tokens with their ids, and how text is cut and normalised before; None for what its files do not say."""
     if (folder / "tokenizer.json").is_file():
         values = json.loads((folder / "tokenizer.json").read_text())
-        return {name: values.get(name) for name in ("model", "normalizer", "pre_tokenizer")}
-    return (folder / "vocab.txt").read_text(encoding="utf-8").splitlines() if (folder / "vocab.txt").is_file() else None
+        model = dict(values.get("model") or {})
+        return {"tokens": model.pop("vocab", None), "rules": [model, values.get("normalizer"), values.get("pre_tokenizer")]}
+    lines = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines() if (folder / "vocab.txt").is_file() else None
+    return {"tokens": lines and {token: number for number, token in enumerate(lines)}, "rules": None}
 
 
 def check_student(recipe: Recipe, student: Student, config: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> None:

@@ -122,6 +122,11 @@ def test_a_checkpoint_of_ones_own_reads_as_its_teacher_does(tmp_path: Path, tiny
     tokenizer["model"]["vocab"]["film"], tokenizer["model"]["vocab"]["song"] = tokenizer["model"]["vocab"]["song"], tokenizer["model"]["vocab"]["film"]
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))
     layer_by_layer = {"task_distillation": {"intermediate": {}}}
+    plain = shutil.copytree(own, tmp_path / "plain")  # the same tokens in the older kind of file
+    numbers = json.loads((plain / "tokenizer.json").read_text())["model"]["vocab"]
+    (plain / "vocab.txt").write_text("\n".join(sorted(numbers, key=numbers.__getitem__)))
+    (plain / "tokenizer.json").unlink()
+    check_students(recipe({"start": str(plain)}, **layer_by_layer), tiny_bert, {"small": plain})
     check_students(recipe({"start": str(own)}, **layer_by_layer), tiny_bert, {"small": own})
     with pytest.raises(LimbeckError, match="whose tokenizer is not its teacher's"):
         check_students(recipe({"start": str(other)}, **layer_by_layer), tiny_bert, {"small": other})

@@ -45,4 +45,5 @@ def seeds_of(one: Mapping[str, Any]) -> str:
     return f"{ours} seed{'s' if ours > 1 else ''} against {theirs}"
 
 
-WORDS = {"better": "better than that of", "worse": "worse than that of", "inside the noise": "not distinguishable from that of"}
+WORDS = {"better": "better than that of", "worse": "worse than that of", "inside the noise": "not distinguishable from that of",
+         "not known by one seed": "apart, by one seed that proves nothing, from that of"}  # fmt: skip

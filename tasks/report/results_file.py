@@ -47,7 +47,7 @@ class Against(Figure):
 
     p: float
     seeds: tuple[int, int]
-    verdict: Literal["better", "worse", "inside the noise"]
+    verdict: Literal["better", "worse", "inside the noise", "not known by one seed"]
 
 
 class Entry(Strict):

@@ -4,11 +4,11 @@ For each number of dropped layers K there are several strategies, and the best o
 strategy of a K is chosen on the selection rows, which trained models were compared on anyway, and its figure is read on the reporting
 split, on which nothing was chosen: that figure is not flattered, however many strategies were tried.
 
-"Holds within 1 point" is said of a K where the lower bound of the difference to the teacher (paired bootstrap over rows and seeds, see
-``intervals.py``) is above -1 point. The bound is the low end of the two-sided interval: of 95 %, one-sided 97.5 %, which makes up for the few
-seeds whose spread a bootstrap underestimates. The Ks are gone through from 1 on, and the first that does not hold ends the answer (testing in a
-fixed sequence, Maurer et al. 1995): so trying many Ks needs no other correction, and a large K that holds by luck after a smaller one failed
-is not believed. With one seed nothing holds: nobody knows then how much luck was in it.
+"Holds within 1 point" is said of a K where the lower bound of the difference to the teacher (paired over rows, Welch's t over seeds, see
+``intervals.py``) is above -1 point. The bound is the low end of the two-sided interval: of 95 %, one-sided 97.5 %. The Ks are gone through
+from 1 on, and the first that does not hold ends the answer (testing in a fixed sequence, Maurer et al. 1995): so trying many Ks needs no other
+correction, and a large K that holds by luck after a smaller one failed is not believed. With one seed nothing holds: nobody knows then how much
+luck was in it.
 """
 
 from __future__ import annotations

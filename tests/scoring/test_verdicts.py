@@ -9,7 +9,7 @@ import pytest
 
 from tasks.scoring.intervals import Difference, paired_difference, welch
 from tasks.scoring.metrics import accuracy, mse
-from tasks.scoring.verdicts import INSIDE, holm, verdicts
+from tasks.scoring.verdicts import INSIDE, OPEN, holm, verdicts
 
 
 def found(p: float, value: float = 0.02, low: float = 0.01, high: float = 0.03, *, lower: bool = False) -> dict[str, Any]:
@@ -40,6 +40,11 @@ def test_worse_and_errors_that_should_be_small() -> None:
     assert words(loser=found(0.001, -0.02, -0.03, -0.01)) == {"loser": "worse"}
     assert words(loser=found(0.001, lower=True)) == {"loser": "worse"}
     assert words(winner=found(0.001, -0.02, -0.03, -0.01, lower=True)) == {"winner": "better"}
+
+
+def test_one_seed_proves_nothing() -> None:
+    assert words(lucky=found(0.001) | {"seeds": [3, 1]}) == {"lucky": OPEN} == words(lucky=found(0.001) | {"seeds": [1, 3]})
+    assert words(level=found(0.6, 0.0, -0.01, 0.01) | {"seeds": [1, 1]}) == {"level": INSIDE}, "rows alone are noise enough"
 
 
 def test_nothing_to_compare_says_nothing() -> None:
