@@ -185,6 +185,13 @@ def require_alone(config: Any, where: str = "") -> None:
                          f"or a teacher among {able}")  # fmt: skip
 
 
+def require_global(config: Any, where: str = "") -> None:
+    """Refuse to compare where tokens look in a family whose layers may look at a neighbourhood only."""
+    if family_of(config).reach is not everywhere:
+        raise ModelError(f"{where}{': ' if where else ''}tokens of a {kind_of(config)} model may look at their neighbours only, so where they look cannot be "
+                         "compared as a whole; use method: relations or layers")  # fmt: skip
+
+
 def kind_of(config: Any) -> str:
     """Return what a config calls its kind of model."""
     return str(config.get("model_type") if isinstance(config, Mapping) else config.model_type)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tasks.catalog import GLUE, TaskSpec, glue_task
 from tasks.errors import ModelError
-from tasks.families import HIDDEN, SCORES, STATES, require_alone, require_signal, require_words
+from tasks.families import HIDDEN, SCORES, STATES, require_alone, require_global, require_signal, require_words
 
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME, max_length=60)]
@@ -256,7 +256,8 @@ class SelfAttention(Method):
     value: float = Field(1.0, ge=0, description="Weight of the relation among values.")
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
-        """Heads must agree, and the family must show scores and values."""
+        """Heads must agree, and the family must show scores and values, in layers that look everywhere."""
+        require_global(teacher, where)
         require_signal(teacher, SCORES, where)
         require_signal(teacher, STATES, where)
         if ours.heads != theirs.heads:

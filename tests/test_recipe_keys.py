@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from tasks.errors import ModelError
 from tasks.ports import fingerprint
-from tasks.recipe import SECTION_OF, GeneralDistillation, Intermediate, Relations
+from tasks.recipe import SECTION_OF, GeneralDistillation, Intermediate, Relations, SelfAttention, Sizes
 from tasks.training.objectives import OBJECTIVES
 
 
@@ -20,6 +21,14 @@ def test_a_phase_is_keyed_by_its_own_method_alone(phase: type) -> None:
 def test_knobs_of_another_method_are_refused() -> None:
     with pytest.raises(ValidationError, match="relations belongs to method: relations, and the method is layers; set method: relations"):
         Intermediate(relations=Relations(heads=2))
+
+
+def test_self_attention_is_for_layers_that_look_everywhere() -> None:
+    SelfAttention().check("here", {"model_type": "bert"}, Sizes(2, 8, 4), Sizes(4, 16, 4))
+    with pytest.raises(ModelError, match="here: tokens of a modernbert model may look at their neighbours only"):
+        SelfAttention().check("here", {"model_type": "modernbert"}, Sizes(2, 8, 4), Sizes(4, 16, 4))
+    with pytest.raises(ModelError, match="2 heads against the teacher's 4"):
+        SelfAttention().check("here", {"model_type": "bert"}, Sizes(2, 8, 2), Sizes(4, 16, 4))
 
 
 def test_every_method_has_knobs_and_an_objective() -> None:
