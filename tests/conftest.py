@@ -94,9 +94,9 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that run whole chains: begun last, they would keep one worker busy long after the others have ended."""
-    first = ("suites", "flows")
-    items.sort(key=lambda item: item.path.parent.name not in first)
+    """Begin with the files that run whole chains, or several processes: begun last, they would keep one worker busy long after the others have ended."""
+    first = ("suites", "flows", "test_together")
+    items.sort(key=lambda item: not {item.path.parent.name, item.path.stem} & set(first))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
