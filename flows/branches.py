@@ -137,7 +137,8 @@ async def answers_of(recipe: Recipe, knobs: AnswerSlice, goods: Goods) -> Parcel
     """Return the teacher's answers or, of an ensemble, the mixture."""
     text = {"transfer": goods.transfer} if goods.transfer is not None else {}
     if recipe.ensemble is None:
-        return await answer_rows(knobs, teacher=await goods.teacher, rows=goods.rows, **text)
+        shown = f"patience {knobs.patience.layer_map}, {knobs.patience.layers} layers" if knobs.patience else ""
+        return await answer_rows(knobs, teacher=await goods.teacher, rows=goods.rows, **text, label=shown)
     teachers = [goods.teacher, *goods.colleagues]
     said = [answer_rows(knobs, teacher=await one, rows=goods.rows, **text, label=f"teacher {number + 1}") for number, one in enumerate(teachers)]
     weights = (1.0, *(colleague.weight for _, colleague in recipe.colleagues))
