@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import ModelError
-from tasks.methods.means import mean_of
+from tasks.methods.means import in_full, mean_of
 
 
 def attention_distribution_loss(student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor) -> Tensor:
@@ -21,12 +21,13 @@ def attention_distribution_loss(student_BHTT: Tensor, teacher_BHTT: Tensor, mask
             f"and the mask {tuple(mask_BT.shape)}; give the student the teacher's number of heads, or use method: relations"
         )
     kept_BT = mask_BT.bool()
-    student_logp, teacher_logp = (_log_shares(scores, kept_BT) for scores in (student_BHTT, teacher_BHTT.detach()))
+    student_logp, teacher_logp = (log_shares(scores, kept_BT) for scores in (student_BHTT, teacher_BHTT.detach()))
     pair_B1TT = (kept_BT[:, :, None] & kept_BT[:, None, :])[:, None]
+    # A padded key has probability 0 on both sides, whose logarithms have no difference: it is left out, not multiplied by 0.
     gap_BHTT = (teacher_logp - student_logp).masked_fill(~pair_B1TT, 0.0)
     return mean_of((teacher_logp.exp() * gap_BHTT).sum(), kept_BT.sum() * student_BHTT.shape[1])
 
 
-def _log_shares(scores_BHTT: Tensor, kept_BT: Tensor) -> Tensor:
-    wide = scores_BHTT.to(torch.promote_types(scores_BHTT.dtype, torch.float32))
-    return wide.masked_fill(~kept_BT[:, None, None, :], -torch.inf).log_softmax(-1)
+def log_shares(scores_BHTT: Tensor, kept_BT: Tensor) -> Tensor:
+    """Return the logarithm of the softmax over valid keys."""
+    return in_full(scores_BHTT).masked_fill(~kept_BT[:, None, None, :], -torch.inf).log_softmax(-1)

@@ -6,11 +6,10 @@ Shape letters in this file: B batch, H heads, T tokens (first as query, then as 
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from tasks.errors import ModelError
-from tasks.methods.means import mean_of
+from tasks.methods.means import in_full, mean_of
 
 PAPER_THRESHOLD = -1e2
 """The published code takes any score at or below this for a masked one."""
@@ -33,7 +32,7 @@ def attention_score_loss(
     pair_B1TT = (kept_BT[:, :, None] & kept_BT[:, None, :])[:, None]
     if far_1TT is not None:
         pair_B1TT = pair_B1TT & ~far_1TT[:, None]
-    gap_BHTT = (_full(student_BHTT) - _full(teacher_BHTT.detach())).masked_fill(~pair_B1TT, 0.0)
+    gap_BHTT = (in_full(student_BHTT) - in_full(teacher_BHTT.detach())).masked_fill(~pair_B1TT, 0.0)
     return mean_of(gap_BHTT.square().sum(), pair_B1TT.sum() * student_BHTT.shape[1])
 
 
@@ -45,11 +44,8 @@ def attention_score_loss_paper(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def _without_masked(scores: Tensor) -> Tensor:
-    return _full(scores).masked_fill(scores <= PAPER_THRESHOLD, 0.0)
+    return in_full(scores).masked_fill(scores <= PAPER_THRESHOLD, 0.0)
 
-
-def _full(values: Tensor) -> Tensor:
-    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def _require_heads(student: Tensor, teacher: Tensor) -> None:

@@ -6,11 +6,10 @@ Shape letters in this file: B batch, T tokens, D student width, E teacher width.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.means import mean_of
+from tasks.methods.means import in_full, mean_of
 
 KINDS = ("shared", "per_layer", "none")
 
@@ -73,11 +72,8 @@ def _gap(student_BTD: Tensor, teacher_BTE: Tensor, projection: nn.Module | None)
             f"student hidden states have shape {tuple(projected_BTE.shape)} and the teacher's "
             f"{tuple(teacher_BTE.shape)}; use a projection to the teacher's width and the same batch for both"
         )
-    return _full(projected_BTE) - _full(teacher_BTE.detach())
+    return in_full(projected_BTE) - in_full(teacher_BTE.detach())
 
-
-def _full(values: Tensor) -> Tensor:
-    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def _require_widths(student_width: int, teacher_width: int, kind: str) -> None:

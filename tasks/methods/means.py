@@ -16,6 +16,11 @@ Count = Callable[[Tensor], Tensor]
 """Takes how many numbers a process sums up, returns what it divides by."""
 
 
+def in_full(values: Tensor) -> Tensor:
+    """Return numbers in float32 at least: half precision rounds small shares and differences away. float64 stays as it is."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
 def alone(count: Tensor) -> Tensor:
     """Divide by one's own count."""
     return count.clamp(min=1)

@@ -6,12 +6,11 @@ Shape letters in this file: B batch, L compared layers, D width.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.means import mean_of
+from tasks.methods.means import in_full, mean_of
 
 PATIENCE_MAPS = ("skip", "last")
 
@@ -23,7 +22,7 @@ def patience_loss(student_BLD: Tensor, teacher_BLD: Tensor, *, normalise: bool) 
             f"student summaries have shape {tuple(student_BLD.shape)} and the teacher's {tuple(teacher_BLD.shape)} [batch, layers, width]; "
             "patience compares layers of one width: give the student the teacher's, or leave patience out"
         )
-    ours, theirs = _full(student_BLD), _full(teacher_BLD.detach())
+    ours, theirs = in_full(student_BLD), in_full(teacher_BLD.detach())
     if normalise:
         ours, theirs = F.normalize(ours, dim=-1), F.normalize(theirs, dim=-1)
     return mean_of((ours - theirs).square().sum(), ours.numel())
@@ -39,6 +38,3 @@ def patience_layers(name: str, students: int, teachers: int) -> list[int]:
         return list(range(teachers - students + 1, teachers))
     return [layer * teachers // students for layer in range(1, students)]
 
-
-def _full(values: Tensor) -> Tensor:
-    return values.to(torch.promote_types(values.dtype, torch.float32))

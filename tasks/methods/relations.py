@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from math import gcd
 
-import torch
 from torch import Tensor
 
 from tasks.errors import ModelError
-from tasks.methods.means import mean_of
+from tasks.methods.attention_distributions import attention_distribution_loss
+from tasks.methods.means import in_full
 
 MOST_HEADS = 48  # the paper's choice for teachers of the size of BERT-base
 
@@ -25,23 +25,17 @@ def relation_loss(student_BHTK: Tensor, teacher_BHTK: Tensor, mask_BT: Tensor, *
             f"the mask has shape {tuple(mask_BT.shape)} beside states of shapes {tuple(student_BHTK.shape)} and {tuple(teacher_BHTK.shape)}; "
             "it must be [batch, tokens] of both"
         )
-    kept_BT = mask_BT.bool()
-    student_BATT, teacher_BATT = (log_relations(states, kept_BT, heads) for states in (student_BHTK, teacher_BHTK.detach()))
-    pair_B1TT = (kept_BT[:, :, None] & kept_BT[:, None, :])[:, None]
-    # A padded key has probability 0 on both sides, whose logarithms have no difference: it is left out, not multiplied by 0.
-    gap_BATT = (teacher_BATT - student_BATT).masked_fill(~pair_B1TT, 0.0)
-    return mean_of((teacher_BATT.exp() * gap_BATT).sum(), kept_BT.sum() * heads)
+    # A relation is where tokens would look, were states their own queries and keys.
+    return attention_distribution_loss(relation_scores(student_BHTK, heads), relation_scores(teacher_BHTK, heads), mask_BT)
 
 
-def log_relations(states_BHTK: Tensor, kept_BT: Tensor, heads: int) -> Tensor:
-    """Return log softmax(XX^T / sqrt(R)) [B, A, T, T] over valid tokens, for states X whose heads are joined and split into A."""
+def relation_scores(states_BHTK: Tensor, heads: int) -> Tensor:
+    """Return XX^T / sqrt(R) [B, A, T, T] for states X whose heads are joined and split into A."""
     batch, _, tokens, _ = states_BHTK.shape
     joined_BTD = states_BHTK.transpose(1, 2).reshape(batch, tokens, -1)
     require_heads(heads, joined_BTD.shape[-1])
     split_BATR = joined_BTD.reshape(batch, tokens, heads, -1).transpose(1, 2)
-    wide = torch.promote_types(split_BATR.dtype, torch.float32)
-    scores_BATT = (split_BATR @ split_BATR.transpose(2, 3)).to(wide) * split_BATR.shape[-1] ** -0.5
-    return scores_BATT.masked_fill(~kept_BT[:, None, None, :], -torch.inf).log_softmax(-1)
+    return in_full(split_BATR @ split_BATR.transpose(2, 3)) * split_BATR.shape[-1] ** -0.5
 
 
 def relation_heads(student_width: int, teacher_width: int) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.errors import DataError, ModelError, RecipeError
-from tasks.methods.means import mean_of
+from tasks.methods.means import in_full, mean_of
 
 KINDS = ("classification", "regression")
 FORMULAS = ("default", "paper")
@@ -20,9 +20,13 @@ FORMULAS = ("default", "paper")
 
 def soft_target_loss(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Tensor:
     """Return T² · KL(teacher || student) at ``temperature`` T, a scalar in nats per example."""
+    return mean_of(softened_sum(student_BC, teacher_BC, temperature=temperature), len(student_BC))
+
+
+def softened_sum(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Tensor:
+    """Return T² · KL(teacher || student), summed over examples."""
     student_logp_BC, teacher_logp_BC = _softened(student_BC, teacher_BC, temperature)
-    total = F.kl_div(student_logp_BC, teacher_logp_BC, reduction="sum", log_target=True)
-    return mean_of(total, len(student_logp_BC)) * temperature**2
+    return F.kl_div(student_logp_BC, teacher_logp_BC, reduction="sum", log_target=True) * temperature**2
 
 
 def soft_cross_entropy_paper(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Tensor:
@@ -77,22 +81,22 @@ def _teacher_loss(student_BC: Tensor, teacher_BC: Tensor, kind: str, temperature
     if kind == "classification":
         return soft_target_loss(student_BC, teacher_BC, temperature=temperature)
     _require_same_shape(student_BC, teacher_BC)
-    return mean_of(F.mse_loss(_full(student_BC), _full(teacher_BC.detach()), reduction="sum"), student_BC.numel())
+    return mean_of(F.mse_loss(in_full(student_BC), in_full(teacher_BC.detach()), reduction="sum"), student_BC.numel())
 
 
 def _softened(student_BC: Tensor, teacher_BC: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     _require_same_shape(student_BC, teacher_BC)
     if not temperature > 0.0:
         raise RecipeError(f"temperature is {temperature}; it must be greater than 0, and 2 to 8 is usual")
-    student_logp_BC = F.log_softmax(_full(student_BC) / temperature, dim=-1)
-    teacher_logp_BC = F.log_softmax(_full(teacher_BC.detach()) / temperature, dim=-1)
+    student_logp_BC = F.log_softmax(in_full(student_BC) / temperature, dim=-1)
+    teacher_logp_BC = F.log_softmax(in_full(teacher_BC.detach()) / temperature, dim=-1)
     return student_logp_BC, teacher_logp_BC
 
 
 def _class_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
     kept_B = labels_B >= 0
     total = F.cross_entropy(
-        _full(student_BC), labels_B.masked_fill(~kept_B, -100), ignore_index=-100, reduction="sum"
+        in_full(student_BC), labels_B.masked_fill(~kept_B, -100), ignore_index=-100, reduction="sum"
     )  # fmt: skip
     return mean_of(total, kept_B.sum())
 
@@ -100,16 +104,12 @@ def _class_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
 def _value_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
     if student_BC.shape[1] != 1:
         raise ModelError(f"a regression model must give one value per row, not {student_BC.shape[1]}; set num_labels=1")
-    student_B = _full(student_BC).squeeze(1)
+    student_B = in_full(student_BC).squeeze(1)
     kept_B = ~labels_B.isnan()
     # NaN is replaced before the subtraction: zero times NaN would still poison the gradient.
     target_B = torch.where(kept_B, labels_B.to(student_B.dtype), student_B.detach())
     return mean_of((student_B - target_B).square().sum(), kept_B.sum())
 
-
-def _full(values: Tensor) -> Tensor:
-    # Half precision rounds the tail classes to equal probabilities; float64 stays as it is.
-    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def _require_same_shape(student_BC: Tensor, teacher_BC: Tensor) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.errors import ModelError
-from tasks.methods.means import mean_of
+from tasks.methods.means import in_full, mean_of
 
 SMOOTHING = 0.7  # how strongly a token's frequency counts against it
 SHOWN_AS_MASK, SHOWN_AS_IT_IS = 0.8, 0.1  # the rest of the targets is shown as any token
@@ -27,20 +27,13 @@ def direction_loss(student_ND: Tensor, teacher_ND: Tensor) -> Tensor:
             f"student hidden states have shape {tuple(student_ND.shape)} and the teacher's {tuple(teacher_ND.shape)}; "
             "directions are compared at one width: give the student the teacher's, or set the weight of the direction to 0"
         )
-    cosines_N = F.cosine_similarity(_full(student_ND), _full(teacher_ND.detach()), dim=-1)
+    cosines_N = F.cosine_similarity(in_full(student_ND), in_full(teacher_ND.detach()), dim=-1)
     return mean_of((1 - cosines_N).sum(), len(cosines_N))
-
-
-def softened_sum(student_NV: Tensor, teacher_NV: Tensor, *, temperature: float) -> Tensor:
-    """Return T² · KL(teacher || student) at ``temperature`` T, summed over tokens."""
-    student_logp_NV = F.log_softmax(_full(student_NV) / temperature, dim=-1)
-    teacher_logp_NV = F.log_softmax(_full(teacher_NV.detach()) / temperature, dim=-1)
-    return F.kl_div(student_logp_NV, teacher_logp_NV, reduction="sum", log_target=True) * temperature**2
 
 
 def masked_word_sum(student_NV: Tensor, targets_N: Tensor) -> Tensor:
     """Return the cross entropy of the masked words, summed over those whose target is not -100."""
-    return F.cross_entropy(_full(student_NV), targets_N, ignore_index=-100, reduction="sum")
+    return F.cross_entropy(in_full(student_NV), targets_N, ignore_index=-100, reduction="sum")
 
 
 def rarity(counts_V: Tensor, specials: Sequence[int]) -> Tensor:
@@ -68,6 +61,3 @@ def shown(ids_BT: Tensor, drawn_BT: Tensor, *, mask_token: int, vocabulary: int)
     hidden_BT = torch.where(dice_BT >= 1 - SHOWN_AS_IT_IS, ids_BT, hidden_BT)
     return torch.where(drawn_BT, hidden_BT, ids_BT)
 
-
-def _full(values: Tensor) -> Tensor:
-    return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -18,7 +18,8 @@ from torch.utils.checkpoint import checkpoint
 from tasks.errors import ModelError
 from tasks.families import require_words
 from tasks.methods.means import mean_of
-from tasks.methods.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown, softened_sum
+from tasks.methods.soft_targets import softened_sum
+from tasks.methods.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
 from tasks.training.capture import Signals
 from tasks.training.heads import Head, vocabulary_head
 from tasks.training.lesson import Lesson, Objective

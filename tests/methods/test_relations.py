@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tasks.errors import ModelError
-from tasks.methods.relations import log_relations, relation_heads, relation_loss
+from tasks.methods.attention_distributions import log_shares
+from tasks.methods.relations import relation_heads, relation_loss, relation_scores
 from tests.methods.oracles import EXACT, golden_case, golden_tensors
 
 
@@ -64,7 +65,7 @@ def test_heads_are_split_along_the_width_not_along_the_text() -> None:
     """Users who reshape across the tokens see a loss that falls at once and teaches nothing."""
     states = torch.zeros(1, 1, 3, 4, dtype=torch.float64)
     states[0, 0, 1, 0] = 5.0  # only the second token, only in the first relation head
-    first, second = log_relations(states, torch.ones(1, 3, dtype=torch.bool), 2)[0].exp()
+    first, second = log_shares(relation_scores(states, 2), torch.ones(1, 3, dtype=torch.bool))[0].exp()
     assert torch.allclose(second, torch.full((3, 3), 1 / 3, dtype=torch.float64)), "the other head sees nothing"
     assert first[1, 1] > 0.99 and torch.allclose(first[0], torch.full((3,), 1 / 3, dtype=torch.float64))
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from tasks.errors import ModelError
-from tasks.methods.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown, softened_sum
+from tasks.methods.soft_targets import softened_sum
+from tasks.methods.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
 from tests.methods.oracles import EXACT, golden_case, golden_json, golden_tensors
 
 
