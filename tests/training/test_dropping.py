@@ -11,21 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tasks.catalog import TaskSpec
 from tasks.errors import RecipeError
 from tasks.job import Job
-from tasks.ports.tables import prepare_rows
-from tasks.recipe import ContributionSlice, Data, DropSlice
+from tasks.recipe import ContributionSlice, DropSlice
 from tasks.training.dropping import drop_and_train, measure_similarity
 
 FAST: dict[str, Any] = {"steps": 2, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
-
-
-@pytest.fixture(scope="module")
-def rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prepared")
-    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), folder)
-    return folder
 
 
 def job(name: str, knobs: Any, folder: Path, **inputs: Path) -> Job:

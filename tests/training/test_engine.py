@@ -11,21 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from tasks.catalog import TaskSpec
-from tasks.ports.tables import prepare_rows
-from tasks.recipe import Data, Teacher
+from tasks.recipe import Teacher
 from tasks.training.batches import plan
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prepared")
-    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), folder)
-    return folder
 
 
 def start(folder: Path, rows: Path, bert: Path, *, steps: int) -> subprocess.Popen[str]:

@@ -13,17 +13,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tasks.catalog import TaskSpec
 from tasks.checks import check_students
 from tasks.errors import ModelError
 from tasks.families import FAMILIES, HIDDEN, SCORES, STATES, shape_of
 from tasks.job import Job
-from tasks.ports.tables import prepare_rows
 from tasks.recipe import (
     AnswerSlice,
     ContributionSlice,
     CorpusText,
-    Data,
     DropSlice,
     GeneralSlice,
     IntermediateSlice,
@@ -59,13 +56,6 @@ TEXTS = ["the film was good", "a poor meal but a very fine song", "it", "the plo
 SECOND = ["a bad book", "it was", "the song and the film and the meal", "good"]
 SMALL = Shape(layers=2, hidden=8, heads=2, feed_forward=12)
 OF = {signal: [name for name in NAMES if signal in FAMILIES[name].shows] for signal in (HIDDEN, SCORES, STATES)}
-
-
-@pytest.fixture(scope="module")
-def rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prepared")
-    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.job import Job
-from tasks.ports.tables import prepare_rows
-from tasks.recipe import Data, IntermediateSlice, Shape, SignalSlice
+from tasks.recipe import IntermediateSlice, Shape, SignalSlice
 from tasks.training import signals
 from tasks.training.distill import distill_intermediate
 from tasks.training.matching import Matcher
@@ -23,13 +21,6 @@ from tasks.training.signals import record_signals, recorded
 from tasks.training.students import build_student, freeze, load_classifier
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(scope="module")
-def rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prepared")
-    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), folder)
-    return folder
 
 
 def order(job: str, knobs: Any, output: Path, **inputs: Path) -> Job:

@@ -17,21 +17,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tasks.catalog import TaskSpec
 from tasks.engine_process import command, environment
 from tasks.methods.means import counted_by, mean_of
-from tasks.ports.tables import prepare_rows
-from tasks.recipe import AnswerSlice, CorpusText, Data, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice, Shape, Teacher
+from tasks.recipe import AnswerSlice, CorpusText, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice, Shape, Teacher
 from tasks.training.together import Crew
 
 FAST: dict[str, Any] = {"steps": 12, "batch_size": 10, "max_length": 16, "evaluations": 2, "precision": "fp32", "dropout": 0.0, "learning_rate": 1e-3}
-
-
-@pytest.fixture(scope="module")
-def rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prepared")
-    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), folder)
-    return folder
 
 
 def start(folder: Path, job: str, knobs: Any, processes: int, **inputs: Path) -> subprocess.Popen[str]:

@@ -1,0 +1,19 @@
+"""What several tests of the engine share: the tiny table, prepared as a stage would prepare it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.catalog import TaskSpec
+from tasks.ports.tables import prepare_rows
+from tasks.recipe import Data
+
+
+@pytest.fixture(scope="module")
+def rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of prepared rows: train, twenty for selection, validation."""
+    folder = tmp_path_factory.mktemp("prepared")
+    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), folder)
+    return folder
