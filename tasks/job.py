@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from typing import Any
 from tasks.errors import EngineError, LimbeckError, OutOfMemory, RecipeError, StoreError
 
 PR_SET_PDEATHSIG = 1
+KIB = 1 if sys.platform == "darwin" else 1024  # bytes in the unit in which the system tells the peak of memory
 
 
 class Job:
@@ -62,8 +64,13 @@ def namespace(value: Any) -> Any:
 
 
 def emit(event: str, **content: Any) -> None:
-    """Write one event for the parent process."""
-    print(json.dumps({"event": event, **content}), file=sys.__stdout__, flush=True)
+    """Write one event for the parent process.
+
+    In one write: processes that torchrun starts share one pipe without a buffer, and a line's end of its own would fall into another's line.
+    """
+    assert sys.__stdout__ is not None
+    sys.__stdout__.write(json.dumps({"event": event, **content}) + "\n")
+    sys.__stdout__.flush()
 
 
 def mute(event: str, **content: Any) -> None:
@@ -94,16 +101,29 @@ def serve_order(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], order: Mapp
             raise RecipeError(f"unknown job {order['job']!r}; choose one of {', '.join(sorted(jobs))}")
         job = Job(order, silent=silent)
         job.output.mkdir(parents=True, exist_ok=True)
-        job.say("result", facts=jobs[order["job"]](job))
+        facts = jobs[order["job"]](job)
+        emit_used()
+        job.say("result", facts=facts)
     except LimbeckError as error:
+        emit_used()
         emit("error", kind=type(error).__name__, message=str(error))
         return 2
     except Exception as error:
         traceback.print_exc()
+        emit_used()
         kind, advice = shortage_of(error) or (EngineError, f"{type(error).__name__}: {str(error).strip() or 'no message'}")
         emit("error", kind=kind.__name__, message=f"stage {order['job']!r}: {advice}")
         return 2
     return 0
+
+
+def emit_used() -> None:
+    """Tell the parent process what this one took so far: for the ledger. Each of several processes that share a job tells its own."""
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    cpu_seconds = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
+    torch = sys.modules.get("torch")
+    on_gpu = torch is not None and torch.cuda.is_initialized()
+    emit("used", cpu_seconds=round(cpu_seconds, 3), peak_bytes=own.ru_maxrss * KIB, gpus=int(on_gpu))
 
 
 def shortage_of(error: Exception) -> tuple[type[LimbeckError], str] | None:

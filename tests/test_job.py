@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,17 @@ name, extra, order = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 used = int(open("/proc/self/statm").read().split()[0]) * 4096 if name == "RLIMIT_AS" else 0
 resource.setrlimit(getattr(resource, name), (used + extra, used + extra))
 sys.exit(serve(JOBS, order))
+"""
+
+
+# Two processes that write to one pipe, unbuffered, as torchrun starts them.
+SHARED = """
+import os
+from tasks.job import emit
+beside = os.fork()
+for number in range(500):
+    emit("curve", step=number, of=beside > 0)
+os._exit(0) if not beside else os.waitpid(beside, 0)
 """
 
 
@@ -67,3 +79,11 @@ def test_a_mistake_of_ours_is_not_called_a_shortage(tmp_path: Path) -> None:
     last = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 2 and last["kind"] == "EngineError" and "AttributeError: " in last["message"]
     assert "Traceback" in done.stderr, "whoever mends it must see where it happened"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="two processes are made by a fork")
+def test_processes_that_share_a_pipe_write_whole_lines() -> None:
+    done = subprocess.run([sys.executable, "-c", SHARED], cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    assert done.returncode == 0, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted((event["of"], event["step"]) for event in said) == [(of, step) for of in (False, True) for step in range(500)]
