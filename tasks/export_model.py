@@ -1,0 +1,21 @@
+"""Doors: a finished checkpoint as an ONNX graph, and that graph in int8."""
+
+from __future__ import annotations
+
+from tasks.contracts import Parcel
+from tasks.recipe import ExportSlice, QuantizeSlice
+from tasks.stage import Bench, stage
+
+PACKERS = ("numpy", "onnx", "onnxruntime", "tokenizers")
+
+
+@stage(makes="export", engine="export", module="tasks.exports", threads="one", libraries=("torch", "transformers", "onnxscript", *PACKERS))
+async def export_onnx(bench: Bench, knobs: ExportSlice, *, model: Parcel, rows: Parcel) -> None:
+    """Write a checkpoint as an fp32 graph and compare their answers; what ONNX cannot express is noted, not raised."""
+    await bench.run(knobs.model_dump(mode="json"), inputs={"model": model, "rows": rows})
+
+
+@stage(makes="export", engine="quantize", module="tasks.exports", threads="one", libraries=PACKERS)
+async def quantize_onnx(bench: Bench, knobs: QuantizeSlice, *, export: Parcel, rows: Parcel) -> None:
+    """Write an fp32 graph in int8 by every way, weigh each on the selection rows, and keep the better one."""
+    await bench.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})

@@ -1,0 +1,179 @@
+"""What the packing room can be asked to do, by name.
+
+Shape letters: N rows, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tasks.errors import DataError
+from tasks.exports.graph import LARGEST, tidy
+from tasks.exports.package import copy_beside, describe, digest_of, write_card
+from tasks.exports.parity import apart, loss, score
+from tasks.exports.quantizing import best, draw, quantize_by
+from tasks.job import Job
+from tasks.scoring.flops import parameters_of, weight_bytes
+from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
+
+TOGETHER = 8
+"""Rows that the parity check asks at once, so that padding is in it."""
+
+
+def read_split(folder: Path, split: str) -> dict[str, Any]:
+    """Read one split of the rows: texts, second texts (None for single sentences), labels."""
+    table = pq.ParquetFile(folder / f"{split}.parquet").read(["text", "pair", "label"]).to_pydict()
+    pairs = table["pair"] if any(pair is not None for pair in table["pair"]) else None
+    return {"text": table["text"], "pair": pairs, "label": np.asarray(table["label"])}
+
+
+def part_of(rows: Mapping[str, Any], chosen: Sequence[int]) -> tuple[list[str], list[str] | None]:
+    """Return the texts of some rows."""
+    return [rows["text"][row] for row in chosen], None if rows["pair"] is None else [rows["pair"][row] for row in chosen]
+
+
+def export(job: Job) -> dict[str, Any]:
+    """Write a checkpoint as an fp32 graph, and hold its answers, padded together, against the checkpoint's own, asked one by one."""
+    from torch.onnx import OnnxExporterError
+
+    from tasks.exports.tracing import reason, trace
+    from tasks.scoring.predict import load, longest
+
+    folder, knobs = job.inputs["model"], job.knobs
+    model, tokenizer = load(folder)
+    positions = longest(model.config, 2**30)
+    card = describe(
+        model, tokenizer, max_length=knobs.max_length, positions=positions if positions < 2**30 else None, parameters=parameters_of(folder), opset=knobs.opset
+    )
+    copy_beside(folder, job.output)
+    texts, pairs = rows_to_compare(job)
+    path = job.output / FILES["onnx"]
+    if weight_bytes(folder) > LARGEST:
+        return unmade(job, card, f"its weights take {weight_bytes(folder):,} bytes, and one ONNX file holds {LARGEST:,}")
+    job.log("torch follows the model through two rows")
+    try:
+        inputs = trace(model, tokenizer, texts, pairs, path, opset=knobs.opset)
+    except OnnxExporterError as error:
+        path.unlink(missing_ok=True)
+        return unmade(job, card, reason(model, error))
+    tidy(path)
+    write_card(job.output, card | {"inputs": inputs, "engine": "onnxruntime fp32"})
+    theirs_NC = ask_torch(*load(folder), texts, pairs, card["max_length"])
+    return facts_of(path, card) | {"rows": len(texts), **apart(ask_together(job, texts, pairs, card["max_length"]), theirs_NC, knobs.kind)}
+
+
+def facts_of(path: Path, card: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of every graph."""
+    return {"made": True, "bytes": path.stat().st_size, "sha256": digest_of(path), "opset": card["opset"], "versions": card["made_with"]}
+
+
+def unmade(job: Job, card: Mapping[str, Any], because: str) -> dict[str, Any]:
+    """Leave word of why there is no graph; the run goes on."""
+    job.log(f"no export: {because}")
+    write_card(job.output, {**card, "because": because})
+    return {"made": False, "because": because}
+
+
+def rows_to_compare(job: Job) -> tuple[list[str], list[str] | None]:
+    """Return rows of the selection split, or of train where none were held back."""
+    for split in ("selection", "train"):
+        path = job.inputs["rows"] / f"{split}.parquet"
+        rows = read_split(job.inputs["rows"], split) if path.is_file() else {"text": []}
+        if rows["text"]:
+            return part_of(rows, range(min(job.knobs.parity_rows, len(rows["text"]))))
+    raise DataError("there are no rows to compare an export on; give the data a train split")
+
+
+def ask_torch(model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> np.ndarray:
+    """Return a checkpoint's logits [N, C], one row at a time: nothing is padded, so nothing can leak out of the padding."""
+    import torch
+
+    found = []
+    for row, text in enumerate(texts):
+        batch = tokenizer(text, pairs[row] if pairs else None, truncation=True, max_length=max_length, return_tensors="pt")
+        with torch.inference_mode():
+            found.append(model(**batch).logits.numpy()[0])
+    return np.stack(found)
+
+
+def ask_together(job: Job, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> np.ndarray:
+    """Return the export's logits [N, C], several rows at a time."""
+    model, found = OnnxModel(job.output, threads=job.threads), []
+    for start in range(0, len(texts), TOGETHER):
+        part = slice(start, start + TOGETHER)
+        found.append(model.ask(model.encode(texts[part], pairs[part] if pairs else None, max_length)))
+    return np.concatenate(found)
+
+
+def quantize(job: Job) -> dict[str, Any]:
+    """Write an int8 graph by every way that is asked for, weigh each on the selection rows, and keep the one that loses least."""
+    source, knobs = job.inputs["export"], job.knobs
+    card, rows = card_of(source), read_split(job.inputs["rows"], "selection")
+    if not len(rows["label"]):
+        raise DataError("int8 is judged on selection rows, and none were held back; set data.selection_rows and give train enough rows")
+    full_NC = asked(job, source, source / FILES["onnx"], rows, 0, "fp32")
+    full = score(full_NC, rows["label"], knobs.metric, knobs.kind)
+    found: dict[str, dict[str, Any]] = {}
+    for number, way in enumerate(knobs.ways, start=1):
+        found[way] = weigh(job, way, scratch(job, way), rows, full_NC, full, number)
+    chosen = best(found)
+    copy_beside(source, job.output)
+    if chosen is None:
+        return unmade(job, card, "no way to int8 worked: " + "; ".join(f"{way}: {facts['because']}" for way, facts in found.items()))
+    path = job.output / FILES["int8"]
+    scratch(job, chosen).replace(path)
+    how = {"way": chosen, "reduce_range": knobs.reduce_range, "calibration_rows": knobs.calibration_rows if chosen == "static" else 0}
+    write_card(job.output, card | {"engine": f"onnxruntime int8 {chosen}", "int8": how})
+    return facts_of(path, card) | how | {"metric": knobs.metric, "fp32": {"score": full}, "ways": found, "rows": len(rows["label"])} | found[chosen]
+
+
+def scratch(job: Job, way: str) -> Path:
+    """Return where the graph of a way lies until one is chosen."""
+    folder = job.output.with_name("ways")
+    folder.mkdir(exist_ok=True)
+    return folder / f"{way}.onnx"
+
+
+def weigh(job: Job, way: str, path: Path, rows: Mapping[str, Any], full_NC: np.ndarray, full: float, number: int) -> dict[str, Any]:
+    """Quantize by one way and score it; a way that a library cannot go is noted, and the others are tried."""
+    knobs = job.knobs
+    try:
+        source = job.inputs["export"] / FILES["onnx"]
+        quantize_by(way, source, path, reduce_range=knobs.reduce_range, feeds=calibration(job))
+        ours_NC = asked(job, job.inputs["export"], path, rows, number, way)
+    except MemoryError:
+        raise
+    except Exception as error:  # a quantizer raises whatever its graph library raises
+        said = str(error).strip().splitlines()
+        return {"because": f"{type(error).__name__}: {said[0][:160] if said else ''}"}
+    value = score(ours_NC, rows["label"], knobs.metric, knobs.kind)
+    return {"score": value, "loss": loss(value, full, knobs.metric), "bytes": path.stat().st_size, **apart(ours_NC, full_NC, knobs.kind)}
+
+
+def asked(job: Job, folder: Path, graph: Path, rows: Mapping[str, Any], number: int, what: str) -> np.ndarray:
+    """Return a graph's logits of the selection rows, and report progress in rows."""
+    count, total = len(rows["label"]), len(rows["label"]) * (1 + len(job.knobs.ways))
+    model = OnnxModel(folder, threads=job.threads, graph=graph)
+    job.log(f"{what}: asking it about {count:,} rows")
+    return model.logits(rows["text"], rows["pair"], job.knobs.max_length, report=lambda done: job.progress(number * count + done, total, unit="rows"))
+
+
+def calibration(job: Job) -> Callable[[], Iterator[Mapping[str, np.ndarray]]]:
+    """Return what gives the calibration rows, drawn from train by the seed."""
+
+    def feeds() -> Iterator[Mapping[str, np.ndarray]]:
+        rows = read_split(job.inputs["rows"], "train")
+        model = OnnxModel(job.inputs["export"], threads=job.threads)
+        texts, pairs = part_of(rows, draw(len(rows["text"]), job.knobs.calibration_rows, job.knobs.seed))
+        for row, text in enumerate(texts):
+            yield model.encode([text], None if pairs is None else [pairs[row]], job.knobs.max_length)
+
+    return feeds
+
+
+JOBS = {"export": export, "quantize": quantize}

@@ -1,0 +1,69 @@
+"""The files of an export: beside the graph what is needed to ask it with ONNX Runtime and tokenizers alone, and a card that says how."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from hashlib import file_digest
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import ModelError
+from tasks.scoring.onnx_models import CARD, FILES, card_of
+
+BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+INSIDE = "onnx"
+"""The folder of the exports in a model's folder."""
+
+
+def copy_beside(source: Path, output: Path) -> None:
+    """Copy config and tokenizer; a tokenizer that is not one file cannot be read by the tokenizers library alone."""
+    if not (source / "tokenizer.json").is_file():
+        raise ModelError(f"{source.name} has no tokenizer.json, and an export is asked with the tokenizers library alone; save the model with a fast tokenizer")
+    for name in BESIDE:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, output / name)
+
+
+def write_card(output: Path, values: Mapping[str, Any]) -> None:
+    """Write an export's card."""
+    (output / CARD).write_text(json.dumps(dict(values), indent=1, sort_keys=True) + "\n")
+
+
+def describe(model: Any, tokenizer: Any, *, max_length: int, positions: int | None, parameters: int, opset: int) -> dict[str, Any]:
+    """Return what is known of a model before its graph is there; versions are in it, so that a new one is a new export."""
+    regression = model.config.num_labels == 1
+    return {
+        "output": "logits",
+        "labels": None if regression else [model.config.id2label[number] for number in range(model.config.num_labels)],
+        "max_length": min(max_length, positions or max_length),
+        "positions": positions,
+        "pad": {"id": tokenizer.pad_token_id, "token": tokenizer.pad_token, "type_id": tokenizer.pad_token_type_id, "side": tokenizer.padding_side},
+        "opset": opset,
+        "parameters": parameters,
+        "made_with": {name: version(name).split("+")[0] for name in ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")},
+    }
+
+
+def digest_of(path: Path) -> str:
+    """Return the sha256 of a file."""
+    with path.open("rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()
+
+
+def files_for_a_model(exports: Mapping[str, Path], workspace: Path) -> dict[str, Path]:
+    """Return the files that go into a model's folder, by their place in it; ``exports`` are folders by format."""
+    workspace.mkdir(parents=True, exist_ok=True)
+    write_card(workspace, shared_card({way: card_of(folder) for way, folder in exports.items()}))
+    found = {f"{INSIDE}/{FILES[way]}": folder / FILES[way] for way, folder in exports.items()}
+    return {**found, f"{INSIDE}/{CARD}": workspace / CARD}
+
+
+def shared_card(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one card for all formats of a model: they differ in their file and in what asks them."""
+    both: dict[str, Any] = {}
+    for card in cards.values():
+        both |= card
+    return {**both, "files": {way: FILES[way] for way in cards}, "engine": {way: card["engine"] for way, card in cards.items()}}

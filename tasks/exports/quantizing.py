@@ -1,0 +1,77 @@
+"""Eight bits instead of thirty-two: weights by output channel, embeddings too, activations by one of two ways (ONNX Runtime).
+
+Integer arithmetic of a trained network as in Jacob et al. 2017, arXiv:1712.05877; of BERT as in Zafrir et al. 2019, arXiv:1910.06188.
+Products, the head and tables are quantized; norms, softmax and GELU stay in float32. Weights are signed and activations unsigned, which is what
+VNNI multiplies; a processor without it adds pairs in 16 bits, which overflow unless weights keep to seven bits (``reduce_range``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tasks.exports.graph import forget, save
+
+QUANTIZED = ["MatMul", "Gemm", "Gather"]
+
+Feeds = Callable[[], Iterator[Mapping[str, np.ndarray]]]
+"""Gives the calibration rows, one at a time, as a graph takes them."""
+
+
+def dynamic(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+    """Find the range of activations anew in every call: nothing to calibrate."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(
+        source, target, op_types_to_quantize=QUANTIZED, per_channel=True, reduce_range=reduce_range, weight_type=QuantType.QInt8,
+        extra_options={"MatMulConstBOnly": True},
+    )  # fmt: skip
+
+
+def static(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+    """Fix the range of activations once, from rows of the training data."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    class Rows(CalibrationDataReader):  # type: ignore[misc]
+        """Hands out the calibration rows."""
+
+        def __init__(self) -> None:
+            self.left = feeds()
+
+        def get_next(self) -> Mapping[str, np.ndarray] | None:
+            """Return the next row, or None after the last."""
+            return next(self.left, None)
+
+    quantize_static(
+        source, target, Rows(), quant_format=QuantFormat.QOperator, op_types_to_quantize=QUANTIZED, per_channel=True, reduce_range=reduce_range,
+        weight_type=QuantType.QInt8, activation_type=QuantType.QUInt8, extra_options={"MatMulConstBOnly": True},
+    )  # fmt: skip
+
+
+WAYS: dict[str, Callable[..., None]] = {"dynamic": dynamic, "static": static}
+
+
+def quantize_by(way: str, source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+    """Write an int8 graph by one way."""
+    logging.getLogger().setLevel(logging.ERROR)  # the library advises preparations that the trace has made already
+    WAYS[way](source, target, reduce_range=reduce_range, feeds=feeds)
+    model = onnx.load(str(target))
+    forget(model)
+    save(model, target)
+
+
+def draw(count: int, wanted: int, seed: int) -> Sequence[int]:
+    """Return which of ``count`` training rows calibrate, in their order."""
+    chosen = np.random.default_rng(seed).permutation(count)[:wanted]
+    return [int(row) for row in sorted(chosen)]
+
+
+def best(found: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Return the way that lost least; of equal ones the first that was named, which is dynamic unless a recipe says otherwise."""
+    made = [way for way, facts in found.items() if "loss" in facts]
+    return min(made, key=lambda way: found[way]["loss"]) if made else None

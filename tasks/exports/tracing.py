@@ -1,0 +1,84 @@
+"""From a checkpoint to an ONNX graph: torch follows what the model does with a few real rows, with batch and length left open.
+
+Shape letters: B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tasks.families import kind_of, mask_way
+from tasks.scoring.predict import longest
+
+EXAMPLES, EXAMPLE_LENGTH = 2, 24
+UNLIMITED = 8192
+
+
+def as_bias(mask_BT: Tensor) -> dict[str, Tensor]:
+    """Hand the mask over as what is added to the scores: transformers then builds none of its own, a dozen operations in every call."""
+    hidden_BT = 1.0 - mask_BT.to(torch.float32)
+    return {"attention_mask": hidden_BT[:, None, None, :] * torch.finfo(torch.float32).min}
+
+
+def as_given(mask_BT: Tensor) -> dict[str, Tensor]:
+    """Hand the mask over as it is."""
+    return {"attention_mask": mask_BT}
+
+
+def as_hidden(mask_BT: Tensor) -> dict[str, Tensor]:
+    """Say which tokens are hidden: XLNet would turn the mask round in a way that ONNX cannot express."""
+    return {"input_mask": 1.0 - mask_BT.to(torch.float32)}
+
+
+MASKS: dict[str, Callable[[Tensor], dict[str, Tensor]]] = {"bias": as_bias, "given": as_given, "hidden": as_hidden}
+
+
+class Answering(torch.nn.Module):
+    """A classifier with one output, its logits."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model, self.masked = model, MASKS[mask_way(model.config)]
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """Return logits [B, C]."""
+        segments = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        logits_BC: Tensor = self.model(input_ids=input_ids, **self.masked(attention_mask), **segments).logits
+        return logits_BC
+
+
+def trace(model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, path: Path, *, opset: int) -> list[str]:
+    """Write a model's graph; return the names of its inputs. What ONNX cannot express raises torch's OnnxExporterError."""
+    model.set_attn_implementation("eager")  # plain products and a softmax; torch's own kernel becomes more operations than these
+    given = example(model, tokenizer, texts, pairs)
+    names = list(given)
+    most = longest(model.config, UNLIMITED)
+    sizes = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("length", min=2, max=most)}
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Answering(model).eval(), (), str(path), kwargs=dict(given), dynamo=True, external_data=False, verbose=False, opset_version=opset,
+            input_names=names, output_names=["logits"], dynamic_shapes={name: dict(sizes) for name in names},
+        )  # fmt: skip
+    return names
+
+
+def example(model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> Mapping[str, Tensor]:
+    """Return real rows as this model takes them, padded, and shorter than the longest input."""
+    length = min(EXAMPLE_LENGTH, longest(model.config, EXAMPLE_LENGTH + 1) - 1)
+    batch = tokenizer(
+        list(texts[:EXAMPLES]), list(pairs[:EXAMPLES]) if pairs else None, truncation=True, max_length=length, padding="max_length", return_tensors="pt"
+    )
+    return {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch}
+
+
+def reason(model: Any, error: Exception) -> str:
+    """Say in one sentence why a model has no graph; torch's own words are pages, of which the last summary says what it was."""
+    said = str(error).split("## Exception summary")[-1].strip().splitlines()
+    return f"torch.onnx cannot express this {kind_of(model.config)} model ({said[0][:160] if said else type(error).__name__})"

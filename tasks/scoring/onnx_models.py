@@ -1,0 +1,91 @@
+"""Asking an exported model as its users do: with ONNX Runtime and the tokenizer's own file, without torch or transformers.
+
+Rows are asked one at a time. int8 activations share one scale within a call, so an answer would else depend on the rows beside it; on a CPU it costs
+nothing, because a small model is as fast row by row, and nothing is padded.
+Shape letters: N rows, B batch, T tokens, C classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.errors import ModelError
+
+CARD = "onnx.json"
+"""What makes a folder an export: its inputs, its labels, how it is padded."""
+FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx"}
+"""By format."""
+
+
+def is_export(folder: Path) -> bool:
+    """Tell an export from a checkpoint."""
+    return (folder / CARD).is_file()
+
+
+def card_of(folder: Path) -> dict[str, Any]:
+    """Read what an export says of itself."""
+    return dict(json.loads((folder / CARD).read_text()))
+
+
+def graph_of(folder: Path) -> Path:
+    """Return the graph that a folder is asked with: int8 where it is there."""
+    found = [folder / name for name in reversed(FILES.values()) if (folder / name).is_file()]
+    if not found:
+        raise ModelError(f"{folder} holds no {' and no '.join(FILES.values())}; name the onnx folder of a pulled model")
+    return found[0]
+
+
+def tokenizer_of(folder: Path) -> Path:
+    """Return the tokenizer's file; in a pulled model it lies one folder up."""
+    return next((place / "tokenizer.json" for place in (folder, folder.parent) if (place / "tokenizer.json").is_file()), folder / "tokenizer.json")
+
+
+def open_session(graph: Path, threads: int) -> Any:
+    """Open a session on the CPU with so many threads."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+
+
+class OnnxModel:
+    """A graph, its tokenizer and its card."""
+
+    def __init__(self, folder: Path, *, threads: int = 1, graph: Path | None = None) -> None:
+        from tokenizers import Tokenizer
+
+        self.card = card_of(folder)
+        self.session = open_session(graph or graph_of(folder), threads)
+        self.tokenizer = Tokenizer.from_file(str(tokenizer_of(folder)))
+        self.tokenizer.no_padding()
+
+    def encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> dict[str, np.ndarray]:
+        """Return what the graph takes; rows of unlike length are padded as the card says."""
+        pad = self.card["pad"]
+        self.tokenizer.enable_truncation(min(max_length, self.card["positions"] or max_length))
+        if len(texts) > 1:
+            self.tokenizer.enable_padding(direction=pad["side"], pad_id=pad["id"], pad_type_id=pad["type_id"], pad_token=pad["token"])
+        found = self.tokenizer.encode_batch(list(texts) if pairs is None else list(zip(texts, pairs, strict=True)))
+        self.tokenizer.no_padding()
+        every = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+        return {name: np.asarray([getattr(one, every[name]) for one in found], dtype=np.int64) for name in self.card["inputs"]}
+
+    def ask(self, given: dict[str, np.ndarray]) -> np.ndarray:
+        """Return logits [B, C]."""
+        logits_BC: np.ndarray = self.session.run([self.card["output"]], given)[0]
+        return logits_BC
+
+    def logits(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, *, report: Callable[[int], None] = lambda done: None) -> np.ndarray:
+        """Return logits [N, C], asked row by row."""
+        found = []
+        for row, text in enumerate(texts):
+            found.append(self.ask(self.encode([text], None if pairs is None else [pairs[row]], max_length))[0])
+            report(row + 1)
+        return np.stack(found)

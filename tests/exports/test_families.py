@@ -1,0 +1,44 @@
+"""Every family of encoders as a graph: the same answers as its checkpoint, alone and padded, on the side where the family pads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from tasks.families import FAMILIES, MASK_WAYS
+from tasks.scoring.predict import logits_of
+from tasks.training.rows import load_tokenizer
+from tests.exports.test_exports import EXPORT, QUANTIZE, do, write_rows
+from tests.families import NAMES, write_tiny
+from tests.scoring.small import sentences
+
+
+def write_family(name: str, folder: Path) -> Path:
+    """Write a random classifier of a family, as a stage would leave it."""
+    base = write_tiny(name, folder / "base")
+    torch.manual_seed(1)
+    model = AutoModelForSequenceClassification.from_pretrained(base)
+    with torch.no_grad():
+        for value in model.parameters():
+            value.add_(torch.randn_like(value) * 0.1)
+    model.save_pretrained(folder / "model")
+    load_tokenizer(base).save_pretrained(folder / "model")
+    return folder / "model"
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "xlnet" else [pytest.mark.slow]) for name in NAMES])
+def test_a_family_answers_as_its_checkpoint(name: str, tmp_path: Path) -> None:
+    model, rows = write_family(name, tmp_path), write_rows(tmp_path / "rows", train=20, selection=20)
+    found = do("export", tmp_path / "full" / "output", EXPORT, model=model, rows=rows)
+    assert found["made"] and found["largest_difference"] < 1e-4 and found["equal_answers"] == 1
+    texts = sentences(24)
+    assert logits_of(tmp_path / "full" / "output", texts, None, 32) == pytest.approx(logits_of(model, texts, None, 32), abs=1e-4)
+    small = do("quantize", tmp_path / "small" / "output", QUANTIZE, export=tmp_path / "full" / "output", rows=rows)
+    assert small["made"] and all("loss" in way for way in small["ways"].values()) and small["bytes"] < found["bytes"]
+
+
+def test_only_known_families_have_a_way_of_their_own_to_be_told_of_padding() -> None:
+    assert set(MASK_WAYS) <= set(FAMILIES)

@@ -1,0 +1,188 @@
+"""Exports from a recipe to a pulled folder: rows in the table, nothing made twice, and nothing published that is no more the same model."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.drive import plan_recipe, run_recipe
+from flows.home import Home
+from tasks.errors import RegistryError
+from tasks.ports.tracker import Tracker
+from tasks.recipe import Recipe
+from tests.flows.test_compress import FAST
+
+STUDENT = {"name": "half", "layers": 2}
+
+
+def recipe_for(bert: Path, rows: Path, **changes: Any) -> Recipe:
+    """Return a recipe of one student, its exports, and as little beside them as there can be."""
+    values: dict[str, Any] = {
+        "name": "packed",
+        "task": {"name": "packed", "metrics": ["accuracy"]},
+        "data": {"source": str(rows), "selection_rows": 20},
+        "teacher": {"model": str(bert), "floor": 0.0, **FAST, "steps": 20},
+        "task_distillation": {"prediction": FAST | {"steps": 20}},
+        "students": [STUDENT],
+        "scoring": {"resamples": 100, "max_length": 16},
+        "speed": {"repeats": 5, "warmup": 1, "length": 8},
+        "exports": {"parity_rows": 20, "calibration_rows": 10, "tolerance": 1.0},
+        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}]},
+        "resources": {"cores": 2},
+    }
+    return Recipe.model_validate(values | changes)
+
+
+@pytest.fixture(scope="module")
+def home(prefect_server: None, engines_here: None, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return Home(tmp_path_factory.mktemp("home")).create()
+
+
+@pytest.fixture(scope="module")
+def first(home: Home, tiny_bert: Path, tiny_rows: Path) -> dict[str, Any]:
+    return run_recipe(recipe_for(tiny_bert, tiny_rows), home=home)
+
+
+@pytest.fixture(scope="module")
+def pulled(first: dict[str, Any], home: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The champion's folder, as a user gets it."""
+    folder = tmp_path_factory.mktemp("pulled") / "model"
+    tracker(home).download(first["registered"][0]["name"], "champion", folder)
+    return folder
+
+
+def tracker(home: Home) -> Tracker:
+    return Tracker(home.own_tracking_uri, home.artifacts)
+
+
+def rows_of(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {model["name"]: model for model in result["models"]}
+
+
+def executed(result: dict[str, Any]) -> set[str]:
+    return {stage["name"] for stage in result["stages"] if stage["cache"] == "miss"}
+
+
+def test_every_export_has_a_row_with_every_figure(first: dict[str, Any]) -> None:
+    assert [(model["name"], model["role"]) for model in first["models"]] == [
+        ("teacher", "teacher"), ("half", "student"), ("half-onnx", "export"), ("half-int8", "export")]  # fmt: skip
+    rows = rows_of(first)
+    for name in ("half-onnx", "half-int8"):
+        row = rows[name]
+        assert row["of"] == "half" and row["gate"] == "published" and row["against"] == {}
+        assert all(row[figure] is not None for figure in ("parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes", "metrics", "truncated"))
+        assert row["difference"]["validation"]["low"] is not None and row["parameters"] == rows["half"]["parameters"]
+        assert row["measured_at"]["engine"] == f"{row['engine']} against torch fp32 sdpa"
+    assert rows["half-onnx"]["engine"] == "onnxruntime fp32" and re.fullmatch("onnxruntime int8 (dynamic|static)", rows["half-int8"]["engine"])
+    assert rows["half-onnx"]["metrics"] == rows["half"]["metrics"] and rows["half-onnx"]["export"]["largest_difference"] < 1e-4
+    found = rows["half-int8"]["export"]
+    assert set(found["ways"]) == {"dynamic", "static"} and found["loss"] == min(way["loss"] for way in found["ways"].values())
+    assert [entry["candidate"] for entry in first["registered"]] == ["half"]
+
+
+def test_a_second_run_makes_nothing_and_a_plan_knows_it(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+    recipe = recipe_for(tiny_bert, tiny_rows)
+    assert {row["cache"] for row in plan_recipe(recipe, home=home)} == {"hit"}
+    again = run_recipe(recipe, home=home)
+    assert executed(again) == set() and not any(entry["new"] for entry in again["registered"])
+
+
+def test_exports_leave_the_other_stages_alone(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+    missed = {row["stage"] for row in plan_recipe(recipe_for(tiny_bert, tiny_rows, exports=None), home=home) if row["cache"] == "miss"}
+    assert missed == set()
+    changed = recipe_for(tiny_bert, tiny_rows, exports={"parity_rows": 20, "calibration_rows": 11, "tolerance": 1.0})
+    assert {row["stage"] for row in plan_recipe(changed, home=home) if row["cache"] == "miss"} == {
+        "quantize-onnx/half", "score-model/half-int8", "measure-speed/half-int8", "inspect-answers/half-int8"}  # fmt: skip
+
+
+def test_a_pulled_folder_holds_the_graphs_that_were_judged(first: dict[str, Any], pulled: Path) -> None:
+    assert sorted(path.name for path in (pulled / "onnx").iterdir()) == ["model.onnx", "model_int8.onnx", "onnx.json"]
+    card = json.loads((pulled / "onnx" / "onnx.json").read_text())
+    assert card["files"] == {"onnx": "model.onnx", "int8": "model_int8.onnx"} and card["labels"] == ["negative", "positive"] and card["opset"] == 20
+    text = (pulled / "README.md").read_text()
+    assert "`model_int8.onnx`" in text and "onnxruntime.InferenceSession" in text
+
+
+def test_mlflow_loads_the_model_as_before(first: dict[str, Any], home: Home) -> None:
+    import mlflow.transformers
+
+    mlflow.set_tracking_uri(home.own_tracking_uri)
+    parts = mlflow.transformers.load_model(f"models:/{first['registered'][0]['name']}@champion", return_type="components")
+    assert parts["model"].config.num_labels == 2
+
+
+NOTHING_ELSE = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers", "tasks", "flows"):
+            raise ImportError(f"{name} is not here")
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def test_the_card_s_snippet_runs_where_torch_and_transformers_are_not(first: dict[str, Any], pulled: Path, tmp_path: Path) -> None:
+    """And gives, text by text, the predictions that were judged."""
+    snippet = re.findall(r"```python\n(.*?)```", (pulled / "README.md").read_text(), re.DOTALL)[-1].replace("FOLDER", str(pulled))
+    done = subprocess.run([sys.executable, "-I", "-c", NOTHING_ELSE + snippet], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() in ("positive", "negative"), done.stderr
+    from tasks.scoring.predict import predict_texts
+
+    assert done.stdout.strip() == predict_texts(pulled / "onnx", ["some text"])[0]["label"]
+
+
+def test_a_pulled_graph_gives_the_answers_that_were_judged(first: dict[str, Any], home: Home, pulled: Path) -> None:
+    import pyarrow.parquet as pq
+
+    from tasks.ports.store.folder import FolderStore
+    from tasks.scoring.onnx_models import OnnxModel
+
+    store = FolderStore(Path(home.store))
+    of = {stage["name"] + "/" + stage["label"]: store.find(stage["key"]) for stage in first["stages"]}
+    card, rows = (store.folder(of[name]) for name in ("score-model/half-int8", "prepare-rows/"))
+    texts = pq.ParquetFile(rows / "validation.parquet").read(["text"]).to_pydict()["text"]
+    judged = pq.ParquetFile(card / "predictions.parquet").read(["logits"]).to_pydict()["logits"]
+    found_NC = OnnxModel(pulled / "onnx").logits(texts, None, 16)
+    assert found_NC.tolist() == [list(row) for row in judged[: len(texts)]]
+
+
+def test_int8_beyond_its_tolerance_stays_in_the_table_and_out_of_the_folder(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
+    """No fp32 graph is as near to its checkpoint as this asks, so int8 is not even tried."""
+    exports = {"parity_rows": 20, "calibration_rows": 10, "tolerance": 0.0, "parity": 1e-12}
+    result = run_recipe(recipe_for(tiny_bert, tiny_rows, exports=exports), home=home)
+    rows = rows_of(result)
+    assert [rows[name]["gate"] for name in ("half-onnx", "half-int8")] == ["not published", "not published"]
+    assert "and exports.parity allows 1e-12" in rows["half-onnx"]["note"] and rows["half-onnx"]["latency_ms"] is not None
+    assert "there is no sound fp32 graph" in rows["half-int8"]["note"] and rows["half-int8"]["latency_ms"] is None
+    assert result["registered"][0]["new"]  # other files than the version before
+    tracker(home).download(result["registered"][0]["name"], result["registered"][0]["version"], tmp_path / "model")
+    assert not (tmp_path / "model" / "onnx").exists()
+    from tasks.report.results import results_markdown
+
+    assert "half-int8 is not published" in results_markdown(result["models"])
+
+
+def test_a_graph_that_was_changed_in_the_registry_is_not_written(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
+    here = tracker(home)
+    entry = first["registered"][0]
+    version = here.find_version(entry["name"], entry["version"])
+    model = here.client.get_logged_model(version.source.removeprefix("models:/"))
+    stored = Path(model.artifact_location.removeprefix("file://")) / "model" / "onnx" / "model_int8.onnx"
+    kept = stored.read_bytes()
+    try:
+        stored.write_bytes(kept + b"\0")
+        with pytest.raises(RegistryError, match=r"packed-.* not (the one|those) that (was|were) judged.*nothing was written"):
+            here.download(entry["name"], entry["version"], tmp_path / "model")
+    finally:
+        stored.write_bytes(kept)
+    shutil.rmtree(tmp_path / "model", ignore_errors=True)
+    here.download(entry["name"], entry["version"], tmp_path / "model")
