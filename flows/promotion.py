@@ -1,0 +1,51 @@
+"""Promotion by hand: give a version an alias, go back to the champion before, take a version out; under the same lock as every run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from prefect import flow
+from prefect.logging import get_run_logger
+
+from flows.home import Home
+from flows.notices import tell_of_promotion
+from tasks.ports.store.open import open_store
+from tasks.ports.tracker import Tracker
+from tasks.promote_models import delete_version, promote_version, roll_back_champion
+
+
+@flow(name="promote", flow_run_name="promote {name}")
+async def promote(name: str, version: str | None = None, to: str = "champion", force: bool = False, reason: str = "") -> dict[str, Any]:
+    """Make a version champion, or give it another alias; without a version: the challenger."""
+    decided = await promote_version(*await gates(), name, version, to, force, reason)
+    get_run_logger().info(told(name, decided))
+    await tell_of_promotion(name, decided)
+    return decided
+
+
+@flow(name="rollback", flow_run_name="rollback {name}")
+async def rollback(name: str, reason: str = "") -> dict[str, Any]:
+    """Make the champion before the champion again; runs do not promote the one that goes any more."""
+    decided = await roll_back_champion(*await gates(), name, reason)
+    get_run_logger().info(told(name, decided))
+    await tell_of_promotion(name, decided)
+    return decided
+
+
+@flow(name="delete", flow_run_name="delete {name} {version}")
+async def delete(name: str, version: str, reason: str = "") -> dict[str, Any]:
+    """Delete a version that no alias names."""
+    return await delete_version(*await gates(), name, version, reason)
+
+
+async def gates() -> tuple[Tracker, Any]:
+    """Return the registry and the store that keeps its lock."""
+    home = Home.from_environment()
+    return Tracker(home.tracking_uri, home.artifacts), await asyncio.to_thread(open_store, home.store, home.cache)
+
+
+def told(name: str, decided: dict[str, Any]) -> str:
+    """Say in one line what moved and why."""
+    moves = [f"{name}@{alias} is version {number}" if number else f"{name}@{alias} is gone" for alias, number in decided["moves"].items()]
+    return f"{'; '.join(moves) or 'nothing moves'} ({decided['words'][0]['reason']})"

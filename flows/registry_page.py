@@ -1,0 +1,100 @@
+"""What ``limbeck show`` prints: a registered model's aliases, versions and decisions, or one version with every reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tasks.gate.promotion import ALIASES, WITHDRAWN
+from tasks.ports.registry import Standing, missing
+
+FIGURES = ("quality", "retained", "params_m", "size_mb", "latency_ms", "speedup")
+SHORT = {"quality": "score", "retained": "retained", "size_mb": "MB", "latency_ms": "ms", "speedup": "speed-up"}
+MARKS = {"ACCEPT": "green", "REGRESSION": "red", "ANOMALOUS": "yellow", "INFEASIBLE": "red"}
+
+
+def show_model(console: Console, name: str, standing: Standing) -> None:
+    """Print who holds which alias, every version, what was decided so far, and what is not as the history says."""
+    aliases = Table("alias", "version", "candidate", title=name, title_justify="left")
+    for alias in [*(alias for alias in ALIASES if alias in standing.aliases), *sorted(set(standing.aliases) - set(ALIASES))]:
+        number = standing.aliases[alias]
+        aliases.add_row(alias, number, standing.versions.get(number, {}).get("candidate", ""))
+    versions = Table("version", "candidate", "verdict", *SHORT.values())
+    versions.add_column("aliases", overflow="fold")
+    for number in sorted(standing.versions, key=int, reverse=True):
+        tags = standing.versions[number]
+        versions.add_row(number, tags.get("candidate", ""), verdict(tags), *(tags.get(figure, "") for figure in SHORT), named(standing, number))
+    console.print(aliases)
+    console.print(versions)
+    say(console, history_lines(standing))
+    say(console, gone_lines(name, standing))
+
+
+def show_version(console: Console, name: str, standing: Standing, number: str) -> None:
+    """Print one version: its figures, the verdict with a reason for each criterion, and what was decided about it."""
+    tags = standing.versions[number]
+    table = Table("what", "", title=f"{name} version {number}: {tags.get('candidate', '')}", title_justify="left")
+    table.add_row("verdict", verdict(tags))
+    table.add_row("aliases", names_of(standing, number) or "none")
+    for figure in (*FIGURES, "recipe", "teacher", "promotion.state", "gate.replaced", "rows.sha256", "model.sha256"):
+        if tags.get(figure):
+            table.add_row(figure, str(tags[figure]))
+    console.print(table)
+    say(console, (f"  {reason}" for reason in json.loads(tags.get("gate.reasons") or "[]")))
+    say(console, history_lines(standing, number))
+
+
+def verdict(tags: Mapping[str, Any]) -> str:
+    """Return the word on a version, coloured; older ones have an older word."""
+    word = str(tags.get("gate.verdict") or tags.get("gate", ""))
+    return f"[{MARKS[word]}]{word}[/]" if word in MARKS else word
+
+
+def names_of(standing: Standing, number: str) -> str:
+    """Return the aliases of a version."""
+    return ", ".join(sorted(alias for alias, held in standing.aliases.items() if held == number))
+
+
+def named(standing: Standing, number: str) -> str:
+    """Return the aliases of a version, and whether a person withdrew it."""
+    withdrawn = standing.versions[number].get("promotion.state") == WITHDRAWN
+    return ", ".join(filter(None, [names_of(standing, number), "withdrawn" if withdrawn else ""]))
+
+
+def history_lines(standing: Standing, number: str | None = None) -> Iterator[str]:
+    """Yield the decisions, the newest first: all of them, or those about one version."""
+    yield "\nDecisions, the newest first:" if standing.history else "\nNo decision was written down yet."
+    for entry in reversed(standing.history):
+        words = [word for word in entry.get("words", []) if number in (None, word["version"])]
+        if not words and number is not None:
+            continue
+        yield f"  {entry['n']:>3}  {entry['at']}  {entry['kind']}{whence(entry)}{moved(entry)}"
+        yield from (f"         {word['candidate']}, version {word['version']}: {word['outcome']}: {word['reason']}" for word in words)
+
+
+def whence(entry: Mapping[str, Any]) -> str:
+    """Say which recipe decided, or why a person did."""
+    because = " by force" if entry.get("forced") else ""
+    return f" {entry['recipe']}" if entry.get("recipe") else because + (f" ({entry['because']})" if entry.get("because") else "")
+
+
+def moved(entry: Mapping[str, Any]) -> str:
+    """Say which aliases a decision moved."""
+    moves = [f"{alias} {before or '—'} → {after or '—'}" for alias, (before, after) in entry.get("moves", {}).items()]
+    return f": {', '.join(moves)}" if moves else ": nothing moved"
+
+
+def gone_lines(name: str, standing: Standing) -> Iterator[str]:
+    """Say which aliases the history knows and the registry has lost: MLflow lets an aliased version be deleted, and its alias vanishes."""
+    for alias, number in missing(standing).items():
+        yield f"\n{name}@{alias} is gone: by the history it is version {number}. Give it to one that is there: limbeck promote {name} VERSION --to {alias}"
+
+
+def say(console: Console, lines: Iterator[str]) -> None:
+    """Print lines as they are."""
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,154 @@
+"""One registered model: what stands in MLflow's registry, the history of decisions about it, and the few ways to change it.
+
+MLflow has no compare-and-swap: whoever changes aliases holds the lease of the store (``lease``), and asks it again before every write, so that
+one who was taken for dead and comes back writes nothing more. An alias moves by one atomic upsert and is never deleted to be set again.
+
+The history is one tag of the registered model for each decision, ``decision.<number>``, written before anything moves and never written twice:
+a JSON object with number, time, kind, moves and a word on every version concerned. A history that says more than the aliases do means that
+somebody was stopped on the way, or changed the registry by other means; ``missing`` says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from tasks.errors import DataError, RegistryError
+from tasks.ports.store.artifacts import Lease
+from tasks.ports.tracker import Tracker, every, require_legal_name
+
+DECISION = "decision."
+LONGEST = 5000  # what MLflow's databases keep of a tag
+EVALUATION = "evaluation"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the registry says of one model at one moment."""
+
+    aliases: Mapping[str, str]
+    versions: Mapping[str, Mapping[str, Any]]
+    """Tags of every version by number, with its description."""
+    history: Sequence[Mapping[str, Any]]
+    """Every decision, the oldest first."""
+
+
+class Registry:
+    """One registered model."""
+
+    def __init__(self, tracker: Tracker, name: str, lease: Lease | None = None) -> None:
+        self.tracker, self.name, self.lease = tracker, name, lease
+
+    def read(self) -> Standing:
+        """Return what stands there now; a model that is not there has nothing."""
+        require_legal_name(self.name)
+        with self.tracker.asking(f"read {self.name}"):
+            wanted = {"filter_string": f"name = '{self.name}'"}
+            model = next(iter(every(self.tracker.client.search_registered_models, **wanted)), None)
+            if model is None:
+                return Standing({}, {}, [])
+            found = every(self.tracker.client.search_model_versions, **wanted)
+            versions = {str(version.version): {**version.tags, "description": version.description or ""} for version in found}
+        aliases = {alias: str(number) for alias, number in model.aliases.items()}
+        return Standing(aliases, versions, history_of(model.tags))
+
+    def evaluation(self, number: str, workspace: Path) -> Path:
+        """Return the evaluation that travels with a version: where the artifact store is a folder, its own, else fetched."""
+        folder = workspace / f"{EVALUATION}-{number}"
+        if folder.exists():
+            return folder / EVALUATION
+        with self.tracker.asking(f"read the evaluation of {self.name} version {number}"):
+            version = self.tracker.find_version(self.name, number)
+            if "rows.sha256" not in version.tags:
+                raise DataError(f"version {number} was registered without its evaluation")
+            self.tracker.require_own(version)
+            place = urlparse(self.tracker.client.get_logged_model(version.source.removeprefix("models:/")).artifact_location)
+            if place.scheme in ("", "file"):
+                return Path(unquote(place.path)) / EVALUATION
+            return self.tracker.fetch(f"models:/{self.name}/{number}/{EVALUATION}", folder)
+
+    def record(self, standing: Standing, kind: str, **said: Any) -> int:
+        """Write a decision down; the caller holds the lock, or two decisions could take one number."""
+        number = max((int(entry["n"]) for entry in standing.history), default=0) + 1
+        entry = {"n": number, "at": datetime.now(UTC).isoformat(timespec="seconds"), "kind": kind, **said}
+        with self.tracker.asking(f"record a decision on {self.name}"):
+            self.assert_held()
+            self.tracker.client.set_registered_model_tag(self.name, f"{DECISION}{number:06d}", fitting(entry))
+        return number
+
+    def tag(self, number: str, tags: Mapping[str, str], known: Mapping[str, Any]) -> None:
+        """Set a version's tags, as far as they are not what they should be."""
+        with self.tracker.asking(f"tag {self.name} version {number}"):
+            for name, value in tags.items():
+                if known.get(name) != value:
+                    self.assert_held()
+                    self.tracker.client.set_model_version_tag(self.name, number, name, value)
+
+    def move(self, alias: str, number: str | None) -> None:
+        """Point an alias at a version by one upsert, or take it away for good."""
+        with self.tracker.asking(f"move {self.name}@{alias}"):
+            self.assert_held()
+            if number is None:
+                self.tracker.client.delete_registered_model_alias(self.name, alias)
+            else:
+                self.tracker.client.set_registered_model_alias(self.name, alias, number)
+
+    def delete(self, number: str) -> None:
+        """Delete a version; whether it may go is the caller's to ask."""
+        with self.tracker.asking(f"delete {self.name} version {number}"):
+            self.assert_held()
+            self.tracker.client.delete_model_version(self.name, number)
+
+    def assert_held(self) -> None:
+        """Refuse to write without the lock, or when another took it over."""
+        if self.lease is None:
+            raise RegistryError(f"{self.name} is changed under its lock only")
+        self.lease.assert_held()
+
+
+def lock_key(name: str) -> str:
+    """Return the key of a registered model's lease.
+
+    The name alone: workers reach one MLflow by different addresses. Two MLflows behind one store would at worst wait for each other.
+    """
+    return sha256(f"promotion\0{name}".encode()).hexdigest()
+
+
+def history_of(tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Read the decisions in order; one that somebody spoilt still counts."""
+    found = []
+    for name in sorted(name for name in tags if name.startswith(DECISION)):
+        try:
+            entry = json.loads(tags[name])
+        except ValueError:
+            entry = None
+        last = name.removeprefix(DECISION)
+        number = int(last) if last.isdecimal() else 0
+        found.append({"kind": "unreadable", "at": "", **(entry if isinstance(entry, dict) else {}), "n": number})
+    return found
+
+
+def fitting(entry: Mapping[str, Any]) -> str:
+    """Return an entry as JSON that MLflow keeps whole: long reasons are cut, and of very many versions the last words are left out."""
+    body = json.dumps(entry, ensure_ascii=False, sort_keys=True)
+    if len(body) <= LONGEST:
+        return body
+    words = [{**word, "reason": word["reason"][:120]} for word in entry.get("words", [])]
+    while len(body) > LONGEST and words:
+        body = json.dumps({**entry, "words": words, "cut": True}, ensure_ascii=False, sort_keys=True)
+        words = words[:-1]
+    return body[:LONGEST]
+
+
+def missing(standing: Standing) -> dict[str, str]:
+    """Return the aliases that should be there by the history and are not, each with its version."""
+    known: dict[str, str | None] = {}
+    for entry in standing.history:
+        known |= {alias: move[1] for alias, move in entry.get("moves", {}).items()}
+    return {alias: number for alias, number in known.items() if number is not None and alias not in standing.aliases}

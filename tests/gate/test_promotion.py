@@ -1,0 +1,154 @@
+"""Which aliases move, and which words are said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.gate.criteria import Gain
+from tasks.gate.promotion import RELEASED, WITHDRAWN, Against, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
+
+EQUAL = Gain(0.0, -0.01, 0.01)
+WORSE = Gain(-0.05, -0.08, -0.02)
+
+
+def version(number: int, size: float = 100, speedup: float = 2.0, quality: float = 0.9, **changes: Any) -> Version:
+    row = {"bytes": size, "speedup": speedup, "quality": quality, "headline": quality, "metrics": {}}
+    values: dict[str, Any] = {"number": str(number), "candidate": f"c{number}", "checkpoint": f"k{number}", "verdict": "ACCEPT", "row": row, "rows": "r"}
+    return Version(**values | changes)
+
+
+def run(*found: Version, of: list[int], aliases: dict[str, str] | None = None, gain: Gain | None = EQUAL, **policy: Any) -> Outcome:
+    versions = {one.number: one for one in found}
+    against = Against(gain, "" if gain else "other rows")
+    return promote_run([str(number) for number in of], versions, aliases or {}, Policy(**policy), lambda ours, theirs: against)
+
+
+def words(outcome: Outcome) -> dict[str, str]:
+    return {word.version: word.outcome for word in outcome.words}
+
+
+def test_the_first_run_makes_the_preferred_one_champion() -> None:
+    found = run(version(1, 200, speedup=9), version(2, 100), version(3, 10, verdict="INFEASIBLE"), of=[1, 2, 3])
+    assert found.moves == {"champion": "2", "champion-small": "2", "champion-fast": "1"}
+    assert words(found) == {"1": "accepted", "2": "champion", "3": "refused"}
+    assert found.states == {"1": RELEASED, "2": RELEASED}
+
+
+HELD = {"champion": "1", "champion-small": "1", "champion-fast": "1"}
+OLD = version(1, 100, state=RELEASED)
+
+
+def test_a_smaller_one_that_is_no_worse_takes_over_and_the_old_one_is_previous() -> None:
+    found = run(OLD, version(2, 50), of=[2], aliases=HELD)
+    assert list(found.moves.items()) == [("previous", "1"), ("champion", "2"), ("champion-small", "2")], "the old champion gets its new name first"
+    assert found.words[0].reason == "smaller than the champion, version 1, and not certainly worse: +0 [-0.01, +0.01] to the champion, version 1"
+
+
+def test_a_smaller_one_that_is_certainly_worse_is_refused_but_may_be_the_small_one() -> None:
+    found = run(OLD, version(2, 50), of=[2], aliases=HELD, gain=WORSE)
+    assert found.moves == {"champion-small": "2"} and words(found) == {"2": "refused"}
+    assert "certainly worse by more than 0: -0.05 [-0.08, -0.02]" in found.words[0].reason
+    assert "champion" in run(OLD, version(2, 50), of=[2], aliases=HELD, gain=WORSE, margin=0.03).moves, "the recipe may allow some loss"
+
+
+def test_a_larger_one_stays_behind_and_is_not_compared() -> None:
+    def never(ours: Version, theirs: Version) -> Against:
+        raise AssertionError("a bootstrap that decides nothing")
+
+    found = promote_run(["2"], {"1": OLD, "2": version(2, 200)}, HELD, Policy(), never)
+    assert found.moves == {} and found.words[0].reason == "the champion, version 1, is preferred: it is no less small"
+
+
+def test_other_rows_are_not_compared_and_a_person_decides() -> None:
+    found = run(OLD, version(2, 50), version(3, 60), of=[2, 3], aliases=HELD, gain=None)
+    assert found.moves == {"champion-small": "2", "challenger": "2"} and words(found) == {"2": "challenger", "3": "accepted"}
+    assert "not compared with the champion, version 1: other rows; a person decides" in found.words[0].reason
+
+
+def test_the_same_weights_judged_anew_take_their_own_place() -> None:
+    again = version(2, 100, checkpoint="k1", rows="new")
+    assert run(OLD, again, of=[2], aliases=HELD, gain=None).moves["champion"] == "2"
+    assert run(OLD, version(2, 100, checkpoint="k1"), of=[2], aliases=HELD).moves == {}
+
+
+def test_a_run_that_is_repeated_moves_nothing() -> None:
+    first = run(OLD, version(2, 50), of=[2], aliases=HELD)
+    after = {**HELD, **{alias: number for alias, number in first.moves.items() if number}}
+    again = run(OLD, version(2, 50, state=RELEASED), of=[2], aliases=after)
+    assert again.moves == {} and again.states == {} and words(again) == {"2": "champion"}
+
+
+@pytest.mark.parametrize(("policy", "moves"), [("manual", {"challenger": "2"}), ("never", {})])
+def test_other_policies(policy: str, moves: dict[str, str]) -> None:
+    assert run(OLD, version(2, 50), of=[2], aliases=HELD, promote=policy).moves == moves
+    first = run(version(2, 50), of=[2], promote=policy)
+    assert first.moves == moves and first.states == {}, "nobody becomes champion, not even where there is none"
+
+
+@pytest.mark.parametrize("verdict", ["REGRESSION", "ANOMALOUS", "INFEASIBLE", ""])
+def test_only_what_was_accepted_gets_a_name(verdict: str) -> None:
+    found = run(version(1, verdict=verdict), of=[1])
+    assert found.moves == {} and words(found) == {"1": "refused"}
+    by_hand = promote_by_hand(version(1, verdict=verdict), "champion", {"1": version(1, verdict=verdict)}, {}, comparison(EQUAL), force=False)
+    assert by_hand.moves == {} and by_hand.words[0].outcome == "refused"
+    assert promote_by_hand(version(1, verdict=verdict), "champion", {"1": version(1)}, {}, comparison(EQUAL), force=True).moves["champion"] == "1"
+
+
+def comparison(gain: Gain | None) -> Any:
+    return lambda ours, theirs: Against(gain)
+
+
+def test_a_person_may_prefer_a_larger_one_but_not_a_worse_one() -> None:
+    versions = {"1": OLD, "2": version(2, 200)}
+    assert promote_by_hand(versions["2"], "champion", versions, HELD, comparison(None), force=False).moves["champion"] == "2"
+    found = promote_by_hand(versions["2"], "champion", versions, HELD, comparison(WORSE), force=False)
+    assert found.moves == {} and "certainly worse than the champion, version 1" in found.words[0].reason
+    moves = promote_by_hand(versions["2"], "champion", versions, HELD, comparison(WORSE), force=True).moves
+    assert moves == {"previous": "1", "champion": "2"}
+
+
+def test_a_challenger_that_won_is_no_challenger_any_more() -> None:
+    versions = {"1": OLD, "2": version(2, 50)}
+    found = promote_by_hand(versions["2"], "champion", versions, {**HELD, "challenger": "2"}, comparison(EQUAL), force=False)
+    assert found.moves["challenger"] is None and found.moves["previous"] == "1"
+
+
+def test_a_rollback_is_undone_by_a_person_only() -> None:
+    versions = {"1": OLD, "2": version(2, 50, state=RELEASED)}
+    names = {"champion": "2", "previous": "1", "champion-small": "2", "champion-fast": "2"}
+    back = roll_back(versions, names)
+    assert isinstance(back, Outcome) and back.moves == {"previous": "2", "champion": "1", "champion-small": "1", "champion-fast": "1"}
+    assert back.states == {"2": WITHDRAWN}, "what was rolled back is neither the smallest nor the fastest any more"
+    gone = {"1": OLD, "2": version(2, 50, state=WITHDRAWN)}
+    names = {**names, **{alias: str(number) for alias, number in back.moves.items()}}
+    assert run(*gone.values(), of=[2], aliases=names).moves == {}
+    same = version(3, 50, checkpoint="k2", rows="new")
+    assert run(*gone.values(), same, of=[3], aliases=names).words[0].reason.startswith("a person rolled it back"), "a new number makes no new model of it"
+    again = roll_back(gone, names)
+    assert isinstance(again, Outcome) and again.moves["champion"] == "2" and again.states == {"2": RELEASED, "1": WITHDRAWN}
+
+
+def test_without_a_champion_before_there_is_no_way_back() -> None:
+    assert "no alias previous" in str(roll_back({"1": OLD}, HELD))
+    assert "both version 1" in str(roll_back({"1": OLD}, {**HELD, "previous": "1"}))
+
+
+def test_aliases_of_others_are_left_alone() -> None:
+    assert run(OLD, version(2, 50), of=[2], aliases={**HELD, "production": "1"}).moves.keys() == {"previous", "champion", "champion-small"}
+
+
+@given(sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=6, unique=True), order=st.randoms())
+def test_in_whatever_order_runs_end_the_smallest_is_champion(sizes: list[int], order: Any) -> None:
+    versions = {str(number): version(number, size) for number, size in enumerate(sizes, start=1)}
+    numbers, aliases = list(versions), {}
+    order.shuffle(numbers)
+    for number in numbers:
+        found = promote_run([number], versions, aliases, Policy(), comparison(EQUAL))
+        aliases |= {alias: moved for alias, moved in found.moves.items() if moved}
+    smallest = min(versions, key=lambda number: versions[number].row["bytes"])
+    assert aliases["champion"] == aliases["champion-small"] == smallest
+    assert "previous" not in aliases or aliases["previous"] != smallest

@@ -1,0 +1,232 @@
+"""The gate's word, and its reasons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.errors import RecipeError
+from tasks.gate.criteria import Champion, Gain
+from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Evidence, decide, preference
+from tasks.recipe import Criterion, Gate
+
+
+def candidate(name: str, **changes: Any) -> dict[str, Any]:
+    return {"name": name, "role": "student", "retained": 0.97, "bytes": 100, "latency_ms": 5.0, "headline": 0.9, "metrics": {"accuracy": 0.9}} | changes
+
+
+TEACHER = candidate("teacher", role="teacher", bytes=1000)
+
+
+def test_the_smallest_accepted_candidate_is_champion() -> None:
+    found = decide([candidate("large", bytes=200), candidate("small"), candidate("weak", retained=0.5, bytes=10)], TEACHER, Gate())
+    assert [(decision.accepted, decision.champion) for decision in found] == [(True, False), (True, True), (False, False)]
+    assert found[2].reasons == ("retained 0.5 ≥ 0.95: missed by 0.45",) and found[2].verdict == INFEASIBLE
+
+
+def test_a_baseline_never_wins() -> None:
+    found = decide([candidate("plain", role="baseline", retained=1.0)], TEACHER, Gate())
+    assert not found[0].accepted and not found[0].champion and not found[0].closest and found[0].verdict is None
+
+
+def test_a_share_of_the_teacher() -> None:
+    gate = Gate(criteria=(Criterion(metric="bytes", at_most=0.05, of_teacher=True),))
+    assert decide([candidate("small")], TEACHER, gate)[0].reasons[0] == "bytes 100 ≤ 50 (0.05 of the teacher's 1000): missed by 50"
+
+
+def test_what_is_unknown_is_not_met() -> None:
+    assert not decide([candidate("new", retained=None)], TEACHER, Gate())[0].accepted
+
+
+def test_an_unknown_metric_lists_the_legal_ones() -> None:
+    with pytest.raises(RecipeError, match=r"unknown metric 'speeed'; legal are retained.*accuracy"):
+        decide([candidate("a")], TEACHER, Gate(criteria=(Criterion(metric="speeed", at_least=1),)))
+
+
+def test_an_unknown_metric_is_refused_even_without_candidates() -> None:
+    with pytest.raises(RecipeError, match="unknown metric 'f1'"):
+        decide([], TEACHER, Gate(criteria=(Criterion(metric="f1", at_least=0.5),)))
+
+
+@pytest.mark.parametrize(("prefer", "winner"), [("smallest", "small"), ("fastest", "fast"), ("best", "good")])
+def test_what_the_recipe_prefers_becomes_champion(prefer: str, winner: str) -> None:
+    rows = [candidate("small", bytes=50), candidate("fast", latency_ms=1.0), candidate("good", headline=0.95), candidate("untimed", latency_ms=None)]
+    found = decide(rows, TEACHER, Gate(criteria=(), prefer=prefer))
+    assert [decision.name for decision in found if decision.champion] == [winner]
+
+
+def test_of_equally_small_ones_the_better_wins_and_undefined_quality_loses() -> None:
+    rows = [candidate("undefined", headline=float("nan")), candidate("worse", headline=0.8), candidate("better", headline=0.9)]
+    assert [decision.name for decision in decide(rows, TEACHER, Gate()) if decision.champion] == ["better"]
+
+
+def test_undefined_figures_are_not_met_and_said() -> None:
+    gate = Gate(criteria=(Criterion(metric="accuracy", at_least=0.5), Criterion(metric="memory_bytes", at_most=0.5, of_teacher=True)))
+    found = decide([candidate("odd", metrics={"accuracy": float("nan")}, memory_bytes=5)], TEACHER, gate)[0]
+    assert found.reasons[:2] == ("accuracy is unknown: not met", "memory_bytes 5, but the teacher's is unknown: not met")
+    assert found.values == {"accuracy": None, "memory_bytes": 5.0}
+
+
+def test_every_criterion_must_hold_and_a_bound_itself_is_enough() -> None:
+    gate = Gate(criteria=(Criterion(metric="retained", at_least=0.97), Criterion(metric="bytes", at_most=60_000_000)))
+    exact, large = decide([candidate("exact", bytes=60_000_000), candidate("large", bytes=60_000_001)], TEACHER, gate)
+    assert exact.accepted and not large.accepted
+    assert large.reasons == ("retained 0.97 ≥ 0.97: met", "bytes 60,000,001 ≤ 60,000,000: missed by 1")
+
+
+# --- the four verdicts --------------------------------------------------------------------------------------------------------------------
+
+NO_WORSE = Criterion(metric="accuracy", relative_to="teacher", test="non-inferiority", tolerance=0.01)
+
+
+def judged(name: str, gain: tuple[float, float, float] | None, criterion: Criterion = NO_WORSE, **changes: Any) -> Any:
+    """Return the decision on one candidate whose gain to its reference is known."""
+    gains = {} if gain is None else {(name, criterion): Gain(*gain)}
+    return decide([candidate(name, **changes)], TEACHER, Gate(criteria=(criterion,)), Evidence(gains=gains, rows=872))[0]
+
+
+@pytest.mark.parametrize(
+    ("gain", "verdict", "said"),
+    [
+        ((-0.002, -0.008, 0.004), ACCEPT, "accuracy -0.002 [-0.008, +0.004] to the teacher's, no worse than by 0.01: met"),
+        ((-0.008, -0.02, 0.004), INFEASIBLE, "accuracy -0.008 [-0.02, +0.004] to the teacher's, no worse than by 0.01: missed by 0.01"),
+        ((-0.04, -0.06, -0.02), REGRESSION, "accuracy -0.04 [-0.06, -0.02] to the teacher's, no worse than by 0.01: certainly worse, missed by 0.05"),
+        (None, INFEASIBLE, "accuracy could not be compared row by row with the teacher's: not met"),
+    ],
+)
+def test_a_test_against_the_teacher_by_hand(gain: tuple[float, float, float] | None, verdict: str, said: str) -> None:
+    found = judged("small", gain)
+    assert (found.verdict, found.reasons[0]) == (verdict, said)
+
+
+def test_superior_is_more_than_no_worse() -> None:
+    better = Criterion(metric="accuracy", of_teacher=True, test="superiority", tolerance=0.01)
+    assert judged("small", (0.02, 0.015, 0.025), better).verdict == ACCEPT
+    assert judged("small", (0.02, 0.01, 0.03), better).verdict == INFEASIBLE, "the interval must lie above the margin, not begin at it"
+    assert judged("small", (-0.02, -0.03, -0.01), better).verdict == REGRESSION
+
+
+@given(value=st.floats(-1, 1), half=st.floats(0, 0.5), tolerance=st.floats(0, 0.5))
+def test_of_a_test_exactly_one_word_holds(value: float, half: float, tolerance: float) -> None:
+    criterion = Criterion(metric="accuracy", relative_to="teacher", test="non-inferiority", tolerance=tolerance)
+    found = judged("small", (value, value - half, value + half), criterion)
+    expected = ACCEPT if value - half >= -tolerance else REGRESSION if value + half < -tolerance else INFEASIBLE
+    assert found.verdict == expected and (found.shortfall == 0) == (expected == ACCEPT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "overlaps", "said"),
+    [
+        ({"lead": {"low": 0.06, "high": 0.1}}, {}, "certainly 0.06 better than the teacher, more than 0.05: too good"),
+        ({"perfect": True}, {}, "not one mistake on 872 rows: too good"),
+        ({}, {"training rows": 18}, "18 of the 872 rows that judge also stand in the training rows (at most 2.0%): too many"),
+        ({}, {"training rows": 0, "transfer text": 500}, "500 of the 872 rows that judge also stand in the transfer text"),
+    ],
+)
+def test_what_is_too_good_is_looked_into_and_never_accepted(changes: dict[str, Any], overlaps: dict[str, int], said: str) -> None:
+    found = decide([candidate("odd", **changes)], TEACHER, Gate(), Evidence(rows=872, overlaps=overlaps))[0]
+    assert found.verdict == ANOMALOUS and not found.champion and not found.closest
+    assert said in found.reasons[-1], found.reasons
+
+
+def test_what_is_only_good_is_accepted() -> None:
+    fine = {"lead": {"low": 0.05, "high": 0.1}}
+    found = decide([candidate("fine", **fine)], TEACHER, Gate(), Evidence(rows=872, overlaps={"training rows": 17}))[0]
+    assert found.verdict == ACCEPT and found.reasons[-1].endswith("few enough"), "a few rows that stand in both are said, and borne"
+    few = decide([candidate("few", perfect=True)], TEACHER, Gate(), Evidence(rows=99))[0]
+    assert few.verdict == ACCEPT, "not one mistake on a handful of rows is no wonder"
+
+
+# --- relative to the champion -------------------------------------------------------------------------------------------------------------
+
+FASTER = Criterion(metric="latency_ms", at_most=0.9, relative_to="champion")
+HELD = candidate("old", latency_ms=10.0, metrics={"accuracy": 0.91})
+
+
+def test_without_a_champion_everybody_passes_and_the_champion_passes_itself() -> None:
+    gate = Gate(criteria=(FASTER,))
+    assert decide([candidate("first")], TEACHER, gate)[0].reasons == ("latency_ms: there is no champion yet: met",)
+    same = decide([candidate("same", checkpoint="c")], TEACHER, gate, Evidence(Champion("3", "c", HELD)))[0]
+    assert same.reasons == ("latency_ms: it is the champion itself: met",) and same.accepted
+
+
+def test_a_share_of_the_champion_and_a_difference_to_it() -> None:
+    evidence = Evidence(Champion("3", "c", HELD))
+    found = decide([candidate("new", latency_ms=9.5)], TEACHER, Gate(criteria=(FASTER,)), evidence)[0]
+    assert found.reasons[0] == "latency_ms 9.5 ≤ 9 (0.9 of champion v3's 10): missed by 0.5"
+    near = Criterion(metric="accuracy", at_least=-0.005, relative_to="champion", by="difference", tolerance=0.005)
+    found = decide([candidate("new", metrics={"accuracy": 0.9})], TEACHER, Gate(criteria=(near,)), evidence)[0]
+    assert found.accepted and found.reasons[0] == "accuracy 0.9 ≥ 0.905 (-0.005 to champion v3's 0.91, tolerance 0.005): met"
+
+
+def test_quality_on_other_rows_is_not_compared_but_size_is() -> None:
+    criteria = (Criterion(metric="accuracy", at_least=1, relative_to="champion"), Criterion(metric="bytes", at_most=1, relative_to="champion"))
+    found = decide([candidate("new")], TEACHER, Gate(criteria=criteria), Evidence(Champion("3", "c", HELD, comparable=False)))[0]
+    assert found.reasons[0] == "accuracy: the champion, version 3, was judged on other rows: not met"
+    assert found.reasons[1] == "bytes 100 ≤ 100 (1 of champion v3's 100): met"
+
+
+# --- joint goals, and who comes closest ---------------------------------------------------------------------------------------------------
+
+
+def cost(**figures: float | None) -> dict[str, Any]:
+    return {"cost": {name: {"value": value, "how": "estimated", "by": "a guess"} for name, value in figures.items()}}
+
+
+def test_energy_and_money_are_goals_like_others_and_unknown_never_passes() -> None:
+    gate = Gate(criteria=tuple(Criterion(metric=metric, at_most=2) for metric in ("kwh", "co2e_kg", "dollars", "dollars_spot")))
+    cheap = candidate("cheap", **cost(kwh=1, co2e_kg=2, dollars_on_demand=0.5, dollars_spot=0.1))
+    unknown = candidate("unknown", **cost(kwh=1, co2e_kg=None, dollars_on_demand=0.5, dollars_spot=0.1))
+    found = decide([cheap, unknown, candidate("unmeasured")], TEACHER, gate)
+    assert [decision.verdict for decision in found] == [ACCEPT, INFEASIBLE, INFEASIBLE]
+    assert found[1].reasons[1] == "co2e_kg is unknown: not met" and found[1].shortfall == 1.0 and found[2].shortfall == 4.0
+
+
+def test_where_nobody_meets_every_goal_the_least_total_shortfall_comes_closest() -> None:
+    gate = Gate(criteria=(Criterion(metric="retained", at_least=0.95), Criterion(metric="bytes", at_most=50)))
+    large, weak = candidate("large", bytes=60), candidate("weak", bytes=40, retained=0.5)
+    odd, plain, packed = candidate("odd", bytes=51, perfect=True), candidate("plain", bytes=51, role="baseline"), candidate("packed", bytes=51, role="export")
+    found = decide([weak, large, odd, plain, packed], TEACHER, gate, Evidence(rows=872))
+    assert [decision.closest for decision in found] == [False, True, False, False, False]
+    assert found[1].reasons == ("retained 0.97 ≥ 0.95: met", "bytes 60 ≤ 50: missed by 10",
+                                "no candidate meets every goal; this one comes closest, 20.0% short in all")  # fmt: skip
+
+
+def test_an_export_is_judged_but_is_nobody_of_its_own() -> None:
+    found = decide([candidate("small", bytes=200), candidate("small-int8", role="export", bytes=50)], TEACHER, Gate())
+    assert [(decision.verdict, decision.champion) for decision in found] == [(ACCEPT, True), (ACCEPT, False)]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 10**9)), min_size=1, max_size=6))
+def test_there_is_one_champion_or_one_that_comes_closest_and_order_does_not_matter(rows: list[tuple[float, int]]) -> None:
+    everybody = [candidate(f"c{number}", retained=retained, bytes=size, headline=0.9 + number / 1000) for number, (retained, size) in enumerate(rows)]
+    found, turned = decide(everybody, TEACHER, Gate()), decide(everybody[::-1], TEACHER, Gate())
+    assert sum(decision.champion for decision in found) + sum(decision.closest for decision in found) == 1
+    assert any(decision.champion for decision in found) == any(retained >= 0.95 for retained, _ in rows)
+    assert {decision.name: decision for decision in found} == {decision.name: decision for decision in turned}
+
+
+def test_the_fastest_is_known_by_its_speed_up_where_there_is_one() -> None:
+    """Latencies of two machines cannot be compared; how much faster than the teacher, timed in turn, can."""
+    here, there = candidate("here", latency_ms=9.0, speedup=4.0), candidate("there", latency_ms=3.0, speedup=2.0)
+    assert preference(here, "fastest") < preference(there, "fastest")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "exactly one of at_least and at_most"),
+        ({"at_least": 1, "at_most": 2}, "exactly one of at_least and at_most"),
+        ({"test": "superiority"}, "a test compares a metric of the task with relative_to"),
+        ({"test": "superiority", "relative_to": "champion", "at_least": 1}, "leave at_least and at_most out"),
+        ({"metric": "bytes", "test": "superiority", "relative_to": "champion"}, "a test compares a metric of the task"),
+        ({"at_least": 1, "of_teacher": True, "relative_to": "champion"}, "write it as two criteria"),
+        ({"at_least": -0.01, "by": "difference"}, "a difference, but to nothing"),
+    ],
+)
+def test_a_criterion_that_means_nothing_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Criterion.model_validate({"metric": "accuracy"} | given)

@@ -1,0 +1,86 @@
+"""Evaluations: what travels is what was judged, and only equal rows are compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.errors import DataError
+from tasks.scoring.evaluation import JudgedRows, paired_gain, read_evaluation, read_judged_rows, write_evaluation
+from tasks.scoring.intervals import paired_difference
+from tasks.scoring.jobs import write_predictions
+from tasks.scoring.metrics import METRICS
+
+COUNT = 60
+IDS = list(range(100, 100 + COUNT))
+LABELS = np.arange(COUNT) % 2
+
+
+def evaluation(folder: Path, wrong: int, *, seeds: int = 2, kind: str = "classification", digest: str = "d" * 64) -> Path:
+    """Write an evaluation whose seeds are wrong in the first few rows; the scorecard has its rows in another order, and another split beside."""
+    order = np.random.default_rng(wrong).permutation(COUNT)
+    truth = LABELS if kind == "classification" else LABELS.astype(float)
+    found = np.where(np.arange(COUNT) < wrong, 1 - truth, truth)
+    logits = np.eye(2, dtype=np.float32)[found.astype(int)] if kind == "classification" else found[:, None].astype(np.float32)
+    given = [{"split": "validation", "seed": seed, "id": [IDS[row] for row in order], "logits": logits[order]} for seed in range(seeds)]
+    (folder / f"card-{wrong}").mkdir(parents=True, exist_ok=True)
+    write_predictions(folder / f"card-{wrong}" / "predictions.parquet", [*given, {**given[0], "split": "holdout"}], kind)
+    rows = JudgedRows("validation", IDS, truth, digest)
+    return write_evaluation(folder / f"evaluation-{wrong}-{digest[:2]}", folder / f"card-{wrong}", rows, {"candidate": "small"})
+
+
+def test_what_was_written_is_read_back_in_the_order_of_the_rows(tmp_path: Path) -> None:
+    found = read_evaluation(evaluation(tmp_path, 6))
+    assert found.predictions_SN.shape == (2, COUNT) and (found.labels_N == LABELS).all()
+    assert [(row != LABELS).nonzero()[0].tolist() for row in found.predictions_SN] == [list(range(6))] * 2
+    assert found.about["candidate"] == "small" and found.rows == "d" * 64 and found.about["rows"] == COUNT
+
+
+def test_the_gain_is_the_paired_difference_and_errors_are_turned(tmp_path: Path) -> None:
+    good, bad = read_evaluation(evaluation(tmp_path, 2)), read_evaluation(evaluation(tmp_path, 12))
+    gain, same = paired_gain("accuracy", good, bad), paired_difference(METRICS["accuracy"], good.predictions_SN, bad.predictions_SN, LABELS)
+    assert (gain.value, gain.low, gain.high) == (same.value, same.low, same.high) and gain.value == pytest.approx(10 / COUNT) and gain.low > 0
+    fine, poor = (read_evaluation(evaluation(tmp_path / "numbers", wrong, kind="regression")) for wrong in (2, 12))
+    turned = paired_gain("mse", fine, poor)
+    assert turned.value == pytest.approx(10 / COUNT) and turned.low < turned.value < turned.high, "a smaller error is a gain"
+
+
+def test_other_rows_are_not_compared(tmp_path: Path) -> None:
+    first, second = read_evaluation(evaluation(tmp_path, 2)), read_evaluation(evaluation(tmp_path, 3, digest="e" * 64))
+    with pytest.raises(DataError, match=r"judged on other rows \(dddddddd and eeeeeeee\)"):
+        paired_gain("accuracy", first, second)
+
+
+def test_a_scorecard_of_other_rows_is_refused(tmp_path: Path) -> None:
+    evaluation(tmp_path, 2)
+    for ids in (IDS[:-1], [*IDS[:-1], 7]):
+        with pytest.raises(DataError, match="answers other rows of validation"):
+            write_evaluation(tmp_path / f"new-{len(ids)}", tmp_path / "card-2", JudgedRows("validation", ids, LABELS[: len(ids)], "d"), {})
+
+
+@pytest.mark.parametrize("spoil", ["missing", "changed", "nonsense", "schema"])
+def test_an_evaluation_that_is_not_whole_is_one_sentence(tmp_path: Path, spoil: str) -> None:
+    folder = evaluation(tmp_path, 2)
+    about: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
+    if spoil == "missing":
+        (folder / "predictions.parquet").unlink()
+    elif spoil == "changed":
+        (folder / "predictions.parquet").write_bytes((evaluation(tmp_path, 3) / "predictions.parquet").read_bytes())
+    elif spoil == "nonsense":
+        (folder / "evaluation.json").write_text("[]")
+    else:
+        (folder / "evaluation.json").write_text(json.dumps(about | {"schema": 2}))
+    with pytest.raises(DataError, match="cannot be read|are not those that were judged"):
+        read_evaluation(folder)
+
+
+def test_judged_rows_are_read_by_split(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": IDS, "text": ["a"] * COUNT, "pair": pa.nulls(COUNT, pa.string()), "label": LABELS}), tmp_path / "holdout.parquet")
+    found = read_judged_rows(tmp_path, "holdout", "d")
+    assert found.ids == IDS and (found.labels_N == LABELS).all() and found.sha256 == "d"
