@@ -1,0 +1,217 @@
+"""The meter in the door frame: what a stage takes of the machine while it is made.
+
+Wall seconds are the clock's. CPU seconds, peak memory and GPUs in use are what each engine says of itself before it ends. Energy is read from
+the counters that there are, RAPL for the processor and NVML for GPUs; where there is none it is not guessed here: the ledger estimates it from
+these facts. Stages run side by side, so each gets a share of the machine by the cores that it holds, and the shares of a moment add up to one.
+What else runs on a shared machine is not known here: RAPL's joules are divided by the CPU seconds of everybody, a GPU's are not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tasks.ports.fingerprint import cpu_model, device_class, gpu_model
+
+POWERCAP = Path("/sys/class/powercap")
+MICRO, MILLI = 1e-6, 1e-3
+
+
+@dataclass
+class Meter:
+    """What one stage has taken so far."""
+
+    threads: int
+    processes: int
+    started: float
+    machine_seconds: float = 0.0
+    gpu_joules: float | None = 0.0
+    cpu_joules: float | None = 0.0
+    busy: float | None = 0.0
+    """CPU seconds of everybody on the machine."""
+    said: list[Mapping[str, Any]] = field(default_factory=list)
+    ended: float | None = None
+
+    @property
+    def cores(self) -> int:
+        """Cores that the stage holds."""
+        return self.threads * self.processes
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """Take down what an engine says that it used."""
+        self.said.append(event)
+
+    def used(self, machine: Machine, now: float) -> dict[str, Any]:
+        """Return everything that is known, as plain values; what is not known is None."""
+        seconds = (self.ended or now) - self.started
+        cpu_seconds = sum(event["cpu_seconds"] for event in self.said) if self.said else None
+        gpus = sum(event["gpus"] for event in self.said) if self.said or not machine.gpu else None
+        return {
+            "seconds": round(seconds, 3), "machine_seconds": round(self.machine_seconds, 3), "held_seconds": round(seconds * self.cores, 3),
+            "cpu_seconds": rounded(cpu_seconds), "peak_bytes": sum(event["peak_bytes"] for event in self.said) if self.said else None,
+            "threads": self.threads, "processes": self.processes, "cpu": cpu_model(), "gpu": machine.gpu if gpus else None, "gpus": gpus,
+            "gpu_seconds": None if gpus is None else rounded(self.machine_seconds * gpus),
+            "gpu_joules": rounded(self.gpu_joules) if gpus else None, "cpu_joules": rounded(self.own_share(cpu_seconds)),
+        }  # fmt: skip
+
+    def own_share(self, cpu_seconds: float | None) -> float | None:
+        """Return the stage's part of what the whole package drew: as much as its part of the CPU seconds of everybody."""
+        if self.cpu_joules is None or not self.busy or cpu_seconds is None:
+            return None
+        return self.cpu_joules * min(1.0, cpu_seconds / self.busy)
+
+
+class Machine:
+    """The machine as the stages of one run share it. Whoever starts or ends, or looks, closes a slice of time; slices are divided among those at work."""
+
+    def __init__(self, powercap: Path = POWERCAP) -> None:
+        self.meters: list[Meter] = []
+        self.looked = time.monotonic()
+        self.packages = Counters(packages(powercap))
+        self.busy_before = busy_seconds()
+
+    @cached_property
+    def gpu(self) -> str | None:
+        """The name of the GPU that stages use here."""
+        return gpu_model()
+
+    @cached_property
+    def gpus(self) -> Gpus:
+        """The energy counters of the GPUs; none where stages use none."""
+        return Gpus() if device_class() == "cuda" else Gpus(())
+
+    def begin(self, threads: int, processes: int) -> Meter:
+        """Start to measure somebody who holds so many cores."""
+        self.look()
+        meter = Meter(threads, processes, self.looked)
+        self.meters.append(meter)
+        return meter
+
+    def end(self, meter: Meter) -> None:
+        """Stop to measure."""
+        self.look()
+        meter.ended = self.looked
+        self.meters.remove(meter)
+
+    def look(self) -> None:
+        """Close a slice of time: divide its seconds and its joules among the stages at work."""
+        before, self.looked = self.looked, time.monotonic()
+        package, gpu, busy = self.packages.since(), self.gpus.since(), busy_seconds()
+        held = sum(meter.cores for meter in self.meters)
+        for meter in self.meters:
+            share = meter.cores / held
+            meter.machine_seconds += (self.looked - before) * share
+            meter.gpu_joules = plus(meter.gpu_joules, None if gpu is None else gpu * share)
+            # Not divided here: every stage gets its part by its CPU seconds at the end, and so does whatever else runs on this machine.
+            meter.cpu_joules = plus(meter.cpu_joules, package)
+            meter.busy = plus(meter.busy, None if busy is None or self.busy_before is None else busy - self.busy_before)
+        self.busy_before = busy
+
+
+class Counters:
+    """Energy counters that are files, in microjoules, each of which starts again at 0 when it has reached its range."""
+
+    def __init__(self, zones: list[Path]) -> None:
+        self.ranges = {zone: readable(zone / "max_energy_range_uj") for zone in zones}
+        self.before = {zone: readable(zone / "energy_uj") for zone in zones}
+
+    def since(self) -> float | None:
+        """Return the joules since the last look, or None where there is no counter that can be read."""
+        now = {zone: readable(zone / "energy_uj") for zone in self.before}
+        before, self.before = self.before, now
+        if not now or None in (*now.values(), *before.values()):
+            return None
+        return sum(gone(before[zone] or 0, value or 0, self.ranges[zone] or 0) for zone, value in now.items()) * MICRO
+
+
+def gone(before: int, now: int, limit: int) -> int:
+    """Return how far a counter went that may have started again once."""
+    return now - before if now >= before else now + limit - before
+
+
+def packages(powercap: Path) -> list[Path]:
+    """Return the zones of RAPL that are whole packages, and their memory where it is counted apart."""
+    zones = sorted(powercap.glob("intel-rapl:*"))  # AMD's are called so, too
+    return [zone for zone in zones if named(zone).startswith("package") or named(zone) == "dram"]
+
+
+def named(zone: Path) -> str:
+    """Return what a zone is called."""
+    with contextlib.suppress(OSError):
+        return (zone / "name").read_text().strip()
+    return ""
+
+
+def readable(file: Path) -> int | None:
+    """Return the number in a file; None where it is not there, or only root may read it."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(file.read_text())
+    return None
+
+
+class Gpus:
+    """NVML's counters of energy, of GPUs since Volta; without the optional ``nvidia-ml-py`` there are none."""
+
+    def __init__(self, handles: tuple[Any, ...] | None = None) -> None:
+        self.handles = open_gpus() if handles is None else handles
+        self.before = self.joules()
+
+    def since(self) -> float | None:
+        """Return the joules of all GPUs since the last look."""
+        before, self.before = self.before, self.joules()
+        return None if self.before is None or before is None else self.before - before
+
+    def joules(self) -> float | None:
+        """Return what the counters say."""
+        if not self.handles:
+            return None
+        import pynvml
+
+        try:
+            return float(sum(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in self.handles)) * MILLI
+        except pynvml.NVMLError:
+            return None
+
+
+def open_gpus() -> tuple[Any, ...]:
+    """Return NVML's handles of the GPUs that this process may use."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return tuple(pynvml.nvmlDeviceGetHandleByIndex(number) for number in visible(pynvml.nvmlDeviceGetCount()))
+    except Exception:  # no library, no driver, or one of another version: then there is no counter, which is no error
+        return ()
+
+
+def visible(count: int) -> list[int]:
+    """Return the numbers of the GPUs that stages may use, as CUDA_VISIBLE_DEVICES has them; names that are no numbers count as all."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    chosen = [int(word) for word in given.split(",") if word.strip().isdecimal()]
+    return [number for number in chosen if number < count] or list(range(count))
+
+
+def busy_seconds() -> float | None:
+    """Return the CPU seconds that all processes of this machine have used since it started."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+        user, nice, system, _idle, _waiting, irq, soft = (int(word) for word in fields[:7])
+    except (OSError, ValueError):
+        return None
+    return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def plus(so_far: float | None, more: float | None) -> float | None:
+    """Add to a figure; once it could not be read, it is not known any more."""
+    return None if so_far is None or more is None else so_far + more
+
+
+def rounded(value: float | None) -> float | None:
+    """Return a figure with as many digits as mean something."""
+    return None if value is None else round(value, 3)

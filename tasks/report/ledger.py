@@ -1,0 +1,105 @@
+"""The ledger for people: a table in the terminal, and a few words. ``~`` is an estimate, ``?`` is unknown, ``≥`` what is known of a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SIGNS = "~ is an estimate, ? is unknown, ≥ is what the known parts of a sum come to."
+LEGEND = f"{SIGNS} kWh are the machine's; CO2e is with the data centre's overhead."
+ABOUT = "About: what the like of it took before, with other settings perhaps, one after another; cores work side by side."
+NOTHING = "nothing"
+
+
+def ledger_table(ledger: Mapping[str, Any], title: str) -> Table:
+    """Return the table of a run: a line for each stage, what the run spent, and what the cache saved."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("stage", overflow="fold")
+    for name in ("cache", *HEADINGS.values()):
+        table.add_column(name, justify="left" if name == "cache" else "right", no_wrap=True)
+    for row in ledger["stages"]:
+        style = "dim" if row["cache"] == "hit" else None
+        table.add_row(row["stage"], "hit" if row["cache"] == "hit" else row["state"], *cells(row["cost"]), style=style)
+    table.add_section()
+    table.add_row("spent by this run", "", *cells(ledger["total"]), style="bold")
+    table.add_row("saved by the cache", "", *cells(ledger["saved"]))
+    return table
+
+
+HEADINGS = {"seconds": "time", "gpu_seconds": "GPU", "kwh": "kWh", "co2e_kg": "kg CO2e", "co2e_lb": "lb", "dollars_on_demand": "$", "dollars_spot": "$ spot"}
+
+
+def cells(cost: Mapping[str, Any]) -> list[str]:
+    """Return one line of the table."""
+    return [shown(cost[name], TIMES.get(name)) for name in HEADINGS]
+
+
+def shown(figure: Mapping[str, Any], form: Any = None) -> str:
+    """Return a figure with the sign of where it is from."""
+    form = form or "{:.3g}".format
+    if figure["value"] is None:
+        return f"≥{form(figure['at_least'])}" if figure.get("at_least") else "?"
+    return f"{'~' if figure['how'] == 'estimated' else ''}{form(figure['value'])}"
+
+
+def clock(seconds: float) -> str:
+    """Return a length of time."""
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+TIMES = {"seconds": clock, "gpu_seconds": clock}
+
+
+def counted_lines(ledger: Mapping[str, Any]) -> list[str]:
+    """Say what was counted with, what the machine cost as a whole, and what is old."""
+    basis, billed = ledger["basis"], ledger["billed"]
+    price = f"{basis['instance']} in {basis['region']}" if basis["instance"] else "no instance (costs.instance), so no dollars"
+    known = basis["kg_per_kwh"] is not None
+    factor = f"{basis['kg_per_kwh']:g} kg per kWh ({basis['grid']}), PUE {basis['pue']:g}" if known else "no grid (costs.region), so no CO2e"
+    whole = f"The machine as a whole, {billed['hours']['value']:.3g} h: ${shown(billed['dollars_on_demand'])} on demand, ${shown(billed['dollars_spot'])} spot."
+    return [f"Counted with: {price}; {factor}.", *([whole] if basis["instance"] else []), *(f"Warning: {one}." for one in ledger["warnings"])]
+
+
+def amount(cost: Mapping[str, Any]) -> str:
+    """Say a cost in a few words: what is known of it."""
+    dollars = shown(cost["dollars_on_demand"])
+    said = [shown(cost["seconds"], clock), f"{shown(cost['kwh'])} kWh", f"{shown(cost['co2e_kg'])} kg CO2e", f"${dollars}"]
+    known = [words for words, name in zip(said, ("seconds", "kwh", "co2e_kg", "dollars_on_demand"), strict=True) if is_known(cost[name])]
+    return ", ".join(known) or NOTHING
+
+
+def is_known(figure: Mapping[str, Any]) -> bool:
+    """Tell whether there is something to say."""
+    return bool(figure["value"] or figure.get("at_least"))
+
+
+def plan_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """Return the table of a plan; emissions and dollars have a column where the recipe says what to count with."""
+    from rich.table import Table
+
+    parts = [name for name in ("seconds", "kwh", "co2e_kg", "dollars_on_demand") if name == "seconds" or any(is_known(row["cost"][name]) for row in rows)]
+    table = Table("stage", "cache", "why", title=title, title_justify="left")
+    for name in parts:
+        table.add_column("about" if name == "seconds" else HEADINGS[name], justify="right")
+    for row in rows:
+        missing = row["cache"] == "miss"
+        table.add_row(row["stage"], row["cache"], row["why"], *(shown(row["cost"][name], TIMES.get(name)) if missing else "" for name in parts))
+    return table
+
+
+def plan_lines(plan: Mapping[str, Any]) -> list[str]:
+    """Say how much would run and what it would take, as far as the like of it was made before, and what is there already."""
+    rows, total = plan["stages"], plan["total"]
+    missing = [row for row in rows if row["cache"] == "miss"]
+    unknown = sum(row["cost"]["seconds"]["value"] is None for row in missing)
+    guess = f", which takes {amount(total)}" if is_known(total["seconds"]) else ""
+    apart = f"; of {unknown} of them nothing is known" if unknown else ""
+    how = [ABOUT, SIGNS] if guess else []
+    saved = [f"The cache saves {amount(plan['saved'])}."] if is_known(plan["saved"]["seconds"]) else []
+    return [f"{len(missing)} of {len(rows)} stages would run{guess}{apart}.", *how, *saved, *(f"Warning: {one}." for one in plan["warnings"])]
