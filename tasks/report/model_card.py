@@ -7,8 +7,10 @@ from pathlib import PurePath
 from typing import Any
 
 from tasks.catalog import glue_task
-from tasks.gate import Decision
+from tasks.gate.verdicts import Decision
 from tasks.report.against import against_sentence
+from tasks.report.card_rows import more_rows
+from tasks.report.exports_section import exports_section
 
 DASH = "—"
 TEMPLATE = """---
@@ -53,7 +55,7 @@ tokenizer = AutoTokenizer.from_pretrained("FOLDER")
 
 No code of Limbeck is needed. Weights are safetensors.
 
-## Limits
+{exports}## Limits
 
 {limits}
 """
@@ -65,9 +67,9 @@ UNLICENSED = "A licence that is given as unknown was not stated in the recipe: f
 
 def model_card(
     model: Mapping[str, Any], teacher: Mapping[str, Any], recipe: Mapping[str, Any], decision: Decision, data: Mapping[str, Any],
-    versions: Mapping[str, str], stages: Sequence[Mapping[str, Any]],
+    versions: Mapping[str, str], stages: Sequence[Mapping[str, Any]], *, exports: Sequence[Mapping[str, Any]] = (),
 ) -> str:  # fmt: skip
-    """Return a model card in Markdown with the hub's header."""
+    """Return a model card in Markdown with the hub's header; ``exports`` are the rows of those that travel with the model."""
     synthetic = SYNTHETIC if data.get("synthetic") else ""
     unlicensed = UNLICENSED if "unknown" in (data["licence"], data["teacher_licence"]) else ""
     return TEMPLATE.format(
@@ -85,10 +87,18 @@ def model_card(
         stages="\n".join(f"| {stage['name']}{' ' + stage['label'] if stage['label'] else ''} | `{stage['key'][:16]}` |" for stage in stages),
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         digests=", ".join(f"{name} `{digest[:12]}`" for name, digest in data["digests"].items()),
-        gate=f"{'Accepted' if decision.accepted else 'Refused'}.\n\n" + "\n".join(f"- {reason}" for reason in decision.reasons),
+        gate=gate_words(decision),
         use=usage(recipe),
+        exports=exports_section(exports, task_of(recipe), recipe.get("gate", {}).get("split", "validation")),
         limits="\n\n".join(part for part in (LIMITS, sentence(model.get("note")), synthetic, unlicensed) if part),
     )
+
+
+def gate_words(decision: Decision) -> str:
+    """Return the gate's word with its reasons."""
+    verdict = getattr(decision, "verdict", None)
+    said = f"{'Accepted' if decision.accepted else 'Refused'}{f' ({verdict})' if verdict else ''}."
+    return said + "\n\n" + "\n".join(f"- {reason}" for reason in decision.reasons)
 
 
 def sentence(note: str | None) -> str:
@@ -165,6 +175,7 @@ def figure_rows(model: Mapping[str, Any]) -> list[str]:
         f"| speed-up over the teacher, timed in turn with it | {said(model['speedup'], '.2f')} | measured |",
         f"| peak memory of inference | {said(model['memory_bytes'], '.0f', 1e-6)} MB | measured |",
         f"| inputs longer than the limit | {said(model['truncated'], '.2%')} | measured |",
+        *more_rows(model),
     ]
 
 

@@ -62,8 +62,8 @@ class Entry(Strict):
     difference: dict[str, Figure] = {}
     against: dict[str, dict[str, Against]] = {}
     parameters: int
-    bytes: int
-    latency_ms: float
+    bytes: int | None
+    latency_ms: float | None
     speedup: float | None = None
     steps: tuple[int, ...] = ()
     train_seconds: tuple[float, ...] = ()

@@ -29,7 +29,7 @@ ELSEWHERE = """## From the literature
 Figures that others published, read where the table says. They are about other teachers, other training and other data splits (GLUE's development
 rows, as each source reports them, in points), so they say what is usual, not who is better."""
 COLUMNS = ("of the teacher", "against the plain baseline", "seeds", "parameters", "ms", "speed-up", "steps", "minutes", "run")
-ORDER = {"plain baseline": 0, "student": 1, "baseline": 2, "dropped": 3}
+ORDER = {"plain baseline": 0, "student": 1, "baseline": 2, "dropped": 3, "export": 4}
 PUBLISHED = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B"}
 
 

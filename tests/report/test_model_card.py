@@ -6,7 +6,7 @@ from typing import Any
 
 from huggingface_hub import ModelCard
 
-from tasks.gate import Decision
+from tasks.gate.verdicts import Decision
 from tasks.report.model_card import model_card
 from tests.report.figures import row, undefined
 
@@ -14,7 +14,7 @@ DATA = {"source": "/home/someone/data/sst2", "licence": "unknown", "teacher_lice
         "digests": {"data": "d" * 64}, "rows": {"train": 60_000, "validation": 872}}  # fmt: skip
 RECIPE = {"name": "sst2-tinybert", "task": "sst2", "teacher": {"model": "google-bert/bert-base-uncased"}, "pretraining": None}
 STAGES = [{"name": "finetune-teacher", "label": "", "key": "a" * 64}, {"name": "distill-predictions", "label": "4x312", "key": "b" * 64}]
-ACCEPTED = Decision("4x312", True, ("retained 0.981 ≥ 0.95: met",))
+ACCEPTED = Decision("4x312", "ACCEPT", ("retained 0.981 ≥ 0.95: met",))
 
 
 def card(model: dict[str, Any] | None = None, *, decision: Decision = ACCEPTED, recipe: dict[str, Any] = RECIPE, **data: Any) -> str:
@@ -47,8 +47,8 @@ def test_synthetic_data_is_said_at_the_top_and_among_the_limits() -> None:
 
 
 def test_a_refusal_and_its_reason_are_written_down() -> None:
-    text = card(decision=Decision("4x312", False, ("latency_ms 9.1 ≤ 5: missed by 4.1",)))
-    assert "Refused." in text and "- latency_ms 9.1 ≤ 5: missed by 4.1" in text
+    text = card(decision=Decision("4x312", "INFEASIBLE", ("latency_ms 9.1 ≤ 5: missed by 4.1",)))
+    assert "Refused (INFEASIBLE)." in text and "- latency_ms 9.1 ≤ 5: missed by 4.1" in text
 
 
 def test_what_is_undefined_is_a_dash() -> None:

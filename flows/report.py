@@ -1,0 +1,112 @@
+"""The page of a run: made at its end and kept with it, or made again later from what MLflow kept. It is the last thing that a run does, and may fail alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import webbrowser
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from prefect.logging import get_run_logger
+
+from flows.account import made_by
+from flows.home import Home
+from flows.inspections import lineage_of, texts_in, texts_of
+from flows.onlooker import ONLOOKER
+from flows.run import Run
+from tasks.errors import LimbeckError, RecipeError, RegistryError
+from tasks.ports.run_files import keep_report, keep_result, keeps, read_curves
+from tasks.ports.store.open import open_store
+from tasks.ports.tracker import Tracker
+from tasks.recipe import Recipe
+from tasks.report.page import PAGE, report_link, run_page, sweep_page
+
+Result = dict[str, Any]
+
+
+def for_the_page(recipe: Recipe, run: Run) -> Result:
+    """Return what a page needs beside the figures: label names, the graph of stages, the confidence of intervals, and how the run was made."""
+    onlooker = ONLOOKER.get()
+    made = made_by(recipe, seconds=time.monotonic() - run.session.opened, command=onlooker.command if onlooker else "")
+    return {"run": run.tracker.parent, "confidence": recipe.scoring.confidence, "made": made, "lineage": lineage_of(run.session, run.sources)}
+
+
+async def leave_report(recipe: Recipe, run: Run, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep a run's result and its page with the run in MLflow; return where. What goes wrong here is said, and takes nothing else with it."""
+    try:
+        await asyncio.to_thread(make_report, recipe, run, dict(result))
+    except Exception as error:
+        said = str(error).strip().splitlines()
+        get_run_logger().warning(f"the report was not made ({type(error).__name__}: {said[0] if said else 'no message'}); all else of this run is kept")
+        return {}
+    return {"artifact": PAGE, "link": report_link(result["links"])}
+
+
+def make_report(recipe: Recipe, run: Run, result: Result) -> None:
+    """Render a run's page and pictures and log them, with the result that they come from."""
+    if "cells" in result:
+        return keep_report(run.tracker, sweep_page(result))
+    keep_result(run.tracker, result)  # first: a page that fails can be made of it later
+    from tasks.report.pareto_picture import pareto_pictures
+
+    curves = read_curves(run.tracker, [stage["key"] for stage in result["stages"]])
+    page = run_page(result, curves=curves, texts=texts_of(run.session) if recipe.report.texts else None)
+    keep_report(run.tracker, page, pareto_pictures(result))
+
+
+# --- of a past run -----------------------------------------------------------------------------------------------------------------------
+
+
+def past_report(tracker: Tracker, found: Mapping[str, Any], *, home: Home, texts: bool) -> str:
+    """Return the page of a past run, from the result that MLflow keeps of it; texts come from the store, while it has them."""
+    name = "sweep" if found["kind"] == "sweep" else "result"
+    if not keeps(tracker, found["run"], f"run/{name}.json"):
+        about = f"run {found['run'][:8]} ({found['status'].lower()}) kept no result to make a page of"
+        raise RegistryError(f"{about}: it did not finish, or an older version made it; run its recipe again, what is cached costs nothing")
+    result = {**tracker.recall(found["run"], name), "run": found["run"]}
+    if name == "sweep":
+        return sweep_page(result)
+    curves = read_curves(tracker, [stage["key"] for stage in result["stages"]], experiment=found["experiment"])
+    wanted = texts and shows_texts(tracker, found["run"])
+    return run_page(result, curves=curves, texts=stored_texts(home, result) if wanted else None)
+
+
+def shows_texts(tracker: Tracker, run: str) -> bool:
+    """Tell whether a run's recipe lets its page show texts."""
+    return bool((tracker.recall(run, "recipe").get("report") or {}).get("texts", True))
+
+
+def stored_texts(home: Home, result: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the texts of shown rows from the store; None where this store does not have them, or not any more."""
+    store = open_store(home.store, home.cache)
+    try:
+        found = [store.find(stage["key"]) for stage in result["stages"] if stage["name"] == "inspect-answers"]
+        kept = [store.folder(parcel) for parcel in found if parcel is not None]
+    except LimbeckError:
+        return None
+    return texts_in(kept) if kept else None
+
+
+def place_of_report(output: Path | None, run: str, home: Home) -> Path:
+    """Return where a page goes: where it was asked for, else into the home folder."""
+    target = (output or home.root / "reports" / f"{run[:8]}.html").absolute()
+    if output is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.parent.is_dir() or target.is_dir():
+        raise RecipeError(f"{target} cannot be written: name a file in a folder that is there, with --output FILE.html")
+    return target
+
+
+def write_page(page: str, target: Path) -> None:
+    """Write a page whole or not at all."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary.write_text(page, encoding="utf-8")
+    temporary.replace(target)
+
+
+def open_page(path: Path) -> bool:
+    """Show a page in the browser; tell whether there is one."""
+    return webbrowser.open(path.as_uri())

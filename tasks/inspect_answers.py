@@ -1,0 +1,13 @@
+"""Door: what lies behind a candidate's score: confusion, calibration, and where it and its teacher part."""
+
+from __future__ import annotations
+
+from tasks.contracts import Parcel
+from tasks.recipe import InspectSlice
+from tasks.stage import Bench, stage
+
+
+@stage(makes="inspection", engine="inspect", module="tasks.scoring", threads="one", libraries=("numpy",))
+async def inspect_answers(bench: Bench, knobs: InspectSlice, *, card: Parcel, rows: Parcel, teacher: Parcel | None = None) -> None:
+    """Look into the answers of one scorecard, beside the teacher's."""
+    await bench.run(knobs.model_dump(mode="json"), inputs={"card": card, "teacher": teacher, "rows": rows})

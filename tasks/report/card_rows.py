@@ -1,0 +1,39 @@
+"""The rows of a model card that a run may lack: calibration, what it cost, and the exports that travel with the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.report.page_words import DASH, figure, money
+from tasks.report.pareto import number
+
+Model = Mapping[str, Any]
+COSTS = {"kwh": ("energy", "{} kWh"), "co2e_kg": ("CO2e", "{} kg"), "dollars_on_demand": ("cost on demand", "{}"), "dollars_spot": ("cost on spot", "{}")}
+
+
+def more_rows(model: Model) -> list[str]:
+    """Return calibration and cost, those that are known; each says how."""
+    return [*calibration_rows(model), *cost_rows(model)]
+
+
+def calibration_rows(model: Model) -> list[str]:
+    """Return the expected calibration error, or the mean error of a regression."""
+    look = model.get("inspection") or {}
+    if number(look.get("ece")) is not None:
+        return [f"| expected calibration error, first seed | {figure(look['ece'], '.4f')} | measured |"]
+    return [f"| mean absolute error, first seed | {figure(look['mae'], '.4f')} | measured |"] if number(look.get("mae")) is not None else []
+
+
+def cost_rows(model: Model) -> list[str]:
+    """Return what the model's own training stages took; a figure that is unknown is a dash with its reason, never a zero."""
+    cost = model.get("cost") or {}
+    return [cost_row(name, form, cost[part], part) for part, (name, form) in COSTS.items() if isinstance(cost.get(part), Mapping)]
+
+
+def cost_row(name: str, form: str, found: Mapping[str, Any], part: str) -> str:
+    """Return one line of cost."""
+    known = number(found.get("value")) is not None
+    value = money(found["value"]) if part.startswith("dollars") else figure(found.get("value"), ".4g")
+    how = f"{found.get('how', 'unknown')}: {found.get('by', '')}".rstrip(": ")
+    return f"| {name} of its own stages | {form.format(value) if known else DASH} | {how.replace('|', '/')} |"

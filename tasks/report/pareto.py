@@ -1,0 +1,108 @@
+"""The Pareto front: the models of which none other is at once as good and as cheap, and better in one of the two.
+
+Costs are latency, size and energy; a model whose cost is unknown is left out of that front and named, never drawn at zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Model = Mapping[str, Any]
+ERRORS = frozenset({"mse"})
+"""Metrics of which less is better."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One model: what it costs, and its score with bounds."""
+
+    name: str
+    role: str
+    cost: float
+    score: float
+    low: float | None = None
+    high: float | None = None
+    champion: bool = False
+
+
+@dataclass(frozen=True)
+class Front:
+    """One picture: the cost's name and unit, the points, which of them are on the front, and who is left out."""
+
+    title: str
+    unit: str
+    points: tuple[Point, ...]
+    best: frozenset[str]
+    left_out: tuple[str, ...]
+    note: str = ""
+
+
+def front(points: Sequence[Point], *, less_is_better: bool = False) -> list[Point]:
+    """Return the points that no other dominates, from the cheapest on; of points that are equal in both, all stay."""
+    sign = -1 if less_is_better else 1
+
+    def dominated(one: Point) -> bool:
+        return any(
+            other.cost <= one.cost and sign * other.score >= sign * one.score and (other.cost < one.cost or sign * other.score > sign * one.score)
+            for other in points
+        )
+
+    return sorted((one for one in points if not dominated(one)), key=lambda one: (one.cost, sign * one.score, one.name))
+
+
+def fronts(result: Mapping[str, Any]) -> list[Front]:
+    """Return the three pictures of a run: score against latency, size and energy."""
+    inference = any(energy_of_inference(model) is not None for model in result["models"])
+    energy = energy_of_inference if inference else energy_of_training
+    note = "energy of one inference" if inference else "energy of its own training stages; what one inference takes was not measured"
+    return [
+        picture(result, "latency", "ms", lambda model: number(model.get("latency_ms"))),
+        picture(result, "size of the weights", "MB", lambda model: scaled(model.get("bytes"), 1e-6)),
+        picture(result, "energy", "J" if inference else "Wh", energy, note),
+    ]
+
+
+def picture(result: Mapping[str, Any], title: str, unit: str, cost: Callable[[Model], float | None], note: str = "") -> Front:
+    """Return one picture; who has no score or no such cost is left out by name."""
+    found = [point_of(model, result["split"], cost(model)) for model in result["models"]]
+    points = tuple(point for point in found if point is not None)
+    best = frozenset(point.name for point in front(points, less_is_better=result["headline"] in ERRORS))
+    out = tuple(model["name"] for model, point in zip(result["models"], found, strict=True) if point is None)
+    return Front(title, unit, points, best, out, note)
+
+
+def point_of(model: Model, split: str, cost: float | None) -> Point | None:
+    """Return a model's point, if both its figures are known."""
+    score = (model["metrics"].get(split) or {}).get(model["headline"]) or {}
+    value = number(score.get("value"))
+    if cost is None or value is None or cost <= 0:
+        return None
+    return Point(model["name"], model["role"], cost, value, number(score.get("low")), number(score.get("high")), model.get("gate") == "champion")
+
+
+def energy_of_inference(model: Model) -> float | None:
+    """Return the joules of one inference, where somebody measured them."""
+    found = model.get("energy_per_inference")
+    return scaled(found.get("kwh") if isinstance(found, Mapping) and not isinstance(found.get("kwh"), Mapping) else found, 3.6e6)
+
+
+def energy_of_training(model: Model) -> float | None:
+    """Return the watt-hours of a candidate's own training stages, where they are known."""
+    return scaled((model.get("cost") or {}).get("kwh"), 1e3)
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number, out of a ledger's figure too; None for what is none."""
+    if isinstance(value, Mapping):
+        value = value.get("value")
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if usable else None
+
+
+def scaled(value: Any, factor: float) -> float | None:
+    """Return a number in other units, if there is one."""
+    found = number(value)
+    return None if found is None else found * factor

@@ -1,0 +1,194 @@
+"""Drawing by hand: scales, ticks, axes and marks as inline SVG, with every text escaped and every colour a class of the page's style sheet.
+
+A mark's shape says the role as well as its colour does, so that nothing is told by colour alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+Scale = Callable[[float], float]
+LETTER = 6.3
+"""Width of an average letter at the size of labels, in units of the drawing."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A rectangle to draw in: its edges and the scales from figures to places."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+    x: Scale
+    y: Scale
+
+
+def scale(low: float, high: float, start: float, end: float, *, log: bool = False) -> Scale:
+    """Return the map from figures between ``low`` and ``high`` to places between ``start`` and ``end``."""
+    form: Scale = math.log if log else float
+    first, span = form(low), form(high) - form(low)
+    return lambda value: start + (form(value) - first) / (span or 1.0) * (end - start)
+
+
+def padded(values: Iterable[float], share: float = 0.08, least: float = 1e-9) -> tuple[float, float]:
+    """Return bounds a little outside of the values; equal values get some room too."""
+    found = list(values)
+    low, high = min(found), max(found)
+    room = max((high - low) * share, least) if high > low else max(abs(high) * 0.05, least, 0.01)
+    return low - room, high + room
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Return round figures between two bounds, ``most`` at most."""
+    if not high > low:
+        return [low]
+    raw = (high - low) / max(1, most - 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    fitting = [factor * power for factor in (0.25, 0.5, 1, 2, 2.5, 5, 10) if len(multiples(low, high, factor * power)) <= most]
+    return multiples(low, high, fitting[0])
+
+
+def multiples(low: float, high: float, step: float) -> list[float]:
+    """Return the multiples of a step between two bounds."""
+    return [round(number * step, 12) for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Return 1, 2 and 5 times powers of ten between two bounds; where that would be too many, 1 and 3 times, or the powers alone, or every few."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for factors in ((1, 2, 5), (1, 3), (1,)):
+        inside = [factor * 10.0**power for power in powers for factor in factors if low <= factor * 10.0**power <= high]
+        if 2 <= len(inside) <= most:
+            return inside
+    return inside[:: math.ceil(len(inside) / most)] if len(inside) > 1 else ticks(low, high, most)
+
+
+def told(value: float, step: float = 0.0) -> str:
+    """Return a tick's figure with as many digits as the distance to the next one asks for."""
+    if step:
+        return f"{value:,.{min(6, max(0, -math.floor(math.log10(step) + 1e-9) + (0 if is_whole(step) else 1)))}f}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:g}"
+
+
+def is_whole(step: float) -> bool:
+    """Tell whether a step has one digit only (2.5 has two)."""
+    return abs(step / 10.0 ** math.floor(math.log10(step) + 1e-9) % 1) < 1e-6
+
+
+def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> Markup:
+    """Return a text; ``kind`` is its class."""
+    return Markup('<text x="{}" y="{}" text-anchor="{}" class="{}">{}</text>').format(short(x), short(y), anchor, kind, words)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    """Return a straight line."""
+    return Markup('<line x1="{}" y1="{}" x2="{}" y2="{}" class="{}"/>').format(short(x1), short(y1), short(x2), short(y2), kind)
+
+
+def path(points: Sequence[tuple[float, float]], kind: str, *, stairs: bool = False) -> Markup:
+    """Return a line through points; ``stairs`` goes along first and then up or down."""
+    if not points:
+        return Markup("")
+    steps = [f"M{short(points[0][0])} {short(points[0][1])}"]
+    for x, y in points[1:]:
+        steps.append(f"H{short(x)}V{short(y)}" if stairs else f"L{short(x)} {short(y)}")
+    return Markup('<path d="{}" class="{}"/>').format("".join(steps), kind)
+
+
+def box(x: float, y: float, width: float, height: float, kind: str, title: str = "") -> Markup:
+    """Return a rectangle, with what it says when pointed at."""
+    inside = Markup("<title>{}</title>").format(title) if title else ""
+    return Markup('<rect x="{}" y="{}" width="{}" height="{}" class="{}">{}</rect>').format(
+        short(x), short(y), short(max(0.0, width)), short(max(0.0, height)), kind, inside
+    )
+
+
+def mark(x: float, y: float, role: str, title: str, *, size: float = 5.0, more: str = "") -> Markup:
+    """Return a role's mark with what it says when pointed at."""
+    corners = MARKS.get(role, MARKS["student"])
+    spots = " ".join(f"{short(x + size * dx)},{short(y + size * dy)}" for dx, dy in corners)
+    return Markup('<polygon points="{}" class="mark {} {}"><title>{}</title></polygon>').format(spots, role, more, title)
+
+
+def around(count: int, turn: float = 0.0, reach: float = 1.0) -> tuple[tuple[float, float], ...]:
+    """Return the corners of a regular shape."""
+    angles = [2 * math.pi * number / count + turn for number in range(count)]
+    return tuple((reach * math.sin(angle), -reach * math.cos(angle)) for angle in angles)
+
+
+MARKS = {
+    "teacher": around(4, reach=1.35),
+    "student": around(16),
+    "dropped": around(3, reach=1.3),
+    "baseline": around(4, math.pi / 4, 1.2),
+    "export": around(6, reach=1.15),
+}
+
+
+def short(value: float) -> str:
+    """Return a place with one decimal at most: a tenth of a unit is not seen."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def drawing(width: float, height: float, title: str, parts: Iterable[Markup], *, kind: str = "") -> Markup:
+    """Return the whole drawing; ``title`` says in words what it shows."""
+    head = Markup('<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" class="chart {2}" role="img" aria-label="{3}">')
+    head = head.format(short(width), short(height), kind, title)
+    return head + Markup("").join(parts) + Markup("</svg>")
+
+
+def axes(plot: Plot, across: Sequence[tuple[float, str]], up: Sequence[tuple[float, str]], names: tuple[str, str]) -> Markup:
+    """Return grid, tick labels and the names of both axes."""
+    parts = [line(plot.left, plot.y(at), plot.right, plot.y(at), "grid") + text(plot.left - 6, plot.y(at) + 3.5, words, anchor="end", kind="tick")
+             for at, words in up]  # fmt: skip
+    parts += [text(plot.x(at), plot.bottom + 15, words, anchor="middle", kind="tick") for at, words in across]
+    parts += [line(plot.x(at), plot.bottom, plot.x(at), plot.bottom + 4, "axis") for at, _ in across]
+    parts.append(line(plot.left, plot.bottom, plot.right, plot.bottom, "axis"))
+    parts.append(text((plot.left + plot.right) / 2, plot.bottom + 31, names[0], anchor="middle", kind="name"))
+    parts.append(text(plot.left - 6, plot.top - 9, names[1], anchor="start", kind="name"))
+    return Markup("").join(parts)
+
+
+def labelled(values: Sequence[float]) -> list[tuple[float, str]]:
+    """Return evenly spaced ticks with their words."""
+    step = values[1] - values[0] if len(values) > 1 else 0.0
+    return [(value, told(value, step)) for value in values]
+
+
+@dataclass
+class Labels:
+    """Places names beside marks, where they hide neither a mark nor another name; what fits nowhere is left to the mark's title."""
+
+    plot: Plot
+    taken: list[tuple[float, float, float, float]]
+
+    def place(self, x: float, y: float, words: str, kind: str = "label") -> Markup:
+        """Return a name beside a mark, or nothing."""
+        found = self.find(x, y, words)
+        return text(x + found[0], y + found[1], words, anchor=found[2], kind=kind) if found else Markup("")
+
+    def find(self, x: float, y: float, words: str) -> tuple[float, float, str] | None:
+        """Return how far from a mark its name fits, and which end of it is there; the place is taken then."""
+        width = LETTER * len(words)
+        for dx, dy, anchor in BESIDE:
+            start = x + dx - {"start": 0, "middle": width / 2, "end": width}[anchor]
+            place = (start, y + dy - 9, start + width, y + dy + 3)
+            inside = self.plot.left - 4 <= place[0] and place[2] <= self.plot.right + 8 and self.plot.top - 8 <= place[1] and place[3] <= self.plot.bottom
+            if inside and not any(overlap(place, other) for other in self.taken):
+                self.taken.append(place)
+                return dx, dy, anchor
+        return None
+
+
+BESIDE = ((9, 4, "start"), (-9, 4, "end"), (0, -10, "middle"), (0, 18, "middle"), (8, -8, "start"), (-8, -8, "end"), (8, 15, "start"), (-8, 15, "end"))
+"""Where a name may stand: across and down from its mark, and which end of it is there."""
+
+
+def overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    """Tell whether two rectangles (left, top, right, bottom) share ground."""
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -1,0 +1,121 @@
+"""The page in a real browser: no request leaves it, nothing is cut off or flows over, and the first screen holds the answers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.report.page import run_page, sweep_page
+from tests.report.figures import row
+from tests.report.test_page import CURVES, HOSTILE, TEXTS, WHOLE, whole
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the page was not looked at in a browser")
+SCREENS = {1280: 800, 390: 844}
+LOOK = """
+const page = frame.contentDocument, wide = page.documentElement;
+const over = [...page.querySelectorAll("main *")].filter(one => !one.closest(".wide, pre, svg") && one.getBoundingClientRect().right > wide.clientWidth + 1);
+const cut = [...page.querySelectorAll("svg text")].filter(one => {
+  const inside = one.getBoundingClientRect(), whole = one.closest("svg").getBoundingClientRect();
+  return !one.closest("details") && (inside.left < whole.left - 3 || inside.right > whole.right + 12);
+});
+document.body.append(JSON.stringify({
+  scroll: wide.scrollWidth, width: wide.clientWidth, first: Math.round(page.querySelector(".first").getBoundingClientRect().bottom),
+  over: over.map(one => one.tagName + "." + one.className + " " + one.textContent.slice(0, 40)), cut: cut.map(one => one.textContent),
+}));
+"""
+
+
+@contextmanager
+def counting_proxy() -> Iterator[tuple[str, list[str]]]:
+    """Run a proxy that notes what it is asked for and gives nothing."""
+    asked: list[str] = []
+
+    class Refuse(BaseHTTPRequestHandler):
+        def refuse(self) -> None:
+            asked.append(self.path)
+            self.send_error(403)
+
+        do_GET = do_POST = do_CONNECT = do_HEAD = refuse
+
+        def log_message(self, *given: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refuse)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def browse(place: Path, html: str, *more: str) -> str:
+    """Return the document that Chromium makes of a page."""
+    (place / "shown.html").write_text(html, encoding="utf-8")
+    # A real browser, whose own look-ups (updates, safe browsing) are switched off: what the proxy hears is the page's.
+    quiet = [
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+        "--disable-sync", "--disable-default-apps", "--disable-extensions", "--virtual-time-budget=2000", f"--user-data-dir={place / 'profile'}",
+    ]  # fmt: skip
+    command = [str(CHROMIUM), *quiet, *more, "--dump-dom", (place / "shown.html").as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+
+
+def seen(place: Path, page: str, width: int) -> dict[str, Any]:
+    """Return what a screen of this width shows."""
+    (place / "page.html").write_text(page, encoding="utf-8")
+    frame = f'<iframe id="frame" src="page.html" style="border:0;width:{width}px;height:{SCREENS[width]}px"></iframe>'
+    html = f"<!doctype html><body>{frame}<script>frame.onload = () => {{ {LOOK} }}</script>"
+    found = re.search(r"\{\"scroll\".*?\}(?=</body>)", browse(place, html, "--allow-file-access-from-files"), re.DOTALL)
+    assert found, "the page did not load"
+    return dict(json.loads(unescape(found[0])))
+
+
+def crowd() -> dict[str, Any]:
+    """Return a result with many candidates, long names and long answers."""
+    result = whole(labels=["a label of some length", "good"], synthetic=True)
+    many = range(20)
+    result["models"] += [row(f"a-candidate-with-a-long-name-{each}", latency_ms=1.3**each, bytes=1e6 * 1.3**each, seeds=[0, 1, 2]) for each in many]
+    result["models"] += [row(f"alternate-even-{drop}", "dropped") for drop in range(1, 7)]
+    return result
+
+
+PAGES = {"whole": whole, "crowd": crowd}
+
+
+@pytest.mark.parametrize("width", sorted(SCREENS))
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_nothing_flows_over_and_the_answers_are_on_the_first_screen(tmp_path: Path, name: str, width: int) -> None:
+    found = seen(tmp_path, run_page(PAGES[name](), curves=CURVES, texts={"7": ["word" * 200, "a second text"]}), width)
+    assert found["scroll"] <= found["width"] and found["over"] == [] and found["cut"] == []
+    assert found["first"] <= SCREENS[width]
+
+
+@pytest.mark.parametrize("width", sorted(SCREENS))
+def test_a_sweep_flows_over_as_little(tmp_path: Path, width: int) -> None:
+    found = seen(tmp_path, sweep_page(WHOLE | {"stages": [], "links": {}, "task": "sst2"}), width)
+    assert found["scroll"] <= found["width"] and found["over"] == [] and found["cut"] == []
+    assert found["first"] <= SCREENS[width]
+
+
+def test_no_request_leaves_the_page(tmp_path: Path) -> None:
+    result = whole(labels=[HOSTILE, "good"], recipe=HOSTILE)
+    with counting_proxy() as (proxy, asked):
+        through = (f"--proxy-server={proxy}", "--proxy-bypass-list=<-loopback>")
+        browse(tmp_path, '<!doctype html><img src="http://somewhere.example/picture.png">', *through)
+        assert any("somewhere.example" in address for address in asked), "the proxy hears what a page asks for"
+        asked.clear()
+        page = browse(tmp_path, run_page(result, curves=CURVES, texts=TEXTS | {"7": [HOSTILE, None]}), *through)
+        assert "Take 4x312" in page and not [address for address in asked if "google" not in address]

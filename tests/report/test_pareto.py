@@ -1,0 +1,70 @@
+"""The Pareto front: by hand, by what it is, and what is left out of it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.report.pareto import ERRORS, Point, front, fronts
+from tasks.report.pareto_picture import pareto_pictures
+from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
+from tests.report.figures import row, undefined, written
+
+
+def point(name: str, cost: float, score: float) -> Point:
+    return Point(name, "student", cost, score)
+
+
+def names(points: list[Point]) -> list[str]:
+    return [one.name for one in points]
+
+
+def test_the_front_by_hand() -> None:
+    everyone = [point("slow and best", 9, 0.95), point("beaten", 8, 0.9), point("good", 4, 0.93), point("as good, dearer", 5, 0.93), point("fast", 1, 0.7)]
+    assert names(front(everyone)) == ["fast", "good", "slow and best"]
+    assert names(front([point("a", 1, 0.5), point("b", 1, 0.5)])) == ["a", "b"], "twins stay both"
+    assert names(front([point("a", 1, 0.9), point("b", 2, 0.1)], less_is_better=True)) == ["a", "b"]
+
+
+costs = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=1, max_size=12)
+
+
+@given(costs, st.booleans())
+def test_nobody_beats_the_front_and_everybody_else_is_beaten_by_it(pairs: list[tuple[int, int]], less: bool) -> None:
+    everyone = [point(str(index), cost, score) for index, (cost, score) in enumerate(pairs)]
+    best = front(everyone, less_is_better=less)
+    sign = -1 if less else 1
+
+    def beats(one: Point, other: Point) -> bool:
+        mine, yours = (-one.cost, sign * one.score), (-other.cost, sign * other.score)
+        return mine != yours and all(ours >= theirs for ours, theirs in zip(mine, yours, strict=True))
+
+    assert not any(beats(one, other) for one in everyone for other in best)
+    assert all(any(beats(one, other) for one in best) for other in everyone if other not in best)
+
+
+def test_errors_are_the_metrics_of_which_less_is_better() -> None:
+    assert {METRICS[name] for name in ERRORS} == LOWER_IS_BETTER
+
+
+def test_what_is_unknown_is_left_out_by_name_and_never_drawn_at_zero() -> None:
+    result = written(models=[row("teacher", "teacher"), row("4x312"), undefined("new"), row("odd", latency_ms=float("nan"), bytes=0)])
+    latency, size, energy = fronts(result)
+    assert latency.left_out == size.left_out == ("new", "odd") and len(latency.points) == 2
+    assert energy.points == () and energy.left_out == ("teacher", "4x312", "new", "odd")
+
+
+def test_energy_is_of_inference_where_somebody_measured_it_and_says_which() -> None:
+    cost = {"kwh": {"value": 0.5, "how": "measured", "by": "NVML"}}
+    trained = fronts(written(models=[row("teacher", "teacher"), row("4x312", cost=cost)]))[2]
+    assert trained.unit == "Wh" and trained.points[0].cost == 500 and "training" in trained.note
+    measured = fronts(written(models=[row("teacher", "teacher"), row("4x312", cost=cost, energy_per_inference={"kwh": 1e-6})]))[2]
+    assert measured.unit == "J" and round(measured.points[0].cost, 6) == 3.6 and measured.left_out == ("teacher",)
+    none = {"kwh": {"value": None, "how": "unknown", "by": "not noted"}}
+    assert fronts(written(models=[row("4x312", cost=none)]))[2].points == ()
+
+
+def test_the_pictures_are_files_of_their_kind_and_the_same_each_time() -> None:
+    found = pareto_pictures(written())
+    assert found["pareto.png"].startswith(b"\x89PNG") and b">4x312<" in found["pareto.svg"] and found == pareto_pictures(written())
+    assert pareto_pictures(written(models=[undefined("new")]))["pareto.png"].startswith(b"\x89PNG"), "nothing known is an empty picture, not an error"

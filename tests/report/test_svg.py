@@ -1,0 +1,72 @@
+"""Scales and ticks: round figures, within bounds, and never an endless loop or a division by zero."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.report.charts import drop_chart, front_chart, levels_of, spread, without_shortcuts
+from tasks.report.pareto import Front, Point
+from tasks.report.svg import Labels, Plot, labelled, log_ticks, mark, overlap, padded, scale, text, ticks
+
+figures = st.floats(-1e6, 1e6, allow_nan=False)
+
+
+@given(figures, figures)
+def test_ticks_are_few_ordered_and_within_bounds(one: float, other: float) -> None:
+    low, high = min(one, other), max(one, other)
+    found = ticks(low, high)
+    room = 1e-6 * max(1.0, abs(low), abs(high))
+    assert 1 <= len(found) <= 5 and found == sorted(found) and all(low - room <= value <= high + room for value in found)
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.5, 1e6))
+def test_logarithmic_ticks_too(low: float, times: float) -> None:
+    found = log_ticks(low, low * times)
+    assert 1 <= len(found) <= 7 and found == sorted(found) and all(low * 0.999 <= value <= low * times * 1.001 for value in found)
+
+
+@pytest.mark.parametrize(("low", "high", "expected"), [(0.98, 1.0, ["0.980", "0.985", "0.990", "0.995", "1.000"]), (0, 100, ["0", "25", "50", "75", "100"])])
+def test_ticks_have_the_digits_that_they_need(low: float, high: float, expected: list[str]) -> None:
+    assert [words for _, words in labelled(ticks(low, high))] == expected
+
+
+@given(st.lists(figures, min_size=1, max_size=5))
+def test_equal_values_get_room(values: list[float]) -> None:
+    low, high = padded(values)
+    assert low < min(values) and high > max(values)
+    assert scale(low, high, 0, 100)(low) == 0 and scale(3, 3, 0, 100)(3) == 0
+
+
+def test_texts_are_escaped() -> None:
+    assert "<b>" not in text(0, 0, "<b>&\"'") and "<b>" not in mark(0, 0, "student", "<b>")
+
+
+@given(st.lists(st.tuples(st.floats(0, 300), st.floats(0, 200)), max_size=20))
+def test_names_hide_neither_marks_nor_each_other(spots: list[tuple[float, float]]) -> None:
+    marks = [(x - 5, y - 5, x + 5, y + 5) for x, y in spots]
+    labels = Labels(Plot(0, 300, 0, 200, float, float), list(marks))
+    for x, y in spots:
+        labels.place(x, y, "a name")
+    placed = labels.taken[len(marks) :]
+    assert not any(overlap(one, other) for index, one in enumerate(placed) for other in [*placed[:index], *marks])
+
+
+def test_a_front_of_one_model_and_a_chart_of_one_number_can_be_drawn() -> None:
+    alone = Point("only", "student", 3.0, 0.9)
+    ET.fromstring(front_chart(Front("latency", "ms", (alone,), frozenset({"only"}), ()), "accuracy"))
+    ET.fromstring(drop_chart({"top": [{"drop": 1, "value": 0.9, "low": None, "high": None}]}, None, "accuracy"))
+
+
+def test_levels_and_shortcuts_by_hand() -> None:
+    edges = [("data", "rows"), ("rows", "teacher"), ("teacher", "student"), ("rows", "student"), ("data", "student")]
+    assert without_shortcuts(edges) == edges[:3]
+    assert levels_of(["student", "teacher", "rows", "data"], edges) == {"data": 0, "rows": 1, "teacher": 2, "student": 3}
+
+
+def test_long_curves_keep_their_ends() -> None:
+    kept = spread(list(range(1000)), 60)
+    assert len(kept) == 60 and kept[0] == 0 and kept[-1] == 999 and spread([1, 2], 60) == [1, 2]
