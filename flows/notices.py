@@ -1,0 +1,179 @@
+"""Notices: a run that failed, a gate that accepted nobody, a model that was promoted, told through Prefect's own notification blocks.
+
+A recipe names blocks by their slugs (``notify: [slack-webhook/team]``), the environment by ``LIMBECK_NOTIFY``; addresses and passwords are in the
+blocks, on the Prefect server. A block that is not there is refused before anything is spent; a notice that cannot be sent is a warning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.errors import LimbeckError, RecipeError
+from tasks.recipe import BLOCK, Recipe
+
+Notice = tuple[str, str]
+"""Subject and body."""
+PATIENCE = 20.0  # seconds that one block gets to send
+TOLD = ("champion", "challenger")
+"""Aliases whose move is news; the others follow from them."""
+SHOWN = 5  # candidates whose reasons are told
+
+
+def wanted(named: Sequence[str]) -> list[str]:
+    """Return the blocks that are to be told: those of the recipe, then those of ``LIMBECK_NOTIFY``, each once."""
+    given = [slug.strip() for slug in os.environ.get("LIMBECK_NOTIFY", "").split(",") if slug.strip()]
+    for slug in given:
+        if not re.fullmatch(BLOCK, slug):
+            raise RecipeError(f"LIMBECK_NOTIFY names {slug!r}; name notification blocks as type/name, separated by commas, for example slack-webhook/team")
+    return list(dict.fromkeys([*named, *given]))
+
+
+async def require_blocks(slugs: Sequence[str]) -> list[Any]:
+    """Load notification blocks from the Prefect server; refuse what is not there, or tells nobody anything."""
+    return [await load_block(slug) for slug in slugs]
+
+
+async def load_block(slug: str) -> Any:
+    """Load one block."""
+    import prefect.blocks.notifications  # noqa: F401 - registers the kinds of blocks that come with Prefect
+    from prefect.blocks.abstract import NotificationBlock
+    from prefect.blocks.core import Block
+
+    try:
+        block: Any = await Block.aload(slug)
+    except Exception as error:  # ValueError for what is not there, and whatever its settings, or the way to the server, raise
+        raise RecipeError(
+            f"notify: there is no usable notification block {slug!r} on this Prefect server; save one there, or take it out of notify and LIMBECK_NOTIFY"
+        ) from error
+    if not isinstance(block, NotificationBlock):
+        raise RecipeError(f"notify: the block {slug!r} is a {type(block).__name__}, which notifies nobody; name another, for example slack-webhook/team")
+    return block
+
+
+async def send(slugs: Sequence[str], notice: Notice) -> list[str]:
+    """Tell every block, side by side; return the slugs of those that could not be told. Nothing of this can fail a run."""
+    told = await asyncio.gather(*(send_one(slug, *notice) for slug in slugs))
+    return [slug for slug, sent in zip(slugs, told, strict=True) if not sent]
+
+
+async def send_one(slug: str, subject: str, body: str) -> bool:
+    """Tell one block; its address is a secret, so of what goes wrong only the kind is said."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            block = await load_block(slug)
+            with block.raise_on_failure():
+                await block.anotify(body=body, subject=subject) if hasattr(block, "anotify") else await block.notify(body=body, subject=subject)
+    except Exception as error:
+        status = getattr(getattr(error, "response", None), "status_code", "")
+        warn(f"{slug} could not be told {subject!r}: {error if isinstance(error, LimbeckError) else f'{type(error).__name__} {status}'.strip()}")
+        return False
+    return True
+
+
+def warn(words: str) -> None:
+    """Warn in the run's log where there is a run, and where logs of the command line go."""
+    from prefect.exceptions import MissingContextError
+    from prefect.logging import get_run_logger
+
+    try:
+        get_run_logger().warning(words)
+    except MissingContextError:
+        logging.getLogger("limbeck.notices").warning(words)
+
+
+# --- what is said ------------------------------------------------------------------------------------------------------------------------
+
+
+def tell_failure(recipe: str, flow: str, message: str, page: str | None = None) -> Notice:
+    """Say that a run failed, and why, in the error's own sentence."""
+    said = re.sub(r"^Flow run encountered an exception: ", "", message.strip() or "no message")
+    return f"Limbeck: {recipe} failed", with_links(f"The flow {flow} of the recipe {recipe} failed.\n{said}", {"Prefect": page})
+
+
+def tell_refusal(result: Mapping[str, Any], page: str | None = None) -> Notice | None:
+    """Say that the gate accepted nobody, and what each candidate missed; nothing where one was accepted or none was to be judged."""
+    judged = result["registered"]
+    if not judged or any(entry["decision"] != "refused" for entry in judged):
+        return None
+    lines = [f"- {entry['candidate']}{verdict_of(entry)}: {'; '.join(entry['reasons'])}" for entry in judged[:SHOWN]]
+    more = [f"… and {len(judged) - SHOWN} more"] if len(judged) > SHOWN else []
+    subject = f"Limbeck: {result['recipe']}: the gate accepted none of {len(judged)}"
+    body = "\n".join([f"The gate accepted no candidate of {result['recipe']}; all are registered, none became champion.", *lines, *more])
+    return subject, with_links(body, {"MLflow": result["links"].get("run"), "Prefect": page})
+
+
+def tell_promotion(
+    *, name: str, version: str | int, alias: str, candidate: str = "", before: str | int | None = None, figures: str = "", why: str = "",
+    links: Mapping[str, str | None] | None = None,
+) -> Notice:  # fmt: skip
+    """Say that an alias points at another version now: which, what it is, what stood there before, and why it moved."""
+    what = f"{name}@{alias} is version {version}{f' ({candidate})' if candidate else ''} now"
+    was = [f"It was version {before} before."] if before not in (None, "") else []
+    lines = [what + ".", *was, *([figures] if figures else []), *([why] if why else []), f"Pull it: limbeck pull {name}@{alias} my-model"]
+    return f"Limbeck: {what}", with_links("\n".join(lines), links or {})
+
+
+def verdict_of(entry: Mapping[str, Any]) -> str:
+    """Return the gate's verdict in brackets, where it said one."""
+    return f" ({entry['verdict']})" if isinstance(entry.get("verdict"), str) else ""
+
+
+def with_links(body: str, links: Mapping[str, str | None]) -> str:
+    """Add the links that there are."""
+    return "\n".join([body, *(f"{name}: {link}" for name, link in links.items() if link)])
+
+
+# --- when it is said ---------------------------------------------------------------------------------------------------------------------
+
+
+async def on_failure(flow: Any, flow_run: Any, state: Any) -> None:
+    """Prefect's hook of our flows: a flow run that failed is told to whom its recipe names; one that was stopped is not."""
+    from prefect.utilities.urls import url_for
+
+    if "Interrupted:" in (state.message or ""):
+        return  # somebody asked for the end, and knows
+    recipe = flow_run.parameters.get("recipe")
+    name, named = (recipe.name, recipe.notify) if isinstance(recipe, Recipe) else (dict(recipe or {}).get("name", "?"), dict(recipe or {}).get("notify", ()))
+    try:
+        slugs = wanted(tuple(named or ()))
+    except RecipeError as error:
+        return warn(str(error))
+    await send(slugs, tell_failure(str(name), flow.name, state.message or "", url_for("flow-run", obj_id=flow_run.id)))
+
+
+async def tell_of(recipe: Recipe, result: Mapping[str, Any]) -> None:
+    """Tell of a finished run what is news: that the gate accepted nobody, or that a new version became champion."""
+    slugs = wanted(recipe.notify)
+    for notice in news_of(result) if slugs else []:
+        await send(slugs, notice)
+
+
+def news_of(result: Mapping[str, Any]) -> list[Notice]:
+    """Return what a finished run has to tell."""
+    refusal = tell_refusal(result)
+    name = result["registered"][0]["name"] if result["registered"] else ""
+    return [*([refusal] if refusal else []), *promotions_in(name, result.get("promotion") or {}, {"MLflow": result["links"].get("run")})]
+
+
+def promotions_in(name: str, decided: Mapping[str, Any], links: Mapping[str, str | None] | None = None) -> list[Notice]:
+    """Return a notice for each alias of a decision that a person waits for: a new champion, or a challenger to be looked at."""
+    moves, words = decided.get("moves", {}), {word["version"]: word for word in decided.get("words", ())}
+    return [
+        tell_promotion(
+            name=name, version=moves[alias], alias=alias, before=moves.get("previous") if alias == "champion" else None,
+            candidate=(decided["champion"] or {}).get("candidate", "") if alias == "champion" else "",
+            why=words.get(moves[alias], {}).get("reason", ""), links=links,
+        )
+        for alias in TOLD if moves.get(alias)
+    ]  # fmt: skip
+
+
+async def tell_of_promotion(name: str, decided: Mapping[str, Any]) -> None:
+    """Tell of what a person promoted or rolled back; there is no recipe, so the environment names whom."""
+    for notice in promotions_in(name, decided):
+        await send(wanted(()), notice)

@@ -1,0 +1,98 @@
+"""What a run leaves on its pages: in Prefect the table, the Pareto chart and links to MLflow and the report; in MLflow a text that is read first.
+
+None of it can fail a run: where a server does not take it, the run's log says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from tasks.errors import LimbeckError
+
+NO_SERVER = "MLflow: start `limbeck ui` for links."
+
+
+async def link_to_mlflow(tracker: Any) -> None:
+    """Leave a link to the MLflow run on the flow run's page as soon as there is one, so that it can be followed while stages run."""
+    from prefect.artifacts import acreate_link_artifact
+
+    link = tracker.urls(None).get("run")
+    if link:
+        async with spared("the link to MLflow"):
+            await acreate_link_artifact(link, link_text=f"{tracker.run_name} in MLflow", key="mlflow-run", description="Figures, curves and models of this run")
+
+
+async def leave_pages(result: Mapping[str, Any], tracker: Any) -> None:
+    """Leave what a finished run has to show."""
+    from tasks.report.results import results_markdown
+
+    files: dict[str, str] = {}
+    async with spared("the report's files"):
+        files = await asyncio.to_thread(tracker.report_files)
+    table = results_markdown(list(result["models"]), headline=result["headline"], split=result["split"])
+    async with spared("the run's text in MLflow"):
+        await asyncio.to_thread(tracker.describe, description_of(result, table))
+    async with spared("the results table"):
+        await leave_table(result, table, files)
+    async with spared("the report's links"):
+        await leave_report(files, tracker)
+
+
+async def leave_table(result: Mapping[str, Any], table: str, files: Mapping[str, str]) -> None:
+    """Leave the results table, and say where everything else is."""
+    from prefect.artifacts import acreate_markdown_artifact
+
+    text = "\n\n".join([table.rstrip(), *where_lines(result, files)]) + "\n"
+    await acreate_markdown_artifact(text, key="results", description="Teacher and every candidate")
+
+
+async def leave_report(files: Mapping[str, str], tracker: Any) -> None:
+    """Leave the Pareto chart and a link to the report; without an MLflow server to show it, the chart itself is left, and no link."""
+    from prefect.artifacts import acreate_image_artifact, acreate_link_artifact
+
+    if "pareto.png" in files:
+        address = files["pareto.png"] or data_address(await asyncio.to_thread(tracker.report_file, "pareto.png"))
+        await acreate_image_artifact(address, key="pareto", description="Quality against latency, size and energy")
+    if files.get("report.html"):
+        await acreate_link_artifact(files["report.html"], link_text="Report", key="report", description="The whole run on one page")
+
+
+def data_address(picture: bytes) -> str:
+    """Return an address that is the picture itself."""
+    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+
+
+def where_lines(result: Mapping[str, Any], files: Mapping[str, str]) -> list[str]:
+    """Say where the MLflow run, the report and the chart are, by link or, without a server, by name."""
+    link = result["links"].get("run")
+    named = {"report.html": "report", "pareto.png": "Pareto chart"}
+    lines = [f"[{words}]({files[name]})" if files[name] else f"{words.capitalize()}: `report/{name}` among the files of the MLflow run"
+             for name, words in named.items() if name in files]  # fmt: skip
+    return [f"[MLflow run]({link})" if link else NO_SERVER, *lines]
+
+
+def description_of(result: Mapping[str, Any], table: str) -> str:
+    """Return what MLflow shows above a run's figures: who won, how to get it, and the table."""
+    champion = next((entry for entry in result["registered"] if entry["alias"] == "champion"), None)
+    if champion is not None:
+        head = f"**{champion['candidate']}** is champion: `limbeck pull {champion['name']}@champion my-model`"
+    else:
+        head = "**The gate accepted nobody.**" if result["registered"] else "Nothing was registered."
+    reasons = [f"- {entry['candidate']}: {entry['decision']}: {'; '.join(entry['reasons'])}" for entry in result["registered"]]
+    return "\n\n".join([head, table.rstrip(), *(["\n".join(reasons)] if reasons else [])])
+
+
+@contextlib.asynccontextmanager
+async def spared(what: str) -> AsyncIterator[None]:
+    """Let a run go on where a page does not take something."""
+    from prefect.logging import get_run_logger
+
+    try:
+        yield
+    except Exception as error:
+        said = str(error) if isinstance(error, LimbeckError) else type(error).__name__
+        get_run_logger().warning(f"{what} could not be left: {said}")
