@@ -8,8 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from flows.home import Home
-from flows.results import PINNED
-from flows.run import available_cores, teacher_name
+from flows.run import PINNED, available_cores, teacher_name
 from tasks.ports.fingerprint import cpu_model, gpu_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import made_with
@@ -18,16 +17,22 @@ from tasks.recipe import Recipe
 
 def account(recipe: Recipe, result: Mapping[str, Any], *, home: Home, seconds: float, command: str) -> dict[str, Any]:
     """Return the kind of a result and how it was made; ``command`` is empty where nobody noted it."""
-    made = {
+    made = made_by(recipe, seconds=seconds, command=command)
+    minutes = {**made["minutes"], "cached": round(cached_seconds(result, home) / 60, 2)}
+    return {"kind": "sweep" if "cells" in result else "run", "made": {**made, "minutes": minutes}}
+
+
+def made_by(recipe: Recipe, *, seconds: float, command: str) -> dict[str, Any]:
+    """Return how a run was made, as far as the run itself knows."""
+    return {
         "teacher": teacher_name(recipe),
         "date": datetime.now(UTC).date().isoformat(),
         "command": command,
         "commit": made_with().get("mlflow.source.git.commit"),
         "versions": {name: version(name) for name in PINNED},
         "hardware": {"cpu": cpu_model(), "cores": recipe.resources.cores or available_cores(), "gpu": gpu_model()},
-        "minutes": {"run": round(seconds / 60, 2), "cached": round(cached_seconds(result, home) / 60, 2)},
+        "minutes": {"run": round(seconds / 60, 2)},
     }
-    return {"kind": "sweep" if "cells" in result else "run", "made": made}
 
 
 def cached_seconds(result: Mapping[str, Any], home: Home) -> float:

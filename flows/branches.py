@@ -12,6 +12,7 @@ from statistics import stdev
 from typing import Any
 
 from flows.contrasts import contrast_all, plain_students
+from flows.inspections import inspect_all
 from tasks.contracts import Parcel
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
@@ -250,14 +251,17 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
             for candidate in candidates[1:]
         )
     )
-    against = await contrast_all(recipe, candidates, [first, *cards], goods.rows)
+    against, looks = await asyncio.gather(
+        contrast_all(recipe, candidates, [first, *cards], goods.rows), inspect_all(recipe, candidates, [first, *cards], goods.rows)
+    )
     speeds = await asyncio.gather(
         *(measure_speed(recipe.speed, model=candidate.models[0], teacher=teacher, label=candidate.name) for candidate in candidates)
     )
     if not all(parcel.facts for parcel in [first, *cards, *speeds]):
         return []  # a plan has no figures
     rows = [row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
-    return [{**one, "against": against.get(one["name"], {}), "plain": one["name"] in plain_students(recipe)} for one in rows]
+    plain = plain_students(recipe)
+    return [{**one, "against": against.get(one["name"], {}), "plain": one["name"] in plain, "inspection": looks.get(one["name"])} for one in rows]
 
 
 def deviation(per_seed: Sequence[float]) -> float | None:

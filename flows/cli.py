@@ -20,16 +20,20 @@ app = typer.Typer(
     name="limbeck", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     help="Make big transformer language models small: cached Prefect stages in, registered small models out.",
 )  # fmt: skip
+MAKE, LOOK, REGISTRY, HOUSE = "Make small models", "Look at what ran", "Choose, pull and promote", "Keep the house in order"
+"""Under what a command stands in --help."""
 WRITTEN = ("--json", "--plot")
 STOPPED = 130  # what shells call a command that Ctrl-C ended
 out = Console(width=None if sys.stdout.isatty() else 120)
 
 Sets = Annotated[list[str], typer.Option("--set", metavar="a.b=value", help="Change one knob of the recipe; may be given several times.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write stages, models and registered versions as JSON.")]
+RegisteredName = Annotated[str, typer.Argument(metavar="NAME", help="A registered model.")]
+Reason = Annotated[str, typer.Option(help="Why; it is kept in the history.")]
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a recipe on the shelf.")]
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the language and of everything trained on it.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, max=50, help="How many seeds, from --seed on; the margin gets an interval.")] = 1,
@@ -51,7 +55,7 @@ def demo(
     out.print(f"\nDistillation lifts the same student by {margin['mean']:.1f} points{interval}. The data is synthetic.", highlight=False, markup=False)
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def init(
     table: Annotated[Path, typer.Argument(metavar="DATA.csv", help="Your rows: csv, tsv, jsonl or parquet.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the recipe goes; by default beside the data.")] = None,
@@ -66,7 +70,7 @@ def init(
     out.print(f"wrote {target}; next: limbeck validate {target}", highlight=False)
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def shelf() -> None:
     """List the recipes that come with Limbeck: one for each method of the literature, and some for real tasks."""
     from rich.table import Table
@@ -80,7 +84,7 @@ def shelf() -> None:
     out.print("\nread one: its file says what it makes and what it costs; run one: limbeck run NAME; change it: --set task=mrpc", highlight=False, markup=False)
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def run(
     recipe: RecipeName,
     sets: Sets = [],  # noqa: B006 - typer copies it
@@ -93,7 +97,7 @@ def run(
     start(load_recipe(recipe, sets), json_file, force)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def results(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the page and its files are, for example deployments/results.")],
     add: Annotated[Path | None, typer.Option("--add", metavar="OUT.json", help="What --json wrote of a finished run or sweep.")] = None,
@@ -109,7 +113,7 @@ def results(
     out.print(f"wrote {write_page(folder)}", highlight=False, markup=False)
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def sweep(
     recipe: RecipeName,
     strategies: Annotated[str | None, typer.Option(metavar="top,symmetric,…", help="Strategies to try, greedy among them; see layer_dropping.")] = None,
@@ -143,29 +147,30 @@ def sweep(
     show_sweep_plan(out, chosen.name, plan_recipe(chosen, home=home, kind="sweep"), duration)
 
 
-@app.command()
-def plan(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
-    """Say what a run would do, stage by stage, and why, before anything is spent."""
+@app.command(rich_help_panel=MAKE)
+def plan(
+    recipe: RecipeName,
+    sets: Sets = [],  # noqa: B006
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write every stage, and what it would take, as JSON.")] = None,
+) -> None:
+    """Say what a run would do, stage by stage, why, and what it would take, before anything is spent."""
     from flows.recipe_file import load_recipe
 
     chosen = load_recipe(recipe, sets)
     home = open_home()
-    from rich.table import Table
+    from flows.drive import plan_of, planned_session
+    from flows.run import write_json
+    from tasks.report.ledger import plan_lines, plan_table
 
-    from flows.drive import plan_recipe
-
-    table = Table("stage", "cache", "why", "about", title=f"plan of {chosen.name}", title_justify="left")
-    rows = plan_recipe(chosen, home=home)
-    missing = [row for row in rows if row["cache"] == "miss"]
-    for row in rows:
-        table.add_row(row["stage"], row["cache"], row["why"], "" if row["seconds"] is None else duration(row["seconds"]))
-    out.print(table)
-    known = [row["seconds"] for row in missing if row["seconds"] is not None]
-    guess = f", about {duration(sum(known))} of work by what the like of {len(known)} of them took before" if known else ""
-    out.print(f"{len(missing)} of {len(rows)} stages would run{guess}.", highlight=False)
+    found = plan_of(planned_session(chosen, home))
+    out.print(plan_table(found["stages"], f"plan of {chosen.name}"))
+    for line in plan_lines(found) + ([f"It would be refused: {found['refused']}."] if found["refused"] else []):
+        out.print(line, highlight=False, markup=False)
+    if json_file is not None:
+        write_json(json_file, found)
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def validate(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
     """Check a recipe without running anything."""
     from flows.recipe_file import load_recipe
@@ -176,7 +181,7 @@ def validate(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
     out.print(f"{chosen.name} is valid: task {chosen.spec.name}, students {', '.join(made) or 'none'}, dropped {', '.join(dropped) or 'none'}", highlight=False)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def runs(limit: Annotated[int, typer.Option(min=1, max=1000)] = 20) -> None:
     """List the newest runs."""
     from rich.table import Table
@@ -187,7 +192,7 @@ def runs(limit: Annotated[int, typer.Option(min=1, max=1000)] = 20) -> None:
     out.print(table)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def explain(run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")] = None) -> None:
     """Say what a past run did, stage by stage, and why."""
     from rich.table import Table
@@ -204,9 +209,50 @@ def explain(run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A r
     out.print(table)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
+def ledger(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write every figure as JSON, and how it was come by.")] = None,
+) -> None:
+    """Say what a past run took, stage by stage, in time, kWh, CO2e and dollars, and what the cache saved."""
+    mlflow = tracker()
+    from flows.run import write_json
+    from flows.upkeep import find_run
+    from tasks.report.ledger import LEGEND, counted_lines, ledger_table
+
+    found = find_run(mlflow, run)
+    noted = mlflow.recall(found["run"], "ledger")
+    out.print(ledger_table(noted, f"{found['kind']} {found['run'][:8]} of {found['recipe']}: what it took"))
+    for line in [*counted_lines(noted), LEGEND]:
+        out.print(line, highlight=False, markup=False)
+    if json_file is not None:
+        write_json(json_file, noted)
+
+
+@app.command(rich_help_panel=LOOK)
+def report(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that finished.")] = None,
+    show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE.html", help="Where it goes; by default into the home folder.")] = None,
+    no_texts: Annotated[bool, typer.Option("--no-texts", help="Leave the texts out on which student and teacher disagree.")] = False,
+) -> None:
+    """Write the page of a past run: one HTML file that says which model to take, how good, fast and big it is, and why."""
+    mlflow = tracker()
+    from flows.report import open_page, past_report, place_of_report, write_page
+    from flows.upkeep import find_run
+
+    home, found = Home.from_environment(), find_run(mlflow, run, () if run else ("FINISHED",))
+    path = place_of_report(output, found["run"], home)
+    write_page(past_report(mlflow, found, home=home, texts=not no_texts), path)
+    out.print(str(path), highlight=False, markup=False, soft_wrap=True)
+    if show and not open_page(path):
+        out.print("no browser was found here; open the file yourself", highlight=False)
+
+
+@app.command(rich_help_panel=MAKE)
 def resume(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that did not finish.")] = None,
+    sets: Sets = [],  # noqa: B006
     json_file: JsonFile = None,
 ) -> None:
     """Go on with a run or a sweep that was stopped or failed: its recipe again, from its results and checkpoints."""
@@ -214,10 +260,41 @@ def resume(
     from flows.upkeep import UNFINISHED, find_run, recipe_of
 
     found = find_run(mlflow, run, UNFINISHED)
-    start(recipe_of(mlflow, found), json_file, [], found["kind"])
+    start(recipe_of(mlflow, found, sets), json_file, [], found["kind"])
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
+def reproduce(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A finished run, as `limbeck runs` shows it; by default the newest.")] = None,
+    keep: Annotated[Path | None, typer.Option("--keep", metavar="FOLDER", help="Keep what the second run makes, in a new folder.")] = None,
+    from_cache: Annotated[bool, typer.Option("--from-cache", help="Run nothing: compare what the store holds.")] = False,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Go on although a source has changed since.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the comparison as JSON.")] = None,
+) -> None:
+    """Run a past run again from nothing, in a home of its own, and compare what every stage makes, byte for byte.
+
+    Ends with status 0 if all digests are equal, and with 3 if some are not; what measures speed is not compared.
+    """
+    before = dict(os.environ)  # the second run gets the environment of this command, without what is set for this home
+    mlflow = tracker()
+    from flows.console import show_reproduction
+    from flows.reproduce import DIFFERENT
+    from flows.reproduce import reproduce as run_twice
+    from flows.run import write_json
+    from flows.upkeep import find_run
+
+    found = find_run(mlflow, run, ("FINISHED",))
+    if not from_cache:
+        out.print(f"running {found['recipe']} again, in a home of its own: nothing is taken from the cache or enters your registry", highlight=False)
+    compared = run_twice(mlflow, found, home=Home.from_environment(), environment=before, keep=keep, from_cache=from_cache, anyway=anyway)
+    if json_file is not None:
+        write_json(json_file, compared)
+    show_reproduction(out, compared)
+    if not compared["equal"]:
+        raise typer.Exit(DIFFERENT)
+
+
+@app.command(rich_help_panel=HOUSE)
 def verify() -> None:
     """Hash everything in the store anew; what is damaged is set aside, so that the next run makes it again."""
     home = open_home()
@@ -233,7 +310,7 @@ def verify() -> None:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=HOUSE)
 def gc(
     keep_days: Annotated[float, typer.Option(min=0, help="Results younger than this stay in any case.")] = 30,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
@@ -251,7 +328,7 @@ def gc(
     out.print(f"{len(swept.results)} results and {swept.bytes / 1e6:,.1f} MB {verb}; {swept.kept} results stay.", highlight=False)
 
 
-@app.command()
+@app.command(rich_help_panel=REGISTRY)
 def models() -> None:
     """List every registered version and the gate's word on it."""
     from rich.table import Table
@@ -263,7 +340,7 @@ def models() -> None:
     out.print(table)
 
 
-@app.command()
+@app.command(rich_help_panel=REGISTRY)
 def pull(
     name: Annotated[str, typer.Argument(metavar="NAME[@alias]", help="A registered model; without an alias: @champion.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
@@ -275,9 +352,49 @@ def pull(
     out.print(f'use it with transformers alone: AutoModelForSequenceClassification.from_pretrained("{folder}")', highlight=False, markup=False)
 
 
-@app.command()
+@app.command(rich_help_panel=REGISTRY)
+def show(name: Annotated[str, typer.Argument(metavar="NAME[@alias|@version]", help="A registered model, or one version of it.")]) -> None:
+    """Show a registered model: aliases, verdicts, figures and the history of decisions; or one version with every reason."""
+    from flows.registry_page import show_model, show_version
+    from tasks.ports.registry import Registry
+
+    model, _, which = name.partition("@")
+    mlflow = tracker()
+    standing = Registry(mlflow, model).read()
+    if which or not standing.versions:
+        show_version(out, model, standing, str(mlflow.find_version(model, which).version))
+    else:
+        show_model(out, model, standing)
+
+
+@app.command(rich_help_panel=REGISTRY)
+def promote(
+    name: RegisteredName,
+    version: Annotated[str | None, typer.Argument(metavar="[VERSION]", help="A version by number or alias; by default the challenger.")] = None,
+    to: Annotated[str, typer.Option(help="The alias: champion, challenger, champion-small or champion-fast.")] = "champion",
+    force: Annotated[bool, typer.Option("--force", help="Pass over the gate's verdict and the comparison with the champion.")] = False,
+    reason: Reason = "",
+) -> None:
+    """Make a version champion; one that the gate refused, or that is certainly worse than the champion, only by force."""
+    decide_by_hand("promote", name, version=version, to=to, force=force, reason=reason)
+
+
+@app.command(rich_help_panel=REGISTRY)
+def rollback(name: RegisteredName, reason: Reason = "") -> None:
+    """Make the champion before the champion again; the one that goes is not promoted by runs any more."""
+    decide_by_hand("rollback", name, reason=reason)
+
+
+@app.command(rich_help_panel=REGISTRY)
+def delete(name: RegisteredName, version: Annotated[str, typer.Argument(metavar="VERSION", help="Its number.")], reason: Reason = "") -> None:
+    """Delete a registered version; one that has an alias is refused."""
+    gone = decided_in_prefect("delete", name, version=version, reason=reason)
+    out.print(f"{name} version {gone['version']} ({gone['candidate']}) is deleted.", highlight=False, markup=False)
+
+
+@app.command(rich_help_panel=REGISTRY)
 def predict(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model folder, as pull writes it.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model folder, as pull writes it, or the onnx folder in it.")],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Texts: txt, csv, tsv, jsonl or parquet.")],
     text: Annotated[str, typer.Option(help="Name of the text column.")] = "text",
     pair: Annotated[str | None, typer.Option(help="Name of the second text's column.")] = None,
@@ -287,8 +404,10 @@ def predict(
     open_home()
     from tasks.ports.sources import resolve_model
     from tasks.ports.tables import read_texts
+    from tasks.scoring.onnx_models import is_export
 
-    resolve_model(str(folder), None)
+    if not is_export(folder):
+        resolve_model(str(folder), None)
     texts, pairs = read_texts(checked(file), text, pair)
     from tasks.scoring.predict import predict_texts
 
@@ -296,7 +415,7 @@ def predict(
         print(json.dumps({"text": words, **answer}, ensure_ascii=False))
 
 
-@app.command()
+@app.command(rich_help_panel=HOUSE)
 def janitor() -> None:
     """End the runs that crashed workers left open, in MLflow and in Prefect, and remove what they left half-written."""
     home = open_home()
@@ -315,7 +434,7 @@ def janitor() -> None:
     out.print(counts, highlight=False)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def ui(
     prefect_port: Annotated[int, typer.Option(min=1024, max=65535)] = 4200,
     mlflow_port: Annotated[int, typer.Option(min=1024, max=65535)] = 5000,
@@ -326,7 +445,7 @@ def ui(
     serve(Home.from_environment().create(), prefect_port, mlflow_port, out)
 
 
-@app.command()
+@app.command(rich_help_panel=HOUSE)
 def version() -> None:
     """Print the version."""
     from importlib.metadata import version as installed
@@ -351,6 +470,29 @@ def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "ru
 
         plot.write_text(sweep_svg(result), encoding="utf-8")
     show_sweep(out, result) if kind == "sweep" else show_results(out, result)
+
+
+def decide_by_hand(what: str, name: str, **given: Any) -> None:
+    """Let a flow decide on a registered model's aliases, and say what moved."""
+    decided = decided_in_prefect(what, name, **given)
+    from flows.promotion import told
+
+    out.print(f"{told(name, decided)}.", highlight=False, markup=False, soft_wrap=True)
+
+
+def decided_in_prefect(what: str, name: str, **given: Any) -> dict[str, Any]:
+    """Run one of the flows of promotion, with a Prefect server of its own where none is named."""
+    home = open_home()
+    from flows.servers import prefect_for_a_run
+
+    with prefect_for_a_run(home) as ready:
+        import asyncio
+
+        from flows import promotion
+
+        ready()
+        decided: dict[str, Any] = asyncio.run(getattr(promotion, what)(name, **given))
+    return decided
 
 
 def typed(words: list[str]) -> str:

@@ -8,10 +8,12 @@ from typing import Any
 from prefect import flow
 
 from flows.branches import Candidate, Goods, judge_all, make_dropped, make_student
+from flows.exports import beside_models, make_exports, with_exports
+from flows.notices import on_failure
 from flows.results import publish_results
 from flows.run import open_run
 from tasks.augment_text import augment_text
-from tasks.checks import check_students, require_floor
+from tasks.checks import check_students, require_floor, require_rows_for_int8
 from tasks.contracts import Parcel
 from tasks.finetune_teacher import finetune_teacher
 from tasks.prepare_corpus import prepare_corpus, pretrain_base
@@ -20,7 +22,7 @@ from tasks.recipe import Colleague, Recipe, RowsSlice, Teacher
 from tasks.session import Session
 
 
-@flow(name="compress", flow_run_name="{recipe.name}")
+@flow(name="compress", flow_run_name="{recipe.name}", on_failure=[on_failure])
 async def compress(recipe: Recipe) -> dict[str, Any]:
     """Fine-tune a teacher, distil students and drop layers, score every candidate, and register what came out."""
     async with open_run(recipe) as run:
@@ -31,6 +33,7 @@ async def compress(recipe: Recipe) -> dict[str, Any]:
 async def make_everything(recipe: Recipe, sources: dict[str, Parcel], session: Session) -> tuple[list[dict[str, Any]], list[Candidate], Parcel]:
     """Pass every stage of the recipe; return the rows of the results, the candidates behind them, and the data."""
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
+    require_rows_for_int8(recipe, rows.facts)
     base = await pretrained_base(recipe, sources)
     if not session.is_guess(base):
         starts = {name.removeprefix("start:"): session.store.folder(parcel) for name, parcel in sources.items() if name.startswith("start:")}
@@ -38,7 +41,9 @@ async def make_everything(recipe: Recipe, sources: dict[str, Parcel], session: S
     goods = await shared_goods(recipe, sources, rows, base)
     small = await all_candidates(recipe, goods)
     candidates = [Candidate("teacher", "teacher", [await goods.teacher]), *small]
-    return await judge_all(recipe, candidates, goods), candidates, rows
+    exports = await make_exports(recipe, candidates, rows)
+    everyone = beside_models(candidates, exports)
+    return with_exports(await judge_all(recipe, everyone, goods), exports), everyone, rows
 
 
 async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:
@@ -50,7 +55,7 @@ async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:
 
 async def shared_goods(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, base: Parcel) -> Goods:
     """Start what the branches share: the teacher and its answers, the corpus, the substitutes, the user's own text."""
-    transfer = await prepare_transfer(recipe.transfer, source=sources["transfer"]) if recipe.transfer else None
+    transfer = await prepare_transfer(recipe.transfer, source=sources["transfer"], rows=rows) if recipe.transfer else None
     teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
     return Goods(
         rows=rows,

@@ -62,12 +62,12 @@ class Watcher:
         self.console.print(f"      {record.shown}: {message}", highlight=False, markup=False, style="dim")
 
 
-SHOWN = {"cached": "cached", "completed": "done", "failed": "failed", "stopped": "stopped"}
+SHOWN = {"cached": "cached", "completed": "done", "failed": "failed", "stopped": "stopped", "refused": "not started or ended: the budget is spent"}
 
 
 def show_results(console: Console, result: Mapping[str, Any]) -> None:
     """Print the table of a finished run, the gate's reasons, and the commands that come next."""
-    from flows.results import counts
+    from flows.results import champion_line, counts, spent
     from tasks.report.against import against_lines
     from tasks.report.results import notes, results_table
 
@@ -79,19 +79,26 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
         console.print(note, highlight=False, markup=False)
     for entry in result["registered"]:
         if entry["decision"] == "refused":
-            console.print(f"refused: {entry['candidate']}: {'; '.join(entry['reasons'])}", highlight=False, markup=False)
-    console.print(f"\n{counts(result)}.", highlight=False)
-    champion = next((entry for entry in result["registered"] if entry["alias"] == "champion"), None)
+            console.print(f"{entry['verdict']}: {entry['candidate']}: {'; '.join(entry['reasons'])}", highlight=False, markup=False)
+        elif entry["outcome"] != "champion":
+            console.print(f"not champion: {entry['candidate']}: {entry['why']}", highlight=False, markup=False)
+    console.print(f"\n{counts(result)}; {champion_line(result)}.", highlight=False, markup=False)
+    for line in spent(result.get("ledger")):
+        console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
     console.print("\nNext:")
-    if champion is not None:
-        console.print(f"  limbeck pull {champion['name']}@champion my-model     # one plain Hugging Face folder", highlight=False, markup=False)
+    if result["promotion"]["champion"] is not None:
+        name = result["registered"][0]["name"]
+        console.print(f"  limbeck pull {name}@champion my-model     # one plain Hugging Face folder", highlight=False, markup=False)
+        console.print(f"  limbeck show {name}                       # its aliases, figures and the history of decisions", highlight=False, markup=False)
         console.print("  limbeck predict my-model texts.csv", highlight=False)
+    console.print("  limbeck report --open                         # the whole run on one page", highlight=False)
     console.print("  limbeck models                                # every registered version and the gate's word on it", highlight=False)
     console.print("  limbeck ui                                    # Prefect and MLflow in the browser", highlight=False)
 
 
 def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
     """Print the table of a finished sweep, the answer, how far fine-tuning changed each layer, and the commands that come next."""
+    from flows.results import spent
     from tasks.report.sweep import SIMILAR, answer_lines, notes, similarity_table, sweep_table, title
 
     def say(*lines: str) -> None:
@@ -104,9 +111,27 @@ def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
     console.print(similarity_table(result))
     hits = sum(stage["cache"] == "hit" for stage in result["stages"])
     console.print(f"{hits} of {len(result['stages'])} stages cached; nothing was registered.", highlight=False)
+    for line in spent(result.get("ledger")):
+        console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
     console.print("\nNext:")
+    console.print("  limbeck report --open                         # the answer, the chart and every figure on one page", highlight=False)
     console.print("  limbeck explain                               # what ran, and why", highlight=False)
     console.print("  limbeck ui                                    # Prefect and MLflow in the browser: run/sweep.svg is the plot", highlight=False)
+
+
+def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
+    """Print what a second run made beside what the first one did."""
+    from rich.table import Table
+
+    from tasks.report.reproduction import row_of, summary
+
+    table = Table("stage", "then", "now", "verdict", "why", title=f"run {found['run'][:8]}, then and now", title_justify="left")
+    for stage in found["stages"]:
+        table.add_row(*row_of(stage))
+    console.print()
+    console.print(table)
+    for line in [*found["sources"], *summary(found)]:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any]], duration: Callable[[float], str]) -> None:

@@ -43,7 +43,7 @@ def plain_students(recipe: Recipe) -> list[str]:
 
 def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[str, Parcel]) -> bool:
     """Tell whether a candidate is as large as a baseline, and as much work (an ALBERT's layers share their weights); a plan goes by the recipe's shapes."""
-    if ours.role == "teacher" or ours.name in plain_baselines(recipe):
+    if ours.role in ("teacher", "export") or ours.name in plain_baselines(recipe):
         return False
     sizes = [[scored[name].facts.get(figure) for figure in ("parameters", "flops")] for name in (ours.name, baseline)]
     if all(size[0] is not None for size in sizes):

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from flows.home import Home
+from flows.ledger import planned_cost
 from flows.onlooker import ONLOOKER, Onlooker, confirm
 from flows.run import write_json
+from tasks.errors import BudgetError
 from tasks.recipe import Recipe
+from tasks.scoring.ledger import sum_of
 from tasks.session import Session, StageRecord
 
 
@@ -23,7 +26,7 @@ def run_recipe(
     """Run a flow (``kind``: ``run`` or ``sweep``), after a plan of it or without one; write the result file if asked, with the command that asked."""
     from flows.account import account
 
-    onlooker, started = Onlooker(home, watcher, force, plan), time.monotonic()
+    onlooker, started = Onlooker(home, watcher, force, plan, command), time.monotonic()
     ONLOOKER.set(onlooker)
     try:
         result: dict[str, Any] = asyncio.run(flow_of(kind)(recipe))
@@ -56,14 +59,32 @@ def watched_run(
     from flows.console import Watcher
 
     plan = planned_session(recipe, home, kind)
+    plan.purse.require_plan([record.likely for record in plan.records if record.cache == "miss"])
     ready()
     with Watcher(console, len(plan.records)) as watcher:
         return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path, plan=plan, command=command, kind=kind)
 
 
 def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[str, Any]]:
-    """Walk the same story without running anything; return what each stage would do, why, and how many seconds the like of it took before."""
-    return [{"stage": record.shown, "cache": record.cache, "why": record.why, "seconds": record.estimate} for record in planned_records(recipe, home, kind)]
+    """Walk the same story without running anything; return what each stage would do, why, and what the like of it took before."""
+    rows: list[dict[str, Any]] = plan_of(planned_session(recipe, home, kind))["stages"]
+    return rows
+
+
+def plan_of(session: Session) -> dict[str, Any]:
+    """Return a plan as ``limbeck plan --json`` writes it: every stage, what would be spent, what is there already, and whether the budget would do."""
+    rates = session.purse.rates
+    rows = [
+        {"stage": record.shown, "cache": record.cache, "why": record.why, "seconds": record.estimate, "cost": planned_cost(record, rates)}
+        for record in session.records
+    ]
+    costs: dict[str, list[Any]] = {cache: [row["cost"] for row in rows if row["cache"] == cache] for cache in ("miss", "hit")}
+    refused = ""
+    try:
+        session.purse.require_plan([record.likely for record in session.records if record.cache == "miss"])
+    except BudgetError as error:
+        refused = str(error)
+    return {"stages": rows, "total": sum_of(costs["miss"]), "saved": sum_of(costs["hit"]), "refused": refused, "warnings": list(rates.warnings)}
 
 
 def planned_records(recipe: Recipe, home: Home, kind: str = "run") -> list[StageRecord]:

@@ -34,6 +34,8 @@ class Onlooker:
     force: frozenset[str] = frozenset()
     plan: Session | None = None
     """The walk before the run: its store is open already, and what it found need not be looked for again."""
+    command: str = ""
+    """The command as it was typed, if there was one."""
     cancelled: UUID | None = None
     """The flow run that someone cancelled in the Prefect UI."""
     on_sigterm: Callable[[int, Any], None] | None = None

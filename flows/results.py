@@ -1,4 +1,4 @@
-"""The end of a run: who passed the gate, what was registered, and the table, the JSON and the Prefect artifact that say so."""
+"""The end of a run: who passed the gate, what was registered, and the table, the JSON and the pages that say so."""
 
 from __future__ import annotations
 
@@ -13,33 +13,54 @@ from typing import Any
 from prefect.logging import get_run_logger
 
 from flows.branches import Candidate, label
-from flows.run import Run, teacher_name
+from flows.exports import for_the_folders, gate_word
+from flows.ledger import costs_of_candidates, ledger_of
+from flows.manifest import manifest_of
+from flows.notices import tell_of
+from flows.report import for_the_page, leave_report
+from flows.run import PINNED, Run, teacher_name
+from flows.run_page import leave_pages
 from tasks.contracts import Parcel
+from tasks.gate.verdicts import Decision
+from tasks.judging import Judging
+from tasks.promote_models import promote_models
 from tasks.recipe import Recipe
-from tasks.register_model import register_models
+from tasks.register_model import decided, register_models
 from tasks.session import StageRecord
 
 SHARED = {"distill-general", "pretrain-base"}
-PINNED = ("torch", "transformers", "numpy", "mlflow", "prefect", "limbeck")
 
 
 async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], candidates: Sequence[Candidate], *, data: Parcel) -> dict[str, Any]:
-    """Log the figures, register the models, leave the table in the Prefect UI, and return what ``--json`` writes."""
+    """Log the figures, register the models, leave its pages, tell whom the recipe names, and return what ``--json`` writes."""
+    costs = costs_of_candidates([row["name"] for row in rows], run.session)
+    rows = [row | {"cost": costs[row["name"]]} for row in rows]
     # What is registered already is not fetched: only a new version asks for its files.
     folders = {candidate.name: partial(run.session.store.folder, candidate.models[0]) for candidate in candidates}
     about = describe_run(recipe, run, data)
+    exports = for_the_folders(rows, candidates, run.session.store)
     with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
-        registered = await register_models(recipe, run.tracker, folders, rows, about, Path(workspace))
+        judging = new_judging(recipe, run, rows, data, Path(workspace))
+        registered = await register_models(recipe, run.tracker, folders, judging, about, Path(workspace), exports)
+        promotion = await promote_models(judging, run.tracker, run.session.store, registered, run.tracker.parent)
+    registered, decisions = decided(registered, promotion), promotion.pop("decisions")
     verdicts = {entry["candidate"]: entry for entry in registered}
     efforts = efforts_of(recipe, run.session.records)
-    models = [finished_row(row, verdicts.get(row["name"])) | efforts.get(row["name"], {}) for row in rows]
+    models = [finished_row(row, verdicts.get(row["name"])) | judged(decisions.get(row["name"])) | efforts.get(row["name"], {}) for row in rows]
     await asyncio.to_thread(run.tracker.candidates, models, split=recipe.gate.split)
     await asyncio.to_thread(run.tracker.story, run.session.records)
     stages = [stage_row(record) for record in run.session.records]
     result = {"recipe": recipe.name, "task": recipe.spec.name, "headline": recipe.spec.headline, "split": recipe.gate.split,
               "rows": data.facts["rows"], "synthetic": recipe.data.synthetic, "stages": stages, "models": models,
-              "registered": registered, "links": run.tracker.urls(None)}  # fmt: skip
-    await leave_artifacts(result)
+              "registered": registered, "promotion": promotion, "links": run.tracker.urls(None),
+              "ledger": ledger_of(run.session), "labels": data.facts.get("labels")}  # fmt: skip
+    await asyncio.to_thread(run.tracker.ledger, result["ledger"])
+    result["manifest"] = manifest_of(recipe, run, models, split=recipe.gate.split)
+    await asyncio.to_thread(run.tracker.note, "manifest", result["manifest"])
+    result |= for_the_page(recipe, run)
+    result["report"] = await leave_report(recipe, run, result)
+    await leave_pages(result, run.tracker)
+    await tell_of(recipe, result)
     for line in summary(result):
         get_run_logger().info(line)
     return result
@@ -47,10 +68,37 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
 
 def summary(result: Mapping[str, Any]) -> list[str]:
     """Say in a few lines of the run's log what came out."""
-    champion = [f"{entry['name']}@champion is {entry['candidate']}" for entry in result["registered"] if entry["alias"] == "champion"]
     where = [f"MLflow run: {result['links']['run']}"] if result["links"] else []
-    verdict = "; ".join(champion) or "no candidate passed the gate"
-    return [f"{counts(result)}; {verdict}", *where]
+    became = [f"{entry['candidate']}: {entry['why']}" for entry in result["registered"]]
+    return [f"{counts(result)}; {champion_line(result)}", *became, *spent(result["ledger"]), *where]
+
+
+def champion_line(result: Mapping[str, Any]) -> str:
+    """Say who is champion now, and whether it was before."""
+    champion = result["promotion"]["champion"]
+    if champion is None:
+        return "no candidate passed the gate" if not any(entry["decision"] == "accepted" for entry in result["registered"]) else "nobody is champion"
+    stays = "is" if "champion" in result["promotion"]["moves"] else "stays"
+    return f"{result['registered'][0]['name']}@champion {stays} {champion['candidate']}, version {champion['version']}"
+
+
+def new_judging(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], data: Parcel, workspace: Path) -> Judging:
+    """Return what the gate needs: the figures, where every model's answers are, and where the rows that judge stand besides."""
+    store, session, split = run.session.store, run.session, recipe.gate.split
+    cards = {row["name"]: session.parcel_of("score-model", row["name"]) for row in rows}
+    transfer = session.parcel_of("prepare-transfer", "")
+    texts = {"training rows": data, **({"transfer text": transfer} if transfer else {})}
+    return Judging(
+        recipe, rows, data.facts, partial(store.folder, data), {name: partial(store.folder, card) for name, card in cards.items() if card is not None},
+        {where: parcel.facts.get("leaked", {}).get(split, 0) for where, parcel in texts.items()}, workspace,
+    )  # fmt: skip
+
+
+def judged(decision: Decision | None) -> dict[str, Any]:
+    """Return what a row of the results says of the gate's decision; the teacher has none."""
+    if decision is None:
+        return {}
+    return {"verdict": decision.verdict, "reasons": list(decision.reasons), "closest": decision.closest, "shortfall": decision.shortfall}
 
 
 def counts(result: Mapping[str, Any]) -> str:
@@ -58,6 +106,13 @@ def counts(result: Mapping[str, Any]) -> str:
     new = sum(entry["new"] for entry in result["registered"])
     hits = sum(stage["cache"] == "hit" for stage in result["stages"])
     return f"{hits} of {len(result['stages'])} stages cached; {new} new model versions registered"
+
+
+def spent(ledger: Mapping[str, Any] | None) -> list[str]:
+    """Say what the run took and what the cache saved it; an older result says nothing of it."""
+    from tasks.report.ledger import amount
+
+    return [f"this run took {amount(ledger['total'])}; the cache saved {amount(ledger['saved'])}"] if ledger else []
 
 
 def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:
@@ -74,6 +129,8 @@ def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:
 
 def finished_row(row: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> dict[str, Any]:
     """Add the gate's word to a row of the results."""
+    if row["role"] == "export":
+        return {**row, "gate": gate_word(row)}
     gate = "—" if verdict is None else "champion" if verdict["alias"] == "champion" else verdict["decision"]
     return {**row, "gate": gate}
 
@@ -108,15 +165,3 @@ def stage_row(record: Any) -> dict[str, Any]:
     """Return what a result file says of one stage."""
     return {"name": record.name, "label": record.label, "state": record.state, "cache": record.cache,
             "seconds": round(record.seconds, 3), "key": record.key}  # fmt: skip
-
-
-async def leave_artifacts(result: Mapping[str, Any]) -> None:
-    """Leave the results table and the link to MLflow on the Prefect run page."""
-    from prefect.artifacts import acreate_markdown_artifact
-
-    from tasks.report.results import results_markdown
-
-    link = result["links"].get("run")
-    note = f"[MLflow run]({link})" if link else "MLflow: start `limbeck ui` for links."
-    text = f"{results_markdown(list(result['models']), headline=result['headline'], split=result['split'])}\n\n{note}\n"
-    await acreate_markdown_artifact(text, key="results", description="Teacher and every candidate")

@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flows.home import Home
+from flows.ledger import ledger_of, new_purse
+from flows.notices import require_blocks, wanted
 from flows.onlooker import ONLOOKER, STOPPED, Onlooker, stopped_by_prefect, stopped_by_sigterm
+from flows.run_page import link_to_mlflow
 from tasks.contracts import Parcel
 from tasks.errors import LimbeckError, RecipeError
 from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
@@ -22,6 +25,9 @@ from tasks.ports.tracker import Tracker, require_legal_name
 from tasks.recipe import STARTS_BY_NAME, Recipe
 from tasks.register_model import registered_name
 from tasks.session import Session, use_session
+
+PINNED = ("torch", "transformers", "numpy", "mlflow", "prefect", "limbeck")
+"""Libraries whose versions cards and results name."""
 
 
 @dataclass
@@ -38,21 +44,25 @@ class Run:
 async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     """Find the sources, check store and tracker, then run the stages; on the way out no branch is left running and no MLflow run open."""
     onlooker = ONLOOKER.get() or Onlooker(Home.from_environment())
+    purse = new_purse(recipe.costs)
     sources = await asyncio.to_thread(find_sources, recipe)
     store = onlooker.plan.store if onlooker.plan else await asyncio.to_thread(open_store, onlooker.home.store, onlooker.home.cache)
     await asyncio.to_thread(store.check)
+    await require_blocks(wanted(recipe.notify))
     require_legal_name(registered_name(recipe, teacher_name(recipe)))
     processes = processes_of_worker()
     tracker = new_tracker(recipe, onlooker.home, kind)
     opening = asyncio.ensure_future(asyncio.to_thread(tracker.open))
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     session = Session(
-        store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes
+        store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes, purse=purse
     )
     already = asyncio.all_tasks() | {opening}
     try:
         await asyncio.shield(opening)
         invite(onlooker)
+        await link_to_mlflow(tracker)
+        warn(onlooker, purse.rates.warnings)
         with use_session(session), stopped_by_sigterm():
             async with stopped_by_prefect():
                 yield Run(session, sources, tracker, onlooker.home)
@@ -64,6 +74,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
         killed = isinstance(error, STOPPED)
         with contextlib.suppress(LimbeckError):  # why it ended matters more than the notes
             await asyncio.shield(asyncio.to_thread(tracker.story, session.records if tracker.parent else []))
+            await asyncio.shield(asyncio.to_thread(tracker.ledger, ledger_of(session) if tracker.parent else {}))
         await asyncio.shield(asyncio.to_thread(tracker.close, "KILLED" if killed else "FAILED"))
         raise
 
@@ -76,6 +87,16 @@ def invite(onlooker: Onlooker) -> None:
     page = url_for("flow-run", obj_id=flow_run.id) if flow_run.id else None
     if onlooker.watcher is not None and page:
         onlooker.watcher.note(f"watch it at {page}")
+
+
+def warn(onlooker: Onlooker, warnings: Sequence[str]) -> None:
+    """Say once a run what it counts with that is old."""
+    from prefect.logging import get_run_logger
+
+    for warning in warnings:
+        get_run_logger().warning(warning)
+        if onlooker.watcher is not None:
+            onlooker.watcher.note(f"warning: {warning}")
 
 
 async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
@@ -92,7 +113,8 @@ def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]
     """Return a session in which stages only say what they would do, and the recipe's sources."""
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     store = open_store(home.store, home.cache)
-    return Session(store, cores, threads, planning=True, processes=processes_of_worker()), find_sources(recipe)
+    purse = new_purse(recipe.costs)
+    return Session(store, cores, threads, planning=True, processes=processes_of_worker(), purse=purse), find_sources(recipe)
 
 
 def processes_of_worker() -> int:
@@ -130,8 +152,11 @@ def find_sources(recipe: Recipe) -> dict[str, Parcel]:
 def new_tracker(recipe: Recipe, home: Home, kind: str = "run") -> Tracker:
     """Return the tracker of this run: one experiment per task and teacher; ``kind`` says which flow it is, so that it can be resumed."""
     from prefect.runtime import flow_run
+    from prefect.utilities.urls import url_for
 
     tags = {"limbeck.kind": kind, "recipe": recipe.name, "task": recipe.spec.name, "prefect.flow_run_id": str(flow_run.id or "none")}
+    page = url_for("flow-run", obj_id=flow_run.id) if flow_run.id else None
+    tags |= {"prefect.url": page} if page else {}
     experiment = f"{recipe.spec.name}/{teacher_name(recipe)}"
     written = recipe.model_dump(mode="json", exclude_unset=True)
     return Tracker(home.tracking_uri, home.artifacts, experiment=experiment, run_name=recipe.name, tags=tags, recipe=written)

@@ -14,6 +14,7 @@ from prefect import flow
 
 from flows.branches import Goods, answers_for
 from flows.compress import good_teacher, pretrained_base
+from flows.notices import on_failure
 from flows.run import open_run
 from flows.sweep_branches import Search, Swept, first_rung, grid_of, of_a_sweep, try_strategy
 from flows.sweep_results import publish_sweep
@@ -26,7 +27,7 @@ from tasks.score_model import score_model
 from tasks.session import Session
 
 
-@flow(name="sweep-layers", flow_run_name="{recipe.name}")
+@flow(name="sweep-layers", flow_run_name="{recipe.name}", on_failure=[on_failure])
 async def sweep_layers(recipe: Recipe) -> dict[str, Any]:
     """Drop layers of one teacher by every strategy, number and seed, score all, and say how many layers the task needs."""
     recipe = of_a_sweep(recipe)

@@ -10,7 +10,10 @@ from typing import Any
 from prefect.logging import get_run_logger
 
 from flows.branches import deviation
-from flows.results import stage_row
+from flows.ledger import costs_of_candidates, ledger_of
+from flows.manifest import manifest_of
+from flows.report import for_the_page, leave_report
+from flows.results import spent, stage_row
 from flows.run import Run
 from flows.sweep_branches import Swept, Tried, selection_score
 from tasks.recipe import Recipe
@@ -22,11 +25,19 @@ async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any
     from tasks.report.sweep_plot import sweep_svg
 
     result = sweep_result(recipe, swept) | {"stages": [stage_row(record) for record in run.session.records], "links": run.tracker.urls(None)}
+    costs = costs_of_candidates([f"{cell['strategy']}-{cell['drop']}" for cell in result["cells"]], run.session)
+    cells = [{**cell, "cost": costs[f"{cell['strategy']}-{cell['drop']}"]} for cell in result["cells"]]
+    result |= {"cells": cells, "ledger": ledger_of(run.session)}
+    result |= for_the_page(recipe, run)
     plot, text = await asyncio.to_thread(sweep_svg, result), sweep_markdown(result)
     await asyncio.to_thread(run.tracker.sweep, result, plot, text)
     await asyncio.to_thread(run.tracker.story, run.session.records)
+    await asyncio.to_thread(run.tracker.ledger, result["ledger"])
+    result["manifest"] = manifest_of(recipe, run, kind="sweep")
+    await asyncio.to_thread(run.tracker.note, "manifest", result["manifest"])
+    result["report"] = await leave_report(recipe, run, result)
     await leave_artifacts(result, plot, text)
-    for line in answer_lines(result):
+    for line in [*answer_lines(result), *spent(result["ledger"])]:
         get_run_logger().info(line)
     return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -29,10 +29,15 @@ def find_run(tracker: Tracker, run: str | None, statuses: tuple[str, ...] = ()) 
     return fitting[0]
 
 
-def recipe_of(tracker: Tracker, run: dict[str, Any]) -> Recipe:
-    """Return the recipe that a run was started with."""
+def recipe_of(tracker: Tracker, run: dict[str, Any], sets: Sequence[str] = ()) -> Recipe:
+    """Return the recipe that a run was started with, changed by ``a.b=value`` settings."""
+    from flows.recipe_file import apply
+
+    values = tracker.recall(run["run"], "recipe")
+    for setting in sets:
+        apply(values, setting)
     try:
-        return Recipe.model_validate(tracker.recall(run["run"], "recipe"))
+        return Recipe.model_validate(values)
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
         raise RecipeError(f"the recipe of run {run['run'][:8]} is not legal any more ({what}); run an edited one") from error

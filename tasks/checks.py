@@ -191,6 +191,13 @@ def require_selection(facts: Mapping[str, Any]) -> None:
         raise DataError("a sweep chooses strategies on selection rows, at most a tenth of train, and train is too small for one; add rows")
 
 
+def require_rows_for_int8(recipe: Recipe, facts: Mapping[str, Any]) -> None:
+    """Refuse rows of which none could be held back to judge int8 by; a plan has not counted them yet."""
+    wanted = recipe.exports is not None and "int8" in recipe.exports.formats
+    if wanted and facts and not facts["rows"].get("selection"):
+        raise DataError("int8 is judged on selection rows, at most a tenth of train, and train is too small for one; add rows, or set exports.formats: [onnx]")
+
+
 def check_words(recipe: Recipe, config: Mapping[str, Any]) -> None:
     """Refuse to ask a teacher for words that has no masked language model of its kind, or was saved without its head."""
     if recipe.augmentation is not None and recipe.augmentation.masked_lm == "teacher" and not family_of(config).fills_gaps:

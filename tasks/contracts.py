@@ -13,7 +13,7 @@ import attrs
 
 KINDS = (
     "source", "rows", "corpus", "checkpoint", "candidates", "answers", "signals", "scorecard", "comparison", "speed", "contributions", "similarity",
-    "registration",
+    "inspection", "registration", "export",
 )  # fmt: skip
 
 
@@ -29,6 +29,8 @@ class Parcel:
     bytes: int
     facts: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
     """Small figures measured while it was made (scores, counts), for gates and tables; never part of a key."""
+    used: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
+    """What making it took (seconds, CPU seconds, joules; see ``tasks/meter.py``), for the ledger; empty where nobody noted it."""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for manifests and reports."""

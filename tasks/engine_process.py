@@ -48,10 +48,12 @@ async def listen_to(process: asyncio.subprocess.Process, listen: Callable[[dict[
     last: dict[str, Any] = {}
     async for line in process.stdout:
         try:
-            last = json.loads(line)
+            event = json.loads(line)
         except ValueError:
             continue  # a library printed something; it is not for us
-        listen(last)
+        listen(event)
+        # One of several processes may say what it used after the first one has said what came out.
+        last = last if event.get("event") == "used" else event
     await process.wait()
     return last
 

@@ -9,6 +9,7 @@ LimbeckError                 the user sees one sentence and a non-zero exit
 │   ├── LeaseTaken           another worker is computing this already
 │   └── LeaseLost            another worker took over while this one was still computing
 ├── GateError                a model does not clear a floor that the recipe sets
+├── BudgetError              a run would spend, or has spent, more than the recipe allows
 ├── EngineError              a stage stopped half-way
 │   ├── OutOfMemory          the machine's memory ran out
 │   └── Interrupted          a person or a scheduler asked the stage to stop
@@ -54,6 +55,10 @@ class GateError(LimbeckError):
     """A model does not clear a floor that the recipe sets."""
 
 
+class BudgetError(LimbeckError):
+    """A run would spend, or has spent, more than the recipe allows; what it finished stays."""
+
+
 class EngineError(LimbeckError):
     """A stage stopped half-way; nothing of it was published."""
 
@@ -74,7 +79,7 @@ BY_NAME: dict[str, type[LimbeckError]] = {
     kind.__name__: kind
     for kind in (
         LimbeckError, RecipeError, DataError, ModelError, StoreError, ArtifactDamaged, LeaseTaken, LeaseLost,
-        GateError, EngineError, OutOfMemory, Interrupted, RegistryError,
+        GateError, BudgetError, EngineError, OutOfMemory, Interrupted, RegistryError,
     )
 }  # fmt: skip
 """The tree by name, so that an error crosses from the engine's process to ours as itself."""

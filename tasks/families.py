@@ -214,3 +214,15 @@ def summary_token(config: Any) -> str:
 def is_told_segments(config: Any) -> bool:
     """Tell whether a model is told which text of a pair a token is from."""
     return family_of(config).segments(config)
+
+
+MASK_WAYS = {
+    **dict.fromkeys(("bert", "roberta", "camembert", "xlm-roberta", "distilbert", "electra", "albert"), "bias"),
+    "xlnet": "hidden",
+}  # fmt: skip
+"""How an exported graph hands the mask of padding to a family's attention; a family that is not named takes it as it is given."""
+
+
+def mask_way(config: Any) -> str:
+    """Return how a family's attention is best told what is padding, where its work is written down as a graph."""
+    return MASK_WAYS.get(kind_of(config), "given")

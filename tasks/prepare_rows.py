@@ -18,8 +18,8 @@ async def prepare_rows(bench: Bench, knobs: RowsSlice, *, source: Parcel) -> Non
 
 
 @stage(makes="rows", libraries=("pyarrow",))
-async def prepare_transfer(bench: Bench, knobs: TransferText, *, source: Parcel) -> None:
-    """Read unlabelled text of the user's own."""
+async def prepare_transfer(bench: Bench, knobs: TransferText, *, source: Parcel, rows: Parcel) -> None:
+    """Read unlabelled text of the user's own, and count which of the rows that judge stand in it."""
     from tasks.ports.tables import prepare_transfer as prepare
 
-    bench.facts |= await asyncio.to_thread(prepare, bench.folder(source), knobs.text, knobs.pair, bench.output)
+    bench.facts |= await asyncio.to_thread(prepare, bench.folder(source), knobs.text, knobs.pair, bench.output, bench.folder(rows))

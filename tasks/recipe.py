@@ -17,12 +17,17 @@ from tasks.families import HIDDEN, SCORES, STATES, require_alone, require_global
 
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME, max_length=60)]
+BLOCK = r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$"
+"""How Prefect names a saved block: its type and its name."""
 STRATEGIES = ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution")
 OWN_LAYERS = ("teacher", *STRATEGIES)
 """Starts that are the teacher, or the model that it was fine-tuned from, with layers left out."""
 LAYER_STARTS = (*OWN_LAYERS, "distilbert")
 """Starts that take whole layers, be it into another architecture."""
 STARTS_BY_NAME = (*LAYER_STARTS, "embeddings", "random")
+FIGURES = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes")
+COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot")
+"""What the gate can weigh beside the metrics of a task: figures of every row, and of its cost where a ledger knows it."""
 StageName = Literal["general", "augmentation", "intermediate"]
 
 
@@ -515,20 +520,74 @@ class Speed(Knobs):
     warmup: int = Field(5, ge=0, description="Untimed calls before.")
 
 
-class Criterion(Knobs):
-    """One condition that a candidate must meet."""
+class Exporting(Knobs):
+    """What an fp32 graph depends on."""
 
-    metric: str = Field(description="retained, parameters, bytes, flops, latency_ms, speedup, memory_bytes, or a metric of the task.")
+    opset: int = Field(20, ge=18, le=22, description="Version of ONNX's operations; ONNX Runtime 1.17 and newer read 20.")
+    parity_rows: int = Field(128, ge=1, description="Real rows on which a graph and its checkpoint are compared, padded together.")
+
+
+class Quantizing(Knobs):
+    """What an int8 graph depends on."""
+
+    ways: tuple[Literal["dynamic", "static"], ...] = Field(
+        ("dynamic", "static"), min_length=1, description="Ranges of activations: dynamic finds them in every call, static in rows of train. The better is kept."
+    )
+    calibration_rows: int = Field(200, ge=1, le=10_000, description="Training rows from which static takes its ranges.")
+    seed: int = Field(0, ge=0, description="Seed of their draw.")
+
+
+class Exports(Exporting, Quantizing):
+    """Pack finished models for ONNX Runtime; every export has its own row in the table, and travels in its model's folder if it is still the same model."""
+
+    formats: tuple[Literal["onnx", "int8"], ...] = Field(("onnx", "int8"), min_length=1, description="onnx: fp32; int8: made of it, a quarter of its size.")
+    of: tuple[Name, ...] = Field((), description="Whom to export, teacher among them; empty: every student and dropped model, not the baselines.")
+    parity: float = Field(1e-3, gt=0, description="Most by which any logit of the fp32 graph may differ from the checkpoint's.")
+    tolerance: float = Field(0.01, ge=0, description="Most of the headline metric that int8 may lose to its own fp32 on the selection rows.")
+    reduce_range: Literal["auto", "yes", "no"] = Field("auto", description="Seven bits for weights. auto: where the processor cannot multiply bytes (VNNI).")
+
+    @model_validator(mode="after")
+    def choices_differ(self) -> Self:
+        """What is given twice would be made once and counted twice."""
+        for what in ("formats", "of", "ways"):
+            require_distinct(getattr(self, what), what)
+        return self
+
+
+class Criterion(Knobs):
+    """One condition that a candidate must meet: a bound on a figure, or a test against the teacher or the current champion."""
+
+    metric: str = Field(description=f"A metric of the task, or one of {', '.join((*FIGURES, *COSTS))}.")
     at_least: float | None = Field(None, description="Lowest acceptable value.")
     at_most: float | None = Field(None, description="Highest acceptable value.")
-    of_teacher: bool = Field(False, description="The bound is a share of the teacher's value.")
+    of_teacher: bool = Field(False, description="The bound is a share of the teacher's value; short for relative_to: teacher.")
+    relative_to: Literal["teacher", "champion"] | None = Field(None, description="Whose value the bound or the test is about; without a champion yet: met.")
+    by: Literal["share", "difference"] = Field("share", description="A relative bound is a share of the other's value, or a difference to it.")
+    tolerance: float = Field(0.0, ge=0, description="How far beyond the bound still passes, in the metric's own unit; the margin of a test.")
+    test: Literal["non-inferiority", "superiority"] | None = Field(
+        None, description="Instead of a bound, for a metric of the task: the paired difference's interval must clear the margin, below or above zero."
+    )
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the test's two-sided interval.")
 
     @model_validator(mode="after")
     def has_one_bound(self) -> Self:
         """A criterion without a bound would accept everything."""
-        if (self.at_least is None) == (self.at_most is None):
+        bounds = (self.at_least is not None) + (self.at_most is not None)
+        if self.test is None and bounds != 1:
             raise ValueError(f"criterion {self.metric!r} needs exactly one of at_least and at_most")
+        if self.test is not None and (bounds or self.reference is None or self.metric in (*FIGURES, *COSTS)):
+            legal = "a test compares a metric of the task with relative_to: teacher or champion"
+            raise ValueError(f"criterion {self.metric!r}: {legal}; leave at_least and at_most out")
+        if self.of_teacher and self.relative_to == "champion":
+            raise ValueError(f"criterion {self.metric!r} is relative to the teacher and to the champion; write it as two criteria")
+        if self.by == "difference" and self.reference is None:
+            raise ValueError(f"criterion {self.metric!r} is a difference, but to nothing; set relative_to: teacher or champion")
         return self
+
+    @property
+    def reference(self) -> Literal["teacher", "champion"] | None:
+        """Whose value this is relative to."""
+        return "teacher" if self.of_teacher else self.relative_to
 
 
 class Gate(Knobs):
@@ -537,7 +596,18 @@ class Gate(Knobs):
     criteria: tuple[Criterion, ...] = Field((Criterion(metric="retained", at_least=0.95),), description="All must hold.")
     prefer: Literal["smallest", "fastest", "best"] = Field("smallest", description="Which accepted candidate becomes champion.")
     split: Literal["validation", "holdout"] = Field("validation", description="Where quality is read; holdout where the recipe holds rows back for reporting.")
+    too_good: float = Field(0.05, ge=0, description="A headline score certainly better than the teacher's by more than this is looked into, not accepted.")
+    perfect_rows: int = Field(100, ge=1, description="A perfect headline score on at least so many rows is looked into, not accepted.")
+    leakage: float = Field(0.02, ge=0, le=1, description="Share of the split's rows that may also stand in what students learn from; more is looked into.")
+    promote: Literal["auto", "manual", "never"] = handling("auto", "The best accepted candidate becomes champion, or challenger (manual), or nothing (never).")
+    margin: float = handling(0.0, "Points of the headline score (0.01 is one point) that a new champion may certainly lose to the old one.", ge=0)
     register_as: str | None = handling(None, "Name of the registered model; empty: task and teacher.", pattern=r"^\w[\w .-]*$")
+
+
+class Report(Knobs):
+    """What the page of a run shows; never part of a key."""
+
+    texts: bool = handling(True, "Show the texts on which student and teacher disagree; false where they must not leave the store.")
 
 
 class Resources(Knobs):
@@ -545,6 +615,37 @@ class Resources(Knobs):
 
     cores: int | None = handling(None, "Cores for the whole run; empty: all that this process may use.", ge=1)
     threads: int | None = handling(None, "Threads of one student's training; empty: one, so that branches run side by side.", ge=1)
+
+
+class Budget(Knobs):
+    """What a run may spend; asked before each stage that would compute, and while it does. Empty: no limit."""
+
+    dollars: float | None = handling(None, "Dollars for the instance's hours, from the run's start on.", gt=0)
+    kwh: float | None = handling(None, "kWh that the run's stages may take, as far as they are known.", gt=0)
+    hours: float | None = handling(None, "Hours of the clock, from the run's start on.", gt=0)
+    by_estimate: bool = handling(True, "Refuse what would go beyond the budget if it takes what the like of it took; false: go on until it is spent.")
+
+
+class Costs(Knobs):
+    """What the ledger counts with. Nothing here is part of a key; what is left out stays unknown, and is never counted as 0."""
+
+    region: str | None = handling(None, "Region of the cloud (us-east-1), or country (DE), whose grid and prices count.")
+    instance: str | None = handling(None, "Instance type that the run pays for, for example g5.xlarge; empty: no dollars.")
+    market: Literal["on-demand", "spot"] = handling("on-demand", "Price that a budget in dollars, and MLflow, count with.")
+    pue: float | None = handling(None, "kWh of the data centre for each of the machine (PUE); empty: the region's, or 1.", ge=1)
+    grid_kg_per_kwh: float | None = handling(None, "kg CO2e per kWh of the grid; empty: the region's.", ge=0)
+    core_watts: float | None = handling(None, "Watts of a busy core; empty: by the processor's name, or 3.5.", gt=0)
+    gpu_watts: float | None = handling(None, "Watts of a busy GPU that does not count its own; empty: by its name.", gt=0)
+    budget: Budget = handling(Budget(), "What the run may spend.")
+
+    @model_validator(mode="after")
+    def can_be_counted(self) -> Self:
+        """Refuse a price that cannot be looked up, and dollars without a price."""
+        if self.instance is not None and self.region is None:
+            raise ValueError(f"an instance has a price in a region; set costs.region beside costs.instance {self.instance}")
+        if self.budget.dollars is not None and self.instance is None:
+            raise ValueError("a budget in dollars needs a price; set costs.instance and costs.region, or give the budget in kwh or hours")
+        return self
 
 
 def general_start(student: Student) -> bool:
@@ -648,12 +749,37 @@ class ScoreSlice(Scoring):
     task: TaskSpec = Field(description="Columns, labels and metrics.")
 
 
+class ExportSlice(Exporting):
+    """One checkpoint's graph."""
+
+    kind: str = Field(description="classification or regression.")
+    max_length: int = Field(128, description="Longest input in tokens, as the model is judged.")
+
+
+class QuantizeSlice(Quantizing):
+    """One graph in int8."""
+
+    kind: str = Field(description="classification or regression.")
+    metric: str = Field(description="The metric by which ways are compared.")
+    max_length: int = Field(128, description="Longest input in tokens, as the model is judged.")
+    reduce_range: bool = Field(False, description="Seven bits for weights.")
+
+
 class ContrastSlice(Knobs):
     """What a comparison of two candidates depends on, beside their answers."""
 
     metric: str = Field(description="The metric that decides.")
     resamples: int = Field(1000, description="Bootstrap resamples of the rows.")
     confidence: float = Field(0.95, description="Confidence of the interval.")
+
+
+class InspectSlice(Knobs):
+    """What a look into the answers depends on, beside the answers."""
+
+    kind: Literal["classification", "regression"] = Field(description="What the answers are.")
+    split: str = Field(description="Which rows.")
+    bins: int = Field(10, ge=2, description="Bins of the reliability diagram, or of the residuals.")
+    examples: int = Field(6, ge=0, description="Rows shown of each sort of disagreement.")
 
 
 class Recipe(Knobs):
@@ -676,8 +802,14 @@ class Recipe(Knobs):
     sweep: Sweep | None = Field(None, description="What limbeck sweep tries; a run does not read it.")
     scoring: Scoring = Scoring()
     speed: Speed = Speed()
+    exports: Exports | None = Field(None, description="Pack finished models for ONNX Runtime; empty: not.")
     gate: Gate = Gate()
+    report: Report = Field(Report(), description="What the page of a run shows.")
     resources: Resources = Resources()
+    notify: tuple[Annotated[str, Field(pattern=BLOCK)], ...] = handling(
+        (), "Prefect notification blocks (type/name, for example slack-webhook/team) that are told of failure, refusal and promotion."
+    )
+    costs: Costs = handling(Costs(), "What the ledger counts with, and the budget.")
 
     @model_validator(mode="after")
     def fits_together(self) -> Self:
@@ -695,11 +827,20 @@ class Recipe(Knobs):
             raise ValueError("general_distillation and pretraining need a corpus; add a corpus section")
         if self.gate.split == "holdout" and not self.data.holdout_rows:
             raise ValueError("gate.split is holdout but data.holdout_rows is 0; hold rows back or use validation")
+        self.check_criteria()
         self.check_ensemble()
+        self.check_exports()
         for student in self.students:
             self.check_stages(student)
             self.check_phases(student)
         return self
+
+    def check_criteria(self) -> None:
+        """Refuse a criterion that nothing could ever be held against."""
+        legal = (*FIGURES, *COSTS, *self.spec.metrics)
+        unknown = [criterion.metric for criterion in self.gate.criteria if criterion.metric not in legal]
+        if unknown:
+            raise ValueError(f"gate: unknown metric {unknown[0]!r}; legal are {', '.join(legal)}")
 
     def check_ensemble(self) -> None:
         """Refuse an ensemble that cannot be mixed, or that nobody would listen to."""
@@ -709,6 +850,20 @@ class Recipe(Knobs):
             raise ValueError(f"ensemble.combine: certainty needs classes, and the task {self.spec.name} predicts a number; use combine: weights")
         if "teacher" not in {self.drops_by, *(student.signal for student in self.students)}:
             raise ValueError("nobody learns from the ensemble's answers; set a student's signal to teacher, or leave the ensemble out")
+
+    def check_exports(self) -> None:
+        """Refuse exports of what is not made, under names that are taken, or judged on rows that are not held back."""
+        if self.exports is None:
+            return
+        made = ["teacher", *(student.name for student in self.students), *self.dropped]
+        unknown = [name for name in self.exports.of if name not in made]
+        if unknown:
+            raise ValueError(f"exports.of names {unknown[0]!r}, which this recipe does not make; it makes {', '.join(made)}")
+        taken = [f"{name}-{way}" for name in made for way in self.exports.formats if f"{name}-{way}" in made]
+        if taken:
+            raise ValueError(f"a student is called {taken[0]!r}, as an export would be; give it another name")
+        if "int8" in self.exports.formats and not self.data.selection_rows:
+            raise ValueError("int8 is judged on selection rows, and data.selection_rows is 0; hold rows back, or set exports.formats: [onnx]")
 
     def check_stages(self, student: Student) -> None:
         """A stage that a student names must be in the recipe, and must be able to do something for it."""
@@ -774,6 +929,12 @@ class Recipe(Knobs):
     def drops_by(self) -> str | None:
         """What dropped models are trained with, if there are any."""
         return self.layer_dropping.signal if self.layer_dropping is not None else None
+
+    @property
+    def dropped(self) -> list[str]:
+        """The names of the dropped models."""
+        dropping = self.layer_dropping
+        return [f"{strategy}-{drop}" for strategy in dropping.strategies for drop in dropping.drop] if dropping is not None else []
 
     @property
     def colleagues(self) -> list[tuple[int, Colleague]]:

@@ -1,35 +1,46 @@
-"""Door: the gate's decisions, and the models that go to the registry, refused ones with their reasons."""
+"""Door: the models that go to the registry, each with its evaluation; refused ones too, with their reasons."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks.gate import Decision, decide
+from tasks.exports.package import files_for_a_model
+from tasks.gate.verdicts import UNNAMED, Decision
+from tasks.judging import Judging, gate_row, verdict_tags
 from tasks.ports.packer import Packer
 from tasks.recipe import Recipe
 from tasks.report.model_card import model_card
+from tasks.scoring.evaluation import FOLDER
 
 
 @task(name="register-models", task_run_name="register-models", persist_result=False, cache_policy=NO_CACHE)
 async def register_models(
-    recipe: Recipe, tracker: Any, folders: Mapping[str, Callable[[], Path]], rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], workspace: Path
-) -> list[dict[str, Any]]:
-    """Decide on every candidate and register those that are new; return name, version, alias, decision and reasons of each."""
-    teacher, candidates = rows[0], rows[1:]
-    decisions = {decision.name: decision for decision in decide(gate_rows(recipe, candidates), gate_row(recipe, teacher), recipe.gate)}
+    recipe: Recipe, tracker: Any, folders: Mapping[str, Callable[[], Path]], judging: Judging, about: Mapping[str, Any], workspace: Path,
+    exports: Mapping[str, Mapping[str, Any]],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Register every candidate that is new, with its evaluation; return name, version and the gate's word so far of each.
+
+    What criteria say that are relative to the champion is not known yet: it depends on who is champion when aliases move.
+    ``exports`` are no versions of their own: those of a candidate travel in its version.
+    """
+    alone = recipe.gate.model_copy(update={"criteria": tuple(one for one in recipe.gate.criteria if one.reference != "champion")})
+    decisions = await asyncio.to_thread(replace(judging, recipe=recipe.model_copy(update={"gate": alone})).decide)
     registered = []
     with Packer(workspace) as packer:
-        for candidate in candidates:
-            if candidate["role"] != "baseline":
+        for candidate in judging.models[1:]:
+            if candidate["role"] not in UNNAMED:
                 folder, decision = folders[candidate["name"]], decisions[candidate["name"]]
-                registered.append(await asyncio.to_thread(register_one, recipe, tracker, folder, candidate, teacher, decision, about, packer))
+                own = exports.get(candidate["name"], {})
+                registered.append(await asyncio.to_thread(register_one, recipe, tracker, folder, candidate, judging, decision, about, packer, own))
     return registered
 
 
@@ -38,41 +49,54 @@ def register_one(
     tracker: Any,
     folder: Callable[[], Path],
     candidate: Mapping[str, Any],
-    teacher: Mapping[str, Any],
+    judging: Judging,
     decision: Decision,
     about: Mapping[str, Any],
     packer: Packer,
+    exports: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Register one candidate, or find the version that holds the same weights and decision."""
-    name = registered_name(recipe, about["teacher"])
-    card = model_card(dict(candidate), dict(teacher), recipe.model_dump(mode="json"), decision, dict(about["data"]), about["versions"], about["stages"])
-    alias = "champion" if decision.champion else None
-    version = tracker.register(
-        name, candidate["name"], folder, card=card, tags=tags(recipe, candidate, decision, about), description=describe(candidate, recipe.gate.split),
-        example=about["example"], packer=packer, alias=alias,
+    """Register one candidate, or find the version that holds the same weights, judged on the same rows with the same decision."""
+    name, teacher = registered_name(recipe, about["teacher"]), dict(judging.models[0])
+    card = model_card(
+        dict(candidate), teacher, recipe.model_dump(mode="json"), decision, dict(about["data"]), about["versions"], about["stages"],
+        exports=[one["row"] for one in exports.values()],
     )  # fmt: skip
-    return {
-        "name": name, "version": version["version"], "candidate": candidate["name"], "alias": alias, "new": version["new"],
-        "decision": "accepted" if decision.accepted else "refused", "reasons": list(decision.reasons),
-    }  # fmt: skip
+    version = tracker.register(
+        name, candidate["name"], folder, card=card, tags=tags(recipe, candidate, decision, about) | digests_of(exports) | {"rows.sha256": judging.rows_sha256},
+        description=describe(candidate, recipe.gate.split), example=about["example"], packer=packer, alias=None,
+        beside={FOLDER: partial(judging.evaluation, candidate["name"])}, files=partial(export_files, exports, packer.workspace / f"{candidate['name']}.onnx"),
+    )  # fmt: skip
+    return {"name": name, "version": version["version"], "candidate": candidate["name"], "new": version["new"]}
+
+
+def decided(registered: Sequence[Mapping[str, Any]], promoted: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Add to each registered version what became of it: verdict, reasons, outcome and aliases."""
+    words = {word["version"]: word for word in promoted["words"]}
+    rows = []
+    for entry in registered:
+        decision, word = promoted["decisions"][entry["candidate"]], words[entry["version"]]
+        aliases = [alias for alias, version in promoted["aliases"].items() if version == entry["version"]]
+        rows.append({
+            **entry, "alias": "champion" if "champion" in aliases else next(iter(aliases), None), "aliases": aliases, "verdict": decision.verdict,
+            "decision": "accepted" if decision.accepted else "refused", "reasons": list(decision.reasons), "closest": decision.closest,
+            "outcome": word["outcome"], "why": word["reason"],
+        })  # fmt: skip
+    return rows
+
+
+def export_files(exports: Mapping[str, Any], workspace: Path) -> dict[str, Path]:
+    """Return the files of a candidate's exports by their place in its folder; they are fetched now."""
+    return files_for_a_model({way: one["folder"]() for way, one in exports.items()}, workspace) if exports else {}
+
+
+def digests_of(exports: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags that a pulled export is held against."""
+    return {f"{way}.sha256": one["row"]["export"]["sha256"] for way, one in exports.items()}
 
 
 def registered_name(recipe: Recipe, teacher: str) -> str:
     """Return the registered model's name: one per task and teacher."""
     return recipe.gate.register_as or f"{recipe.spec.name}-{teacher}"
-
-
-def gate_rows(recipe: Recipe, candidates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return candidates as the gate reads them."""
-    return [gate_row(recipe, candidate) for candidate in candidates]
-
-
-def gate_row(recipe: Recipe, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Reduce a row of the results to the figures of the gate's split."""
-    split = recipe.gate.split
-    metrics = {name: value["value"] for name, value in row["metrics"][split].items()}
-    retained = (row["retained"] or {}).get(split, {}).get("value")
-    return {**row, "metrics": metrics, "retained": retained, "headline": metrics[row["headline"]]}
 
 
 def describe(candidate: Mapping[str, Any], split: str) -> str:
@@ -94,8 +118,9 @@ def tags(recipe: Recipe, candidate: Mapping[str, Any], decision: Decision, about
         "params_m": f"{candidate['parameters'] / 1e6:.2f}",
         "latency_ms": f"{candidate['latency_ms']:.2f}",
         "speedup": f"{candidate['speedup']:.2f}",
-        "gate": "accepted" if decision.accepted else "refused",
-        "gate.reasons": json.dumps(list(decision.reasons), ensure_ascii=False),
+        **verdict_tags(decision),
+        "gate.alone": "accepted" if decision.accepted else "refused",
+        "figures": json.dumps({name: row.get(name) for name in ("bytes", "latency_ms", "speedup", "headline", "quality")}),
         "checkpoint.sha256": candidate["checkpoint"],
         "task": recipe.spec.name,
         "teacher": about["teacher"],

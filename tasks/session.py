@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.contracts import Parcel
+from tasks.meter import Machine
 
 JUST = 30.0  # seconds for which a run takes its plan's word for what is in the store
 
@@ -29,6 +30,14 @@ class StageRecord:
     why: str = ""
     seconds: float = 0.0
     estimate: float | None = None
+    used: Mapping[str, Any] = field(default_factory=dict)
+    """What it took; of a cached stage, when it was made."""
+    likely: Mapping[str, Any] = field(default_factory=dict)
+    """What the like of it took before."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What of its cost is known, by the names that MLflow shows."""
+    meter: Any = None
+    """Of a stage under way."""
     threads: int = 1
     processes: int = 1
     parcel: Parcel | None = None
@@ -87,9 +96,12 @@ class Session:
     """A walk through the same recipe, made just before."""
     processes: int = 1
     """Processes that share one training: as many as this worker has GPUs. Results agree up to the order of sums and the draw of dropout: no key knows of it."""
+    purse: Any = None
+    """What the run may spend; None where nobody counts."""
 
     def __post_init__(self) -> None:
         self.slots = Cores(self.cores)
+        self.machine = Machine()
         self.opened = time.monotonic()
         self.found = {record.key: record.parcel for record in self.plan.records} if self.plan else {}
 
@@ -102,6 +114,12 @@ class Session:
         if self.manifests is None:
             self.manifests = list(self.store.manifests())
         return [manifest for manifest in self.manifests if manifest["stage"] == stage]
+
+    def taken(self) -> list[Mapping[str, Any]]:
+        """Return what every stage that this run computed has taken, those under way so far."""
+        self.machine.look()
+        computed = [record for record in self.records if record.cache == "miss"]
+        return [record.used if record.meter is None else record.meter.used(self.machine, self.machine.looked) for record in computed]
 
     def threads_for(self, share: str) -> int:
         """Return the threads of a stage: all cores, half of them, or a branch's share."""

@@ -12,7 +12,7 @@ import functools
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,17 @@ from prefect.states import Completed, Failed
 
 from tasks.contracts import Parcel
 from tasks.engine_process import run_engine
-from tasks.errors import Interrupted, LeaseTaken, LimbeckError, StoreError
+from tasks.errors import BudgetError, Interrupted, LeaseTaken, LimbeckError, StoreError
+from tasks.meter import Meter
 from tasks.ports.fingerprint import code_digest, device_class, differences, hardware, key_of, library_versions, strings_in
-from tasks.ports.store.artifacts import disk_trouble
+from tasks.ports.store.artifacts import disk_trouble, parcel_of
 from tasks.recipe import Knobs
+from tasks.scoring.ledger import cost_of, headline_figures
 from tasks.session import Session, StageRecord, current_session
+from tasks.stage_progress import ProgressPage
 
 Body = Callable[..., Awaitable[None]]
+LOOK = 5.0  # seconds between two looks at what a stage under way takes
 UNKNOWN = "0" * 64
 """The digest of a parcel that a plan has not seen, because its stage would run first."""
 
@@ -62,6 +66,7 @@ class Bench:
     checkpoints: Path
     facts: dict[str, Any] = field(default_factory=dict)
     heard: float = 0.0
+    page: ProgressPage | None = None
 
     @property
     def output(self) -> Path:
@@ -107,8 +112,12 @@ class Bench:
             if watcher is not None:
                 watcher.progress(self.record, event["done"], event["total"], event["unit"], event["figures"])
             self.log_progress(event)
+            if self.page is not None:
+                self.page.move(event["done"], event["total"])
         elif event["event"] == "curve" and tracker is not None:
             tracker.curve(self.record, event["step"], event["figures"])
+        elif event["event"] == "used":
+            self.record.meter.hear(event)
 
     def log_progress(self, event: Mapping[str, Any]) -> None:
         """Log every tenth of the way, so that the page in the Prefect UI stays readable."""
@@ -182,7 +191,7 @@ async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcel
         return await compute(frame, session, record, knobs, parcels, started)
     except LimbeckError as error:
         await fail(session, record, error, started)
-        return Failed(message=str(error), data=error)
+        return Failed(name="Refused" if isinstance(error, BudgetError) else None, message=str(error), data=error)
     except OSError as error:
         told = StoreError(disk_trouble(error, session.store.workspace()))
         await fail(session, record, told, started)
@@ -216,9 +225,10 @@ async def find_or_make(frame: Frame, session: Session, record: StageRecord, knob
     found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
     if found is not None:
         return finish(session, record, found, "hit", started)
+    changes, like = await asyncio.to_thread(nearest, frame, session, record.explanation)
+    record.why, record.likely = reason(frame, session, changes), took(like)
+    require_rest(session, record)
     record.state = "running"
-    changes, _ = await asyncio.to_thread(nearest, frame, session, record.explanation)
-    record.why = reason(frame, session, changes)
     get_run_logger().info(f"key {record.key[:12]}: {record.why}")
     session.tell(record)
     if session.tracker is not None:
@@ -232,20 +242,80 @@ async def find_or_make(frame: Frame, session: Session, record: StageRecord, knob
 
 async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any, started: float) -> Parcel:
     """Run the body in a workspace of its own and publish what it wrote; the workspace goes away in every case."""
-    store = session.store
+    store, whole = session.store, False
     workspace = Path(tempfile.mkdtemp(prefix=f"{frame.name}-", dir=store.workspace()))
+    page = ProgressPage(record.shown, session.tracker.url_of_stage(record) if session.tracker is not None else None)
     try:
         async with store.checkpoints(record.key, get_run_logger().info) as checkpoints:
             for parcel in all_of(parcels):
                 await asyncio.to_thread(store.folder, parcel)  # a store elsewhere fetches it; the body then finds it at once
-            bench = Bench(frame, session, record, workspace, checkpoints)
-            await frame.body(bench, knobs, **parcels)
+            bench = Bench(frame, session, record, workspace, checkpoints, page=page)
+            async with metered(session, record):
+                await frame.body(bench, knobs, **parcels)
+        whole = True
         return await asyncio.to_thread(
             store.publish, record.key, kind=frame.makes, folder=bench.output, facts=bench.facts,
-            stage=frame.name, explanation=record.explanation, lease=lease, seconds=time.monotonic() - started,
+            stage=frame.name, explanation=record.explanation, lease=lease, seconds=time.monotonic() - started, used=record.used,
         )  # fmt: skip
     finally:
+        await page.close(whole=whole)
         await asyncio.to_thread(shutil.rmtree, workspace, True)
+
+
+@contextlib.asynccontextmanager
+async def metered(session: Session, record: StageRecord) -> AsyncIterator[None]:
+    """Measure what is done inside, and end it in order once the run has spent its budget; what it took is noted however it ends."""
+    with contextlib.ExitStack() as at_the_end:
+        meter = session.machine.begin(record.threads, record.processes)
+        record.meter = meter
+        at_the_end.callback(note_used, session, record, meter)
+        async with within_budget(session):
+            yield
+
+
+def note_used(session: Session, record: StageRecord, meter: Meter) -> None:
+    """Note what a stage took when it ends."""
+    session.machine.end(meter)
+    record.used, record.meter = meter.used(session.machine, session.machine.looked), None
+    if session.purse is not None:
+        record.figures = headline_figures(cost_of(record.used, session.purse.rates), session.purse.rates.market)
+
+
+@contextlib.asynccontextmanager
+async def within_budget(session: Session) -> AsyncIterator[None]:
+    """Look now and then while something is done inside; cancel it when the budget is spent, and say so."""
+    doer, over = asyncio.current_task(), []
+    assert doer is not None
+
+    async def look() -> None:
+        while not over:
+            await asyncio.sleep(LOOK)
+            try:
+                require_rest(session, None)
+            except BudgetError as error:
+                over.append(error)
+                doer.cancel()
+
+    looking = asyncio.ensure_future(look())
+    try:
+        yield
+        if over:  # it was done at the very moment: the cancelling that is under way is ours, and ends here
+            await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        # As asyncio.timeout does: only our own cancelling becomes an error of ours.
+        if over and doer.uncancel() == 0:
+            raise over[0] from None
+        raise
+    finally:
+        looking.cancel()
+
+
+def require_rest(session: Session, record: StageRecord | None) -> None:
+    """Refuse to go on, or to start a stage, where the run's budget is spent or would be."""
+    if session.purse is not None:
+        session.purse.require_rest(session.taken(), record.shown if record else "", record.likely if record else None)
+    else:
+        session.machine.look()
 
 
 def all_of(parcels: Mapping[str, Any]) -> Iterator[Parcel]:
@@ -259,6 +329,7 @@ def finish(session: Session, record: StageRecord, parcel: Parcel, cache: str, st
     """Note a stage's end and return its Prefect state."""
     record.cache, record.parcel, record.state = cache, parcel, "cached" if cache == "hit" else "completed"
     record.seconds = time.monotonic() - started
+    record.used = parcel.used
     session.tell(record)
     if cache == "hit":
         return Completed(name="Cached", message=f"verified result {parcel.sha256[:12]}", data=parcel)
@@ -268,7 +339,8 @@ def finish(session: Session, record: StageRecord, parcel: Parcel, cache: str, st
 async def fail(session: Session, record: StageRecord, error: BaseException, started: float) -> None:
     """Note how a stage failed; nothing of it was published."""
     killed = isinstance(error, (Interrupted, asyncio.CancelledError, KeyboardInterrupt))
-    record.state, record.seconds = "stopped" if killed else "failed", time.monotonic() - started
+    refused = isinstance(error, BudgetError)
+    record.state, record.seconds = "stopped" if killed else "refused" if refused else "failed", time.monotonic() - started
     session.tell(record)
     if session.tracker is not None:
         await asyncio.to_thread(session.tracker.stage_failed, record, str(error), killed)
@@ -321,9 +393,10 @@ async def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, p
     found = None if waiting or frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
     record.cache, record.state = ("hit", "cached") if found else ("miss", "would run")
     if found is not None:
-        record.why, record.parcel = "a verified result is there", found
+        record.why, record.parcel, record.used = "a verified result is there", found, found.used
         return found
-    changes, record.estimate = nearest(frame, session, explanation)
+    changes, like = nearest(frame, session, explanation)
+    record.estimate, record.likely = (like or {}).get("seconds"), took(like)
     record.why = f"waits for {', '.join(waiting)}" if waiting else reason(frame, session, changes)
     return Parcel(frame.makes, UNKNOWN, "", 0, {})
 
@@ -337,7 +410,12 @@ def reason(frame: Frame, session: Session, changes: list[str] | None) -> str:
     return "; ".join(changes[:3]) or "its result is damaged or gone"
 
 
-def nearest(frame: Frame, session: Session, explanation: Mapping[str, Any]) -> tuple[list[str] | None, float | None]:
-    """Return how the nearest earlier result of a stage differs, and the seconds that it took; None for what is not known."""
-    earlier = [(list(differences(explanation, then["explanation"])), then.get("seconds")) for then in session.earlier(frame.name)]
+def nearest(frame: Frame, session: Session, explanation: Mapping[str, Any]) -> tuple[list[str] | None, Mapping[str, Any] | None]:
+    """Return how the nearest earlier result of a stage differs, and its manifest; None for what is not known."""
+    earlier = [(list(differences(explanation, then["explanation"])), then) for then in session.earlier(frame.name)]
     return min(earlier, key=lambda found: len(found[0]), default=(None, None))
+
+
+def took(manifest: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return what making an earlier result took."""
+    return parcel_of(manifest, "").used if manifest else {}

@@ -18,6 +18,7 @@ os.environ |= {
 
 import pytest  # noqa: E402 - the environment above must be set before anything is imported
 
+from tests import postgres  # noqa: E402
 from tests.s3_server import S3Server, kind_here  # noqa: E402
 from tests.s3_server import s3_server as running_s3_server  # noqa: E402
 from tests.tiny import write_tiny_bert, write_tiny_rows  # noqa: E402
@@ -104,6 +105,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     said = {"radosgw": "radosgw, a real one (Ceph)", "moto": "moto, in memory: Ceph is not installed, or the tests do not run as root"}
     terminalreporter.section("S3")
     terminalreporter.write_line(f"the S3 server of these tests was {said[kind_here()]}")
+    terminalreporter.section("PostgreSQL")
+    terminalreporter.write_line("a real one on 127.0.0.1" if postgres.is_here() else postgres.WHY_NOT)
     skipped = terminalreporter.stats.get("skipped", [])
     if skipped:
         terminalreporter.section("NOT TESTED HERE")

@@ -72,3 +72,12 @@ def test_the_shelf_shown_is_the_shelf() -> None:
 
     rows = [f"| `{path.stem}` | {read_yaml(path)['about']} |" for path in sorted(SHELF.glob("*.yaml"), key=lambda path: path.stem)]
     assert [line for line in README.splitlines() if line in rows] == rows
+
+
+def test_the_gate_shown_is_legal() -> None:
+    from ruamel.yaml import YAML
+
+    from tasks.recipe import Gate
+
+    shown = [block for block in re.findall(r"```yaml\n(.*?)```", README, re.DOTALL) if block.startswith("gate:")]
+    assert shown and all(Gate.model_validate(YAML(typ="safe").load(block)["gate"]).criteria for block in shown)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
+import shutil
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -32,13 +34,17 @@ def package(order: dict[str, Any]) -> None:
     )  # fmt: skip
     (output / "README.md").write_text(order["card"])
     (output / "LICENSE.txt").write_text("See the licences of teacher and data in README.md.\n")
-    require_same_weights(Path(source), output)
+    keep_judged_files(Path(source), output)
 
 
-def require_same_weights(source: Path, output: Path) -> None:
-    """The packaged weights must be those that were judged, byte for byte."""
-    if (source / "model.safetensors").read_bytes() != (output / "model" / "model.safetensors").read_bytes():
-        raise ValueError("the packaged weights differ from those that were judged")
+def keep_judged_files(source: Path, output: Path) -> None:
+    """Let config and tokenizer be those that were judged, byte for byte, whatever saving again made of them; weights that differ are an error."""
+    for path in sorted(path for path in source.iterdir() if path.is_file()):
+        ours = output / "model" / path.name
+        if path.suffix != ".safetensors":
+            shutil.copyfile(path, ours if ours.is_file() else output / "components" / "tokenizer" / path.name)
+        elif not (ours.is_file() and filecmp.cmp(path, ours, shallow=False)):
+            raise ValueError("the packaged weights differ from those that were judged")
 
 
 def serve() -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -42,8 +43,8 @@ class Packer:
             self.process.kill()
             self.process.wait()
 
-    def pack(self, folder: Path, name: str, *, card: str, example: Sequence[str]) -> Path:
-        """Write a checkpoint folder as an MLflow model and return where it is.
+    def pack(self, folder: Path, name: str, *, card: str, example: Sequence[str], files: Mapping[str, Path] | None = None) -> Path:
+        """Write a checkpoint folder as an MLflow model and return where it is; ``files`` go into the model's folder, by their place in it.
 
         One example text makes a model that takes strings; two make one that takes ``{"text": …, "text_pair": …}``. A regression answers with
         its bare logit as ``score``, because the checkpoint's config says ``problem_type: regression``.
@@ -53,6 +54,9 @@ class Packer:
         problem = self.ask(order)
         if problem:
             raise RegistryError(f"{name} could not be written as an MLflow model: {problem}")
+        for place, file in (files or {}).items():
+            (output / "model" / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, output / "model" / place)
         return output
 
     def ask(self, order: dict[str, object]) -> str:

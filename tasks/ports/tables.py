@@ -14,6 +14,7 @@ import numpy as np
 
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
+from tasks.ports.leaks import JUDGING, judging_texts, leaked, together
 from tasks.ports.sources import nearest
 
 SHARD = re.compile(r"-\d+-of-\d+\.")
@@ -249,6 +250,8 @@ def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) 
     train, shown = splits["train"], splits["validation"].take([0])
     overlap = sum((text, pair) in known for text, pair in zip(train.texts, train.pairs or train.texts, strict=True))
     facts: dict[str, Any] = {"rows": {split: len(rows) for split, rows in splits.items()}, "train_validation_overlap": overlap,
+                             "leaked": leaks_of(splits),
+                             "rows_sha256": {split: digest_of(rows) for split, rows in splits.items() if split in JUDGING},
                              "longest_words": max(len(text.split()) for text in train.texts),
                              "example": [*shown.texts, *(shown.pairs or [])]}  # fmt: skip
     if spec.kind == "classification":
@@ -257,12 +260,26 @@ def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) 
     return facts
 
 
-def prepare_transfer(source: Path, text: str, pair: str | None, output: Path) -> dict[str, Any]:
-    """Write unlabelled text of the user's own as training rows without labels."""
+def digest_of(rows: Split) -> str:
+    """Hash what rows say, in order: equal digests mean the same rows, whatever ids they have and whatever file they came from."""
+    digest = sha256()
+    for row in zip(rows.texts, rows.pairs or [None] * len(rows), rows.labels, strict=True):
+        digest.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def leaks_of(splits: dict[str, Split]) -> dict[str, int]:
+    """Count the rows that judge and are also learned from."""
+    texts = {split: together(rows.texts, rows.pairs) for split, rows in splits.items() if split in ("train", *JUDGING)}
+    return leaked(texts.pop("train"), texts)
+
+
+def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, rows: Path) -> dict[str, Any]:
+    """Write unlabelled text of the user's own as training rows without labels; count which of the ``rows`` that judge stand in it."""
     texts, pairs = read_texts(source, text, pair)
     output.mkdir(parents=True, exist_ok=True)
     write_split(output / "train.parquet", Split(source.name, texts, pairs, [None] * len(texts)), TRANSFER_IDS, "classification")
-    return {"rows": len(texts)}
+    return {"rows": len(texts), "leaked": leaked(together(texts, pairs), judging_texts(rows))}
 
 
 def read_texts(source: Path, text: str = "text", pair: str | None = None) -> tuple[list[str], list[str] | None]:

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.error
@@ -30,9 +31,10 @@ from urllib.parse import unquote, urlparse
 
 from tasks.errors import RegistryError
 from tasks.ports.fingerprint import hash_file
+from tasks.ports.graphs import EXPORT_TAGS, require_plain_graph
 from tasks.ports.packer import Packer
 from tasks.ports.processes import this_process
-from tasks.ports.store.artifacts import may_carry_code
+from tasks.ports.pulled import files_of, folder_digest, require_judged, require_no_code, write_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 CURVE_SECONDS = 20.0  # between two deliveries of a curve, so that a long stage can be watched in MLflow
@@ -94,7 +96,7 @@ class Tracker:
     def new_experiment(self) -> str:
         """Create the experiment of this task and teacher."""
         where = None
-        if self.artifact_root is not None and self.uri.startswith("sqlite"):
+        if self.artifact_root is not None and not self.uri.startswith("http"):
             where = (self.artifact_root / self.experiment.replace("/", "-")).as_uri()
         tags = {"mlflow.experimentKind": "custom_model_development",
                 "mlflow.note.content": f"Limbeck: small models for {self.experiment}. Parent runs are flow runs; the registry holds the models."}  # fmt: skip
@@ -174,7 +176,8 @@ class Tracker:
         run, facts = self.children[id(record)], dict(record.parcel.facts) if record.parcel else {}
         self.deliver(record)
         figures = [(name, value, 0) for name, value in flatten(facts).items() if is_number(value)]
-        self.send(run, metrics=[*figures, ("stage_seconds", record.seconds, 0)])
+        took = [(name, value, 0) for name, value in record.figures.items()]
+        self.send(run, metrics=[*figures, *took, ("stage_seconds", record.seconds, 0)])
         self.terminate(run, status)
 
     def story(self, records: Sequence[Any]) -> None:
@@ -189,6 +192,18 @@ class Tracker:
                 for record in records
             ]  # fmt: skip
             self.client.log_dict(self.parent, {"stages": rows}, "run/stages.json")
+
+    def ledger(self, ledger: Mapping[str, Any]) -> None:
+        """Log what the run took and what its cache saved: the whole of it as a file, what is known as figures of the parent."""
+        if not ledger:
+            return
+        market = f"dollars_{ledger['basis']['market'].replace('-', '_')}"
+        named = {"kwh": "kwh", "co2e_kg": "co2e_kg", "dollars": market}
+        parts = {"": ledger["total"], "saved_": ledger["saved"]}
+        known = [(f"{before}{name}", part[figure]["value"], 0) for before, part in parts.items() for name, figure in named.items()]
+        with self.asking("log the ledger"):
+            self.client.log_dict(self.parent, dict(ledger), "run/ledger.json")
+            self.send(self.parent, metrics=[point for point in known if point[1] is not None])
 
     def makers(self) -> dict[str | None, str]:
         """Return which run made what, by key; of two that made the same, the newer one made what is there now."""
@@ -224,13 +239,15 @@ class Tracker:
             found = list(every(partial(self.client.search_logged_models, experiments))) if experiments else []
             limit = (time.time() - older) * 1000
             given_up = (LoggedModelStatus.PENDING, LoggedModelStatus.FAILED)
-            pending = [model for model in found if model.status in given_up and model.creation_timestamp < limit]
+            named = {version.source for version in every(self.client.search_model_versions)} if found else set()
+            old = [model for model in found if model.status in given_up and model.creation_timestamp < limit]
+            pending = [model for model in old if f"models:/{model.model_id}" not in named]  # what a version points at is not ours to judge
             for model in pending:
                 self.client.delete_logged_model(model.model_id)
             return [str(model.name) for model in pending]
 
     def recall(self, run: str, name: str) -> dict[str, Any]:
-        """Return what a run noted of itself: its ``recipe`` or its ``stages``."""
+        """Return what a run noted of itself: its ``recipe``, its ``stages`` or its ``ledger``."""
         import mlflow.artifacts
 
         with self.asking(f"read the {name} of run {run[:8]}"):
@@ -287,58 +304,99 @@ class Tracker:
 
     def urls(self, base: str | None) -> dict[str, str]:
         """Return links to the run and to the registry, where MLflow is a server."""
-        root = without_secrets(base or (self.uri if self.uri.startswith("http") else "")).rstrip("/")
-        if not root:
-            return {}
-        return {"run": f"{root}/#/experiments/{self.experiment_id}/runs/{self.parent}", "registry": f"{root}/#/models"}
+        root = self.root(base)
+        return {"run": self.url_of(self.parent, base), "registry": f"{root}/#/models"} if root else {}
+
+    def root(self, base: str | None = None) -> str:
+        """Return the address of MLflow's pages; empty where it is no server."""
+        return without_secrets(base or (self.uri if self.uri.startswith("http") else "")).rstrip("/")
+
+    def url_of(self, run: str, base: str | None = None) -> str:
+        """Return the address of a run's page."""
+        return f"{self.root(base)}/#/experiments/{self.experiment_id}/runs/{run}"
+
+    def url_of_stage(self, record: Any) -> str | None:
+        """Return the address of a stage's page, where MLflow is a server."""
+        run = self.children.get(id(record))
+        return self.url_of(run) if run and self.root() else None
+
+    def note(self, name: str, values: Mapping[str, Any]) -> None:
+        """Keep what a run says of itself, for ``recall``."""
+        with self.asking(f"note the {name}"):
+            self.client.log_dict(self.parent, dict(values), f"run/{name}.json")
+
+    def describe(self, text: str) -> None:
+        """Write what a person reads first on the run's page."""
+        with self.asking("describe the run"):
+            self.client.set_tag(self.parent, "mlflow.note.content", text)
+
+    def report_files(self) -> dict[str, str]:
+        """Return the files of the run's report that are there, by name: a picture by its own address, the others by MLflow's page of them.
+
+        The addresses are empty where MLflow is no server.
+        """
+        with self.asking("list the report"):
+            names = [Path(entry.path).name for entry in self.client.list_artifacts(self.parent, "report") if not entry.is_dir]
+        root = self.root()
+        picture, page = f"{root}/get-artifact?run_uuid={self.parent}&path=report%2F", f"{self.url_of(self.parent)}/artifacts/report/"
+        return {name: f"{picture if name.endswith('.png') else page}{name}" if root else "" for name in names}
+
+    def report_file(self, name: str) -> bytes:
+        """Return one file of the run's report."""
+        with self.asking(f"read report/{name}"), tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
+            return Path(self.client.download_artifacts(self.parent, f"report/{name}", folder)).read_bytes()
 
     # --- registry -----------------------------------------------------------------------------------------------------------------------
 
     def register(
         self, name: str, candidate: str, folder: Callable[[], Path], *, card: str, tags: Mapping[str, str], description: str, example: Sequence[str],
-        packer: Packer, alias: str | None,
+        packer: Packer, alias: str | None, beside: Mapping[str, Callable[[], Path]] | None = None, files: Callable[[], Mapping[str, Path]] = dict,
     ) -> dict[str, Any]:  # fmt: skip
-        """Register a checkpoint folder as a new version; the very same weights with the same verdict are not registered twice.
+        """Register a checkpoint folder as a new version; the same weights and exports with the same verdict on the same rows are not registered twice.
 
-        ``folder`` is called for the files only if there is something new to register.
+        Only if there is something new to register are these asked for: ``folder``; ``files``, which go into the model's folder by their place there;
+        and the folders that go ``beside`` the model under their names.
         """
         require_legal_name(name)
         with self.asking(f"register {candidate}"), only_one(f"{self.uri} {name}"):
-            known = self.known_version(name, tags["checkpoint.sha256"], tags["gate"])
-            version = known or self.new_version(name, candidate, folder(), card, dict(tags), description, example, packer)
+            known = self.known_version(name, tags)
+            version = known or self.new_version(name, candidate, folder(), card, dict(tags), description, example, packer, beside or {}, files())
             if alias:
                 self.move_alias(name, alias, version)
             return {"version": version, "new": known is None}
 
-    def known_version(self, name: str, checkpoint: str, gate: str) -> str | None:
-        """Return the version that holds this checkpoint with this verdict."""
-        found = self.client.search_model_versions(f"name = '{name}' and tags.`checkpoint.sha256` = '{checkpoint}'")
-        same = [version for version in found if version.tags.get("gate") == gate]
+    def known_version(self, name: str, tags: Mapping[str, str]) -> str | None:
+        """Return the version that holds this checkpoint and these exports, with this verdict on these rows; what depends on the champion is not asked."""
+        found = self.client.search_model_versions(f"name = '{name}' and tags.`checkpoint.sha256` = '{tags['checkpoint.sha256']}'")
+        same = [version for version in found if same_judgement(version.tags, tags) and all(version.tags.get(tag) == tags.get(tag) for tag in EXPORT_TAGS)]
         return str(max(same, key=lambda version: int(version.version)).version) if same else None
 
     def new_version(
-        self, name: str, candidate: str, folder: Path, card: str, tags: dict[str, str], description: str, example: Sequence[str], packer: Packer
-    ) -> str:
+        self, name: str, candidate: str, folder: Path, card: str, tags: dict[str, str], description: str, example: Sequence[str], packer: Packer,
+        beside: Mapping[str, Callable[[], Path]], files: Mapping[str, Path],
+    ) -> str:  # fmt: skip
         """Package, upload, check and register a model."""
         tags |= {"model.sha256": hash_file(folder / "model.safetensors")}
-        package = packer.pack(folder, candidate, card=card, example=example)
+        package = packer.pack(folder, candidate, card=card, example=example, files=files)
         try:
-            model = self.upload(candidate, package, tags["model.sha256"], packer.workspace / f"{candidate}.stored")
+            for part, place in beside.items():
+                shutil.copytree(place(), package / part)
+            tags |= {"model.folder.sha256": folder_digest(files_of(package))}
+            model = self.upload(candidate, package, tags, packer.workspace / f"{candidate}.stored")
         finally:
             shutil.rmtree(package, ignore_errors=True)  # several models of full size would fill the disk
         self.require_registered(name)
         version = self.client.create_model_version(name, f"models:/{model}", self.parent, tags=tags, description=description, model_id=model)
         return str(version.version)
 
-    def upload(self, candidate: str, package: Path, digest: str, workspace: Path) -> str:
+    def upload(self, candidate: str, package: Path, tags: Mapping[str, str], workspace: Path) -> str:
         """Store a package and read it back; a model that did not arrive whole ends as FAILED and is never registered."""
         from mlflow.entities import LoggedModelOutput
 
         model = self.client.create_logged_model(self.experiment_id, name=candidate, source_run_id=self.parent, tags={"candidate": candidate})
         try:
             self.client.log_model_artifacts(model.model_id, str(package))
-            if hash_file(self.stored_weights(model, workspace), remember=False) != digest:
-                raise RegistryError(f"the weights of {candidate} that arrived in MLflow are not those that were judged; run the same command again")
+            require_judged(files_of(self.stored_package(model, workspace)), tags, f"{candidate}, as they arrived in MLflow,")
         except BaseException:
             with contextlib.suppress(Exception):
                 self.client.finalize_logged_model(model.model_id, "FAILED")
@@ -347,16 +405,15 @@ class Tracker:
         self.client.log_outputs(self.parent, models=[LoggedModelOutput(model.model_id, step=0)])
         return str(model.model_id)
 
-    def stored_weights(self, model: Any, workspace: Path) -> Path:
-        """Return the weights as the artifact store has them: its own file where it is a folder, else a download."""
-        place = urlparse(model.artifact_location)
-        if place.scheme in ("", "file"):
-            return Path(unquote(place.path)) / "model" / "model.safetensors"
+    def stored_package(self, model: Any, workspace: Path) -> Path:
+        """Return a package as the artifact store has it: its own folder where it is on this machine, else a download."""
+        place = local_folder(model.artifact_location)
+        if place is not None:
+            return place
         import mlflow.artifacts
 
         workspace.mkdir(parents=True, exist_ok=True)
-        address = f"models:/{model.model_id}"
-        return Path(mlflow.artifacts.download_artifacts(address, dst_path=str(workspace), tracking_uri=self.uri)) / "model" / "model.safetensors"
+        return Path(mlflow.artifacts.download_artifacts(f"models:/{model.model_id}", dst_path=str(workspace), tracking_uri=self.uri))
 
     def require_registered(self, name: str) -> None:
         """Create the registered model if it is not there."""
@@ -369,7 +426,7 @@ class Tracker:
                 raise
 
     def set_alias(self, name: str, alias: str, version: str | int) -> None:
-        """Point an alias at a version. MLflow's last writer wins, so only one process of this home does it at a time."""
+        """Point an alias at a version, one process of this home at a time; who decides by what is there needs the store's lock."""
         with self.asking(f"move {name}@{alias}"), only_one(f"{self.uri} {name}"):
             self.move_alias(name, alias, str(version))
 
@@ -416,10 +473,15 @@ class Tracker:
         temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
         with self.asking(f"fetch {name}@{alias}"):
             version = self.find_version(name, str(alias))
-            self.require_own(version)
+            place = local_folder(self.require_own(version))
+            if place is not None:
+                files_of(place)  # copying would follow a link
             try:
-                flat = flatten_package(self.fetch(f"models:/{name}/{version.version}", temporary / "fetched"), temporary / "flat")
-                require_judged(flat / "model.safetensors", version)
+                files = files_of(self.fetch(f"models:/{name}/{version.version}", temporary / "fetched"))
+                require_no_code(files)
+                require_judged_exports(files, version)
+                require_judged(files, version.tags, f"{name} version {version.version}")
+                flat = write_folder(files, temporary / "flat")
                 if folder.exists():
                     folder.rmdir()
                 flat.rename(folder)
@@ -427,14 +489,27 @@ class Tracker:
                 shutil.rmtree(temporary, ignore_errors=True)
         return {"name": name, "version": str(version.version), "description": version.description}
 
-    def require_own(self, version: Any) -> None:
-        """Refuse a version whose files do not lie where its experiment keeps its files: an entry alone can be made to point anywhere."""
+    def require_own(self, version: Any) -> str:
+        """Refuse a version whose files do not lie where its experiment, and this tracker, keep their files: an entry alone can be made to point anywhere.
+
+        Return where they lie.
+        """
         named = re.fullmatch(r"models:/(m-\w+)", version.source)
         model = self.client.get_logged_model(named[1]) if named else None
         own = self.client.get_experiment(model.experiment_id).artifact_location.rstrip("/") + "/" if model else ""
         place = unquote(model.artifact_location if model else version.source)
         if not model or not place.startswith(unquote(own)) or ".." in place.split("/"):
             raise RegistryError(f"{version.name} version {version.version} points at {place}, outside of its experiment's own files; nothing was fetched")
+        if self.artifact_root is not None and not any(place.startswith(root) for root in self.roots(self.artifact_root)):
+            raise RegistryError(f"{version.name} version {version.version} points at {place}, where this MLflow keeps no models; nothing was fetched")
+        return str(model.artifact_location)
+
+    def roots(self, own: Path) -> Iterator[str]:
+        """Yield where this tracker's files may lie: in this home, behind the server, or beside the server's default experiment."""
+        yield from (unquote(own.resolve().as_uri()) + "/", f"{own.resolve()}/", "mlflow-artifacts:/")
+        default = self.client.get_experiment("0").artifact_location.rstrip("/").rpartition("/")[0]
+        if "://" in default or default.startswith("/"):
+            yield unquote(default) + "/"
 
     def fetch(self, address: str, target: Path) -> Path:
         """Download a model as MLflow stores it."""
@@ -512,10 +587,25 @@ def require_legal_name(name: str) -> None:
         raise RegistryError(f"{name!r} cannot name a registered model; use letters, digits, '.', '_' and '-' in gate.register_as")
 
 
-def require_judged(weights: Path, version: Any) -> None:
-    """Refuse weights that are not, byte for byte, those that the gate judged."""
-    if not weights.is_file() or hash_file(weights, remember=False) != version.tags.get("model.sha256"):
-        raise RegistryError(f"the weights of {version.name} version {version.version} are not those that were judged; nothing was written")
+def same_judgement(known: Mapping[str, str], given: Mapping[str, str]) -> bool:
+    """Tell whether two versions of one checkpoint were judged alike: on the same rows, with the same word of the criteria that know no champion."""
+    word, rows = ("gate.alone", "gate"), "rows.sha256"
+    alone, ours = ((tags.get(word[0]) or tags.get(word[1])) for tags in (known, given))
+    return alone == ours and known.get(rows) == given.get(rows)
+
+
+def local_folder(place: str) -> Path | None:
+    """Return the folder behind an artifact location; None where it is not on this machine."""
+    found = urlparse(place)
+    return Path(unquote(found.path)) if found.scheme in ("", "file") else None
+
+
+def require_judged_exports(files: Mapping[str, Path], version: Any) -> None:
+    """Refuse graphs that are not, byte for byte, those that passed their parity, graphs that nobody judged, and graphs that reach outside of themselves."""
+    tags = {name: tag for tag, name in EXPORT_TAGS.items()}
+    graphs = [name for name in files if name.endswith(".onnx")]
+    for name in {*graphs, *(name for name, tag in tags.items() if tag in version.tags)}:
+        require_plain_graph(files.get(name), version.tags.get(tags.get(name, "")), name, f"{version.name} version {version.version}")
 
 
 @contextlib.contextmanager
@@ -560,21 +650,6 @@ def every(search: Callable[..., Any], **given: Any) -> Iterator[Any]:
             return
 
 
-def flatten_package(package: Path, folder: Path) -> Path:
-    """Copy the model, tokenizer and card of an MLflow model into one folder; refuse what could carry code."""
-    folder.mkdir(parents=True)
-    for path in sorted(package.rglob("*")):
-        if path.is_symlink() or may_carry_code(path.name):
-            raise RegistryError(f"the stored model holds {path.name}, which may carry code; nothing was written")
-    for part in (package / "model", package / "components" / "tokenizer"):
-        for path in sorted(part.iterdir()):
-            if path.is_file():
-                shutil.copyfile(path, folder / path.name)
-    if (package / "README.md").is_file():
-        shutil.copyfile(package / "README.md", folder / "README.md")
-    return folder
-
-
 def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split: str) -> list[Any]:
     """Return the figures that a chooser compares, as MLflow metrics with names short enough for its cards; what is undefined is left out."""
     from mlflow.entities import Metric
@@ -583,8 +658,9 @@ def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split
     values = {
         "score": ours, "retained_pct": scaled(retained, 100), "params_m": scaled(model["parameters"], 1e-6), "size_mb": scaled(model["bytes"], 1e-6),
         "flops_g": scaled(model["flops"], 1e-9), "latency_ms": model["latency_ms"], "speedup_x": model["speedup"],
+        "compression_x": teacher["bytes"] / model["bytes"] if model["bytes"] else None, "memory_mb": scaled(model.get("memory_bytes"), 1e-6),
         "quality_drop_pts": None if ours is None or theirs is None else 100 * (theirs - ours),
-        "score_deviation": (model.get("deviation") or {}).get(split, {}).get(model["headline"]), **least_lead(model, split),
+        "score_deviation": (model.get("deviation") or {}).get(split, {}).get(model["headline"]), **least_lead(model, split), **price_of(model),
     }  # fmt: skip
     now = int(time.time() * 1000)
     return [Metric(name, float(value), now, 0) for name, value in values.items() if value is not None]
@@ -601,6 +677,13 @@ def least_lead(model: Mapping[str, Any], split: str) -> dict[str, float]:
     found = [splits[split] for splits in (model.get("against") or {}).values() if split in splits]
     least = min(found, key=lambda one: (WORDS.index(one["verdict"]), -one["p"]), default=None)
     return {} if least is None else {f"lead_{name}pts": 100 * least[part] for name, part in (("", "value"), ("low_", "low"), ("high_", "high"))}
+
+
+def price_of(model: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return what making a candidate took, shared stages left out; the run's own totals have other names."""
+    cost = model.get("cost") or {}
+    named = {"made_kwh": "kwh", "made_co2e_kg": "co2e_kg", "made_dollars": "dollars_on_demand"}
+    return {name: (cost.get(part) or {}).get("value") for name, part in named.items()}
 
 
 def scaled(value: float | None, factor: float) -> float | None:

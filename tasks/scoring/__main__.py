@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-WITHOUT_MODELS = {"contrast"}
+WITHOUT_MODELS = {"contrast", "inspect"}
 
 
 def main() -> int:

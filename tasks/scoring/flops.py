@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.families import family_of
+from tasks.scoring.onnx_models import card_of, graph_of, is_export
 
 
 def flops_of(folder: Path, length: int) -> int:
@@ -59,9 +60,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def parameters_of(folder: Path) -> int:
-    """Count a model's parameters from its safetensors headers, without loading them."""
+    """Count a model's parameters from its safetensors headers, without loading them; an export says how many its checkpoint had."""
     from safetensors import safe_open
 
+    if is_export(folder):
+        return int(card_of(folder)["parameters"])
     total = 0
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="np") as tensors:
@@ -75,4 +78,6 @@ def parameters_of(folder: Path) -> int:
 
 def weight_bytes(folder: Path) -> int:
     """Return the bytes of a model's weights on disk."""
+    if is_export(folder):
+        return graph_of(folder).stat().st_size
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))

@@ -17,10 +17,11 @@ from pyarrow import compute
 from tasks.errors import DataError, RecipeError
 from tasks.job import Job
 from tasks.scoring.flops import flops_of, parameters_of, weight_bytes
+from tasks.scoring.inspection import inspect_answers
 from tasks.scoring.intervals import compare, paired_difference
 from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS, accuracy, pearson
 from tasks.scoring.predict import logits_of, truncated_share
-from tasks.scoring.speed import ENGINE, measure_latency, peak_increase
+from tasks.scoring.speed import engines_of, measure_latency, peak_increase
 
 SPLITS = ("validation", "holdout")
 PROVENANCE = {"metrics": "measured", "retained": "measured", "agreement": "measured", "parameters": "computed", "flops": "computed",
@@ -60,7 +61,9 @@ def score(job: Job) -> dict[str, Any]:
 
 def ask(job: Job, model: Path, rows: dict[str, Any], done: int, total: int) -> np.ndarray:
     """Return a model's logits of a split, and report progress in rows."""
-    return logits_of(model, rows["text"], rows["pair"], job.knobs.max_length, report=lambda here: job.progress(done + here, total, unit="rows"))
+    return logits_of(
+        model, rows["text"], rows["pair"], job.knobs.max_length, threads=job.threads, report=lambda here: job.progress(done + here, total, unit="rows")
+    )
 
 
 def weigh(card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: np.ndarray, labels_N: np.ndarray, knobs: Any) -> None:
@@ -129,7 +132,7 @@ def measure(job: Job) -> dict[str, Any]:
         **timed,
         "speedup": timed["teacher"]["p50_ms"] / timed["model"]["p50_ms"],
         "memory_bytes": memory,
-        "engine": ENGINE,
+        "engine": engines_of(folders),
         **{name: getattr(knobs, name) for name in ("batch", "length", "threads", "repeats")},
     }
     (job.output / "speed.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
@@ -169,4 +172,4 @@ def in_order(by_seed: dict[int, dict[int, float]], ids: list[int]) -> np.ndarray
     return np.asarray([[by_row[row] for row in ids] for _, by_row in sorted(by_seed.items())])
 
 
-JOBS = {"score": score, "measure": measure, "contrast": contrast}
+JOBS = {"score": score, "measure": measure, "contrast": contrast, "inspect": inspect_answers}

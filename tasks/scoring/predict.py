@@ -1,4 +1,4 @@
-"""Asking a finished model: rows in, logits out, as any user of the folder would, with transformers alone.
+"""Asking a finished model: rows in, logits out, as any user of the folder would: a checkpoint with transformers alone, an export with ONNX Runtime.
 
 Shape letters: N rows, B batch, C classes.
 """
@@ -13,6 +13,7 @@ import numpy as np
 
 from tasks.errors import ModelError
 from tasks.families import family_of
+from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 
 BATCH = 64
 
@@ -40,9 +41,20 @@ def longest(config: Any, wanted: int) -> int:
 
 
 def logits_of(
-    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, *, report: Callable[[int], None] = lambda done: None
+    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, *, threads: int = 1, report: Callable[[int], None] = lambda done: None
 ) -> np.ndarray:
-    """Return logits [N, C] of every row, in row order; rows of like length share a batch."""
+    """Return logits [N, C] of every row, in row order; ``threads`` are those of an export, torch has been given its own."""
+    if is_export(folder):
+        logits_NC = OnnxModel(folder, threads=threads).logits(texts, pairs, max_length, report=report)
+    else:
+        logits_NC = logits_of_checkpoint(folder, texts, pairs, max_length, report)
+    if not np.isfinite(logits_NC).all():
+        raise ModelError(f"{folder} answers with numbers that are not finite; its training diverged: lower the learning rate")
+    return logits_NC
+
+
+def logits_of_checkpoint(folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, report: Callable[[int], None]) -> np.ndarray:
+    """Ask a checkpoint; rows of like length share a batch."""
     import torch
 
     model, tokenizer = load(folder)
@@ -56,8 +68,6 @@ def logits_of(
         with torch.inference_mode():
             logits_NC[rows] = model(**batch).logits.numpy()
         report(start + len(rows))
-    if not np.isfinite(logits_NC).all():
-        raise ModelError(f"{folder} answers with numbers that are not finite; its training diverged: lower the learning rate")
     return logits_NC
 
 
@@ -73,12 +83,21 @@ def truncated_share(folder: Path, texts: Sequence[str], pairs: Sequence[str] | N
 
 def predict_texts(folder: Path, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int = 128) -> list[dict[str, Any]]:
     """Return a label and a score, or a value, for every text."""
-    from transformers import AutoConfig
-
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    names = label_names(folder)
     logits_NC = logits_of(folder, texts, pairs, max_length)
-    if config.num_labels == 1:
+    if names is None:
         return [{"value": float(value)} for value in logits_NC[:, 0]]
     odds_NC = np.exp(logits_NC - logits_NC.max(-1, keepdims=True))
     shares_NC = odds_NC / odds_NC.sum(-1, keepdims=True)
-    return [{"label": config.id2label[int(row.argmax())], "score": float(row.max())} for row in shares_NC]
+    return [{"label": names[int(row.argmax())], "score": float(row.max())} for row in shares_NC]
+
+
+def label_names(folder: Path) -> list[str] | None:
+    """Return the names of a model's classes; None for a regression."""
+    if is_export(folder):
+        names: list[str] | None = card_of(folder)["labels"]
+        return names
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    return None if config.num_labels == 1 else [config.id2label[number] for number in range(config.num_labels)]

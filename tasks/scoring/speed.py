@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.errors import ModelError
+from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,27 +20,75 @@ ENGINE = "torch fp32 sdpa"
 FORGET_THE_PEAK = "5"  # what Linux reads as: the peak resident size starts anew from the present one
 
 
+class Checkpoint:
+    """A checkpoint in torch, ready to be timed."""
+
+    engine = ENGINE
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        from tasks.scoring.predict import load
+
+        self.model, self.tokenizer = load(folder)
+        self.config, self.vocabulary = self.model.config, self.model.config.vocab_size
+
+    def call(self, ids_BT: np.ndarray) -> Callable[[], Any]:
+        """Return what asks it once about these tokens."""
+        import torch
+
+        inputs = asked(self.tokenizer, torch.from_numpy(ids_BT))
+        return lambda: self.model(**inputs)
+
+
+class Export:
+    """An export in ONNX Runtime, ready to be timed."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        from transformers import AutoConfig
+
+        self.model = OnnxModel(folder, threads=threads)
+        self.config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        self.engine, self.vocabulary = engine_of(folder), self.config.vocab_size
+
+    def call(self, ids_BT: np.ndarray) -> Callable[[], Any]:
+        """Return what asks it once about these tokens."""
+        every = {"input_ids": ids_BT, "attention_mask": np.ones_like(ids_BT), "token_type_ids": np.zeros_like(ids_BT)}
+        inputs = {name: every[name] for name in self.model.card["inputs"]}
+        return lambda: self.model.ask(inputs)
+
+
+def opened(folder: Path, threads: int) -> Checkpoint | Export:
+    """Load what a folder holds."""
+    return Export(folder, threads) if is_export(folder) else Checkpoint(folder, threads)
+
+
+def engine_of(folder: Path) -> str:
+    """Say what asks a folder's model."""
+    return str(card_of(folder)["engine"]) if is_export(folder) else ENGINE
+
+
+def engines_of(folders: Mapping[str, Path]) -> str:
+    """Say what asks both sides of a comparison."""
+    ours, theirs = (engine_of(folders[name]) for name in ("model", "teacher"))
+    return ours if ours == theirs else f"{ours} against {theirs}"
+
+
 def measure_latency(folders: Mapping[str, Path], *, batch: int, length: int, threads: int, repeats: int, warmup: int) -> dict[str, dict[str, float]]:
     """Return p50 and p95 in milliseconds of each model on the same random tokens, timed in turn: A, B, A, B …"""
     import torch
 
-    from tasks.scoring.predict import load
-
     torch.set_num_threads(threads)
-    loaded = {name: load(folder) for name, folder in folders.items()}
-    models = {name: model for name, (model, _) in loaded.items()}
+    models = {name: opened(folder, threads) for name, folder in folders.items()}
     for model in models.values():
         require_length(model.config, length)
-    generator = torch.Generator().manual_seed(0)
-    smallest = min(model.config.vocab_size for model in models.values())
-    ids_BT = torch.randint(min(1000, smallest // 2), smallest, (batch, length), generator=generator)
-    inputs = {name: asked(tokenizer, ids_BT) for name, (_, tokenizer) in loaded.items()}
+    smallest = min(model.vocabulary for model in models.values())
+    ids_BT = torch.randint(min(1000, smallest // 2), smallest, (batch, length), generator=torch.Generator().manual_seed(0)).numpy()
+    calls = {name: model.call(ids_BT) for name, model in models.items()}
     times: dict[str, list[float]] = {name: [] for name in models}
     with torch.inference_mode():
         for turn in range(warmup + repeats):
-            for name, model in models.items():
+            for name, call in calls.items():
                 started = time.perf_counter()
-                model(**inputs[name])
+                call()
                 if turn >= warmup:
                     times[name].append(1000 * (time.perf_counter() - started))
     return {name: {"p50_ms": float(np.median(values)), "p95_ms": float(np.quantile(values, 0.95))} for name, values in times.items()}
@@ -81,8 +130,13 @@ def import_family(folder: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    with torch.device("meta"):
-        AutoModelForSequenceClassification.from_config(AutoConfig.from_pretrained(folder, local_files_only=True))
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    if is_export(folder):
+        import onnxruntime  # noqa: F401 - its code is no more the model's than torch's is
+        import tokenizers  # noqa: F401
+    else:
+        with torch.device("meta"):
+            AutoModelForSequenceClassification.from_config(config)
 
 
 def peak_increase(folder: Path, *, batch: int, length: int, threads: int) -> int:
@@ -92,16 +146,14 @@ def peak_increase(folder: Path, *, batch: int, length: int, threads: int) -> int
     """
     import torch
 
-    from tasks.scoring.predict import load
-
     import_family(folder)
     torch.set_num_threads(threads)
     forget_peak()
     before = memory("VmRSS")
-    model, tokenizer = load(folder)
+    model = opened(folder, threads)
     require_length(model.config, length)
-    inputs = asked(tokenizer, torch.full((batch, length), 7))
+    call = model.call(np.full((batch, length), 7))
     with torch.inference_mode():
         for _ in range(3):
-            model(**inputs)
+            call()
     return memory("VmHWM") - before

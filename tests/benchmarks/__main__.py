@@ -26,6 +26,7 @@ BENCHMARKS = {
     "distill-small": ("tests.benchmarks.distillation", "distill_small"),
     "finetune": ("tests.benchmarks.distillation", "finetune"),
     "augmentation": ("tests.benchmarks.augmentation", "augmentation"),
+    "exports": ("tests.benchmarks.exports", "exports"),
     "memory": ("tests.benchmarks.memory", "memory"),
     "chain": ("tests.benchmarks.orchestration", "chain"),
     "cold": ("tests.benchmarks.orchestration", "cold"),

@@ -32,6 +32,9 @@ def limbeck(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["students.3x384.signal=labels", "students.3x384.stages=[intermediate]"], "learns from labels alone, but takes"),
         (["task_distillation.prediction.seed=1"], "unknown key 'seed'"),
         (["nonsense"], "--set takes a.b=value"),
+        (["gate.criteria=[{metric: speeed, at_least: 1}]"], "unknown metric 'speeed'; legal are retained.*accuracy"),
+        (["gate.criteria=[{metric: accuracy, test: superiority}]"], "a test compares a metric of the task with relative_to"),
+        (["gate.promote=always"], "gate.promote"),
     ],
 )
 def test_mistakes_are_sentences(settings: list[str], sentence: str) -> None:

@@ -18,6 +18,7 @@ import yaml
 from flows.drive import plan_recipe, run_recipe
 from flows.home import Home
 from flows.recipe_file import load_recipe
+from flows.reproduce import reproduce
 from flows.run import stop_branches
 from flows.sweep_branches import Grid, choices, going_on, of_a_sweep
 from flows.sweep_options import sweep_sets
@@ -105,6 +106,9 @@ def test_nothing_is_registered_and_mlflow_holds_table_plot_and_curves(first: dic
     (run,) = [row for row in tracker.runs(10) if row["status"] == "FINISHED"][:1]
     assert run["kind"] == "sweep" and run["winner"].endswith("of 4 layers within 1, 2, 3 points")
     assert tracker.recall(run["run"], "sweep")["cells"] == first["cells"]
+    again = reproduce(tracker, run, home=home, environment={}, from_cache=True)
+    assert again["equal"], [row for row in again["stages"] if row["verdict"] not in ("equal", "measured")]
+    assert tracker.recall(run["run"], "manifest")["kind"] == "sweep"
     plots = list(home.artifacts.rglob("run/sweep.svg"))
     assert plots and ET.fromstring(plots[0].read_text()).tag.endswith("svg") and plots[0].read_text() == sweep_svg(first)
     curve = tracker.client.get_metric_history(run["run"], "score.top")

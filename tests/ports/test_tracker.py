@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ from tests.report.figures import row
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "the film was very good"
+PICTURE = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +70,7 @@ def tracker(template: Path, tmp_path: Path) -> Tracker:
 def record(name: str = "distill-predictions", label: str = "small seed 0", **changes: Any) -> SimpleNamespace:
     parcel = Parcel("checkpoint", "e" * 64, "somewhere", 1, {"train_seconds": 1.5, "scores": {"accuracy": 0.9}, "note": "text", "ok": True})
     values = {"name": name, "label": label, "shown": f"{name}/{label}", "key": "k" * 64, "task_run": "t", "seconds": 2.0, "parcel": parcel,
-              "state": "completed", "cache": "miss", "why": "never made before",
+              "state": "completed", "cache": "miss", "why": "never made before", "figures": {"kwh": 0.25},
               "explanation": {"knobs": {"temperature": 2.0, "matching": {"hidden": 1.0}}}} | changes  # fmt: skip
     return SimpleNamespace(**values)
 
@@ -97,7 +99,8 @@ def test_a_stage_becomes_a_child_run_with_knobs_curves_and_facts(tracker: Tracke
     child = everything(tracker)["1-distill-predictions small seed 0"]
     assert child.info.status == "FINISHED"
     assert child.data.params == {"distill-predictions.temperature": "2.0", "distill-predictions.matching.hidden": "1.0"}
-    assert {"train_seconds": 1.5, "scores.accuracy": 0.9, "stage_seconds": 2.0}.items() <= child.data.metrics.items() and "ok" not in child.data.metrics
+    assert {"train_seconds": 1.5, "scores.accuracy": 0.9, "stage_seconds": 2.0, "kwh": 0.25}.items() <= child.data.metrics.items()
+    assert "ok" not in child.data.metrics
     wanted = {"stage": "distill-predictions", "cache": "miss", "cache.key": "k" * 64, "blob.sha256": "e" * 64, "prefect.task_run_id": "t"}
     assert wanted.items() <= child.data.tags.items() and child.data.tags["mlflow.parentRunId"] == tracker.parent
     assert len(tracker.client.get_metric_history(child.info.run_id, "loss")) == 2500
@@ -209,7 +212,8 @@ def test_candidates_become_nested_runs_and_the_winner_is_on_the_parent(tracker: 
     parent = runs["recipe"].data
     assert parent.tags["winner"] == "4x312" and parent.metrics == runs["4x312"].data.metrics
     assert parent.metrics == pytest.approx({"score": 0.912, "retained_pct": 98.1, "params_m": 14.350248, "size_mb": 57.400992, "flops_g": 1.2,
-                                            "latency_ms": 4.321, "speedup_x": 9.41, "quality_drop_pts": 0.0})  # fmt: skip
+                                            "latency_ms": 4.321, "speedup_x": 9.41, "quality_drop_pts": 0.0, "compression_x": 1.0,
+                                            "memory_mb": 300.0})  # fmt: skip
     assert max(map(len, parent.metrics)) <= 16
     assert "speedup_x" not in runs["plain"].data.metrics and runs["plain"].data.tags["role"] == "baseline"
     assert {runs[name].info.status for name in ("teacher", "4x312", "plain")} == {"FINISHED"}
@@ -498,7 +502,7 @@ def test_a_file_that_may_carry_code_is_refused(registered: Path, tmp_path: Path,
 def test_a_package_without_a_tokenizer_is_one_sentence(registered: Path, tmp_path: Path) -> None:
     tracker, package = damaged(registered, tmp_path)
     shutil.rmtree(package / "components")
-    with pytest.raises(RegistryError, match="could not fetch"):
+    with pytest.raises(RegistryError, match="is not whole"):
         tracker.download(NAME, "champion", tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
@@ -535,6 +539,13 @@ def test_everything_works_against_a_server_too(template: Path, checkpoint: Path,
         assert put(tracker, checkpoint, tmp_path / "work", alias="champion") == {"version": "1", "new": False}
         tracker.download(NAME, "champion", tmp_path / "model")
         tracker.close("FINISHED")
+        tracker.client.log_text(tracker.parent, "<html>", "report/report.html")
+        (tmp_path / "pareto.png").write_bytes(PICTURE)
+        tracker.client.log_artifact(tracker.parent, str(tmp_path / "pareto.png"), "report")
+        pages = tracker.report_files()
+        with urllib.request.urlopen(pages["pareto.png"]) as answer:
+            assert answer.read() == PICTURE, "a browser can show it by this address"
+        assert pages["report.html"].endswith(f"/runs/{tracker.parent}/artifacts/report/report.html")
         links = tracker.urls(None)
         assert links["run"].endswith(f"/#/experiments/{tracker.experiment_id}/runs/{tracker.parent}") and links["registry"].endswith("/#/models")
         assert tracker.runs(1)[0]["status"] == "FINISHED"

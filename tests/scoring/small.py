@@ -6,27 +6,34 @@ from pathlib import Path
 from typing import Any
 
 WORDS = "the a film song meal was is very not good bad fine poor truly but".split()
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+def tiny_tokenizer() -> Any:
+    """Return a real tokenizer of a few words."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.pre_tokenizers import Whitespace
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    pieces = Tokenizer(WordPiece({token: index for index, token in enumerate(TOKENS)}, unk_token="[UNK]"))
+    pieces.pre_tokenizer = Whitespace()
+    ends = [("[CLS]", 2), ("[SEP]", 3)]
+    pieces.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends)
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    return PreTrainedTokenizerFast(tokenizer_object=pieces, **special)
 
 
 def write_classifier(folder: Path, *, seed: int = 0, positions: int = 32, **config: Any) -> Path:
     """Write a random BERT classifier of 16 hidden units; its weights are large, so that its answers differ from row to row."""
     import torch
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
-    from tokenizers.pre_tokenizers import Whitespace
-    from tokenizers.processors import TemplateProcessing
-    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+    from transformers import BertConfig, BertForSequenceClassification
 
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-    pieces = Tokenizer(WordPiece({token: index for index, token in enumerate(tokens)}, unk_token="[UNK]"))
-    pieces.pre_tokenizer = Whitespace()
-    ends = [("[CLS]", 2), ("[SEP]", 3)]
-    pieces.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends)
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
-    PreTrainedTokenizerFast(tokenizer_object=pieces, **special).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
     torch.manual_seed(seed)
     shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "initializer_range": 0.5}
-    BertForSequenceClassification(BertConfig(vocab_size=len(tokens), max_position_embeddings=positions, **shape | config)).save_pretrained(folder)
+    BertForSequenceClassification(BertConfig(vocab_size=len(TOKENS), max_position_embeddings=positions, **shape | config)).save_pretrained(folder)
     return folder
 
 

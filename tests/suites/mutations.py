@@ -46,7 +46,7 @@ DEPEND = {
     "layer_dropping": {"drop-layers": schema.DropSlice, "measure-contributions": schema.ContributionSlice},
     "scoring": {"score-model": schema.ScoreSlice},
     "speed": {"measure-speed": schema.Speed},
-    "gate": {},
+    "gate": {"inspect-answers": schema.InspectSlice},
     "sweep": {},
     "resources": {},
 }
@@ -148,7 +148,8 @@ def make_bases(home: Home, folder: Path) -> list[Base]:
         "pretraining": {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "vocabulary": 120, **FAST}, "teacher": {"floor": 0.0, **FAST},
         "corpus": chain["corpus"], "transfer": {"source": str(folder / "text.txt")}, "task_distillation": {"prediction": FAST},
         "students": [{"name": "half", "layers": 1}], "scoring": chain["scoring"], "speed": chain["speed"], "resources": {"cores": 2},
-        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}]},
+        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}, {"metric": "bytes", "at_most": 1.0, "relative_to": "champion"},
+                              {"metric": "accuracy", "relative_to": "champion", "test": "non-inferiority", "tolerance": 1.0}]},
     }  # fmt: skip
     return [Base("chain", home, chain, folder), Base("own", home, own, folder)]
 
@@ -296,10 +297,10 @@ def of_student(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
 
 
 def new_branches(base: Base, seen: set[str], grown: str | None) -> set[str]:
-    """Return the stages that were not there before; a candidate that got another seed is scored again."""
+    """Return the stages that were not there before; a candidate that got another seed is scored and looked into again."""
     fresh = {stage for stage in seen if stage not in base.takes and not stage.endswith(" s0")}
     assert fresh, "another seed or strategy must make another branch"
-    return fresh | ({f"score-model/{grown}"} if grown else set())
+    return fresh | ({f"score-model/{grown}", f"inspect-answers/{grown}"} if grown else set())
 
 
 # --- what lies outside of a recipe ------------------------------------------------------------------------------------------------------------

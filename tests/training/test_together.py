@@ -36,11 +36,11 @@ def start(folder: Path, job: str, knobs: Any, processes: int, **inputs: Path) ->
 
 
 def said(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """Wait for an engine; return its events."""
+    """Wait for an engine; return its events, but for what each of its processes took: the last of them says that when it likes."""
     out, errors = process.communicate(timeout=300)
     events = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert events, errors[-2000:]
-    return events
+    return [event for event in events if event["event"] != "used"]
 
 
 def weights(folder: Path) -> dict[str, Tensor]:

@@ -52,7 +52,8 @@ class Store(Protocol):
         """Return the verified result of a key, or None."""
 
     def publish(
-        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0
+        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0,
+        used: Mapping[str, Any] | None = None,
     ) -> Parcel:
         """Make a finished folder the result of a key, whole or not at all."""
 
@@ -95,7 +96,9 @@ class Store(Protocol):
 
 def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
     """Return the parcel that a manifest describes; where it lies is the store's word, never the manifest's."""
-    return Parcel(str(manifest["kind"]), str(manifest["sha256"]), uri, int(manifest["bytes"]), dict(manifest["facts"]))
+    used = manifest.get("used")
+    known = {"seconds": manifest.get("seconds"), **(used if isinstance(used, Mapping) else {})}  # an older manifest has the seconds alone
+    return Parcel(str(manifest["kind"]), str(manifest["sha256"]), uri, int(manifest["bytes"]), dict(manifest["facts"]), known)
 
 
 class Entry(BaseModel):
@@ -172,13 +175,15 @@ def is_whole(folder: Path, digest: str, *, remember: bool = False) -> bool:
 
 
 def new_manifest(
-    key: str, kind: str, digest: str, inventory: Inventory, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], seconds: float
+    key: str, kind: str, digest: str, inventory: Inventory, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], seconds: float,
+    used: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return a manifest as plain JSON values; a figure that is not a number is an error here, not later."""
     size = sum(entry["size"] for entry in inventory.values())
     values = {
         "schema": SCHEMA, "key": key, "stage": stage, "kind": kind, "sha256": digest, "bytes": size, "facts": dict(facts),
         "inventory": inventory, "explanation": explanation, "made_at": time.time(), "seconds": round(seconds, 3),
+        "used": dict(used or {}),
     }  # fmt: skip
     plain: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
     return plain

@@ -97,7 +97,8 @@ class FolderStore:
         return None
 
     def publish(
-        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0
+        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0,
+        used: Mapping[str, Any] | None = None,
     ) -> Parcel:
         """Copy a finished folder into the store and bind the key to it; nothing is visible before it is whole."""
         try:
@@ -105,7 +106,7 @@ class FolderStore:
             digest = digest_of(inventory)
             lease.assert_held()
             self.commit_object(folder, digest)
-            manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds)
+            manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds, used)
             self.commit_manifest(key, manifest)
         except OSError as error:
             raise StoreError(disk_trouble(error, self.root)) from error

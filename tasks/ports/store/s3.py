@@ -114,7 +114,8 @@ class S3Store:
             self.bucket.delete(entry.name)
 
     def publish(
-        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0
+        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0,
+        used: Mapping[str, Any] | None = None,
     ) -> Parcel:
         """Upload a finished folder, then bind the key to it; nothing is visible before the manifest is."""
         inventory = take_inventory(folder, kind)
@@ -122,7 +123,7 @@ class S3Store:
         lease.assert_held()
         for name, entry in inventory.items():
             self.bucket.upload(folder / name, object_name(digest, name), entry["sha256"])
-        manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds)
+        manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds, used)
         self.commit(key, manifest, lease)
         self.cache.put(digest, folder)
         for entry in self.bucket.entries(f"checkpoints/{key}/"):

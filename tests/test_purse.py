@@ -1,0 +1,55 @@
+"""The budget: refused before it is spent, never by what is unknown, and each sentence says how to go on."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tasks.errors import BudgetError
+from tasks.purse import Purse
+from tests.scoring.test_ledger import HOUR, RATES
+
+NONE: dict[str, float | None] = {"dollars": None, "kwh": None, "hours": None}
+
+
+def purse(*, hours_ago: float = 0.0, by_estimate: bool = True, **limits: float) -> Purse:
+    return Purse({**NONE, **limits}, RATES, by_estimate, time.monotonic() - 3600 * hours_ago)
+
+
+def test_no_budget_refuses_nothing() -> None:
+    purse(hours_ago=1e6).require_rest([HOUR] * 1000, "stage", HOUR)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"hours": 2.9}, "has spent 3 hours of its budget of 2.9 hours"),
+        ({"dollars": 2.9}, r"has spent \$3 of its budget of \$2.9"),
+        ({"kwh": 0.01}, "has spent 0.011 kWh of its budget of 0.01 kWh"),
+    ],
+)
+def test_what_is_spent_is_refused_with_the_way_on(limits: dict[str, float], said: str) -> None:
+    with pytest.raises(BudgetError, match=said + f"; what is finished is kept; to go on: limbeck resume --set costs.budget.{next(iter(limits))}="):
+        purse(hours_ago=3, **limits).require_rest([HOUR, HOUR])
+
+
+def test_a_stage_that_would_go_beyond_is_refused_by_what_the_like_of_it_took() -> None:
+    rest = purse(kwh=0.015)
+    rest.require_rest([HOUR], "next", HOUR)
+    with pytest.raises(BudgetError, match="has spent 0.011 kWh, and next would take about 0.0055 kWh more, beyond its budget of 0.015 kWh"):
+        rest.require_rest([HOUR, HOUR], "next", HOUR)
+    purse(kwh=0.015, by_estimate=False).require_rest([HOUR, HOUR], "next", HOUR)
+
+
+def test_what_is_unknown_neither_counts_nor_stops() -> None:
+    purse(kwh=0.001).require_rest([{"seconds": 1e9}], "next", {"seconds": 1e9})
+
+
+def test_a_plan_beyond_the_budget_is_refused_before_anything_is_spent() -> None:
+    likely: list[dict[str, Any]] = [HOUR, {}, HOUR]
+    purse(dollars=1.1).require_plan(likely)
+    with pytest.raises(BudgetError, match=r"at least \$1, .* budget is \$0.9; nothing was spent; raise costs.budget.dollars"):
+        purse(dollars=0.9).require_plan(likely)
+    purse(dollars=0.9, by_estimate=False).require_plan(likely)

@@ -1,0 +1,70 @@
+"""The section ``exports``: strict, and refused before anything is spent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from flows.exports import narrow, part
+from tasks.checks import require_rows_for_int8
+from tasks.errors import DataError
+from tasks.recipe import Exporting, Exports, Quantizing, Recipe
+
+STUDENT = {"name": "half", "layers": 2}
+
+
+def recipe(**changes: Any) -> Recipe:
+    values = {"name": "r", "task": "sst2", "students": [STUDENT], "layer_dropping": {"strategies": ["top"], "drop": [1]}, "exports": {}}
+    return Recipe.model_validate(values | changes)
+
+
+def test_no_section_no_exports() -> None:
+    assert Recipe.model_validate({"name": "r", "task": "sst2", "students": [STUDENT]}).exports is None and recipe().exports == Exports()
+
+
+@pytest.mark.parametrize(
+    ("exports", "said"),
+    [
+        ({"of": ["hlaf"]}, "exports.of names 'hlaf', which this recipe does not make; it makes teacher, half, top-1"),
+        ({"formats": []}, "at least 1 item"),
+        ({"formats": ["int8", "int8"]}, "give each once"),
+        ({"ways": ["dynamic", "dynamic"]}, "give each once"),
+        ({"ways": ["qat"]}, "'dynamic' or 'static'"),
+        ({"tolerance": -0.1}, "greater than or equal to 0"),
+        ({"tolerence": 0.1}, "Extra inputs are not permitted"),
+        ({"opset": 12}, "greater than or equal to 18"),
+    ],
+)
+def test_a_slip_is_refused_with_a_way_out(exports: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        recipe(exports=exports)
+
+
+def test_a_name_that_an_export_would_have_is_refused() -> None:
+    with pytest.raises(ValidationError, match="a student is called 'half-int8', as an export would be"):
+        recipe(students=[STUDENT, {"name": "half-int8", "layers": 2}])
+
+
+def test_int8_needs_rows_to_be_judged_on() -> None:
+    with pytest.raises(ValidationError, match="data.selection_rows is 0"):
+        recipe(data={"selection_rows": 0})
+    assert recipe(data={"selection_rows": 0}, exports={"formats": ["onnx"]}).exports is not None
+    with pytest.raises(DataError, match="train is too small for one"):
+        require_rows_for_int8(recipe(), {"rows": {"train": 5}})
+    require_rows_for_int8(recipe(), {})  # a plan has not counted them
+    require_rows_for_int8(recipe(exports=None), {"rows": {"train": 5}})
+
+
+def test_what_decides_neither_graph_is_in_neither_key() -> None:
+    """A verdict is spoken by the flow: another tolerance makes nothing again."""
+    for changed in ({"tolerance": 0.5}, {"parity": 0.5}, {"formats": ["int8"]}, {"of": ["half"]}):
+        assert all(part(Exports(**changed), kind) == part(Exports(), kind) for kind in (Exporting, Quantizing))
+    assert part(Exports(calibration_rows=7), Exporting) == part(Exports(), Exporting) and part(Exports(opset=18), Quantizing) == part(Exports(), Quantizing)
+
+
+@pytest.mark.parametrize(("flags", "expected"), [("avx2 avx512_vnni", False), ("avx2 avx_vnni", False), ("avx2 avx512f", True), ("asimd", False), ("", False)])
+def test_weights_keep_to_seven_bits_where_bytes_cannot_be_multiplied(monkeypatch: pytest.MonkeyPatch, flags: str, expected: bool) -> None:
+    monkeypatch.setattr("tasks.ports.fingerprint.cpuinfo", lambda: f"flags : {flags}")
+    assert narrow(Exports()) is expected and narrow(Exports(reduce_range="yes")) and not narrow(Exports(reduce_range="no"))
