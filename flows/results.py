@@ -26,6 +26,8 @@ from tasks.judging import Judging
 from tasks.promote_models import promote_models
 from tasks.recipe import Recipe
 from tasks.register_model import decided, register_models
+from tasks.scoring.figures import Figure
+from tasks.scoring.ledger import inference_joules
 from tasks.session import StageRecord
 
 SHARED = {"distill-general", "pretrain-base"}
@@ -34,7 +36,7 @@ SHARED = {"distill-general", "pretrain-base"}
 async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], candidates: Sequence[Candidate], *, data: Parcel) -> dict[str, Any]:
     """Log the figures, register the models, leave its pages, tell whom the recipe names, and return what ``--json`` writes."""
     costs = costs_of_candidates([row["name"] for row in rows], run.session)
-    rows = [row | {"cost": costs[row["name"]]} for row in rows]
+    rows = [row | {"cost": costs[row["name"]] | {"joules": energy_of_inference(recipe, row, run)}} for row in rows]
     # What is registered already is not fetched: only a new version asks for its files.
     folders = {candidate.name: partial(run.session.store.folder, candidate.models[0]) for candidate in candidates}
     about = describe_run(recipe, run, data)
@@ -64,6 +66,12 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
     for line in summary(result):
         get_run_logger().info(line)
     return result
+
+
+def energy_of_inference(recipe: Recipe, row: Mapping[str, Any], run: Run) -> Figure:
+    """Return what one inference of a candidate draws, where and as its latency was measured."""
+    pace = run.session.used_by("measure-speed", row["name"])
+    return inference_joules(row["latency_ms"], recipe.speed.threads, str(pace.get("cpu", "")), run.session.purse.rates)
 
 
 def summary(result: Mapping[str, Any]) -> list[str]:

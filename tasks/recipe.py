@@ -26,8 +26,8 @@ LAYER_STARTS = (*OWN_LAYERS, "distilbert")
 """Starts that take whole layers, be it into another architecture."""
 STARTS_BY_NAME = (*LAYER_STARTS, "embeddings", "random")
 FIGURES = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes")
-COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot")
-"""What the gate can weigh beside the metrics of a task: figures of every row, and of its cost where a ledger knows it."""
+COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")
+"""What the gate can weigh beside the metrics of a task: figures of every row, and of its cost where a ledger knows it; joules are those of one inference."""
 StageName = Literal["general", "augmentation", "intermediate"]
 
 

@@ -131,6 +131,11 @@ class Session:
         found = [record.parcel for record in self.records if (record.name, record.label) == (name, label)]
         return found[-1] if found else None
 
+    def used_by(self, name: str, label: str) -> Mapping[str, Any]:
+        """Return what a stage of this run took, now or when it was made."""
+        found = [record.used for record in self.records if (record.name, record.label) == (name, label)]
+        return found[-1] if found else {}
+
     def is_guess(self, parcel: Parcel) -> bool:
         """Tell whether a plan stands in for a result that is not there yet."""
         return self.planning and parcel.kind != "source" and not parcel.uri

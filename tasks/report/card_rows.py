@@ -28,7 +28,8 @@ def calibration_rows(model: Model) -> list[str]:
 def cost_rows(model: Model) -> list[str]:
     """Return what the model's own training stages took; a figure that is unknown is a dash with its reason, never a zero."""
     cost = model.get("cost") or {}
-    return [cost_row(name, form, cost[part], part) for part, (name, form) in COSTS.items() if isinstance(cost.get(part), Mapping)]
+    own = [cost_row(f"{name} of its own stages", form, cost[part], part) for part, (name, form) in COSTS.items() if isinstance(cost.get(part), Mapping)]
+    return own + ([cost_row("energy of one inference", "{} J", cost["joules"], "joules")] if isinstance(cost.get("joules"), Mapping) else [])
 
 
 def cost_row(name: str, form: str, found: Mapping[str, Any], part: str) -> str:
@@ -36,4 +37,4 @@ def cost_row(name: str, form: str, found: Mapping[str, Any], part: str) -> str:
     known = number(found.get("value")) is not None
     value = money(found["value"]) if part.startswith("dollars") else figure(found.get("value"), ".4g")
     how = f"{found.get('how', 'unknown')}: {found.get('by', '')}".rstrip(": ")
-    return f"| {name} of its own stages | {form.format(value) if known else DASH} | {how.replace('|', '/')} |"
+    return f"| {name} | {form.format(value) if known else DASH} | {how.replace('|', '/')} |"

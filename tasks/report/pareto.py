@@ -57,7 +57,7 @@ def fronts(result: Mapping[str, Any]) -> list[Front]:
     """Return the three pictures of a run: score against latency, size and energy."""
     inference = any(energy_of_inference(model) is not None for model in result["models"])
     energy = energy_of_inference if inference else energy_of_training
-    note = "energy of one inference" if inference else "energy of its own training stages; what one inference takes was not measured"
+    note = "energy of one inference, estimated from its latency" if inference else "energy of its own training stages; what one inference takes is not known"
     return [
         picture(result, "latency", "ms", lambda model: number(model.get("latency_ms"))),
         picture(result, "size of the weights", "MB", lambda model: scaled(model.get("bytes"), 1e-6)),
@@ -84,9 +84,8 @@ def point_of(model: Model, split: str, cost: float | None) -> Point | None:
 
 
 def energy_of_inference(model: Model) -> float | None:
-    """Return the joules of one inference, where somebody measured them."""
-    found = model.get("energy_per_inference")
-    return scaled(found.get("kwh") if isinstance(found, Mapping) and not isinstance(found.get("kwh"), Mapping) else found, 3.6e6)
+    """Return the joules of one inference, where they are known."""
+    return number((model.get("cost") or {}).get("joules"))
 
 
 def energy_of_training(model: Model) -> float | None:

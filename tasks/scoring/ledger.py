@@ -79,6 +79,15 @@ def processor_kwh(used: Used, rates: Rates) -> Figure:
     return estimated((joules + in_memory) / JOULES, f"{'cores held' if load is None else 'CPU seconds'} x {watts:g} W per core ({sure}), and memory")
 
 
+def inference_joules(latency_ms: float | None, threads: int, cpu: str, rates: Rates) -> Figure:
+    """Return what one inference draws of a processor, in joules: an estimate, by how long its threads are busy and what a busy core draws."""
+    row = rates.drawn_by("cpu", cpu)
+    watts = rates.core_watts if rates.core_watts is not None else row.load if row else None
+    if latency_ms is None or not math.isfinite(latency_ms) or watts is None:
+        return unknown("no latency was measured" if watts is not None else "no watts for this processor")
+    return estimated(latency_ms / 1000 * threads * watts, f"median latency x {threads} {'thread' if threads == 1 else 'threads'} x {watts:g} W per core")
+
+
 def gpu_kwh(used: Used, rates: Rates) -> Figure:
     """Return what GPUs drew: by their own counter (NVML), or their seconds at full load, which is a bound from above."""
     counted, seconds, model = number(used, "gpu_joules"), number(used, "gpu_seconds"), str(used.get("gpu") or "")

@@ -94,6 +94,8 @@ def test_every_stage_has_every_figure_and_says_how_it_was_come_by(first: dict[st
         assert tuple(row["cost"]) == PARTS
         assert all(figure["how"] in ("measured", "estimated") and figure["by"] for figure in row["cost"].values()), row
         assert row["cost"]["seconds"]["how"] == "measured" and row["cost"]["kwh"]["how"] == "estimated"
+    asked = {model["name"]: model["cost"]["joules"] for model in first["models"]}
+    assert all(joules["how"] == "estimated" and joules["value"] > 0 for joules in asked.values()) and "half" in asked
     assert first["ledger"]["total"]["kwh"]["value"] == pytest.approx(sum(row["cost"]["kwh"]["value"] for row in rows if row["cache"] == "miss"))
     busy, whole = first["ledger"]["total"]["dollars_spot"]["value"], first["ledger"]["billed"]["dollars_spot"]["value"]
     assert 0 < busy <= whole, "stages that run side by side share the machine's price"

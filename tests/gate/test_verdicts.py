@@ -177,12 +177,12 @@ def cost(**figures: float | None) -> dict[str, Any]:
 
 
 def test_energy_and_money_are_goals_like_others_and_unknown_never_passes() -> None:
-    gate = Gate(criteria=tuple(Criterion(metric=metric, at_most=2) for metric in ("kwh", "co2e_kg", "dollars", "dollars_spot")))
-    cheap = candidate("cheap", **cost(kwh=1, co2e_kg=2, dollars_on_demand=0.5, dollars_spot=0.1))
-    unknown = candidate("unknown", **cost(kwh=1, co2e_kg=None, dollars_on_demand=0.5, dollars_spot=0.1))
+    gate = Gate(criteria=tuple(Criterion(metric=metric, at_most=2) for metric in ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")))
+    cheap = candidate("cheap", **cost(kwh=1, co2e_kg=2, dollars_on_demand=0.5, dollars_spot=0.1, joules=2))
+    unknown = candidate("unknown", **cost(kwh=1, co2e_kg=None, dollars_on_demand=0.5, dollars_spot=0.1, joules=1))
     found = decide([cheap, unknown, candidate("unmeasured")], TEACHER, gate)
     assert [decision.verdict for decision in found] == [ACCEPT, INFEASIBLE, INFEASIBLE]
-    assert found[1].reasons[1] == "co2e_kg is unknown: not met" and found[1].shortfall == 1.0 and found[2].shortfall == 4.0
+    assert found[1].reasons[1] == "co2e_kg is unknown: not met" and found[1].shortfall == 1.0 and found[2].shortfall == 5.0
 
 
 def test_where_nobody_meets_every_goal_the_least_total_shortfall_comes_closest() -> None:

@@ -54,12 +54,13 @@ def test_what_is_unknown_is_left_out_by_name_and_never_drawn_at_zero() -> None:
     assert energy.points == () and energy.left_out == ("teacher", "4x312", "new", "odd")
 
 
-def test_energy_is_of_inference_where_somebody_measured_it_and_says_which() -> None:
+def test_energy_is_of_inference_where_it_is_known_and_says_which() -> None:
     cost = {"kwh": {"value": 0.5, "how": "measured", "by": "NVML"}}
     trained = fronts(written(models=[row("teacher", "teacher"), row("4x312", cost=cost)]))[2]
     assert trained.unit == "Wh" and trained.points[0].cost == 500 and "training" in trained.note
-    measured = fronts(written(models=[row("teacher", "teacher"), row("4x312", cost=cost, energy_per_inference={"kwh": 1e-6})]))[2]
-    assert measured.unit == "J" and round(measured.points[0].cost, 6) == 3.6 and measured.left_out == ("teacher",)
+    asked = cost | {"joules": {"value": 3.6, "how": "estimated", "by": "median latency"}}
+    known = fronts(written(models=[row("teacher", "teacher"), row("4x312", cost=asked)]))[2]
+    assert known.unit == "J" and known.points[0].cost == 3.6 and known.left_out == ("teacher",) and "estimated" in known.note
     none = {"kwh": {"value": None, "how": "unknown", "by": "not noted"}}
     assert fronts(written(models=[row("4x312", cost=none)]))[2].points == ()
 

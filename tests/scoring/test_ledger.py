@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.scoring.figures import estimated, least, measured, scaled, total, unknown
-from tasks.scoring.ledger import PARTS, cost_of, foreseen, headline_figures, nothing_known, number, sum_of
+from tasks.scoring.ledger import PARTS, cost_of, foreseen, headline_figures, inference_joules, nothing_known, number, sum_of
 from tasks.scoring.rates import Instance, Rates, Watts
 
 HOUR = {"seconds": 3600.0, "machine_seconds": 1800.0, "held_seconds": 7200.0, "cpu_seconds": 3600.0, "peak_bytes": 2**30, "threads": 2, "processes": 1,
@@ -51,6 +51,15 @@ def test_a_gpu_of_which_nothing_is_known_makes_energy_unknown() -> None:
     assert cost["co2e_kg"]["value"] is None and cost["co2e_kg"]["at_least"] == pytest.approx(0.0055 * 0.6)
     given = Rates(price=PRICE, kg_per_kwh=0.5, grid="r", watts=WATTS, gpu_watts=36)
     assert cost_of({**HOUR, "gpus": 1, "gpu": "NVIDIA Z9", "gpu_seconds": 100.0}, given)["kwh"]["value"] == pytest.approx(0.0055 + 0.001)
+
+
+def test_one_inference_by_hand_and_unknown_where_nothing_was_timed() -> None:
+    """Two threads for 10 ms at 4 W each: 0.08 J."""
+    found = inference_joules(10.0, 2, "AMD EPYC 7R32", RATES)
+    assert found["value"] == pytest.approx(0.08) and found["how"] == "estimated" and "2 threads x 4 W" in found["by"]
+    assert inference_joules(10.0, 2, "any", Rates(watts=WATTS, core_watts=8.0))["value"] == pytest.approx(0.16)
+    assert inference_joules(None, 2, "any", RATES) == unknown("no latency was measured")
+    assert inference_joules(10.0, 2, "any", Rates()) == unknown("no watts for this processor")
 
 
 def test_what_nobody_noted_is_unknown_and_never_0() -> None:
