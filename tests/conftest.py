@@ -80,6 +80,16 @@ def engines_here() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow database whose tables are made; making them takes seconds, copying them does not."""
+    from tasks.ports.tracker import Tracker
+
+    file = tmp_path_factory.mktemp("mlflow") / "template.db"
+    Tracker(f"sqlite:///{file}", None).runs(1)
+    return file
+
+
+@pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Run one S3 server for all tests that need it: a real one where Ceph is installed."""
     with running_s3_server(tmp_path_factory.mktemp("s3")) as server:

@@ -59,14 +59,6 @@ class Stage:
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database whose tables are made; making them takes seconds, copying them does not."""
-    file = tmp_path_factory.mktemp("mlflow") / "template.db"
-    Tracker(f"sqlite:///{file}", None).runs(1)
-    return file
-
-
-@pytest.fixture(scope="session")
 def database() -> Iterator[str]:
     """One PostgreSQL for all tests that need it."""
     if not postgres.is_here():

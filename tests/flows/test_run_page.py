@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
 from prefect import flow
 
 from flows.run_page import NO_SERVER, description_of, leave_pages, link_to_mlflow, where_lines
 from tasks.ports.tracker import Tracker
-from tests.ports.test_tracker import PICTURE, new_tracker, template
+from tests.ports.test_tracker import PICTURE, tracker
 from tests.report.figures import row
 from tests.test_stage_progress import left
 
-__all__ = ["template"]  # a fixture
+__all__ = ["tracker"]  # a fixture
 
 RESULT: dict[str, Any] = {
     "models": [row("teacher", "teacher"), row("4x312", gate="champion")], "headline": "accuracy", "split": "validation", "links": {},
     "registered": [{"candidate": "4x312", "name": "sst2-tiny", "alias": "champion", "decision": "accepted", "reasons": ["retained 0.981 ≥ 0.95: met"]}],
 }  # fmt: skip
-
-
-@pytest.fixture
-def tracker(template: Path, tmp_path: Path) -> Tracker:
-    shutil.copyfile(template, tmp_path / "mlflow.db")
-    found = new_tracker(tmp_path)
-    found.open()
-    return found
 
 
 def pages_of(tracker: Tracker) -> dict[str, dict[str, Any]]:

@@ -14,9 +14,9 @@ from tasks.contracts import Parcel
 from tasks.errors import RegistryError
 from tasks.ports.pulled import files_of, folder_digest, pairs_in, require_judged
 from tasks.ports.store.artifacts import digest_of, take_inventory
-from tests.ports.test_tracker import NAME, checkpoint, damaged, moved, new_tracker, registered, stored, template
+from tests.ports.test_tracker import NAME, checkpoint, damaged, moved, new_tracker, registered, stored
 
-__all__ = ["checkpoint", "registered", "template"]  # fixtures
+__all__ = ["checkpoint", "registered"]  # fixtures
 
 ONES = "1" * 64
 

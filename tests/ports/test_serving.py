@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from flows.servers import free_port
-from tests.ports.test_tracker import NAME, TEXT, checkpoint, moved, new_tracker, registered, template
+from tests.ports.test_tracker import NAME, TEXT, checkpoint, moved, new_tracker, registered
 
-__all__ = ["checkpoint", "registered", "template"]  # fixtures
+__all__ = ["checkpoint", "registered"]  # fixtures
 
 PATIENCE = 240.0  # seconds for a first start, which loads torch
 

@@ -34,14 +34,6 @@ PICTURE = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database whose tables are made; making them takes seconds, copying them does not."""
-    file = tmp_path_factory.mktemp("mlflow") / "template.db"
-    Tracker(f"sqlite:///{file}", None).runs(1)
-    return file
-
-
-@pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     """A tiny classifier as a stage leaves it."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
