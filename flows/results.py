@@ -120,7 +120,7 @@ def spent(ledger: Mapping[str, Any] | None) -> list[str]:
     """Say what the run took and what the cache saved it; an older result says nothing of it."""
     from tasks.report.ledger import amount
 
-    return [f"this run took {amount(ledger['total'])}; the cache saved {amount(ledger['saved'])}"] if ledger else []
+    return [f"this run's stages, added up, took {amount(ledger['total'])}; the cache saved {amount(ledger['saved'])}"] if ledger else []
 
 
 def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:
