@@ -13,6 +13,7 @@ from prefect.logging import get_run_logger
 from tasks.contracts import Parcel
 from tasks.errors import Interrupted, LimbeckError
 from tasks.inspect_answers import inspect_answers
+from tasks.ports.store.collect import inputs_of
 from tasks.recipe import InspectSlice, Recipe
 from tasks.session import Session, current_session
 
@@ -62,10 +63,5 @@ def lineage_of(session: Session, sources: Mapping[str, Parcel]) -> dict[str, Any
     for record in finished.values():
         nodes.append({"id": record.key[:12], "name": record.name, "label": record.label, "cache": record.cache, "made": record.parcel.sha256})
         makers.setdefault(record.parcel.sha256, record.key[:12])
-    edges = {(makers[digest], record.key[:12]) for record in finished.values() for digest in inputs_of(record.explanation) if digest in makers}
+    edges = {(makers[digest], record.key[:12]) for record in finished.values() for digest in inputs_of([record.explanation]) if digest in makers}
     return {"nodes": nodes, "edges": sorted([first, second] for first, second in edges)}
-
-
-def inputs_of(explanation: Mapping[str, Any]) -> list[str]:
-    """Return the digests that a stage took in."""
-    return [digest for given in explanation["inputs"].values() for digest in ([given] if isinstance(given, str) else given)]

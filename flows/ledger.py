@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tasks.ports.store.collect import inputs_of
 from tasks.purse import Purse
 from tasks.recipe import Costs
 from tasks.scoring.figures import Figure, measured, scaled
@@ -95,13 +96,12 @@ def is_own(record: StageRecord, name: str) -> bool:
 def behind(records: Sequence[StageRecord], makers: Mapping[str, StageRecord], seen: set[int]) -> Iterator[StageRecord]:
     """Yield every stage that some were made from, by the digests of their inputs."""
     for record in records:
-        for digests in record.explanation["inputs"].values():
-            for digest in [digests] if isinstance(digests, str) else digests:
-                maker = makers.get(digest)
-                if maker is not None and id(maker) not in seen:
-                    seen.add(id(maker))
-                    yield maker
-                    yield from behind([maker], makers, seen)
+        for digest in inputs_of([record.explanation]):
+            maker = makers.get(digest)
+            if maker is not None and id(maker) not in seen:
+                seen.add(id(maker))
+                yield maker
+                yield from behind([maker], makers, seen)
 
 
 def planned_cost(record: StageRecord, rates: Rates) -> dict[str, Figure]:
