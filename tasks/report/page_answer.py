@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.report.charts import interval_strip
+from tasks.report.exports_section import FILES
 from tasks.report.page_words import DASH, amount, bounds, count, figure, money, percent, plural, signed, span, times
 from tasks.report.pareto import ERRORS, number
 from tasks.report.results import conditions
@@ -48,7 +49,7 @@ def answer(result: Result) -> dict[str, Any]:
         "model": model, "teacher": teacher, "title": TITLES[came].format(model["name"]), "lead": lead(result, model, FIRST[came].format(model["name"])),
         "tiles": [good(result, model, teacher), fast(model), big(model, teacher), price(result, model)],
         "verdict": verdict_of(model, entry), "reasons": [str(reason) for reason in entry.get("reasons", ())],
-        "pull": pull(entry, champion=came == 0), "aliases": other_aliases(result, model),
+        "pull": pull(entry, champion=came == 0), "aliases": other_aliases(result, model), "exports": exports_inside(result, model),
     }  # fmt: skip
 
 
@@ -149,6 +150,16 @@ def pull(entry: Mapping[str, Any], *, champion: bool) -> list[str]:
 def quoted(words: str) -> str:
     """Return a word as a shell takes it."""
     return words if re.fullmatch(r"[\w.@+-]+", words) else "'" + words.replace("'", "'\\''") + "'"
+
+
+def exports_inside(result: Result, model: Model) -> list[str]:
+    """Say what else lies in the model's folder, with its figures: the same model for ONNX Runtime."""
+    published = [one for one in result["models"] if one["role"] == "export" and one.get("of") == model["name"] and one.get("gate") == "published"]
+    return [
+        f"onnx/{FILES[one['export']['format']]}: {figure(score_of(one, result['split']).get('value'))} {one['headline']}, "
+        f"{figure(one.get('latency_ms'), '.2f')} ms, {figure(one.get('bytes'), '.1f', 1e-6)} MB"
+        for one in published
+    ]
 
 
 def other_aliases(result: Result, model: Model) -> list[str]:

@@ -103,6 +103,15 @@ def test_the_first_screen_answers() -> None:
         assert words in said, words
 
 
+def test_exports_that_travel_with_the_model_are_named_with_their_figures_and_refused_ones_are_not() -> None:
+    result = whole()
+    graph = row("4x312-onnx", "export", of="4x312", gate="refused", export={"format": "onnx"})
+    packed = row("4x312-int8", "export", of="4x312", gate="published", export={"format": "int8"}, latency_ms=1.5, bytes=15.7e6)
+    result["models"] += [graph, packed]
+    said = first_screen(run_page(result))
+    assert "onnx/model_int8.onnx: 0.912 accuracy, 1.50 ms, 15.7 MB" in said and "model.onnx" not in said
+
+
 def test_where_nobody_passed_the_nearest_is_named_with_its_version() -> None:
     result = whole()
     result["models"][1]["gate"], result["registered"][0]["alias"] = "refused", None
