@@ -30,7 +30,7 @@ from tests.suites.chain import Host, reported, resumed_at, write_chain
 from tests.suites.doomed import WINDOWS
 from tests.tiny import write_tiny_bert, write_tiny_rows
 
-PATIENCE = 300.0
+PATIENCE = 700.0
 IN_FOLDER, IN_BUCKET = ("publish", "rename", "registration"), ("publish", "manifest", "renewal", "checkpoint", "registration")
 
 
