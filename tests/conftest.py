@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import tempfile
@@ -42,13 +43,22 @@ def prefect_url(prefect_server: None) -> str:
     return str(PREFECT_API_URL.value())
 
 
+@contextlib.contextmanager
+def environment_kept() -> Iterator[None]:
+    """Put the environment back afterwards: MLflow writes its tracking URI there."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def own_environment() -> Iterator[None]:
-    """Give each module the environment that it would have alone: MLflow writes its tracking URI there."""
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
+    """Give each module the environment that it would have alone."""
+    with environment_kept():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +95,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tasks.ports.tracker import Tracker
 
     file = tmp_path_factory.mktemp("mlflow") / "template.db"
-    Tracker(f"sqlite:///{file}", None).runs(1)
+    with environment_kept():  # a session's fixture is made before a module's: what it left behind would be there for every later module
+        Tracker(f"sqlite:///{file}", None).runs(1)
     return file
 
 

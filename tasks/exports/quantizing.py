@@ -7,6 +7,7 @@ VNNI multiplies; a processor without it adds pairs in 16 bits, which overflow un
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -56,10 +57,22 @@ def static(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> N
 WAYS: dict[str, Callable[..., None]] = {"dynamic": dynamic, "static": static}
 
 
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Keep the root logger still: the library advises, through it, preparations that the trace has made already."""
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        root.setLevel(before)
+
+
 def quantize_by(way: str, source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
     """Write an int8 graph by one way."""
-    logging.getLogger().setLevel(logging.ERROR)  # the library advises preparations that the trace has made already
-    WAYS[way](source, target, reduce_range=reduce_range, feeds=feeds)
+    with quietly():
+        WAYS[way](source, target, reduce_range=reduce_range, feeds=feeds)
     model = onnx.load(str(target))
     forget(model)
     save(model, target)

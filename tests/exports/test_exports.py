@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ from tasks.exports.graph import part_sums
 from tasks.exports.jobs import JOBS
 from tasks.exports.package import files_for_a_model, shared_card
 from tasks.exports.parity import against_fp32, against_full, apart, loss
-from tasks.exports.quantizing import best, draw
+from tasks.exports.quantizing import best, draw, quietly
 from tasks.job import Job
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of, is_export
 from tasks.scoring.predict import logits_of, predict_texts, truncated_share
@@ -56,6 +57,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_classifier(place / "model")
     write_rows(place / "rows", train=40, selection=30, validation=30)
     (place / "facts.json").write_text(json.dumps({
+        "level before": logging.getLogger().level,
         "export": do("export", place / "full" / "output", EXPORT, model=place / "model", rows=place / "rows"),
         "quantize": do("quantize", place / "small" / "output", QUANTIZE, export=place / "full" / "output", rows=place / "rows"),
     }))  # fmt: skip
@@ -113,6 +115,12 @@ def test_both_ways_are_weighed_on_the_selection_rows_and_the_better_is_kept(plac
     texts = sentences(30)
     mine = logits_of(place / "small" / "output", texts, None, 32).argmax(-1)
     assert found["score"] == pytest.approx(np.mean(mine == np.arange(30) % 2))
+
+
+def test_the_loggers_of_the_process_are_left_as_they_were(place: Path) -> None:
+    with quietly():
+        assert logging.getLogger().level == logging.ERROR
+    assert logging.getLogger().level == facts(place, "level before")
 
 
 def test_equal_ways_are_told_apart_by_their_order() -> None:
