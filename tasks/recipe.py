@@ -810,7 +810,7 @@ class Recipe(Knobs):
     augmentation: Augmentation | None = None
     transfer: TransferText | None = None
     task_distillation: TaskDistillation = TaskDistillation()
-    students: tuple[Student, ...] = ()
+    students: tuple[Student, ...] = Field((), description="The small models to be made, each with a name, a shape and a start.")
     layer_dropping: LayerDropping | None = None
     sweep: Sweep | None = Field(None, description="What limbeck sweep tries; a run does not read it.")
     scoring: Scoring = Scoring()
