@@ -36,9 +36,9 @@ def prefect_server_of_our_own() -> Iterator[dict[str, str]]:
 
 
 @contextlib.contextmanager
-def worker(environment: dict[str, str], log: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker of the pool cpu, as a person would start it; its flow runs end with it."""
-    command = [sys.executable, "-P", "-m", "prefect", "worker", "start", "--pool", "cpu", *more]
+def worker(environment: dict[str, str], log: Path, pool: str = "cpu") -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker of a pool, as a person would start it; its flow runs end with it."""
+    command = [sys.executable, "-P", "-m", "prefect", "worker", "start", "--pool", pool]
     known = {**os.environ, **environment, "PYTHONPATH": str(ROOT), "PREFECT_WORKER_QUERY_SECONDS": "1"}
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=known, stdout=output, stderr=output, start_new_session=True)

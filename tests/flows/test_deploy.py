@@ -8,13 +8,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate, WorkPoolUpdate
+from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
@@ -100,14 +101,15 @@ def test_the_automations_say_what_they_should(first: dict[str, str]) -> None:
 
 
 WHOLE = {"name": "mine", "task": "sst2", "students": [{"name": "half", "layers": 3}]}
+COLD = {"task_distillation": {"prediction": {"temperature": -1}}}
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("compress/on-demand", {"recipe": WHOLE | {"task_distillation": {"prediction": {"temperature": -1}}}}, "recipe.task_distillation.prediction.temperature"),
+    ("compress/on-demand", {"recipe": WHOLE | COLD}, "recipe.task_distillation.prediction.temperature"),
     ("compress/on-demand", {"recipe": WHOLE | {"layer_dropping": {"strategies": ["topp"]}}}, "recipe.layer_dropping.strategies[0]"),
     ("compress/on-demand", {"recipe": WHOLE | {"task": "sst3"}}, "recipe.task"),
     ("compress/on-demand", {"recipe": WHOLE | {"studens": []}}, "'studens' was unexpected"),
     ("compress/on-demand", {"recipe": {"name": "mine"}}, "'task' is a required property"),
     ("compress-from-shelf/nightly", {"recipe": "sst2-tinybret"}, "'sst2-tinybret' is not one of"),
-    ("compress-from-shelf/nightly", {"changes": {"task_distillation": {"prediction": {"temperature": -1}}}}, "changes.task_distillation.prediction.temperature"),
+    ("compress-from-shelf/nightly", {"changes": COLD}, "changes.task_distillation.prediction.temperature"),
     ("compress-from-shelf/nightly", {"changes": {"students": [{"name": "half", "layers": 0}]}}, "changes.students[0].layers"),
     ("compress-from-shelf/nightly", {"without": ["teacher"]}, "without[0]"),
     ("compress-from-shelf/on-demand", {}, "'recipe' is a required property"),
@@ -192,13 +194,17 @@ def test_what_differs_from_the_files_is_put_right(first: dict[str, str]) -> None
     async def spoil(client: Any) -> None:
         deployment = await client.read_deployment_by_name("compress/on-demand")
         await client.update_deployment(deployment.id, DeploymentUpdate(tags=["other"], enforce_parameter_schema=False))
+        [again] = await client.read_automations_by_name("limbeck, resubmit what crashed")
+        again.actions[0].parameters["attempts"] = 99
+        await client.update_automation(again.id, AutomationCore(**again.model_dump(exclude={"id"})))
         pool = (await client.read_work_pool("k8s-gpu")).base_job_template
         pool["job_configuration"]["job_manifest"]["spec"]["backoffLimit"] = 6
         await client.update_work_pool("k8s-gpu", WorkPoolUpdate(base_job_template=pool))
 
     with_client(spoil)
     changed = {name: done for name, done in set_up().items() if done != "unchanged"}
-    assert changed == {"deployment compress/on-demand": "updated (tags, enforce_parameter_schema)", "work pool k8s-gpu": "updated (base_job_template)"}
+    assert changed == {"deployment compress/on-demand": "updated (tags, enforce_parameter_schema)", "work pool k8s-gpu": "updated (base_job_template)",
+                       "automation limbeck, resubmit what crashed": "updated (actions)"}  # fmt: skip
     assert set(set_up().values()) == {"unchanged"}
 
 
