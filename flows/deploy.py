@@ -241,7 +241,8 @@ async def settle_automation(client: PrefectClient, wanted: AutomationCore, ways:
         wanted = wanted.model_copy(update={"enabled": there.enabled})
     changed = differing(wanted, there)
     if changed:
-        await client.update_automation(there.id, wanted)
+        # An owner is given once; in an update the server refuses the very word.
+        await client.update_automation(there.id, AutomationCore(**wanted.model_dump(exclude={"owner_resource"})))
     return Line("automation", wanted.name, told(changed))
 
 

@@ -196,7 +196,7 @@ def test_what_differs_from_the_files_is_put_right(first: dict[str, str]) -> None
         await client.update_deployment(deployment.id, DeploymentUpdate(tags=["other"], enforce_parameter_schema=False))
         [again] = await client.read_automations_by_name("limbeck, resubmit what crashed")
         again.actions[0].parameters["attempts"] = 99
-        await client.update_automation(again.id, AutomationCore(**again.model_dump(exclude={"id"})))
+        await client.update_automation(again.id, AutomationCore(**again.model_dump(exclude={"id", "owner_resource"})))
         pool = (await client.read_work_pool("k8s-gpu")).base_job_template
         pool["job_configuration"]["job_manifest"]["spec"]["backoffLimit"] = 6
         await client.update_work_pool("k8s-gpu", WorkPoolUpdate(base_job_template=pool))

@@ -19,6 +19,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events.schemas.automations import AutomationCore
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
@@ -64,13 +65,14 @@ async def impatient() -> None:
     async with get_client() as client:
         [again] = await client.read_automations_by_name("limbeck, resubmit what crashed")
         again.actions[0].parameters["wait"] = 1
-        await client.update_automation(again.id, AutomationCore(**again.model_dump(exclude={"id"})))
+        await client.update_automation(again.id, AutomationCore(**again.model_dump(exclude={"id", "owner_resource"})))
 
 
 def runs(name: str) -> list[FlowRun]:
     async def found() -> list[FlowRun]:
         async with get_client() as client:
-            return await client.read_flow_runs(flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[name])), limit=50)
+            named = FlowRunFilter(name=FlowRunFilterName(any_=[name]))
+            return await client.read_flow_runs(flow_run_filter=named, sort=FlowRunSort.START_TIME_DESC, limit=50)
 
     return asyncio.run(found())
 
