@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint clean mutations kills faults shelf bench
+.PHONY: demo test lint clean mutations kills faults shelf bench pools
 
 demo: $(READY)
 	$(BIN)/limbeck demo
@@ -24,8 +24,17 @@ shelf: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks $(BENCH) $(if $(JSON),--json $(JSON))
 
+# The work pools' templates anew, from what Prefect and its packages for AWS and Kubernetes begin with; those two get an environment of their own.
+pools: .venv-cloud/.ready
+	.venv-cloud/bin/python -m deployments.pools.generate
+
+.venv-cloud/.ready: deployments/pools/requirements.txt
+	$(PYTHON) -m venv .venv-cloud
+	.venv-cloud/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
 lint: $(READY)
-	$(BIN)/ruff check flows tasks tests
+	$(BIN)/ruff check flows tasks deployments tests
 	$(BIN)/lint-imports
 
 $(READY): pyproject.toml constraints.txt
@@ -35,4 +44,4 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-cloud

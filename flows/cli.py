@@ -446,6 +446,31 @@ def ui(
 
 
 @app.command(rich_help_panel=HOUSE)
+def deploy(
+    site: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="What this place sets for the work pools: image, cluster, roles, secrets.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, max=10_000, help="How many GPU stages may train at once; 1 where it was never set.")] = None,
+    gpu_pool: Annotated[str | None, typer.Option(metavar="POOL", help="The work pool that GPU stages go to; ecs-gpu where it was never set.")] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Take back what was changed in the Prefect UI: parameters, schedules, pools' defaults.")] = False,
+) -> None:
+    """Set up work pools, limits, deployments and automations on the Prefect server; a second time it changes nothing.
+
+    Which server: PREFECT_API_URL, else that of a running limbeck up or ui. What people changed in the Prefect UI stays as it is.
+    """
+    open_home()
+    import asyncio
+
+    from flows.deploy import Ways
+    from flows.deploy import deploy as set_up
+    from flows.deploy_pools import read_site
+
+    lines = asyncio.run(set_up(Ways(read_site(site), gpus, gpu_pool, reset)))
+    for line in lines:
+        out.print(f"{line.kind:18} {line.name:38} {line.done}", highlight=False, markup=False, soft_wrap=True)
+    changed = sum(line.done != "unchanged" for line in lines)
+    out.print(f"{changed} of {len(lines)} changed." if changed else f"All {len(lines)} unchanged.", highlight=False)
+
+
+@app.command(rich_help_panel=HOUSE)
 def version() -> None:
     """Print the version."""
     from importlib.metadata import version as installed

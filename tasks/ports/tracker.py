@@ -425,6 +425,21 @@ class Tracker:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
 
+    def note_scores(self, name: str, number: str, figures: Mapping[str, float], tags: Mapping[str, str]) -> str:
+        """Note what a registered version scores, on the version and in a run below the one that made it; return that run."""
+        from mlflow.entities import RunTag
+
+        with self.asking(f"note the scores of {name} version {number}"):
+            maker = self.client.get_run(self.find_version(name, number).run_id)
+            named = {"mlflow.parentRunId": maker.info.run_id, "score.of": f"{name} version {number}"}
+            run: str = self.client.create_run(maker.info.experiment_id, run_name=f"score {name} {number}", tags=named).info.run_id
+            self.send(run, metrics=[(figure, value, 0) for figure, value in figures.items()])
+            self.client.log_batch(run, tags=[RunTag(legal(tag), value) for tag, value in tags.items()])
+            self.client.set_terminated(run)
+            for tag, value in tags.items():
+                self.client.set_model_version_tag(name, number, legal(tag), value)
+        return run
+
     def set_alias(self, name: str, alias: str, version: str | int) -> None:
         """Point an alias at a version, one process of this home at a time; who decides by what is there needs the store's lock."""
         with self.asking(f"move {name}@{alias}"), only_one(f"{self.uri} {name}"):
