@@ -53,6 +53,7 @@ class Tracker:
         self.uri, self.artifact_root, self.experiment, self.run_name, self.tags = uri, artifact_root, experiment, run_name, dict(tags or {})
         self.recipe = recipe or {}
         self.parent = ""
+        self.joined = False
         self.experiment_id = ""
         self.children: dict[int, str] = {}
         self.unfinished: dict[str, None] = {}
@@ -86,6 +87,17 @@ class Tracker:
             self.parent = self.client.create_run(self.experiment_id, run_name=self.run_name, tags=tags).info.run_id
             if self.recipe:
                 self.client.log_dict(self.parent, dict(self.recipe), "run/recipe.json")
+        atexit.register(self.abandon)
+
+    def place(self) -> dict[str, Any]:
+        """Say where the next stage belongs, for a worker elsewhere that makes it."""
+        return {"experiment": self.experiment_id, "run": self.parent, "number": next(self.numbers)}
+
+    def join(self, experiment: str, run: str, number: int) -> None:
+        """Note a stage below a run that another process opened, and will end."""
+        with self.asking(f"find the run {run[:8]} that a stage belongs to"):
+            self.client.get_run(run)
+        self.experiment_id, self.parent, self.numbers, self.joined = experiment, run, itertools.count(number), True
         atexit.register(self.abandon)
 
     def abandon(self) -> None:
@@ -291,7 +303,7 @@ class Tracker:
             self.client.log_text(self.parent, text, "run/sweep.md")
 
     def close(self, status: str) -> None:
-        """End the parent run and every run below it that is still open."""
+        """End every run below the parent that is still open, and the parent, if it is ours."""
         if self.sender is not None:
             self.sender.shutdown(wait=True)
         if not self.parent:
@@ -299,7 +311,8 @@ class Tracker:
         with self.asking("end the run"):
             for run in list(self.unfinished):
                 self.terminate(run, "KILLED" if status == "KILLED" else "FAILED")
-            self.client.set_terminated(self.parent, status)
+            if not self.joined:
+                self.client.set_terminated(self.parent, status)
         atexit.unregister(self.abandon)
 
     def urls(self, base: str | None) -> dict[str, str]:
