@@ -31,7 +31,8 @@ GRACE = 120.0  # seconds in which a flow run that crashed may be started again, 
 AWAY = 900.0  # seconds for which a Prefect server may be away
 FIRST_LOOK, LONGEST, SLOWER = 0.5, 10.0, 1.3  # seconds between two looks at a flow run, growing while nothing changes
 ASKED_AT_MOST = 3  # flow runs that one run asks for one stage, where others cancel them
-SHOWN = {"SCHEDULED": "waiting", "PENDING": "waiting", "RUNNING": "running"}
+USUAL = {"Scheduled", "Pending", "Running", "Completed"}
+"""States that need no words."""
 Answer = TypeVar("Answer")
 
 
@@ -84,6 +85,9 @@ class Dispatcher:
     """The deployment as the server knows it."""
     under_way: dict[UUID, str] = field(default_factory=dict)
     """This run's own flow runs that have not ended, with the names of their stages."""
+    turns: dict[str, asyncio.Lock] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
+    """Keys that were made for this run: branches that need the same stage ask for it once."""
 
     async def require(self) -> None:
         """Refuse, before anything is spent, a deployment that is not there, and a store that its workers cannot see."""
@@ -106,7 +110,16 @@ class Dispatcher:
             )
 
     async def make(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
-        """Have a stage made; return whether it was made for this run, or for another one that goes on beside it."""
+        """Have a stage made; return whether it was made for whoever calls this, or for another branch, or another run that goes on beside this one."""
+        async with self.turns.setdefault(order["key"], asyncio.Lock()):
+            if order["key"] in self.made:
+                return False
+            ours = await self.make_once(order, tell)
+            self.made.add(order["key"])
+            return ours
+
+    async def make_once(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
+        """Ask until a flow run has made a stage, or one of this run's own has failed; return whether it was this run's own."""
         for _ in range(ASKED_AT_MOST):
             run, ours = await self.find_or_ask(order)
             shown = named(order)
@@ -184,7 +197,8 @@ class Dispatcher:
             while True:
                 state = (await self.patiently(lambda: client.read_flow_run(run))).state
                 if state is not None and state.name != before:
-                    tell(SHOWN.get(state.type.value, "waiting"), f"{self.deployment}: {state.name}{': ' + state.message if state.message else ''}")
+                    words = f"its flow run is {state.name}{': ' + state.message if state.message else ''}"
+                    tell("running" if state.is_running() else "waiting", "" if state.name in USUAL else words)
                     before, pause = state.name, FIRST_LOOK
                 crashed = (crashed or time.monotonic()) if state is not None and state.is_crashed() else None
                 if state is not None and state.is_final() and (crashed is None or time.monotonic() - crashed > self.grace):

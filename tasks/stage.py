@@ -227,8 +227,11 @@ async def dispatch(frame: Frame, session: Session, record: StageRecord, knobs: K
 
     def tell(state: str, words: str) -> None:
         record.state = state
-        get_run_logger().info(words)
         session.tell(record)
+        if words:
+            get_run_logger().info(words)
+        if words and session.watcher is not None:
+            session.watcher.log(record, words)
 
     order = {
         "stage": frame.name, "label": record.label, "knobs": knobs.model_dump(mode="json", exclude_unset=True), "key": record.key,
@@ -240,10 +243,8 @@ async def dispatch(frame: Frame, session: Session, record: StageRecord, knobs: K
     found = await asyncio.to_thread(session.store.find, record.key)
     if found is None:
         raise DispatchError(f"{record.shown} was made elsewhere, and is not in this run's store; its workers must share the store of this run")
-    # What another run asked for, and pays, is to this one as if it had been there.
-    state = finish(session, record, found, "miss" if ours else "hit", started)
-    record.seconds = float(found.used.get("seconds") or record.seconds)
-    return state
+    # What another run asked for, and pays, is to this one as if it had been there. Of its own, the seconds are those of the work, not of the queue.
+    return finish(session, record, found, "miss" if ours else "hit", time.monotonic() - float(found.used.get("seconds") or 0.0) if ours else started)
 
 
 async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
