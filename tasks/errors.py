@@ -13,7 +13,8 @@ LimbeckError                 the user sees one sentence and a non-zero exit
 ├── EngineError              a stage stopped half-way
 │   ├── OutOfMemory          the machine's memory ran out
 │   └── Interrupted          a person or a scheduler asked the stage to stop
-└── RegistryError            the tracker or the model registry refused
+├── RegistryError            the tracker or the model registry refused
+└── StackError               the servers of this machine cannot be started, asked, saved or restored
 """
 
 from __future__ import annotations
@@ -75,11 +76,15 @@ class RegistryError(LimbeckError):
     """The tracker or the model registry refused."""
 
 
+class StackError(LimbeckError):
+    """The servers of this machine cannot be started, asked, saved or restored."""
+
+
 BY_NAME: dict[str, type[LimbeckError]] = {
     kind.__name__: kind
     for kind in (
         LimbeckError, RecipeError, DataError, ModelError, StoreError, ArtifactDamaged, LeaseTaken, LeaseLost,
-        GateError, BudgetError, EngineError, OutOfMemory, Interrupted, RegistryError,
+        GateError, BudgetError, EngineError, OutOfMemory, Interrupted, RegistryError, StackError,
     )
 }  # fmt: skip
 """The tree by name, so that an error crosses from the engine's process to ours as itself."""
