@@ -483,6 +483,48 @@ def env() -> None:
     print(exports(Home.from_environment()))
 
 
+@app.command(rich_help_panel=SERVERS)
+def doctor() -> None:
+    """Look for what is missing, wrong or unsafe on this machine, and say what mends it. Ends with status 1 if the stack could not do its work."""
+    from rich.table import Table
+
+    from flows.stack.doctor import BAD, examine
+
+    findings = examine(Home.from_environment())
+    table = Table("", "what", "found", "what mends it", box=None, pad_edge=False)
+    for finding in findings:
+        table.add_row(finding.state, finding.what, finding.said, finding.mend)
+    out.print(table, highlight=False, markup=False)
+    if any(finding.state == BAD for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=SERVERS)
+def backup(target: Annotated[Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="A new folder or file. There will be passwords in it.")]) -> None:
+    """Save the stack while it runs: databases, models and results, secrets."""
+    from flows.stack.backup import backup as save
+    from flows.stack.words import tell
+
+    contents = save(Home.from_environment(), target, tell(out))
+    out.print(f"wrote {target}: {len(contents['files'])} files; keep it where you keep passwords", highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command(rich_help_panel=SERVERS)
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="What limbeck backup wrote.")],
+    prefect_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 4200.")] = None,
+    mlflow_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 5000.")] = None,
+    s3: Annotated[str | None, typer.Option(help="Another S3 server than the back-up's: radosgw, aws, or the URL of an endpoint.")] = None,
+) -> None:
+    """Make a new stack of a back-up, in a home that has none, and bring it up."""
+    from flows.stack.backup import restore as bring_back
+    from flows.stack.words import how_to_use, tell
+
+    wanted = {"prefect_port": prefect_port, "mlflow_port": mlflow_port, "s3": s3}
+    stack = bring_back(Home.from_environment().create(), source, wanted, tell(out))
+    out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
+
+
 @app.command(rich_help_panel=HOUSE)
 def version() -> None:
     """Print the version."""

@@ -16,7 +16,7 @@ from flows.stack.ceph import Ceph
 from flows.stack.ceph import answers as s3_answers
 from flows.stack.credentials import PERSON, WORKER
 from flows.stack.launch import clear, mark
-from flows.stack.programs import SOFTWARE, need, owner
+from flows.stack.programs import SOFTWARE, missing_packages, need, owner
 from flows.stack.services import s3_environment, services
 from flows.stack.settings import Settings, Stack, choose_ports
 from tasks.errors import StackError
@@ -69,6 +69,8 @@ def order(stack: Stack, running: Mapping[str, str]) -> list[str]:
 
 def require_programs() -> None:
     """Refuse to start where a program is missing that nothing stands in for; say how to install everything at once."""
+    if packages := missing_packages():
+        raise StackError(f"the Python package{'s' * (len(packages) > 1)} {', '.join(packages)} not found; install with: pip install 'limbeck[stack]'")
     missing = [software for software in SOFTWARE.values() if software.essential and software.missing]
     if missing:
         names = " and ".join(software.name for software in missing)

@@ -18,7 +18,7 @@ from flows.stack.settings import Stack
 from flows.stack.supervision import failed
 from tasks.errors import StackError
 
-PATIENCE = 120.0  # seconds until a server must be ready; on a loaded machine Prefect takes half a minute
+PATIENCE = 300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a machine with much else to do
 
 
 def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float = PATIENCE) -> None:

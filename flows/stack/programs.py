@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import re
@@ -57,6 +58,15 @@ SOFTWARE = {
         "folders of this machine instead of S3: whole and durable, but other machines cannot share results; or name an endpoint with --s3",
     ),
 }  # fmt: skip
+
+
+PACKAGES = {"supervisor": "supervisor", "prefect-redis": "prefect_redis", "Flask-WTF": "flask_wtf", "psycopg2-binary": "psycopg2"}
+"""What ``limbeck[stack]`` brings: the package, and what it is imported as."""
+
+
+def missing_packages() -> list[str]:
+    """Return the Python packages that the stack wants and that are not here."""
+    return [package for package, module in PACKAGES.items() if importlib.util.find_spec(module) is None]
 
 
 @lru_cache

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from flows.stack.ceph import DAEMONS, Ceph
 from flows.stack.credentials import PERSON, WORKER
-from flows.stack.programs import find, need
+from flows.stack.programs import need
 from flows.stack.settings import Stack
 
 FOREIGN = ("PREFECT_", "MLFLOW_", "LIMBECK_STORE", "LIMBECK_PREFECT_", "LIMBECK_MLFLOW_", "LIMBECK_POSTGRES_", "LIMBECK_REDIS_", "LIMBECK_S3_")
@@ -98,7 +98,8 @@ def api(stack: Stack, secret: Mapping[str, str], name: str) -> Service:
     """One API server of Prefect, without the services; alone, it listens where people look for it."""
     host, port = ("127.0.0.1", stack.settings.ports[name]) if stack.settings.proxy else (stack.settings.host, stack.settings.ports["prefect"])
     command = python("prefect", "server", "start", "--no-services", "--host", host, "--port", str(port))
-    return Service(name, command, prefect_server(stack, secret))
+    told = {} if name == "api-1" else {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}  # two that register the same in one moment make one of them fail
+    return Service(name, command, prefect_server(stack, secret) | told)
 
 
 def background(stack: Stack, secret: Mapping[str, str]) -> Service:
@@ -191,8 +192,3 @@ def environment_of(stack: Stack, service: Service) -> dict[str, str]:
 def mark(stack: Stack, name: str) -> str:
     """Return what marks the processes of a service, in their environment."""
     return f"{stack.fingerprint}:{name}"
-
-
-def has_gpu() -> bool:
-    """Tell whether NVIDIA's tool is here, as far as that can be told without asking a driver."""
-    return find("nvidia-smi") is not None
