@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import urllib.error
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Any
 
 from flows.home import Home
 from flows.stack import configs, credentials, databases, probes, supervision
+from flows.stack.accounts import make_worker_account
 from flows.stack.ceph import Ceph
 from flows.stack.ceph import answers as s3_answers
-from flows.stack.credentials import PERSON, WORKER
+from flows.stack.credentials import PERSON
 from flows.stack.launch import clear, mark
 from flows.stack.programs import SOFTWARE, missing_packages, need, owner
 from flows.stack.services import s3_environment, services
@@ -242,24 +242,7 @@ def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
             f"MLflow does not know the password of {PERSON}: it was changed in the server or in LIMBECK_MLFLOW_PASSWORD; "
             "set that variable to the password that the server knows"
         )
-    make_worker_account(stack, secret)
-
-
-def make_worker_account(stack: Stack, secret: Mapping[str, str]) -> None:
-    """Make the account of the workers in MLflow, once."""
-    word = secret["LIMBECK_MLFLOW_WORKER_PASSWORD"]
-    if probes.status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current", WORKER, word) == 200:
-        return
-    account = {"username": WORKER, "password": word}
-    try:
-        probes.ask(f"{stack.mlflow_url}/api/2.0/mlflow/users/create", PERSON, secret["LIMBECK_MLFLOW_PASSWORD"], account)
-    except urllib.error.HTTPError as error:
-        if "RESOURCE_ALREADY_EXISTS" not in error.read().decode(errors="replace"):
-            raise StackError(f"MLflow refused an account for the workers ({error}); its log is {stack.logs / 'mlflow.log'}") from error
-        # Its password was changed here: an account that may manage the others sets it.
-        request = probes.request_for(f"{stack.mlflow_url}/api/2.0/mlflow/users/update-password", PERSON, secret["LIMBECK_MLFLOW_PASSWORD"], account)
-        request.method = "PATCH"
-        probes.send(request)
+    make_worker_account(stack.mlflow_url, secret["LIMBECK_MLFLOW_PASSWORD"], secret["LIMBECK_MLFLOW_WORKER_PASSWORD"])
 
 
 def bring_up_workers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:

@@ -1,6 +1,6 @@
 """Secrets of the stack: generated once, in a file that its owner alone can read; an environment variable of the same name wins and is never written.
 
-Each is named as in ``infra/compose.yaml``, so one secret store serves both.
+Each is named as in ``infra/compose.yaml``, so one secret store serves both; ``python -m flows.stack.credentials`` prints a new set for it.
 """
 
 from __future__ import annotations
@@ -86,3 +86,7 @@ def write(file: Path, values: Mapping[str, str]) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     temporary.replace(file)
+
+
+if __name__ == "__main__":
+    print("\n".join(f"{name}={make()}" for name, make in SECRETS.items()))

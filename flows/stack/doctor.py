@@ -189,7 +189,8 @@ def accounts(stack: Stack) -> Iterator[Finding]:
         "Prefect with a wrong password": probes.status_of(f"{stack.prefect_url}/api/admin/version", PERSON, "wrong"),
     }  # fmt: skip
     still_open = [f"{name}: {status}" for name, status in closed.items() if status != 401]
-    yield Finding("passwords", BAD if still_open else OK, "; ".join(still_open) or "both servers refuse without one (401)", "limbeck down, limbeck up" if still_open else "")
+    mend = "limbeck down, limbeck up" if still_open else ""
+    yield Finding("passwords", BAD if still_open else OK, "; ".join(still_open) or "both servers refuse without one (401)", mend)
 
 
 def migrations(stack: Stack) -> Iterator[Finding]:

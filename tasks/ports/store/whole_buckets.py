@@ -1,7 +1,11 @@
-"""Whole buckets: made, tested for what the store needs of them, copied to a folder and back. What ``limbeck up``, ``doctor`` and ``backup`` do with S3."""
+"""Whole buckets: made, tested for what the store needs of them, copied to a folder and back. What ``limbeck up``, ``doctor`` and ``backup`` do with S3.
+
+``python -m tasks.ports.store.whole_buckets NAME`` makes a bucket where containers run; there the environment has the usual AWS settings.
+"""
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -62,3 +66,7 @@ def load_objects(folder: Path, address: str, settings: Mapping[str, str]) -> int
     for path in files:
         bucket.upload(path, path.relative_to(folder).as_posix(), hash_file(path, remember=False))
     return len(files)
+
+
+if __name__ == "__main__":
+    make_bucket(sys.argv[1], {})
