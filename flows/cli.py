@@ -486,15 +486,13 @@ def env() -> None:
 @app.command(rich_help_panel=SERVERS)
 def doctor() -> None:
     """Look for what is missing, wrong or unsafe on this machine, and say what mends it. Ends with status 1 if the stack could not do its work."""
-    from rich.table import Table
-
     from flows.stack.doctor import BAD, examine
 
     findings = examine(Home.from_environment())
-    table = Table("", "what", "found", "what mends it", box=None, pad_edge=False)
     for finding in findings:
-        table.add_row(finding.state, finding.what, finding.said, finding.mend)
-    out.print(table, highlight=False, markup=False)
+        out.print(f"{finding.state:<8} {finding.what:<18} {finding.said}", highlight=False, markup=False, soft_wrap=True)
+        if finding.mend:  # on a line of its own, so that it can be copied
+            out.print(f"{'':<27} → {finding.mend}", highlight=False, markup=False, soft_wrap=True)
     if any(finding.state == BAD for finding in findings):
         raise typer.Exit(1)
 
