@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ def redis_conf(stack: Stack, secret: Mapping[str, str]) -> str:
     return f"""\
 bind 127.0.0.1
 port {stack.settings.ports["redis"]}
-dir {stack.data / "redis"}
+dir "{stack.data / "redis"}"
 requirepass "{secret["LIMBECK_REDIS_PASSWORD"]}"
 appendonly yes
 appendfsync everysec
@@ -39,10 +40,10 @@ def nginx_conf(stack: Stack) -> str:
     """Return nginx's: a request that an API server did not get goes to the other; one that got lost on the way back is the client's to send again."""
     ports, folder = stack.settings.ports, stack.data / "nginx"
     servers = "\n".join(f"    server 127.0.0.1:{ports[name]} max_fails=1 fail_timeout=2s;" for name in stack.replicas)
-    temporary = "\n".join(f"  {kind}_temp_path {folder / 'temporary'};" for kind in ("client_body", "proxy", "fastcgi", "scgi", "uwsgi"))
+    temporary = "\n".join(f"  {kind}_temp_path \"{folder / 'temporary'}\";" for kind in ("client_body", "proxy", "fastcgi", "scgi", "uwsgi"))
     return f"""\
 daemon off;
-pid {folder / "nginx.pid"};
+pid "{folder / "nginx.pid"}";
 worker_processes 1;
 events {{ worker_connections 1024; }}
 http {{
@@ -74,18 +75,20 @@ http {{
 
 
 def supervisord_conf(stack: Stack, services: Iterable[Service]) -> str:
-    """Return the supervisor's: it starts what it is told to, and again what dies."""
+    """Return the supervisor's: it starts what it is told to, and again what dies.
+
+    Its paths are relative to the stack's folder, where it is started: it expands percent signs in a path, and some of them twice.
+    """
     head = f"""\
 [unix_http_server]
 file = {plain(stack.supervisor_socket)}
 chmod = 0700
 [supervisord]
-logfile = {plain(stack.logs / "supervisord.log")}
+logfile = logs/supervisord.log
 logfile_maxbytes = 10MB
 logfile_backups = 2
-pidfile = {plain(stack.run / "supervisord.pid")}
-childlogdir = {plain(stack.logs)}
-directory = {plain(stack.root)}
+pidfile = run/supervisord.pid
+childlogdir = logs
 umask = 077
 {"user = root" if os.geteuid() == 0 else ""}
 [rpcinterface:supervisor]
@@ -93,15 +96,14 @@ supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 [supervisorctl]
 serverurl = unix://{plain(stack.supervisor_socket)}
 """
-    return head + "".join(program_section(stack, service) for service in services)
+    return head + "".join(program_section(service) for service in services)
 
 
-def program_section(stack: Stack, service: Service) -> str:
+def program_section(service: Service) -> str:
     """Return the section of one process; ten tries, each later than the one before, and then it is left for a person to look at."""
-    log = stack.logs / f"{service.name}.log"
     return f"""
 [program:{service.name}]
-command = {plain(sys.executable)} -P -m flows.stack.launch {service.name}
+command = {plain(shlex.quote(sys.executable))} -P -m flows.stack.launch {service.name}
 autostart = false
 autorestart = true
 startsecs = 2
@@ -111,12 +113,12 @@ stopwaitsecs = {service.patience}
 stopasgroup = {"false" if service.stop != "TERM" else "true"}
 killasgroup = true
 redirect_stderr = true
-stdout_logfile = {plain(log)}
+stdout_logfile = logs/{service.name}.log
 stdout_logfile_maxbytes = 10MB
 stdout_logfile_backups = 2
 """
 
 
 def plain(path: Path | str) -> str:
-    """Write a path so that the supervisor takes it as it is: it would read a percent sign, and split at a blank."""
+    """Write a path so that the supervisor takes a percent sign in it as one."""
     return str(path).replace("%", "%%")

@@ -59,11 +59,12 @@ def test_taken_ports_are_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        stack = Stack(tmp_path / "stack", Settings(ports=dict.fromkeys(Settings().ports, 1) | {"mlflow": taken.getsockname()[1]}))
+        port = taken.getsockname()[1]
+        stack = Stack(tmp_path / "stack", Settings(ports=dict.fromkeys(Settings().ports, 1) | {"mlflow": port}))
         (tmp_path / "stack").mkdir()
         stack.save()
         [found] = [finding for finding in doctor.ports(stack) if finding.what == "ports"]
-    assert found.state == BAD and f"mlflow {taken.getsockname()[1]}" in found.said
+    assert found.state == BAD and f"mlflow {port}" in found.said
 
 
 def test_a_check_that_breaks_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,17 +117,19 @@ def test_a_stack_without_s3_keeps_folders(tmp_path: Path, secret: dict[str, str]
     assert not any(name.startswith("AWS_") for name in client_environment(stack, secret))
 
 
-def test_a_path_with_a_percent_sign_or_a_blank_is_taken_as_it_is(tmp_path: Path, secret: dict[str, str]) -> None:
+def test_a_path_with_a_percent_sign_or_a_blank_is_taken_as_it_is(tmp_path: Path, secret: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     from supervisor.options import ServerOptions
 
     stack = Stack(tmp_path / "50 %s of it" / "stack", Settings(s3="radosgw"))
     for folder in (stack.run, stack.logs):
         folder.mkdir(parents=True)
+    monkeypatch.chdir(stack.root)
     (stack.run / "supervisord.conf").write_text(configs.supervisord_conf(stack, services(stack, secret).values()))
     options = ServerOptions()
     options.realize(["-c", str(stack.run / "supervisord.conf")], doc="")
     assert [group.name for group in options.process_group_configs] == sorted(services(stack, secret))
-    assert all(group.process_configs[0].stdout_logfile == f"{stack.logs}/{group.name}.log" for group in options.process_group_configs)
+    logs = [group.process_configs[0].stdout_logfile for group in options.process_group_configs]
+    assert logs == [f"logs/{name}.log" for name in sorted(services(stack, secret))], "relative to the stack's folder, where the supervisor stands"
 
 
 def test_inner_ports_move_and_those_that_people_know_do_not() -> None:
