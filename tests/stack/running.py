@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -78,20 +77,13 @@ class Running:
                     raise
                 time.sleep(0.5)
 
-    def prefect(self, *words: str) -> str:
-        """Run Prefect's own command as a person who has sourced `limbeck env`."""
-        told = {**os.environ, **self.client(), "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(self.root / "prefect"), "DO_NOT_TRACK": "1"}
-        done = subprocess.run([sys.executable, "-P", "-m", "prefect", "--no-prompt", *words], cwd=self.root, env=told, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
     def deploy_steps(self) -> None:
         """Deploy the flow of steps to the pool of the stack's own worker."""
-        (self.root / "prefect.yaml").write_text(json.dumps({
-            "deployments": [{"name": "faults", "entrypoint": f"{Path(__file__).with_name('flow_for_faults.py')}:steps", "work_pool": {"name": "cpu"}}],
-            "pull": [{"prefect.deployments.steps.set_working_directory": {"directory": str(ROOT)}}],
-        }))  # fmt: skip
-        self.prefect("deploy", "--all", "--prefect-file", str(self.root / "prefect.yaml"))
+        flow = self.ask("flows/", {"name": "steps"})["id"]
+        pull = [{"prefect.deployments.steps.set_working_directory": {"directory": str(ROOT)}}]
+        entrypoint = f"{Path(__file__).with_name('flow_for_faults.py').relative_to(ROOT)}:steps"
+        wanted = {"name": "faults", "flow_id": flow, "entrypoint": entrypoint, "work_pool_name": "cpu", "pull_steps": pull, "enforce_parameter_schema": False}
+        self.ask("deployments/", wanted)
 
     def start_steps(self, count: int, seconds: float) -> tuple[str, Path]:
         """Start a run of the steps and wait until the first is taken; return the run and where it writes them down."""
