@@ -16,6 +16,7 @@ from typing import Any
 from flows.home import Home
 from flows.servers import free_port
 from flows.stack import credentials, probes, supervision
+from flows.stack.ceph import answers as s3_answers
 from flows.stack.credentials import PERSON
 from flows.stack.settings import Stack
 
@@ -100,6 +101,20 @@ class Running:
         """Wait for the end of a run; return its state."""
         eventually(lambda: self.state(run) in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED"), f"run {run} did not end")
         return self.state(run)
+
+    def answers(self, name: str) -> bool:
+        """Ask a server itself, past whoever stands before it."""
+        stack, secret = self.stack, self.secret
+        asked: dict[str, Callable[[], bool]] = {
+            "postgres": lambda: probes.postgres_ready(stack, secret), "redis": lambda: probes.redis_ready(stack, secret),
+            "api-1": lambda: probes.prefect_ready(f"http://127.0.0.1:{stack.settings.ports['api-1']}"), "mlflow": lambda: probes.mlflow_ready(stack, secret),
+            "radosgw": lambda: s3_answers("127.0.0.1", stack.settings.ports["s3"]),
+        }  # fmt: skip
+        return asked.get(name, lambda: True)()
+
+    def recovered(self, name: str, killed: int) -> bool:
+        """Tell whether another process does the work of one that was killed: that there is another is asked first, for the supervisor needs a moment."""
+        return self.pid(name) not in (0, killed) and self.healthy() and self.answers(name)
 
     def healthy(self) -> bool:
         return set(supervision.states(self.stack).values()) == {"RUNNING"} and probes.prefect_ready(self.stack.prefect_url)
