@@ -40,7 +40,7 @@ lint: $(READY)
 $(READY): pyproject.toml constraints.txt
 	@echo "setting up $(VENV): this downloads torch, prefect and mlflow once"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[stack,test]'
 	@touch $@
 
 clean:

@@ -15,7 +15,8 @@ LimbeckError                 the user sees one sentence and a non-zero exit
 │   ├── OutOfMemory          the machine's memory ran out
 │   └── Interrupted          a person or a scheduler asked the stage to stop
 ├── RegistryError            the tracker or the model registry refused
-└── ServerError              a Prefect server is not there, or refuses
+├── ServerError              a Prefect server is not there, or refuses
+└── StackError               the servers of this machine cannot be started, asked, saved or restored
 """
 
 from __future__ import annotations
@@ -85,11 +86,15 @@ class ServerError(LimbeckError):
     """A Prefect server is not there, or refuses."""
 
 
+class StackError(LimbeckError):
+    """The servers of this machine cannot be started, asked, saved or restored."""
+
+
 BY_NAME: dict[str, type[LimbeckError]] = {
     kind.__name__: kind
     for kind in (
         LimbeckError, RecipeError, DataError, ModelError, StoreError, ArtifactDamaged, LeaseTaken, LeaseLost,
-        GateError, BudgetError, DispatchError, EngineError, OutOfMemory, Interrupted, RegistryError, ServerError,
+        GateError, BudgetError, DispatchError, EngineError, OutOfMemory, Interrupted, RegistryError, ServerError, StackError,
     )
 }  # fmt: skip
 """The tree by name, so that an error crosses from the engine's process to ours as itself."""

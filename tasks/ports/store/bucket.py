@@ -10,7 +10,7 @@ import base64
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -49,10 +49,10 @@ class Damaged(Exception):
 class Bucket:
     """All objects under one ``s3://bucket/prefix``; names are relative to it."""
 
-    def __init__(self, address: str, *, patience: float = PATIENCE) -> None:
+    def __init__(self, address: str, *, patience: float = PATIENCE, settings: Mapping[str, str] | None = None) -> None:
         self.address, self.patience = address, patience
         self.name, self.prefix = split_address(address)
-        self.client = new_client()
+        self.client = new_client(settings or {})
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="bucket")
 
     # --- small objects ---
@@ -223,8 +223,11 @@ class Bucket:
             raise StoreError(f"the store {self.address} could not {what}: {reason_of(error)}") from error
 
 
-def new_client() -> Any:
-    """Return an S3 client set up by the usual AWS settings, with time-outs; checksums are ours, because not every server knows AWS's newest."""
+def new_client(settings: Mapping[str, str]) -> Any:
+    """Return an S3 client set up by the usual AWS settings, with time-outs; checksums are ours, because not every server knows AWS's newest.
+
+    What ``settings`` says, by the names of AWS's environment variables, goes before the environment.
+    """
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
@@ -234,7 +237,9 @@ def new_client() -> Any:
         request_checksum_calculation="when_required", response_checksum_validation="when_required",
     )  # fmt: skip
     try:
-        return boto3.session.Session().client("s3", config=config)
+        keys = {word.lower(): settings[word] for word in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if word in settings}
+        session = boto3.session.Session(**keys, region_name=settings.get("AWS_DEFAULT_REGION"))
+        return session.client("s3", config=config, endpoint_url=settings.get("AWS_ENDPOINT_URL_S3"))
     except (BotoCoreError, ValueError) as error:
         raise StoreError(f"S3 cannot be used with these AWS settings: {error}") from error
 
