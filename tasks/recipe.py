@@ -296,7 +296,7 @@ class ByMethod(Training):
 
     @model_validator(mode="after")
     def only_the_chosen(self) -> Self:
-        """Refuse knobs of a method that is not the chosen one: they would be read by nobody. A form fills every section in, with what is usual: that is no wish."""
+        """Refuse knobs of a method that is not the chosen one: they would be read by nobody. A form fills every section in with defaults: that is no wish."""
         for method, section in SECTION_OF.items():
             if method != self.method and section in self.model_fields_set and getattr(self, section) != type(self).model_fields[section].default:
                 raise ValueError(f"{section} belongs to method: {method}, and the method is {self.method}; set method: {method}, or leave {section} out")
