@@ -145,11 +145,11 @@ class Dispatcher:
                 if self.is_under_way(run):
                     return run, await self.is_ours(client, run)
             # Of two runs that ask at once both name the same last one, and get the same next one.
-            last = runs[0].id if runs else "none"
+            last = f"{self.known.id} after {runs[0].id if runs else 'none'}"
             asked = await self.patiently(
                 lambda: arun_deployment(
                     self.deployment, parameters={"order": {**order, **self.order_terms()}}, flow_run_name=named(order), timeout=0,
-                    tags=[f"stage:{order['stage']}", tag_of(order["key"])], idempotency_key=f"{order['key']} in {self.terms['store']} by {self.known.id} after {last}",
+                    tags=[f"stage:{order['stage']}", tag_of(order["key"])], idempotency_key=f"{order['key']} in {self.terms['store']} by {last}",
                 )
             )  # fmt: skip
             return asked, await self.is_ours(client, asked)
