@@ -145,11 +145,11 @@ class Dispatcher:
                 if self.is_under_way(run):
                     return run, await self.is_ours(client, run)
             # Of two runs that ask at once both name the same last one, and get the same next one.
-            last = runs[0].id if runs else "none"
+            last = f"{self.known.id} after {runs[0].id if runs else 'none'}"
             asked = await self.patiently(
                 lambda: arun_deployment(
                     self.deployment, parameters={"order": {**order, **self.order_terms()}}, flow_run_name=named(order), timeout=0,
-                    tags=[f"stage:{order['stage']}", tag_of(order["key"])], idempotency_key=f"{order['key']} after {last}",
+                    tags=[f"stage:{order['stage']}", tag_of(order["key"])], idempotency_key=f"{order['key']} in {self.terms['store']} by {last}",
                 )
             )  # fmt: skip
             return asked, await self.is_ours(client, asked)
@@ -159,13 +159,13 @@ class Dispatcher:
         return {name: value for name, value in self.terms.items() if name != "own_folder"} | {"asked_by": self.asker}
 
     async def runs_of(self, client: Any, key: str) -> list[Any]:
-        """Return this deployment's flow runs for a key, the newest first."""
+        """Return this deployment's flow runs for a key in this store, the newest first."""
         from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterDeploymentId, FlowRunFilterTags
         from prefect.client.schemas.sorting import FlowRunSort
 
         wanted = FlowRunFilter(tags=FlowRunFilterTags(all_=[tag_of(key)]), deployment_id=FlowRunFilterDeploymentId(any_=[self.known.id]))
         found = await self.patiently(lambda: client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200))
-        same = [run for run in found if key_in(run.parameters) == key]
+        same = [run for run in found if what(run.parameters) == (key, self.terms["store"])]
         return sorted(same, key=lambda run: run.created, reverse=True)
 
     def is_under_way(self, run: Any) -> bool:
@@ -191,11 +191,16 @@ class Dispatcher:
     async def wait_for(self, run: UUID, tell: Callable[[str, str], None]) -> Any:
         """Wait until a flow run has ended, and, where it crashed, until nobody is likely to start it again; return its last state."""
         from prefect.client.orchestration import get_client
+        from prefect.exceptions import ObjectNotFound
+        from prefect.states import Cancelled
 
         before, pause, crashed = "", FIRST_LOOK, None
         async with get_client() as client:
             while True:
-                state = (await self.patiently(lambda: client.read_flow_run(run))).state
+                try:
+                    state = (await self.patiently(lambda: client.read_flow_run(run))).state
+                except ObjectNotFound:
+                    return Cancelled(message="somebody deleted it")
                 if state is not None and state.name != before:
                     words = f"its flow run is {state.name}{': ' + state.message if state.message else ''}"
                     tell("running" if state.is_running() else "waiting", "" if state.name in USUAL else words)
@@ -218,6 +223,7 @@ class Dispatcher:
 
     async def patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Ask the Prefect server again for as long as it may be away; the stages go on without it."""
+        import httpx
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
         async def once() -> Answer:
@@ -226,10 +232,8 @@ class Dispatcher:
         again = AsyncRetrying(stop=stop_after_delay(self.away), wait=wait_random_exponential(0.5, max=LONGEST), retry=retry_if_exception(is_away), reraise=True)
         try:
             return await again(once)
-        except Exception as error:
-            if not is_away(error):
-                raise
-            raise DispatchError(f"the Prefect server has not answered for {self.away:g} seconds ({error}); stages go on; run again once it is there") from error
+        except (httpx.TransportError, httpx.HTTPStatusError) as error:
+            raise DispatchError(trouble(error, self.away)) from error
 
 
 def is_away(error: BaseException) -> bool:
@@ -237,6 +241,14 @@ def is_away(error: BaseException) -> bool:
     import httpx
 
     return isinstance(error, httpx.TransportError) or (isinstance(error, httpx.HTTPStatusError) and error.response.status_code >= 500)
+
+
+def trouble(error: Exception, away: float) -> str:
+    """Say in one sentence what a Prefect server did not do, and what to do about it."""
+    said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    if is_away(error):
+        return f"the Prefect server has not answered for {away:g} seconds ({said}); stages go on; run again once it is there"
+    return f"the Prefect server refused ({said}); check PREFECT_API_AUTH_STRING, and that its deployment is of this version (limbeck deploy)"
 
 
 def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
@@ -298,10 +310,10 @@ def parcel_of(store: Store, note: InputNote) -> Parcel:
     return parcel
 
 
-def key_in(parameters: Mapping[str, Any]) -> str:
-    """Return the key that a flow run's parameters name."""
+def what(parameters: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the key that a flow run makes, and the store that it makes it in."""
     order = parameters.get("order")
-    return str(order.get("key", "")) if isinstance(order, Mapping) else ""
+    return (str(order.get("key", "")), str(order.get("store", ""))) if isinstance(order, Mapping) else ("", "")
 
 
 def tag_of(key: str) -> str:

@@ -346,6 +346,48 @@ def test_a_stage_whose_worker_gets_sigterm_goes_on_elsewhere(pool: Pool, tiny_be
     assert digests(undisturbed) == digests(json.loads((tmp_path / "out.json").read_text()))
 
 
+def processes_of(run: UUID) -> list[int]:
+    """Return every process that works on a flow run: they inherit its id."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"PREFECT__FLOW_RUN_ID={run}".encode() in place.read_bytes().split(b"\0"):
+                found.append(int(place.parent.name))
+    return found
+
+
+async def resubmit(run: UUID) -> None:
+    """Do what an automation does with a flow run that crashed."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import AwaitingRetry
+
+    async with get_client() as client:
+        await client.set_flow_run_state(run, AwaitingRetry(), force=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_stage_whose_processes_are_killed_comes_back(
+    pool: Pool, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIMBECK_DISPATCH_GRACE", "600")
+    pool.deploy()
+    pool.start_worker()
+    parent = start_run(pool, small(tiny_bert, tiny_rows, checkpoint_minutes=0.01, **LONG))
+    pool.wait(training(pool))
+    run = pool.runs()[0].id
+    for process in processes_of(run):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    pool.wait(lambda: pool.runs()[0].state.is_crashed())
+    asyncio.run(resubmit(run))
+    out, err = parent.communicate(timeout=PATIENCE)
+    assert parent.returncode == 0, err
+    assert pool.names() == ["finetune-teacher", "answer-rows", "distill-predictions/half"] and pool.runs()[0].run_count == 2
+    assert "its flow run is Crashed" in out and "resuming at step" in pool.log()
+    assert mlflow_statuses(pool) == {"KILLED", "FINISHED"}, "what the dead worker left open was ended with the run"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_worker_needs_nothing_of_the_run_but_its_bucket_and_its_servers(
