@@ -55,7 +55,7 @@ def down(home: Home, tell: Tell) -> bool:
         if running[name] not in ("STOPPED", "EXITED", "FATAL"):
             tell(f"stopping {name}")
             supervision.stop_process(stack, name)
-        # Runs whose worker was killed live on alone; without servers they could only fail.
+        # Nothing that a server or a worker started is left: without the servers it could only fail.
         clear(mark(stack, name))
     supervision.stop_supervisor(stack)
     return bool(running)
