@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import time
@@ -130,7 +131,8 @@ def test_a_run_whose_worker_is_killed_is_run_again_by_the_next_worker(running: R
 
 
 def test_the_registry_that_was_restored_serves_the_same_model(running: Running, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
-    recipe = recipe_for(tiny_bert, tiny_rows, general_distillation=None, corpus=None, augmentation=None, layer_dropping=None,
+    shutil.copytree(tiny_bert, tmp_path / "bert")  # the registered name has the folder's in it
+    recipe = recipe_for(tmp_path / "bert", tiny_rows, general_distillation=None, corpus=None, augmentation=None, layer_dropping=None,
                         students=[{"name": "half", "layers": 2, "stages": []}], task_distillation={"intermediate": None, "prediction": FAST})  # fmt: skip
     (tmp_path / "tiny.yaml").write_text(json.dumps(recipe.model_dump(mode="json", exclude_defaults=True)))
     # By the account that workers have: what they need, it may do.
