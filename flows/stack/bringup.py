@@ -48,17 +48,40 @@ def up(home: Home, wanted: Mapping[str, Any], tell: Tell) -> Stack:
 
 
 def down(home: Home, tell: Tell) -> bool:
-    """Stop every process, what uses others first; data stays. Return whether there was anything to stop."""
+    """Stop every process, what uses others first; data stays. Return whether there was anything to stop.
+
+    Runs that this interrupts are put back into their queue while Prefect still answers: the next ``limbeck up`` goes on with them, from their checkpoints.
+    """
     stack = Stack.of(home)
     running = supervision.states(stack)
-    for name in reversed(order(stack, running)):
-        if running[name] not in ("STOPPED", "EXITED", "FATAL"):
+    if not running:
+        return False
+    secret = credentials.load(stack.secrets_file)
+    interrupted = probes.runs_under_way(stack, secret)
+    latest_first = order(stack, running)[::-1]
+    workers = [name for name in latest_first if name.startswith("worker-")]
+    stop(stack, {name: running[name] for name in workers}, tell)
+    put_back(stack, secret, interrupted, tell)
+    stop(stack, {name: running[name] for name in latest_first if name not in workers}, tell)
+    supervision.stop_supervisor(stack)
+    return True
+
+
+def stop(stack: Stack, running: Mapping[str, str], tell: Tell) -> None:
+    """Stop processes one after the other, and whatever is left of what they started: without the servers it could only fail."""
+    for name, state in running.items():
+        if state not in ("STOPPED", "EXITED", "FATAL"):
             tell(f"stopping {name}")
             supervision.stop_process(stack, name)
-        # Runs whose worker was killed live on alone; without servers they could only fail.
         clear(mark(stack, name))
-    supervision.stop_supervisor(stack)
-    return bool(running)
+
+
+def put_back(stack: Stack, secret: Mapping[str, str], runs: list[str], tell: Tell) -> None:
+    """Schedule runs again whose workers were stopped under them; one that ended in the meantime stays as it ended."""
+    unfinished = {"RUNNING", "PENDING", "CRASHED"}
+    again = [run for run in runs if probes.state_of_run(stack, secret, run) in unfinished and probes.schedule_again(stack, secret, run)]
+    if again:
+        tell(f"{len(again)} interrupted run{'s go' if len(again) > 1 else ' goes'} on at the next limbeck up")
 
 
 def order(stack: Stack, running: Mapping[str, str]) -> list[str]:

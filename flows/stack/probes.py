@@ -91,7 +91,39 @@ def postgres_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
 def workers_online(stack: Stack, secret: Mapping[str, str], pool: str) -> list[str]:
     """Return the workers of a pool of which Prefect has heard lately."""
     try:
-        found = ask(f"{stack.prefect_url}/api/work_pools/{pool}/workers/filter", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], {})
+        found = ask_prefect(stack, secret, f"work_pools/{pool}/workers/filter", {})
     except OSError:
         return []
     return [str(worker["name"]) for worker in found if worker["status"] == "ONLINE"]
+
+
+def ask_prefect(stack: Stack, secret: Mapping[str, str], path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """Ask Prefect's API as the person whom it knows."""
+    return ask(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body)
+
+
+def runs_under_way(stack: Stack, secret: Mapping[str, str]) -> list[str]:
+    """Return the runs that workers of this stack's pools have begun; none where Prefect does not answer."""
+    wanted = {"flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}}, "work_pools": {"name": {"any_": list(stack.settings.pools)}}}
+    try:
+        return [str(run["id"]) for run in ask_prefect(stack, secret, "flow_runs/filter", wanted)]
+    except OSError:
+        return []
+
+
+def state_of_run(stack: Stack, secret: Mapping[str, str], run: str) -> str:
+    """Return the type of a run's state; empty where it is not known."""
+    try:
+        return str(ask_prefect(stack, secret, f"flow_runs/{run}")["state_type"])
+    except OSError:
+        return ""
+
+
+def schedule_again(stack: Stack, secret: Mapping[str, str], run: str) -> bool:
+    """Put a run back into its queue; return whether Prefect took it."""
+    state = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "its worker was stopped by limbeck down"}
+    try:
+        answer = ask_prefect(stack, secret, f"flow_runs/{run}/set_state", {"state": state, "force": True})
+    except OSError:
+        return False
+    return bool(answer["status"] == "ACCEPT")

@@ -36,7 +36,7 @@ class Service:
     patience: int = 20
     """Seconds that it gets to stop in order."""
     children_live: bool = False
-    """Whether what it started may outlive it: flow runs go on when their worker dies."""
+    """Whether what it started is not this service's to kill at the next start: a flow run ends by itself, in order, when its worker is gone."""
 
 
 def services(stack: Stack, secret: Mapping[str, str]) -> dict[str, Service]:

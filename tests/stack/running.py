@@ -86,6 +86,14 @@ class Running:
         wanted = {"name": "faults", "flow_id": flow, "entrypoint": entrypoint, "work_pool_name": "cpu", "pull_steps": pull, "enforce_parameter_schema": False}
         self.ask("deployments/", wanted)
 
+    def resubmit_what_crashed(self) -> None:
+        """Make an automation such as `limbeck deploy` makes, by Prefect's API alone, and give the services the moment that they need to hear of it."""
+        trigger = {"type": "event", "posture": "Reactive", "expect": ["prefect.flow-run.Crashed"], "match": {"prefect.resource.id": "prefect.flow-run.*"},
+                   "for_each": ["prefect.resource.id"], "threshold": 1, "within": 0}  # fmt: skip
+        action = {"type": "change-flow-run-state", "state": "SCHEDULED", "name": "AwaitingRetry"}
+        self.ask("automations/", {"name": "run again what crashed", "enabled": True, "trigger": trigger, "actions": [action]})
+        time.sleep(5)
+
     def start_steps(self, count: int, seconds: float) -> tuple[str, Path]:
         """Start a run of the steps and wait until the first is taken; return the run and where it writes them down."""
         witness = self.root / f"witness-{time.monotonic_ns()}"

@@ -18,7 +18,7 @@ from flows.stack.launch import marked
 from flows.stack.programs import SOFTWARE
 from flows.stack.services import mark
 from tests.flows.test_compress import FAST, recipe_for
-from tests.stack.running import Running, eventually
+from tests.stack.running import Running, eventually, low_port
 
 MISSING = [software.name for software in SOFTWARE.values() if software.missing]
 pytestmark = [
@@ -118,19 +118,21 @@ def test_one_api_server_of_two_is_enough(running: Running) -> None:
         eventually(running.healthy, "api-2 did not come back")
 
 
-def test_a_run_whose_worker_is_killed_goes_on_and_the_worker_comes_back(running: Running) -> None:
+def test_a_run_whose_worker_is_killed_is_run_again_by_the_next_worker(running: Running) -> None:
+    """Prefect ends a run whose worker is gone: it is crashed at once, and an automation hands it to the worker that the supervisor started."""
+    running.resubmit_what_crashed()
     run, witness = running.start_steps(STEPS, SECONDS)
-    killed = running.kill("worker-cpu")
-    assert running.finished(run) == "COMPLETED"
-    assert witness.read_text().split() == [str(number) for number in range(STEPS)]
+    killed, began = running.kill("worker-cpu"), time.monotonic()
     back = eventually(lambda: running.recovered("worker-cpu", killed), "the worker did not come back")
-    after, _ = running.start_steps(1, 0.1)
-    assert running.finished(after) == "COMPLETED"
-    print(f"FIGURE kill -9 of the worker: the run completed; a new worker after {back:.1f} s")
+    eventually(lambda: running.state(run) == "COMPLETED", f"the run was not run again: {running.ask(f'flow_runs/{run}')['state']}")
+    assert running.ask(f"flow_runs/{run}")["run_count"] == 2
+    assert witness.read_text().split()[-STEPS:] == [str(number) for number in range(STEPS)]
+    print(f"FIGURE kill -9 of the worker: a new one after {back:.1f} s; the run completed after {time.monotonic() - began:.0f} s, {STEPS} s of it its steps")
 
 
 def test_the_registry_that_was_restored_serves_the_same_model(running: Running, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
-    recipe = recipe_for(tiny_bert, tiny_rows, general_distillation=None, corpus=None, augmentation=None, layer_dropping=None,
+    shutil.copytree(tiny_bert, tmp_path / "bert")  # the registered name has the folder's in it
+    recipe = recipe_for(tmp_path / "bert", tiny_rows, general_distillation=None, corpus=None, augmentation=None, layer_dropping=None,
                         students=[{"name": "half", "layers": 2, "stages": []}], task_distillation={"intermediate": None, "prediction": FAST})  # fmt: skip
     (tmp_path / "tiny.yaml").write_text(json.dumps(recipe.model_dump(mode="json", exclude_defaults=True)))
     # By the account that workers have: what they need, it may do.
@@ -142,8 +144,6 @@ def test_the_registry_that_was_restored_serves_the_same_model(running: Running, 
     assert saved.returncode == 0, saved.stderr
     again = Running()
     try:
-        from tests.stack.running import low_port
-
         words = ["--prefect-port", str(low_port()), "--mlflow-port", str(low_port())]
         done = again.limbeck("restore", str(tmp_path / "saved.tar.gz"), *words)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -160,15 +160,17 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_down_leaves_data_and_nothing_else(running: Running) -> None:
+def test_down_leaves_data_and_nothing_else_and_up_goes_on_with_the_run(running: Running) -> None:
     names = list(supervision.states(running.stack))
     run, _ = running.start_steps(STEPS, SECONDS)
-    running.kill("worker-cpu")
     done = running.limbeck("down")
-    assert done.returncode == 0 and supervision.connect(running.stack) is None
-    time.sleep(1)
-    assert not [pid for name in names for pid in marked(mark(running.stack, name))], "not even the run whose worker was killed"
+    assert done.returncode == 0 and supervision.connect(running.stack) is None, done.stderr
+    assert "1 interrupted run goes on at the next limbeck up" in done.stdout
+    assert not [pid for name in names for pid in marked(mark(running.stack, name))]
     assert running.limbeck("down").stdout.startswith("nothing")
-    assert shutil.which("ps") and running.stack.secrets_file.exists() and (running.stack.data / "postgres" / "cluster" / "PG_VERSION").exists()
+    assert running.stack.secrets_file.exists() and (running.stack.data / "postgres" / "cluster").exists()
+    began = time.monotonic()
     running.up()
-    assert running.state(run) != "COMPLETED" and running.ask("deployments/name/steps/faults")
+    print(f"FIGURE up of a stack that was down: {time.monotonic() - began:.0f} s")
+    eventually(lambda: running.state(run) == "COMPLETED", "the run that down interrupted was not run again")
+    assert running.ask(f"flow_runs/{run}")["run_count"] == 2
