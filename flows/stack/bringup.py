@@ -173,7 +173,7 @@ def make_data_folder(stack: Stack) -> None:
         return
     elsewhere = ELSEWHERE / f"limbeck-{stack.fingerprint}"
     elsewhere.mkdir(mode=0o711, exist_ok=True)
-    stack.data.symlink_to(elsewhere)
+    (stack.root / "data").symlink_to(elsewhere)
 
 
 def own(path: Path, key: str) -> None:
@@ -199,20 +199,19 @@ def write(path: Path, text: str, key: str) -> None:
     own(path, key)
 
 
-def start(stack: Stack, name: str, ready: Callable[[], bool], tell: Tell) -> None:
-    """Start one process and wait until it is ready."""
+def start(stack: Stack, name: str, ready: Callable[[], bool], tell: Tell, before: Mapping[str, str] | None = None) -> None:
+    """Start one process and wait until it is ready; ``before`` is how all stood, where several were started together."""
     began = time.monotonic()
-    fresh = supervision.states(stack).get(name) != "RUNNING"
+    stood = (supervision.states(stack) if before is None else before).get(name)
     supervision.start_process(stack, name)
     probes.wait_for(stack, name, ready)
-    if fresh:
+    if stood != "RUNNING":
         tell(f"{name} is ready ({time.monotonic() - began:.1f} s)")
 
 
 def bring_up_storage(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
     """PostgreSQL, Redis and the S3 server, with what must be in them."""
     databases.initialise(stack, secret)
-    supervision.start_process(stack, "redis")
     start(stack, "postgres", lambda: probes.postgres_ready(stack, secret), tell)
     start(stack, "redis", lambda: probes.redis_ready(stack, secret), tell)
     if stack.settings.s3 == "radosgw":
@@ -251,15 +250,16 @@ def require_quiet(stack: Stack) -> None:
 def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
     """Prefect's API servers and services, the proxy, and MLflow; started together, waited for one by one."""
     names = (*stack.replicas, "services", "mlflow", *(["proxy"] if stack.settings.proxy else []))
+    before = supervision.states(stack)
     for name in names:
         supervision.start_process(stack, name)
     for name in stack.replicas:
         address = f"http://127.0.0.1:{stack.settings.ports[name]}" if stack.settings.proxy else stack.prefect_url
-        start(stack, name, lambda address=address: probes.prefect_ready(address), tell)  # type: ignore[misc]
-    start(stack, "services", lambda: supervision.states(stack)["services"] == "RUNNING", tell)
+        start(stack, name, lambda address=address: probes.prefect_ready(address), tell, before)  # type: ignore[misc]
+    start(stack, "services", lambda: supervision.states(stack)["services"] == "RUNNING", tell, before)
     if stack.settings.proxy:
-        start(stack, "proxy", lambda: probes.prefect_ready(stack.prefect_url), tell)
-    start(stack, "mlflow", lambda: probes.status_of(f"{stack.mlflow_url}/health") == 200, tell)
+        start(stack, "proxy", lambda: probes.prefect_ready(stack.prefect_url), tell, before)
+    start(stack, "mlflow", lambda: probes.status_of(f"{stack.mlflow_url}/health") == 200, tell, before)
     if not probes.mlflow_ready(stack, secret):
         raise StackError(
             f"MLflow does not know the password of {PERSON}: it was changed in the server or in LIMBECK_MLFLOW_PASSWORD; "
@@ -270,7 +270,8 @@ def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
 
 def bring_up_workers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
     """One worker for each pool; a pool that is not there yet is made by its worker, from the default template of processes."""
+    before = supervision.states(stack)
     for pool in stack.settings.pools:
         supervision.start_process(stack, f"worker-{pool}")
     for pool in stack.settings.pools:
-        start(stack, f"worker-{pool}", lambda pool=pool: bool(probes.workers_online(stack, secret, pool)), tell)  # type: ignore[misc]
+        start(stack, f"worker-{pool}", lambda pool=pool: bool(probes.workers_online(stack, secret, pool)), tell, before)  # type: ignore[misc]

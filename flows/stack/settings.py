@@ -77,8 +77,8 @@ class Stack:
 
     @property
     def data(self) -> Path:
-        """One folder for each server, its own alone."""
-        return self.root / "data"
+        """One folder for each server, its own alone; where it really is, for a server may not be allowed to walk to the link."""
+        return (self.root / "data").resolve()
 
     @property
     def logs(self) -> Path:
