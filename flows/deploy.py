@@ -35,6 +35,7 @@ from flows.deploy_timetable import GPU_POOLS, Entry, automations, schedule_of, s
 from tasks.errors import RecipeError, ServerError
 
 GPU_LIMIT = "LIMBECK_GPU_LIMIT"
+LOCAL_GPUS = "gpu-local"  # the pool of `limbeck up` that stands for GPUs on its machine
 QUEUES = {"upkeep": "What looks after the runs: janitor, resubmission, promotion."}
 REFUSED = (401, 403)
 
@@ -65,9 +66,10 @@ async def deploy(ways: Ways) -> list[Line]:
         lines = [await settle_pool(client, name, ways) for name in POOLS]
         lines += [await settle_queue(client, "cpu", name) for name in QUEUES]
         lines.append(await settle_limit(client, ways))
-        await require_pool(client, ways.gpu_pool)
+        known = [pool.name for pool in await client.read_work_pools(limit=200)]
+        require_pool(ways.gpu_pool, known)
         for entry in timetable():
-            lines += await settle_deployment(client, entry, ways)
+            lines += await settle_deployment(client, entry, ways, known)
         return lines + [await settle_automation(client, wanted, ways) for wanted in automations()]
 
 
@@ -155,9 +157,8 @@ async def settle_limit(client: PrefectClient, ways: Ways) -> Line:
     return Line("concurrency limit", name, told(["limit"]))
 
 
-async def require_pool(client: PrefectClient, name: str | None) -> None:
+def require_pool(name: str | None, known: Sequence[str]) -> None:
     """Refuse a pool for GPU stages that is not there."""
-    known = [pool.name for pool in await client.read_work_pools(limit=200)]
     if name is not None and name not in known:
         raise RecipeError(f"--gpu-pool {name}: this server has no such work pool; it has {', '.join(sorted(known))}")
 
@@ -165,14 +166,15 @@ async def require_pool(client: PrefectClient, name: str | None) -> None:
 # --- deployments -------------------------------------------------------------------------------------------------------------------------
 
 
-async def settle_deployment(client: PrefectClient, entry: Entry, ways: Ways) -> list[Line]:
+async def settle_deployment(client: PrefectClient, entry: Entry, ways: Ways, pools: Sequence[str]) -> list[Line]:
     """Make a deployment what the file says, then its schedules and what triggers it."""
     try:
         there: DeploymentResponse | None = await client.read_deployment_by_name(entry.full_name)
     except ObjectNotFound:
         there = None
     if entry.fields["work_pool_name"] in GPU_POOLS:
-        entry.fields["work_pool_name"] = ways.gpu_pool or (there.work_pool_name if there else None) or entry.fields["work_pool_name"]
+        usual = LOCAL_GPUS if LOCAL_GPUS in pools else entry.fields["work_pool_name"]
+        entry.fields["work_pool_name"] = ways.gpu_pool or (there.work_pool_name if there else None) or usual
     if there is None:
         deployment, done = await create(client, entry), "created"
     else:

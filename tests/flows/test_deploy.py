@@ -28,7 +28,7 @@ from tests.prefect_server import ROOT, prefect_server_of_our_own
 
 DEPLOYMENTS = {
     "compress/on-demand", "compress-from-shelf/on-demand", "compress-from-shelf/nightly", "sweep-from-shelf/weekly", "score-version/when-registered",
-    "promote/on-demand", "rollback/on-demand", "janitor/hourly", "resubmit/after-crash",
+    "promote/on-demand", "rollback/on-demand", "janitor/hourly", "resubmit/after-crash", "stage/gpu",
 }  # fmt: skip
 
 
@@ -287,6 +287,24 @@ def test_the_command(first: dict[str, str], server: dict[str, str], tmp_path: Pa
     assert done.returncode == 0 and "deployment         compress-from-shelf/nightly            unchanged" in done.stdout, done.stderr
     refused = subprocess.run(command, env=known | server | {"PREFECT_API_AUTH_STRING": "x:y"}, capture_output=True, text=True)
     assert refused.returncode == 1 and refused.stderr.count("\n") == 1 and refused.stderr.startswith("limbeck: the Prefect server at http://127.0.0.1:")
+
+
+def test_stages_go_where_they_were_sent_and_to_the_pool_of_limbeck_up_where_there_is_one(first: dict[str, str]) -> None:
+    def pool() -> str:
+        return str(with_client(lambda client: client.read_deployment_by_name("stage/gpu")).work_pool_name)
+
+    assert pool() == "ecs-gpu"
+    assert set_up(gpu_pool="k8s-gpu")["deployment stage/gpu"].startswith("updated (") and pool() == "k8s-gpu"
+    with_client(lambda client: client.create_work_pool(WorkPoolCreate(name="gpu-local", type="process")))
+    try:
+        set_up()
+        assert pool() == "k8s-gpu", "a deployment that was sent somewhere stays there"
+        deployment = with_client(lambda client: client.read_deployment_by_name("stage/gpu"))
+        with_client(lambda client: client.delete_deployment(deployment.id))
+        assert set_up()["deployment stage/gpu"] == "created" and pool() == "gpu-local"
+    finally:
+        set_up(gpu_pool="ecs-gpu")
+        with_client(lambda client: client.delete_work_pool("gpu-local"))
 
 
 @pytest.mark.slow
