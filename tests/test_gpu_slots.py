@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
 
 from tasks.errors import DispatchError
 from tasks.ports.store.open import open_store
@@ -56,11 +55,7 @@ async def taken() -> int:
 
 
 def test_one_slot_lets_one_stage_compute_and_a_hit_takes_none(prefect_server: None, tmp_path: Path) -> None:
-    async def create() -> None:
-        async with get_client() as client:
-            await client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name="gpu-of-a-test", limit=1))
-
-    asyncio.run(create())
+    asyncio.run(set_slots(1))
     first = run(tmp_path, "gpu-of-a-test", [8, 9, 10])
     assert {record.cache for record in first.records} == {"miss"} and MOST == [1]
     assert asyncio.run(taken()) == 0, "given back at the end"
