@@ -53,7 +53,7 @@ class Running:
         return done.stdout
 
     def pid(self, name: str) -> int:
-        return int(supervision.connect(self.stack).getProcessInfo(name)["pid"])
+        return supervision.process_id(self.stack, name)
 
     def kill(self, name: str) -> int:
         """Kill a process without a word; return who it was."""
