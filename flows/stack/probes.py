@@ -19,7 +19,7 @@ from flows.stack.supervision import failed, process_id
 from tasks.errors import StackError
 
 PATIENCE = 300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a machine with much else to do
-LIVES = 3  # how often a process may be started until it is ready
+LIVES = 10  # how often a process may be started until it is ready, as often as the supervisor itself tries
 
 
 def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float = PATIENCE) -> None:
