@@ -152,8 +152,10 @@ def usual_s3() -> str:
 
 def lay_out(stack: Stack) -> None:
     """Make the folders: each server's its own, and none that another user of this machine can read."""
-    for folder, mode in ((stack.root, 0o711), (stack.logs, 0o700), (stack.run, 0o700)):
+    for folder, mode in ((stack.root, 0o711), (stack.logs, 0o700), (stack.run, 0o700), (stack.sockets, 0o700), (stack.temporary, 0o700)):
         folder.mkdir(mode=mode, exist_ok=True)
+        if folder.stat().st_uid != os.geteuid():
+            raise StackError(f"{folder} belongs to another user; remove it, or have LIMBECK_HOME where only you write")
         folder.chmod(mode)
     if not stack.data.exists():
         make_data_folder(stack)

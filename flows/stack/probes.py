@@ -15,17 +15,19 @@ from typing import Any
 from flows.stack import databases
 from flows.stack.credentials import PERSON
 from flows.stack.settings import Stack
-from flows.stack.supervision import failed
+from flows.stack.supervision import failed, process_id
 from tasks.errors import StackError
 
 PATIENCE = 300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a machine with much else to do
+LIVES = 10  # how often a process may be started until it is ready, as often as the supervisor itself tries
 
 
 def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float = PATIENCE) -> None:
-    """Wait until a process of the stack is ready; say where its log is if it never is."""
-    until = time.monotonic() + patience
+    """Wait until a process of the stack is ready; say where its log is if it never is, or dies again and again."""
+    until, lives = time.monotonic() + patience, set()
     while not ready():
-        if failed(stack, name) or time.monotonic() > until:
+        lives.add(process_id(stack, name))
+        if failed(stack, name) or len(lives - {0}) > LIVES or time.monotonic() > until:
             raise StackError(f"{name} did not get ready; its log is {stack.logs / f'{name}.log'}")
         time.sleep(0.2)
 

@@ -142,6 +142,7 @@ def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
     """A worker of a pool; each of its runs is a process of its own. No ``--limit``: a worker that has one dies of a run that comes back (Prefect #16806)."""
     told = {
         "LIMBECK_HOME": str(stack.root.parent),
+        "TMPDIR": str(stack.temporary),
         "PREFECT_HOME": str(stack.data / "workers" / "prefect"),
         "PREFECT_WORKER_QUERY_SECONDS": "2",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT),

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from tasks.errors import StackError
 SHOWN = {"prefect": 4200, "mlflow": 5000}
 """Ports that people open in a browser: they are never moved silently."""
 INNER = {"api-1": 14201, "api-2": 14202, "postgres": 15432, "redis": 16379, "s3": 17480, "ceph": 17490}
-LONGEST_SOCKET = 90  # a Unix socket's path is cut at 107 bytes, and supervisor adds a number to it while it starts
+LONGEST_FOLDER = 60  # a Unix socket's path is cut at 107 bytes, and Python's processes add some 40 to their temporary folder
 
 
 @dataclass(frozen=True)
@@ -91,12 +90,19 @@ class Stack:
         return self.root / "run"
 
     @property
+    def sockets(self) -> Path:
+        """Where sockets and what is temporary are: here, or under /tmp if this home's path is too long for a socket."""
+        return self.run if len(str(self.run)) <= LONGEST_FOLDER else Path("/tmp") / f"limbeck-{os.geteuid()}-{self.fingerprint}"
+
+    @property
     def supervisor_socket(self) -> Path:
-        """Where the supervisor is asked; a home with a long path has it in the temporary folder."""
-        near = self.run / "supervisor.sock"
-        if len(str(near)) <= LONGEST_SOCKET:
-            return near
-        return Path(tempfile.gettempdir()) / f"limbeck-{os.geteuid()}-{self.fingerprint}" / "supervisor.sock"
+        """Where the supervisor is asked."""
+        return self.sockets / "supervisor.sock"
+
+    @property
+    def temporary(self) -> Path:
+        """What workers have for a temporary folder: Prefect's, under /tmp, belongs to the first user of a machine who starts one."""
+        return self.sockets / "tmp"
 
     @property
     def fingerprint(self) -> str:

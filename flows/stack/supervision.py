@@ -43,7 +43,6 @@ def start_supervisor(stack: Stack) -> Any:
     if supervisor is not None:
         read_again(supervisor)
         return supervisor
-    stack.supervisor_socket.parent.mkdir(mode=0o700, exist_ok=True)
     environment = os.environ | {"LIMBECK_HOME": str(stack.root.parent)}
     command = [sys.executable, "-P", "-m", "supervisor.supervisord", "-c", str(stack.run / "supervisord.conf")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, cwd=stack.root)
@@ -77,6 +76,12 @@ def start_process(stack: Stack, name: str) -> None:
 def failed(stack: Stack, name: str) -> bool:
     """Tell whether the supervisor has given a process up."""
     return states(stack).get(name) in ("FATAL", "UNKNOWN", None)
+
+
+def process_id(stack: Stack, name: str) -> int:
+    """Return the process that does a service's work at this moment; 0 if none does."""
+    supervisor = connect(stack)
+    return int(supervisor.getProcessInfo(name)["pid"]) if supervisor else 0
 
 
 def stop_process(stack: Stack, name: str) -> None:

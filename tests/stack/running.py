@@ -49,11 +49,16 @@ class Running:
     def up(self, *words: str) -> str:
         ports = () if self.home.root.exists() else ("--prefect-port", str(low_port()), "--mlflow-port", str(low_port()))
         done = self.limbeck("up", *ports, *words)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr + self.last_words(done.stderr)
         return done.stdout
 
+    def last_words(self, said: str) -> str:
+        """Return the end of the log that a message names: the stack of a test that failed is gone when somebody reads of it."""
+        _, found, path = said.strip().partition("its log is ")
+        return "".join(Path(path).read_text().splitlines(keepends=True)[-40:]) if found else ""
+
     def pid(self, name: str) -> int:
-        return int(supervision.connect(self.stack).getProcessInfo(name)["pid"])
+        return supervision.process_id(self.stack, name)
 
     def kill(self, name: str) -> int:
         """Kill a process without a word; return who it was."""

@@ -184,6 +184,13 @@ def test_the_newest_postgresql_is_taken() -> None:
     assert max(places, key=programs.newest) == places[1]
 
 
+def test_a_home_with_a_long_path_has_its_sockets_elsewhere(tmp_path: Path) -> None:
+    near, far = Stack(Path("/srv/limbeck/stack")), Stack(tmp_path / "a-name-that-is-rather-long" / "and-another-one-below-it" / "stack")
+    assert near.supervisor_socket == Path("/srv/limbeck/stack/run/supervisor.sock")
+    assert len(str(far.supervisor_socket)) < 60 and far.supervisor_socket != Stack(tmp_path / "stack").supervisor_socket
+    assert far.temporary.parent == far.supervisor_socket.parent
+
+
 def test_env_is_for_shells(stack: Stack, tmp_path: Path) -> None:
     import subprocess
 

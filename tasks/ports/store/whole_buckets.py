@@ -40,8 +40,10 @@ def make_bucket(name: str, settings: Mapping[str, str]) -> None:
 def honours_conditions(address: str, settings: Mapping[str, str]) -> bool:
     """Tell whether a PUT with ``If-None-Match: *`` is refused where something is: without that, two workers could both commit."""
     bucket, name = Bucket(address, patience=HASTE, settings=settings), f"temporary/probe-{uuid.uuid4().hex}"
+    if not bucket.create(name, b"first"):
+        return False
     try:
-        return bucket.create(name, b"first") and not bucket.create(name, b"second") and bucket.read(name) == b"first"
+        return not bucket.create(name, b"second") and bucket.read(name) == b"first"
     finally:
         bucket.delete(name)
 
