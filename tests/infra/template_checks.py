@@ -41,7 +41,7 @@ def rules(templates: Templates, way: str) -> Iterator[tuple[str, dict[str, Any]]
 def no_open_port(templates: Templates) -> Iterator[str]:
     """Nobody comes in but clients, workers and the load balancer, each by one port."""
     allowed = {
-        ("LoadBalancerGroup", 443, "${ClientCidr}"), ("LoadBalancerGroup", 443, "${WorkerGroup}"), ("LoadBalancerGroup", 443, "${NatAddress.PublicIp}/32"),
+        ("LoadBalancerGroup", 443, "${ClientCidr}"), ("LoadBalancerGroup", 443, "${WorkerGroup}"), ("LoadBalancerGroup", 443, "${NatAddress}/32"),
         ("ServerGroup", 4200, "${LoadBalancerGroup}"), ("ServerGroup", 5000, "${LoadBalancerGroup}"), ("DatabaseGroup", 5432, "${ServerGroup}"),
     }  # fmt: skip
     for group, rule in rules(templates, "Ingress"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ def long_form(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
 Loader.add_multi_constructor("!", long_form)
 
 
+@cache
 def load_templates() -> Templates:
-    """Read every template."""
+    """Read every template. They are never changed: whoever wants to, copies them."""
     return {name: yaml.load((FOLDER / f"{name}.yaml").read_text(), Loader) for name in ORDER}  # noqa: S506 - a safe loader
 
 
