@@ -72,11 +72,17 @@ def with_a_secret(given: Values) -> Values:
 
 
 def remove_routes(ec2: Any, table: str) -> None:
-    """Remove a table of routes, and its ties to subnets, which moto forgets as well."""
-    (found,) = ec2.describe_route_tables(RouteTableIds=[table])["RouteTables"]
-    for tie in found["Associations"]:
-        ec2.disassociate_route_table(AssociationId=tie["RouteTableAssociationId"])
-    ec2.delete_route_table(RouteTableId=table)
+    """Remove a table of routes, and its ties to subnets, which moto forgets as well; the last one of a network may have gone with it.
+
+    AWS removes what refers to something before it. moto goes in any order, and tries again what was refused: so a table in use is refused.
+    """
+    users = [end for end in ec2.describe_vpc_endpoints()["VpcEndpoints"] if table in end.get("RouteTableIds", []) and end["State"] != "deleted"]
+    if users:
+        raise RuntimeError(f"{table} is in use")
+    for found in ec2.describe_route_tables(Filters=[{"Name": "route-table-id", "Values": [table]}])["RouteTables"]:
+        for tie in found["Associations"]:
+            ec2.disassociate_route_table(AssociationId=tie["RouteTableAssociationId"])
+        ec2.delete_route_table(RouteTableId=table)
 
 
 def policy_text(given: Values) -> str:
