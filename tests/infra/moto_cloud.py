@@ -133,7 +133,8 @@ def as_the_api_has_it(value: Any, shape: Shape) -> Any:
         return {members[name.lower()]: as_the_api_has_it(item, shape.members[members[name.lower()]]) for name, item in value.items()}
     if isinstance(shape, ListShape):
         return [as_the_api_has_it(item, shape.member) for item in value]
-    kinds: dict[str, Callable[[Any], Any]] = {"integer": int, "long": int, "double": float, "boolean": lambda given: str(given).lower() == "true", "string": str}
+    numbers: dict[str, Callable[[Any], Any]] = {"integer": int, "long": int, "double": float}
+    kinds = numbers | {"string": str, "boolean": lambda given: str(given).lower() == "true"}
     return kinds.get(shape.type_name, lambda given: given)(value)
 
 

@@ -102,7 +102,7 @@ def artifacts_travel_inside(templates: Templates) -> Iterator[str]:
 
 
 def buckets_are_private(templates: Templates) -> Iterator[str]:
-    wanted = {name: True for name in ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")}
+    wanted = dict.fromkeys(("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"), True)
     for name, bucket in resources(templates, "AWS::S3::Bucket"):
         if bucket.get("PublicAccessBlockConfiguration") != wanted or "AccessControl" in bucket:
             yield f"{name} may become public"
@@ -225,7 +225,8 @@ def no_policies_of_others(templates: Templates) -> Iterator[str]:
     for role, properties in resources(templates, "AWS::IAM::Role"):
         if properties.get("ManagedPolicyArns") or not properties.get("Policies"):
             yield f"{role} has a managed policy, or none at all"
-    yield from (f"{name} is attached from outside" for kind in ("ManagedPolicy", "Policy", "User", "AccessKey") for name, _ in resources(templates, f"AWS::IAM::{kind}"))
+    for kind in ("ManagedPolicy", "Policy", "User", "AccessKey"):
+        yield from (f"{name} is attached from outside" for name, _ in resources(templates, f"AWS::IAM::{kind}"))
 
 
 def roles_are_taken_by_whom_they_are_for(templates: Templates) -> Iterator[str]:
@@ -288,11 +289,12 @@ def doors_open_for_their_own_guest(templates: Templates) -> Iterator[str]:
     kinds = ("AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy", "AWS::S3::BucketPolicy")
     for kind in kinds:
         for name, policy in resources(templates, kind):
-            for statement in policy["PolicyDocument"]["Statement"]:
+            written = policy["PolicyDocument"]["Statement"]
+            for statement in written:
                 guest = json.dumps(statement.get("Condition", {})).count("aws:Source") or "logdelivery" in json.dumps(statement["Principal"])
                 if statement["Effect"] == "Allow" and ("Service" not in statement["Principal"] or not guest or "*" in json.dumps(statement["Action"])):
                     yield f"{name} lets {statement['Principal']} {statement['Action']}"
-            plain = [statement for statement in policy["PolicyDocument"]["Statement"] if statement.get("Condition") == {"Bool": {"aws:SecureTransport": "false"}}]
+            plain = [statement for statement in written if statement.get("Condition") == {"Bool": {"aws:SecureTransport": "false"}}]
             if not plain or plain[0]["Effect"] != "Deny":
                 yield f"{name} does not refuse whoever comes without TLS"
 
@@ -341,8 +343,9 @@ def secrets_come_by_reference(templates: Templates) -> Iterator[str]:
 
 
 def nothing_is_unpickled(templates: Templates) -> Iterator[str]:
+    refused = {"Name": "MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "Value": "false"}
     for name, container in containers(templates):
-        if "MLFLOW" in json.dumps(container.get("Environment", [])) and {"Name": "MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "Value": "false"} not in container["Environment"]:
+        if "MLFLOW" in json.dumps(container.get("Environment", [])) and refused not in container["Environment"]:
             yield f"{name} may load a pickle"
 
 

@@ -145,10 +145,11 @@ class Instances:
         """Execute a flow run on a new instance, as a task on ECS does."""
         self.notice.unlink(missing_ok=True)
         words = [sys.executable, "-m", "prefect", "flow-run", "execute", str(run)]
-        environment = self.environment()
+        environment, work = self.environment(), self.folder / f"work-{len(self.logs)}"
+        work.mkdir()  # Prefect copies what lies where a flow run starts, unless its deployment says where its code is
         self.logs.append(self.folder / f"instance-{len(self.logs)}.log")
         with self.logs[-1].open("wb") as log:
-            return subprocess.Popen(self.inside.command(*words) if self.inside else words, cwd=self.folder, env=environment, stdout=log, stderr=log)
+            return subprocess.Popen(self.inside.command(*words) if self.inside else words, cwd=work, env=environment, stdout=log, stderr=log)
 
     def take_away(self) -> None:
         """Announce the end of the newest instance."""
@@ -226,7 +227,7 @@ def test_a_run_whose_instance_is_taken_away_ends_on_another(
     monkeypatch.setenv("LIMBECK_HOME", str(instances.folder / "undisturbed"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{instances.folder}/undisturbed.db")
     assert asyncio.run(teacher_alone(recipe)) == made["sha256"], "what two workers made is what one would have made"
-    asked = set(re.sub(r" \d+$", "", line) for line in (instances.folder / "notice.asked").read_text().splitlines())
+    asked = {re.sub(r" \d+$", "", line) for line in (instances.folder / "notice.asked").read_text().splitlines()}
     assert asked == {"PUT /latest/api/token", f"GET {NOTICE}"}, "no credentials, and nothing else, were read"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -34,16 +34,17 @@ class Warned(logging.Handler):
         self.said.append(record.getMessage())
 
 
-def up(cloud: Cloud, stage: str, **changes: str) -> list[str]:
-    """Deploy every stack, as the runbook does; return what moto warned of."""
+def up(cloud: Cloud, stage: str, stacks: Sequence[str] = ORDER, **changes: str) -> list[str]:
+    """Deploy stacks, as the runbook does; return what moto warned of."""
     certificate = cloud.client("acm").request_certificate(DomainName="*.example.com")["CertificateArn"]
     given, warned = parameters_of(stage) | CHOSEN | {"CertificateArn": certificate} | changes, Warned()
     logging.getLogger("moto").addHandler(warned)
-    for name in ORDER:
+    for name in stacks:
         parameters = [{"ParameterKey": key, "ParameterValue": value} for key, value in given.items() if key in load_templates()[name]["Parameters"]]
         cloud.client("cloudformation").create_stack(
-            StackName=f"limbeck-{stage}-{name}", TemplateBody=(FOLDER / f"{name}.yaml").read_text(), Parameters=parameters, Capabilities=["CAPABILITY_NAMED_IAM"]
-        )
+            StackName=f"limbeck-{stage}-{name}", TemplateBody=(FOLDER / f"{name}.yaml").read_text(), Parameters=parameters,
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+        )  # fmt: skip
     logging.getLogger("moto").removeHandler(warned)
     return warned.said
 
@@ -153,7 +154,7 @@ def test_capacity_starts_at_zero_and_is_spot(dev: Cloud) -> None:
     policy = group["MixedInstancesPolicy"]
     assert policy["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == 0
     assert [each["InstanceType"] for each in policy["LaunchTemplate"]["Overrides"]] == ["g5.xlarge", "g6.xlarge", "g4dn.xlarge"]
-    (provider,) = [each for each in dev.client("ecs").describe_capacity_providers(capacityProviders=CAPACITY)["capacityProviders"] if each["name"] == workers["Capacity"]]
+    (provider,) = dev.client("ecs").describe_capacity_providers(capacityProviders=[workers["Capacity"]])["capacityProviders"]
     assert provider["autoScalingGroupProvider"]["autoScalingGroupArn"] == workers["Instances"]
     (cluster,) = dev.client("ecs").describe_clusters(clusters=[workers["Cluster"]])["clusters"]
     assert cluster["capacityProviders"] == [workers["Capacity"]]
@@ -203,7 +204,8 @@ def test_servers_find_their_database_and_their_secrets(dev: Cloud) -> None:
 def services(cloud: Cloud) -> list[dict[str, Any]]:
     """Return the services of the control cluster."""
     ecs = cloud.client("ecs")
-    found: list[dict[str, Any]] = ecs.describe_services(cluster="limbeck-dev-control", services=ecs.list_services(cluster="limbeck-dev-control")["serviceArns"])["services"]
+    names = ecs.list_services(cluster="limbeck-dev-control")["serviceArns"]
+    found: list[dict[str, Any]] = ecs.describe_services(cluster="limbeck-dev-control", services=names)["services"]
     return found
 
 
