@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint clean mutations kills faults shelf bench pools
+.PHONY: demo test lint clean mutations kills faults shelf bench pools checkov cloud
 
 demo: $(READY)
 	$(BIN)/limbeck demo
@@ -33,6 +33,19 @@ pools: .venv-cloud/.ready
 	.venv-cloud/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
+# The cloud's templates by another eye than ours; it wants old versions of libraries that we have, so it gets an environment of its own.
+checkov: .venv-checkov/.ready
+	.venv-checkov/bin/checkov --directory infra/cloudformation --framework cloudformation --skip-download --compact --quiet
+
+.venv-checkov/.ready:
+	$(PYTHON) -m venv .venv-checkov
+	.venv-checkov/bin/pip install --quiet --disable-pip-version-check 'checkov>=3.3.30,<4'
+	@touch $@
+
+# Workers that lose their instance (NOTICES=20 times), and Prefect's own workers for ECS and Kubernetes at work without a cloud; `make pools` comes first.
+cloud: $(READY) .venv-checkov/.ready
+	LIMBECK_NOTICES=$(or $(NOTICES),2) $(BIN)/python -m pytest -m "slow or not slow" tests/infra
+
 lint: $(READY)
 	$(BIN)/ruff check flows tasks deployments tests
 	$(BIN)/lint-imports
@@ -44,4 +57,4 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-cloud
+	rm -rf $(VENV) .venv-cloud .venv-checkov

@@ -18,6 +18,7 @@ from flows.home import Home
 from flows.ledger import new_purse
 from flows.onlooker import STOPPED
 from flows.run import available_cores, processes_of_worker
+from flows.spot import heeding_notices
 from tasks.augment_text import augment_text
 from tasks.contracts import Parcel
 from tasks.dispatch import FLOW, StageOrder, parcels_of
@@ -53,7 +54,7 @@ DOORS: dict[str, Door] = {
 async def make_stage(order: StageOrder) -> dict[str, Any]:
     """Make one stage for a run elsewhere. Runs ask for this; to make models, start a recipe."""
     door = door_of(order.stage)
-    async with open_stage(order) as session:
+    async with heeding_notices(), open_stage(order) as session:
         inputs = await asyncio.to_thread(parcels_of, session.store, order.inputs)
         parcel: Parcel = await door(knobs_of(door, order.knobs), label=order.label, **inputs)
     return {"key": order.key, "sha256": parcel.sha256, "bytes": parcel.bytes, "cache": session.records[0].cache}
