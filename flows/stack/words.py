@@ -28,11 +28,12 @@ def how_to_use(stack: Stack) -> str:
     s3 = {"folder": f"none: results are in {stack.store}", "aws": f"AWS, {stack.store}"}.get(stack.settings.s3, f"{stack.endpoint}, {stack.store}")
     lines = [
         "",
-        f"Prefect   {stack.prefect_url}   password: {PERSON}:PREFECT_PASSWORD",
-        f"MLflow    {stack.mlflow_url}   user {PERSON}, password MLFLOW_PASSWORD; choose 'Model training' there",
+        f"Prefect   {stack.prefect_url}   it asks for one line: {PERSON}:<LIMBECK_PREFECT_PASSWORD>",
+        f"MLflow    {stack.mlflow_url}   user {PERSON}, password <LIMBECK_MLFLOW_PASSWORD>; choose 'Model training' there",
         f"S3        {s3}",
         f"pools     {', '.join(stack.settings.pools)}, one worker each",
-        f"secrets   {stack.secrets_file} (LIMBECK_PREFECT_PASSWORD, LIMBECK_MLFLOW_PASSWORD)   logs {stack.logs}",
+        f"secrets   {stack.secrets_file} holds the passwords, by these names",
+        f"logs      {stack.logs}",
         "",
         "limbeck commands of this home use these servers by themselves. For prefect, mlflow and your own programs:",
         '  eval "$(limbeck env)"',
