@@ -40,9 +40,9 @@ class InputNote(BaseModel):
     """An input of a stage: its kind and its digest. Where it lies is for the store of whoever reads this to know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    kind: str
-    sha256: str = Field(pattern=HEX)
-    bytes: int = Field(ge=0)
+    kind: str = Field(title="Kind", description="What it is: rows, a checkpoint, answers.")
+    sha256: str = Field(pattern=HEX, title="Digest", description="SHA-256 of its files; the store finds it by this.")
+    bytes: int = Field(ge=0, title="Bytes", description="How large it is.")
 
 
 class StageOrder(BaseModel):
