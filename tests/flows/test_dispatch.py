@@ -50,6 +50,8 @@ class Pool:
     url: str
     home: Home
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    """Runs that tests started; one that a test gave up must not outlive it."""
 
     @property
     def deployment(self) -> str:
@@ -127,10 +129,10 @@ class Pool:
         return "".join(path.read_text(errors="replace") for path in sorted(self.home.root.glob("worker-*.log")))
 
     def stop(self) -> None:
-        for worker in self.workers:
+        for process in (*self.workers, *self.started):
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(worker.pid, signal.SIGKILL)
-            worker.wait()
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def hear_signals() -> None:
@@ -236,16 +238,18 @@ def test_every_stage_that_runs_models_has_its_door_in_the_flow() -> None:
 # --- what dies, and what goes on -----------------------------------------------------------------------------------------------------------
 
 
-def start_run(pool: Pool, recipe: Recipe, out: Path | None = None, **more: str) -> subprocess.Popen[str]:
+def start_run(pool: Pool, recipe: Recipe, out: Path | None = None) -> subprocess.Popen[str]:
     """Start a run in a process of its own, as a terminal does."""
     path = pool.home.root / f"{recipe.name}.json"
     path.write_text(recipe.model_dump_json(exclude_unset=True))
     words = ["run", str(path), *(["--json", str(out)] if out else [])]
     settings = {name: value for name, value in os.environ.items() if name.startswith("LIMBECK_")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", *words], cwd=ROOT, env={**os.environ, **pool.environment(), **settings, **more}, stdout=subprocess.PIPE,
+    process = subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", *words], cwd=ROOT, env={**os.environ, **pool.environment(), **settings}, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hear_signals,
     )  # fmt: skip
+    pool.started.append(process)
+    return process
 
 
 def training(pool: Pool) -> Callable[[], bool]:
