@@ -15,6 +15,7 @@ from tasks.errors import StackError
 
 UP = ("RUNNING", "STARTING")
 PATIENCE = 30.0
+TRIES = 10  # a busy machine's supervisor may miss some
 
 
 def connect(stack: Stack) -> Any:
@@ -24,11 +25,15 @@ def connect(stack: Stack) -> Any:
     if not stack.supervisor_socket.exists():
         return None
     asked = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=SupervisorTransport(None, None, f"unix://{stack.supervisor_socket}")).supervisor
-    try:
-        asked.getState()
-    except OSError:  # the socket of one that was killed
-        return None
-    return asked
+    for _ in range(TRIES):
+        try:
+            asked.getState()
+            return asked
+        except (ConnectionRefusedError, FileNotFoundError):  # the socket of one that was killed
+            return None
+        except OSError:  # too much to do for a moment
+            time.sleep(0.5)
+    return None
 
 
 def states(stack: Stack) -> dict[str, str]:
