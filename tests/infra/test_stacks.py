@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -50,7 +54,10 @@ def up(cloud: Cloud, stage: str, stacks: Sequence[str] = ORDER, **changes: str) 
 
 
 def down(cloud: Cloud, stage: str) -> None:
-    """Remove every stack in the opposite order, as the runbook does."""
+    """Empty the buckets by the runbook's own line, and remove every stack in the opposite order."""
+    (line,) = re.findall(r'^python -c "(import boto3.*)" \$BUCKETS', (FOLDER.parent / "cloud.md").read_text(), re.MULTILINE)
+    named = outputs(cloud, f"limbeck-{stage}-storage")
+    subprocess.run([sys.executable, "-c", line, named["Artifacts"], named["AccessLogs"]], env=os.environ | cloud.environment(), check=True)
     for name in reversed(ORDER):
         cloud.client("cloudformation").delete_stack(StackName=f"limbeck-{stage}-{name}")
 
@@ -72,6 +79,11 @@ def dev(cloud: Cloud) -> Iterator[Cloud]:
     before = inventory(cloud)
     assert up(cloud, "dev") == []
     yield cloud
+    bucket, s3 = outputs(cloud, "limbeck-dev-storage")["Artifacts"], cloud.client("s3")
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})  # as the template says; moto drops it
+    for body in (b"one", b"two"):
+        s3.put_object(Bucket=bucket, Key="store/objects/x", Body=body)
+    s3.delete_object(Bucket=bucket, Key="store/objects/x")
     down(cloud, "dev")
     assert inventory(cloud) == before, "tearing down left something behind"
 
