@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint clean mutations kills faults shelf bench
+.PHONY: demo test lint clean mutations kills faults shelf bench pools checkov cloud
 
 demo: $(READY)
 	$(BIN)/limbeck demo
@@ -24,15 +24,37 @@ shelf: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks $(BENCH) $(if $(JSON),--json $(JSON))
 
+# The work pools' templates anew, from what Prefect and its packages for AWS and Kubernetes begin with; those two get an environment of their own.
+pools: .venv-cloud/.ready
+	.venv-cloud/bin/python -m deployments.pools.generate
+
+.venv-cloud/.ready: deployments/pools/requirements.txt
+	$(PYTHON) -m venv .venv-cloud
+	.venv-cloud/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+# The cloud's templates by another eye than ours; it wants old versions of libraries that we have, so it gets an environment of its own.
+checkov: .venv-checkov/.ready
+	.venv-checkov/bin/checkov --directory infra/cloudformation --framework cloudformation --skip-download --compact --quiet
+
+.venv-checkov/.ready:
+	$(PYTHON) -m venv .venv-checkov
+	.venv-checkov/bin/pip install --quiet --disable-pip-version-check 'checkov>=3.3.30,<4'
+	@touch $@
+
+# Workers that lose their instance (NOTICES=20 times), and Prefect's own workers for ECS and Kubernetes at work without a cloud; `make pools` comes first.
+cloud: $(READY) .venv-checkov/.ready
+	LIMBECK_NOTICES=$(or $(NOTICES),2) $(BIN)/python -m pytest -m "slow or not slow" tests/infra
+
 lint: $(READY)
-	$(BIN)/ruff check flows tasks tests
+	$(BIN)/ruff check flows tasks deployments tests
 	$(BIN)/lint-imports
 
 $(READY): pyproject.toml constraints.txt
 	@echo "setting up $(VENV): this downloads torch, prefect and mlflow once"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[stack,test]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-cloud .venv-checkov

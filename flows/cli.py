@@ -21,6 +21,7 @@ app = typer.Typer(
     help="Make big transformer language models small: cached Prefect stages in, registered small models out.",
 )  # fmt: skip
 MAKE, LOOK, REGISTRY, HOUSE = "Make small models", "Look at what ran", "Choose, pull and promote", "Keep the house in order"
+SERVERS = "Run the servers of a team"
 """Under what a command stands in --help."""
 WRITTEN = ("--json", "--plot")
 STOPPED = 130  # what shells call a command that Ctrl-C ended
@@ -443,6 +444,108 @@ def ui(
     from flows.servers import serve
 
     serve(Home.from_environment().create(), prefect_port, mlflow_port, out)
+
+
+@app.command(rich_help_panel=SERVERS)
+def up(
+    host: Annotated[str | None, typer.Option(help="Address or name of this machine to listen on; by default 127.0.0.1, this machine alone.")] = None,
+    prefect_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 4200.")] = None,
+    mlflow_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 5000.")] = None,
+    s3: Annotated[str | None, typer.Option(help="radosgw, folder, aws, or the URL of an endpoint; AWS_ENDPOINT_URL counts.")] = None,
+    buckets: Annotated[str | None, typer.Option(help="What the names of both buckets begin with; by default limbeck.")] = None,
+    pools: Annotated[str | None, typer.Option(help="Work pools that get a worker here; by default cpu,gpu-local.")] = None,
+) -> None:
+    """Bring up the servers of a team as processes that are watched: PostgreSQL, Redis, S3, Prefect, MLflow, workers. Again: what is missing of them."""
+    home = Home.from_environment().create()
+    from flows.stack.bringup import up as bring_up
+    from flows.stack.words import how_to_use, tell
+
+    wanted = {"host": host, "prefect_port": prefect_port, "mlflow_port": mlflow_port, "s3": s3, "buckets": buckets, "pools": pools and tuple(pools.split(","))}
+    stack = bring_up(home, wanted, tell(out))
+    out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command(rich_help_panel=SERVERS)
+def down() -> None:
+    """Stop every server that `limbeck up` started; what they hold stays."""
+    from flows.stack.bringup import down as bring_down
+    from flows.stack.words import tell
+
+    stopped = bring_down(Home.from_environment(), tell(out))
+    out.print("stopped; all data stays, limbeck up goes on with it" if stopped else "nothing of this home is running", highlight=False)
+
+
+@app.command(rich_help_panel=SERVERS)
+def env() -> None:
+    """Print what other programs need to use the servers, passwords too: eval "$(limbeck env)"."""
+    from flows.stack.words import exports
+
+    print(exports(Home.from_environment()))
+
+
+@app.command(rich_help_panel=SERVERS)
+def doctor() -> None:
+    """Look for what is missing, wrong or unsafe on this machine, and say what mends it. Ends with status 1 if the stack could not do its work."""
+    from flows.stack.doctor import BAD, examine
+
+    findings = examine(Home.from_environment())
+    for finding in findings:
+        out.print(f"{finding.state:<8} {finding.what:<18} {finding.said}", highlight=False, markup=False, soft_wrap=True)
+        if finding.mend:  # on a line of its own, so that it can be copied
+            out.print(f"{'':<27} → {finding.mend}", highlight=False, markup=False, soft_wrap=True)
+    if any(finding.state == BAD for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=SERVERS)
+def backup(target: Annotated[Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="A new folder or file. There will be passwords in it.")]) -> None:
+    """Save the stack while it runs: databases, models and results, secrets."""
+    from flows.stack.backup import backup as save
+    from flows.stack.words import tell
+
+    contents = save(Home.from_environment(), target, tell(out))
+    out.print(f"wrote {target}: {len(contents['files'])} files; keep it where you keep passwords", highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command(rich_help_panel=SERVERS)
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="What limbeck backup wrote.")],
+    prefect_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 4200.")] = None,
+    mlflow_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 5000.")] = None,
+    s3: Annotated[str | None, typer.Option(help="Another S3 server than the back-up's: radosgw, aws, or the URL of an endpoint.")] = None,
+) -> None:
+    """Make a new stack of a back-up, in a home that has none, and bring it up."""
+    from flows.stack.backup import restore as bring_back
+    from flows.stack.words import how_to_use, tell
+
+    wanted = {"prefect_port": prefect_port, "mlflow_port": mlflow_port, "s3": s3}
+    stack = bring_back(Home.from_environment().create(), source, wanted, tell(out))
+    out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command(rich_help_panel=HOUSE)
+def deploy(
+    site: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="What this place sets for the work pools: image, cluster, roles, secrets.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, max=10_000, help="How many GPU stages may train at once; 1 where it was never set.")] = None,
+    gpu_pool: Annotated[str | None, typer.Option(metavar="POOL", help="The work pool that GPU stages go to; ecs-gpu where it was never set.")] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Take back what was changed in the Prefect UI: parameters, schedules, pools' defaults.")] = False,
+) -> None:
+    """Set up work pools, limits, deployments and automations on the Prefect server; a second time it changes nothing.
+
+    Which server: PREFECT_API_URL, else that of a running limbeck up or ui. What people changed in the Prefect UI stays as it is.
+    """
+    open_home()
+    import asyncio
+
+    from flows.deploy import Ways
+    from flows.deploy import deploy as set_up
+    from flows.deploy_pools import read_site
+
+    lines = asyncio.run(set_up(Ways(read_site(site), gpus, gpu_pool, reset)))
+    for line in lines:
+        out.print(f"{line.kind:18} {line.name:38} {line.done}", highlight=False, markup=False, soft_wrap=True)
+    changed = sum(line.done != "unchanged" for line in lines)
+    out.print(f"{changed} of {len(lines)} changed." if changed else f"All {len(lines)} unchanged.", highlight=False)
 
 
 @app.command(rich_help_panel=HOUSE)

@@ -12,6 +12,7 @@ from flows.exports import beside_models, make_exports, with_exports
 from flows.notices import on_failure
 from flows.results import publish_results
 from flows.run import open_run
+from flows.spot import heeding_notices
 from tasks.augment_text import augment_text
 from tasks.checks import check_students, require_floor, require_rows_for_int8
 from tasks.contracts import Parcel
@@ -25,7 +26,7 @@ from tasks.session import Session
 @flow(name="compress", flow_run_name="{recipe.name}", on_failure=[on_failure])
 async def compress(recipe: Recipe) -> dict[str, Any]:
     """Fine-tune a teacher, distil students and drop layers, score every candidate, and register what came out."""
-    async with open_run(recipe) as run:
+    async with heeding_notices(), open_run(recipe) as run:
         judged, candidates, rows = await make_everything(recipe, run.sources, run.session)
         return await publish_results(recipe, run, judged, candidates, data=rows)
 

@@ -38,7 +38,7 @@ class Watcher:
 
     def stage(self, record: Any) -> None:
         """Show a stage's new state."""
-        if record.state == "running" and self.console.is_terminal:
+        if record.state == "running" and self.console.is_terminal and id(record) not in self.bars:
             self.bars[id(record)] = self.progress_view.add_task(record.shown, total=None, unit="", figures="")
         if record.state in ("waiting", "running"):
             return

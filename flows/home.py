@@ -86,6 +86,8 @@ class Home:
         servers = self.servers()
         if servers:
             quiet |= {"PREFECT_API_URL": servers["prefect"] + "/api", "MLFLOW_TRACKING_URI": servers["mlflow"]}
+        elif not {"PREFECT_API_URL", "MLFLOW_TRACKING_URI"} & set(os.environ):  # what is half somebody else's is not mixed with ours
+            quiet |= self.stack_environment()
         for name, value in quiet.items():
             os.environ.setdefault(name, value)
 
@@ -99,3 +101,14 @@ class Home:
         except (OSError, ValueError, KeyError):
             return {}
         return {"prefect": str(found["prefect"]), "mlflow": str(found["mlflow"])}
+
+    def stack_environment(self) -> dict[str, str]:
+        """Return what a client of this home's stack must know while that is up (``limbeck up``), or nothing."""
+        if not (self.root / "stack" / "stack.json").exists():
+            return {}
+        from flows.stack import credentials, supervision
+        from flows.stack.services import client_environment
+        from flows.stack.settings import Stack
+
+        stack = Stack.of(self)
+        return client_environment(stack, credentials.load(stack.secrets_file)) if supervision.connect(stack) else {}

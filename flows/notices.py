@@ -137,13 +137,24 @@ async def on_failure(flow: Any, flow_run: Any, state: Any) -> None:
 
     if "Interrupted:" in (state.message or ""):
         return  # somebody asked for the end, and knows
-    recipe = flow_run.parameters.get("recipe")
-    name, named = (recipe.name, recipe.notify) if isinstance(recipe, Recipe) else (dict(recipe or {}).get("name", "?"), dict(recipe or {}).get("notify", ()))
+    name, named = recipe_behind(flow_run.parameters)
     try:
-        slugs = wanted(tuple(named or ()))
+        slugs = wanted(named)
     except RecipeError as error:
         return warn(str(error))
-    await send(slugs, tell_failure(str(name), flow.name, state.message or "", url_for("flow-run", obj_id=flow_run.id)))
+    await send(slugs, tell_failure(name or flow_run.name, flow.name, state.message or "", url_for("flow-run", obj_id=flow_run.id)))
+
+
+def recipe_behind(parameters: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """Return the name of the recipe that a flow run was given, and whom it tells; a recipe of the shelf is given by its name, and changes."""
+    given, changes = parameters.get("recipe"), parameters.get("changes")
+    if isinstance(given, str):
+        told = changes.get("notify") if isinstance(changes, Mapping) else getattr(changes, "notify", None)
+        return given, tuple(told or ())
+    if isinstance(given, Recipe):
+        return given.name, given.notify
+    known = dict(given or {})
+    return str(known.get("name", "")), tuple(known.get("notify") or ())
 
 
 async def tell_of(recipe: Recipe, result: Mapping[str, Any]) -> None:

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 from prefect import flow
 from prefect.logging import get_run_logger
 
 from flows.home import Home
 from flows.notices import tell_of_promotion
+from tasks.gate.promotion import BY_HAND
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker
 from tasks.promote_models import delete_version, promote_version, roll_back_champion
+from tasks.recipe import Choices
 
 
 @flow(name="promote", flow_run_name="promote {name}")
-async def promote(name: str, version: str | None = None, to: str = "champion", force: bool = False, reason: str = "") -> dict[str, Any]:
-    """Make a version champion, or give it another alias; without a version: the challenger."""
+async def promote(
+    name: str, version: str | None = None, to: Annotated[str, Choices(*BY_HAND)] = "champion", force: bool = False, reason: str = ""
+) -> dict[str, Any]:
+    """Make a version champion, or give it another alias; without a version: the challenger.
+
+    Args:
+        name: A registered model.
+        version: A version by number or alias; empty: the challenger.
+        to: The alias that it gets.
+        force: Pass over the gate's verdict and the comparison with the champion; then say why.
+        reason: Why; it is kept in the history.
+    """
     decided = await promote_version(*await gates(), name, version, to, force, reason)
     get_run_logger().info(told(name, decided))
     await tell_of_promotion(name, decided)
@@ -26,7 +38,12 @@ async def promote(name: str, version: str | None = None, to: str = "champion", f
 
 @flow(name="rollback", flow_run_name="rollback {name}")
 async def rollback(name: str, reason: str = "") -> dict[str, Any]:
-    """Make the champion before the champion again; runs do not promote the one that goes any more."""
+    """Make the champion before the champion again; runs do not promote the one that goes any more.
+
+    Args:
+        name: A registered model.
+        reason: Why; it is kept in the history.
+    """
     decided = await roll_back_champion(*await gates(), name, reason)
     get_run_logger().info(told(name, decided))
     await tell_of_promotion(name, decided)

@@ -23,7 +23,7 @@ from tasks.recipe import Recipe
 ROOT = Path(__file__).resolve().parents[1]
 DIFFERENT = 3  # exit status of a reproduction that went well and made other bytes
 STOPPED = 130
-NOT_THERE = ("LIMBECK_STORE", "LIMBECK_NOTIFY", "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
+NOT_THERE = ("LIMBECK_STORE", "LIMBECK_DISPATCH", "LIMBECK_NOTIFY", "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
 """What would let the second run take from, or add to, more than its own home."""
 
 

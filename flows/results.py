@@ -12,6 +12,7 @@ from typing import Any
 
 from prefect.logging import get_run_logger
 
+from flows.announcements import announce
 from flows.branches import Candidate, label
 from flows.exports import for_the_folders, gate_word
 from flows.ledger import costs_of_candidates, ledger_of
@@ -63,6 +64,7 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
     result["report"] = await leave_report(recipe, run, result)
     await leave_pages(result, run.tracker)
     await tell_of(recipe, result)
+    announce(result)
     for line in summary(result):
         get_run_logger().info(line)
     return result

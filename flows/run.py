@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.dispatching import gpu_limit, new_dispatcher, ready_dispatcher, settle
 from flows.home import Home
 from flows.ledger import ledger_of, new_purse
 from flows.notices import require_blocks, wanted
@@ -50,13 +51,15 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     await asyncio.to_thread(store.check)
     await require_blocks(wanted(recipe.notify))
     require_legal_name(registered_name(recipe, teacher_name(recipe)))
+    dispatcher = await ready_dispatcher(recipe, onlooker.home)
     processes = processes_of_worker()
     tracker = new_tracker(recipe, onlooker.home, kind)
     opening = asyncio.ensure_future(asyncio.to_thread(tracker.open))
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     session = Session(
-        store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes, purse=purse
-    )
+        store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes, purse=purse,
+        dispatcher=dispatcher, gpu_limit=gpu_limit(),
+    )  # fmt: skip
     already = asyncio.all_tasks() | {opening}
     try:
         await asyncio.shield(opening)
@@ -71,6 +74,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
         # A thread cannot be cancelled: the run that it is opening must be there before it can be ended.
         await asyncio.wait([opening])
         await stop_branches(already)
+        await asyncio.shield(settle(dispatcher, error))
         killed = isinstance(error, STOPPED)
         with contextlib.suppress(LimbeckError):  # why it ended matters more than the notes
             await asyncio.shield(asyncio.to_thread(tracker.story, session.records if tracker.parent else []))
@@ -114,7 +118,8 @@ def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     store = open_store(home.store, home.cache)
     purse = new_purse(recipe.costs)
-    return Session(store, cores, threads, planning=True, processes=processes_of_worker(), purse=purse), find_sources(recipe)
+    session = Session(store, cores, threads, planning=True, processes=processes_of_worker(), purse=purse, dispatcher=new_dispatcher())
+    return session, find_sources(recipe)
 
 
 def processes_of_worker() -> int:

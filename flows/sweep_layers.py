@@ -16,6 +16,7 @@ from flows.branches import Goods, answers_for
 from flows.compress import good_teacher, pretrained_base
 from flows.notices import on_failure
 from flows.run import open_run
+from flows.spot import heeding_notices
 from flows.sweep_branches import Search, Swept, first_rung, grid_of, of_a_sweep, try_strategy
 from flows.sweep_results import publish_sweep
 from tasks.checks import require_selection
@@ -31,7 +32,7 @@ from tasks.session import Session
 async def sweep_layers(recipe: Recipe) -> dict[str, Any]:
     """Drop layers of one teacher by every strategy, number and seed, score all, and say how many layers the task needs."""
     recipe = of_a_sweep(recipe)
-    async with open_run(recipe, kind="sweep") as run:
+    async with heeding_notices(), open_run(recipe, kind="sweep") as run:
         return await publish_sweep(recipe, run, await sweep_everything(recipe, run.sources, run.session))
 
 

@@ -10,10 +10,13 @@ LimbeckError                 the user sees one sentence and a non-zero exit
 │   └── LeaseLost            another worker took over while this one was still computing
 ├── GateError                a model does not clear a floor that the recipe sets
 ├── BudgetError              a run would spend, or has spent, more than the recipe allows
+├── DispatchError            a stage cannot be handed to a worker elsewhere, or taken back from it
 ├── EngineError              a stage stopped half-way
 │   ├── OutOfMemory          the machine's memory ran out
 │   └── Interrupted          a person or a scheduler asked the stage to stop
-└── RegistryError            the tracker or the model registry refused
+├── RegistryError            the tracker or the model registry refused
+├── ServerError              a Prefect server is not there, or refuses
+└── StackError               the servers of this machine cannot be started, asked, saved or restored
 """
 
 from __future__ import annotations
@@ -59,6 +62,10 @@ class BudgetError(LimbeckError):
     """A run would spend, or has spent, more than the recipe allows; what it finished stays."""
 
 
+class DispatchError(LimbeckError):
+    """A stage cannot be handed to a worker elsewhere, or what it made cannot be taken back."""
+
+
 class EngineError(LimbeckError):
     """A stage stopped half-way; nothing of it was published."""
 
@@ -75,11 +82,19 @@ class RegistryError(LimbeckError):
     """The tracker or the model registry refused."""
 
 
+class ServerError(LimbeckError):
+    """A Prefect server is not there, or refuses."""
+
+
+class StackError(LimbeckError):
+    """The servers of this machine cannot be started, asked, saved or restored."""
+
+
 BY_NAME: dict[str, type[LimbeckError]] = {
     kind.__name__: kind
     for kind in (
         LimbeckError, RecipeError, DataError, ModelError, StoreError, ArtifactDamaged, LeaseTaken, LeaseLost,
-        GateError, BudgetError, EngineError, OutOfMemory, Interrupted, RegistryError,
+        GateError, BudgetError, DispatchError, EngineError, OutOfMemory, Interrupted, RegistryError, ServerError, StackError,
     )
 }  # fmt: skip
 """The tree by name, so that an error crosses from the engine's process to ours as itself."""

@@ -31,6 +31,17 @@ COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")
 StageName = Literal["general", "augmentation", "intermediate"]
 
 
+class Choices:
+    """Names that a form offers for a string, and a Prefect server insists on. Elsewhere what is given is checked where the names are known, with a sentence."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        """Add the names to the JSON schema, which is all that they are for."""
+        return {**handler(core), "enum": list(self.names)}
+
+
 class Knobs(BaseModel):
     """Frozen, and strict about names: an unknown key is an error, not a silent default."""
 
@@ -103,10 +114,10 @@ class SeededTraining(Training):
 class Pretraining(SeededTraining):
     """Train a small masked language model on the corpus first (for the demo, or a language of your own)."""
 
-    layers: int = Field(4, ge=1)
-    hidden: int = Field(128, ge=8)
-    heads: int = Field(4, ge=1)
-    feed_forward: int = Field(512, ge=8)
+    layers: int = Field(4, ge=1, description="Transformer layers.")
+    hidden: int = Field(128, ge=8, description="Width.")
+    heads: int = Field(4, ge=1, description="Attention heads.")
+    feed_forward: int = Field(512, ge=8, description="Inner width of the feed-forward blocks.")
     vocabulary: int = Field(2000, ge=100, description="WordPiece vocabulary learned from the corpus.")
     mask_share: float = Field(0.15, gt=0, lt=1, description="Share of tokens that are predicted (Devlin et al. 2018, arXiv:1810.04805).")
 
@@ -285,9 +296,9 @@ class ByMethod(Training):
 
     @model_validator(mode="after")
     def only_the_chosen(self) -> Self:
-        """Refuse knobs of a method that is not the chosen one: they would be read by nobody."""
+        """Refuse knobs of a method that is not the chosen one: they would be read by nobody. A form fills every section in with defaults: that is no wish."""
         for method, section in SECTION_OF.items():
-            if method != self.method and section in self.model_fields_set:
+            if method != self.method and section in self.model_fields_set and getattr(self, section) != type(self).model_fields[section].default:
                 raise ValueError(f"{section} belongs to method: {method}, and the method is {self.method}; set method: {method}, or leave {section} out")
         return self
 
@@ -464,7 +475,7 @@ class Student(Shape):
 class LayerDropping(Training):
     """Remove whole layers, then train what is left (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
 
-    strategies: tuple[str, ...] = Field(("top",), min_length=1, description=f"{', '.join(STRATEGIES)}.")
+    strategies: tuple[Annotated[str, Choices(*STRATEGIES)], ...] = Field(("top",), min_length=1, description=f"{', '.join(STRATEGIES)}.")
     drop: tuple[Annotated[int, Field(ge=1)], ...] = Field((2,), min_length=1, description="How many layers to remove; each gives its own models.")
     after_finetuning: bool = Field(False, description="Drop from the fine-tuned teacher instead of the pretrained one.")
     signal: Literal["labels", "teacher"] = Field("labels", description="What the dropped model is trained with.")
@@ -485,7 +496,9 @@ class LayerDropping(Training):
 class Sweep(Knobs):
     """How many layers does the task need? Every strategy at every number of layers, by ``limbeck sweep``; how each is trained says layer_dropping."""
 
-    strategies: tuple[str, ...] | None = Field(None, description="Strategies to try, greedy among them; empty: those of layer_dropping, or all six others.")
+    strategies: tuple[Annotated[str, Choices(*STRATEGIES, "greedy")], ...] | None = Field(
+        None, description="Strategies to try, greedy among them; empty: those of layer_dropping, or all six others."
+    )
     drop: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, description="Numbers of layers to remove; empty: those of layer_dropping, or all.")
     seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(None, description="Trainings of each; empty: those of layer_dropping, or 0, 1, 2.")
     halving: bool = Field(False, description="First a quarter of the steps and one seed for all; the better half goes on (arXiv:1502.07943).")
@@ -787,7 +800,7 @@ class Recipe(Knobs):
 
     name: Name = handling(..., "Short name of the recipe.")
     about: str = handling("", "One sentence for people.")
-    task: str | TaskSpec = Field(description="A GLUE task by name, or your own task (columns, labels, metrics).")
+    task: Annotated[str, Choices(*GLUE)] | TaskSpec = Field(description="A GLUE task by name, or your own task (columns, labels, metrics).")
     data: Data = Data()
     pretraining: Pretraining | None = Field(None, description="Train the teacher's base on the corpus first; then teacher.model is not used.")
     teacher: Teacher = Teacher()
@@ -797,7 +810,7 @@ class Recipe(Knobs):
     augmentation: Augmentation | None = None
     transfer: TransferText | None = None
     task_distillation: TaskDistillation = TaskDistillation()
-    students: tuple[Student, ...] = ()
+    students: tuple[Student, ...] = Field((), description="The small models to be made, each with a name, a shape and a start.")
     layer_dropping: LayerDropping | None = None
     sweep: Sweep | None = Field(None, description="What limbeck sweep tries; a run does not read it.")
     scoring: Scoring = Scoring()

@@ -98,6 +98,12 @@ class Session:
     """Processes that share one training: as many as this worker has GPUs. Results agree up to the order of sums and the draw of dropout: no key knows of it."""
     purse: Any = None
     """What the run may spend; None where nobody counts."""
+    dispatcher: Any = None
+    """Who has stages for a GPU made by workers elsewhere; None where this machine makes them itself."""
+    expected: Mapping[str, Any] | None = None
+    """What the explanation of this session's one stage must be: of a worker that makes it for a run elsewhere."""
+    gpu_limit: str = ""
+    """The global concurrency limit of which a stage for a GPU takes slots while it computes; empty: none."""
 
     def __post_init__(self) -> None:
         self.slots = Cores(self.cores)

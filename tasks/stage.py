@@ -24,8 +24,10 @@ from prefect.runtime import task_run
 from prefect.states import Completed, Failed
 
 from tasks.contracts import Parcel
+from tasks.dispatch import notes_of, require_expected
 from tasks.engine_process import run_engine
-from tasks.errors import BudgetError, Interrupted, LeaseTaken, LimbeckError, StoreError
+from tasks.errors import BudgetError, DispatchError, Interrupted, LeaseTaken, LimbeckError, StoreError
+from tasks.gpu_slots import gpu_slots
 from tasks.meter import Meter
 from tasks.ports.fingerprint import code_digest, device_class, differences, hardware, key_of, library_versions, strings_in
 from tasks.ports.store.artifacts import disk_trouble, parcel_of
@@ -36,6 +38,8 @@ from tasks.stage_progress import ProgressPage
 
 Body = Callable[..., Awaitable[None]]
 LOOK = 5.0  # seconds between two looks at what a stage under way takes
+WITHOUT_A_MODEL = {"tokenize", "mix"}
+"""Jobs of the training engine that run no model. Said here and not at the doors, because a door's decorator is part of its key."""
 UNKNOWN = "0" * 64
 """The digest of a parcel that a plan has not seen, because its stage would run first."""
 
@@ -53,6 +57,11 @@ class Frame:
     libraries: tuple[str, ...]
     hardware: bool
     together: bool
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its engine runs models where a GPU is, if there is one; the scales and the packing room always work on the CPU."""
+        return self.module == "tasks.training" and self.engine is not None and self.engine not in WITHOUT_A_MODEL
 
 
 @dataclass
@@ -179,16 +188,19 @@ def linked(session: Session, parcels: Mapping[str, Any]) -> dict[str, Any]:
 
 async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Any:
     """Pass one stage: find its result, or make it; return the Prefect state that says which."""
-    explanation = explain(frame, knobs, parcels)
+    explanation = explain(frame, session, knobs, parcels)
     record = new_record(frame, session, label, explanation)
     record.task_run = str(task_run.id or "")
     started = time.monotonic()
     try:
+        if session.expected is not None:
+            require_expected(explanation, session.expected)
         if frame.name not in session.force:
             found = session.just_found(record.key) or await asyncio.to_thread(session.store.find, record.key)
             if found is not None:
                 return finish(session, record, found, "hit", started)
-        return await compute(frame, session, record, knobs, parcels, started)
+        make = dispatch if is_sent(frame, session) else compute
+        return await make(frame, session, record, knobs, parcels, started)
     except LimbeckError as error:
         await fail(session, record, error, started)
         return Failed(name="Refused" if isinstance(error, BudgetError) else None, message=str(error), data=error)
@@ -199,6 +211,40 @@ async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcel
     except BaseException as error:
         await asyncio.shield(fail(session, record, error, started))
         raise
+
+
+def is_sent(frame: Frame, session: Session) -> bool:
+    """Tell whether a stage is made by a worker elsewhere."""
+    return session.dispatcher is not None and frame.on_gpu
+
+
+async def dispatch(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
+    """Have a stage made by a worker elsewhere, and take its result from the store."""
+    changes, like = await asyncio.to_thread(nearest, frame, session, record.explanation)
+    record.why, record.likely = reason(frame, session, changes), took(like)
+    require_rest(session, record)
+    get_run_logger().info(f"key {record.key[:12]}: {record.why}")
+
+    def tell(state: str, words: str) -> None:
+        record.state = state
+        session.tell(record)
+        if words:
+            get_run_logger().info(words)
+        if words and session.watcher is not None:
+            session.watcher.log(record, words)
+
+    order = {
+        "stage": frame.name, "label": record.label, "knobs": knobs.model_dump(mode="json", exclude_unset=True), "key": record.key,
+        "inputs": await notes_of(session.store, parcels), "explanation": record.explanation, "force": frame.name in session.force,
+        "tracking": await asyncio.to_thread(session.tracker.place) if session.tracker is not None else {},
+    }  # fmt: skip
+    async with within_budget(session):
+        ours = await session.dispatcher.make(order, tell)
+    found = await asyncio.to_thread(session.store.find, record.key)
+    if found is None:
+        raise DispatchError(f"{record.shown} was made elsewhere, and is not in this run's store; its workers must share the store of this run")
+    # What another run asked for, and pays, is to this one as if it had been there. Of its own, the seconds are those of the work, not of the queue.
+    return finish(session, record, found, "miss" if ours else "hit", time.monotonic() - float(found.used.get("seconds") or 0.0) if ours else started)
 
 
 async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
@@ -228,12 +274,13 @@ async def find_or_make(frame: Frame, session: Session, record: StageRecord, knob
     changes, like = await asyncio.to_thread(nearest, frame, session, record.explanation)
     record.why, record.likely = reason(frame, session, changes), took(like)
     require_rest(session, record)
-    record.state = "running"
-    get_run_logger().info(f"key {record.key[:12]}: {record.why}")
-    session.tell(record)
-    if session.tracker is not None:
-        await asyncio.to_thread(session.tracker.stage_started, record)
-    parcel = await work(frame, session, record, knobs, parcels, lease, started)
+    async with gpu_slots(session.gpu_limit if frame.on_gpu else "", record.processes):
+        record.state, started = "running", time.monotonic()
+        get_run_logger().info(f"key {record.key[:12]}: {record.why}")
+        session.tell(record)
+        if session.tracker is not None:
+            await asyncio.to_thread(session.tracker.stage_started, record)
+        parcel = await work(frame, session, record, knobs, parcels, lease, started)
     state = finish(session, record, parcel, "miss", started)
     if session.tracker is not None:
         await asyncio.to_thread(session.tracker.stage_finished, record)
@@ -356,7 +403,7 @@ def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[
     return record
 
 
-def explain(frame: Frame, knobs: Knobs, parcels: Mapping[str, Any]) -> dict[str, Any]:
+def explain(frame: Frame, session: Session, knobs: Knobs, parcels: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything that a stage's key is made of, by name, so that two keys can be compared field by field."""
     values = knobs.key_values()
     roots = [(frame.body.__module__, frame.body.__name__)]
@@ -369,7 +416,7 @@ def explain(frame: Frame, knobs: Knobs, parcels: Mapping[str, Any]) -> dict[str,
         "knobs": values,
         "inputs": {name: digests(parcel) for name, parcel in parcels.items() if parcel is not None},
         "libraries": library_versions(frame.libraries),
-        "device": device_class(),
+        "device": session.dispatcher.device if is_sent(frame, session) else device_class(),
         **where,
     }
 
@@ -387,7 +434,7 @@ def digests(parcel: Parcel | Sequence[Parcel]) -> Any:
 
 async def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Parcel:
     """Say what a run would do with this stage, without doing it; what is not known yet makes everything after it a miss."""
-    explanation = explain(frame, knobs, parcels)
+    explanation = explain(frame, session, knobs, parcels)
     record = new_record(frame, session, label, explanation)
     waiting = [name for name, digest in explanation["inputs"].items() if UNKNOWN in ([digest] if isinstance(digest, str) else digest)]
     found = None if waiting or frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)

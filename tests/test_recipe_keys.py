@@ -42,3 +42,8 @@ def test_the_code_of_a_method_counts_for_its_own_stages_alone(monkeypatch: pytes
         asked.clear()
         fingerprint.code_digest([("tasks.training.jobs", "JOBS")], ["intermediate" if method != "triple" else "general", method])
         assert f"tasks.training.{own}" in asked and f"tasks.training.{other}" not in asked
+
+
+def test_a_form_that_fills_every_section_in_is_no_wish() -> None:
+    filled = {name: field.default.model_dump() for name, field in Intermediate.model_fields.items() if name in SECTION_OF.values()}
+    assert Intermediate(method="relations", **filled).key_values() == Intermediate(method="relations").key_values()

@@ -43,7 +43,7 @@ def resolve_corpus(source: str, revision: str | None) -> Parcel:
 
 def resolve_file(source: str) -> Parcel:
     """Find a local file or folder of any kind: word vectors, text of the user's own."""
-    return parcel_of(find(source, None, DataError, None, []), lambda path: True, DataError)
+    return parcel_of(find(source, None, DataError, None, []), is_anything, DataError)
 
 
 def resolve_model(model: str, revision: str | None) -> Parcel:
@@ -90,13 +90,28 @@ def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str
 
 def parcel_of(path: Path, counts: Callable[[Path], bool], kind: type[LimbeckError]) -> Parcel:
     """Fingerprint the files that count: their names, sizes and bytes, never their times or where they lie."""
-    root, files = (path.parent, [path]) if path.is_file() else (path, sorted(entry for entry in path.rglob("*") if entry.is_file() and counts(entry)))
+    files = files_in(path, counts)
     if not files:
         raise kind(f"{path} holds no file that can be used here; looked for {', '.join(DATA_SUFFIXES)}")
-    name: Callable[[Path], str] = lambda file: file.name if path.is_file() else file.relative_to(root).as_posix()  # noqa: E731 - one use
-    inventory = {name(file): {"size": file.stat().st_size, "sha256": hash_file(file)} for file in files}
+    inventory = {name: {"size": file.stat().st_size, "sha256": hash_file(file)} for name, file in files.items()}
     digest = sha256(rfc8785.dumps(inventory)).hexdigest()
     return Parcel("source", digest, str(path), sum(entry["size"] for entry in inventory.values()))
+
+
+def files_in(path: Path, counts: Callable[[Path], bool]) -> dict[str, Path]:
+    """Return the files of a source that count, by their names in it; a source may be one file."""
+    if path.is_file():
+        return {path.name: path}
+    return {entry.relative_to(path).as_posix(): entry for entry in sorted(path.rglob("*")) if entry.is_file() and counts(entry)}
+
+
+def files_of(source: Parcel) -> dict[str, Path]:
+    """Return the files behind a source that was found before: those whose digest it bears, whichever way they were chosen."""
+    path = Path(source.uri.removeprefix("file://"))
+    for counts in (is_model, is_data, is_anything):
+        if files_in(path, counts) and parcel_of(path, counts, DataError).sha256 == source.sha256:
+            return files_in(path, counts)
+    raise DataError(f"{path} has changed, or is gone, since this run found it; run again")
 
 
 def is_data(path: Path) -> bool:
@@ -107,6 +122,11 @@ def is_data(path: Path) -> bool:
 def is_model(path: Path) -> bool:
     """Tell whether a file is part of a model."""
     return path.suffix == ".safetensors" or path.name in MODEL_FILES
+
+
+def is_anything(path: Path) -> bool:
+    """Take any file."""
+    return True
 
 
 def check_model(folder: Path) -> None:

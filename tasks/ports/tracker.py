@@ -53,6 +53,7 @@ class Tracker:
         self.uri, self.artifact_root, self.experiment, self.run_name, self.tags = uri, artifact_root, experiment, run_name, dict(tags or {})
         self.recipe = recipe or {}
         self.parent = ""
+        self.joined = self.lent = False
         self.experiment_id = ""
         self.children: dict[int, str] = {}
         self.unfinished: dict[str, None] = {}
@@ -86,6 +87,18 @@ class Tracker:
             self.parent = self.client.create_run(self.experiment_id, run_name=self.run_name, tags=tags).info.run_id
             if self.recipe:
                 self.client.log_dict(self.parent, dict(self.recipe), "run/recipe.json")
+        atexit.register(self.abandon)
+
+    def place(self) -> dict[str, Any]:
+        """Say where the next stage belongs, for a worker elsewhere that makes it."""
+        self.lent = True
+        return {"experiment": self.experiment_id, "run": self.parent, "number": next(self.numbers)}
+
+    def join(self, experiment: str, run: str, number: int) -> None:
+        """Note a stage below a run that another process opened, and will end."""
+        with self.asking(f"find the run {run[:8]} that a stage belongs to"):
+            self.client.get_run(run)
+        self.experiment_id, self.parent, self.numbers, self.joined = experiment, run, itertools.count(number), True
         atexit.register(self.abandon)
 
     def abandon(self) -> None:
@@ -224,11 +237,15 @@ class Tracker:
     def end_for(self, row: Mapping[str, str]) -> int:
         """End a run whose process is gone, with the runs below it, as KILLED; return how many."""
         with self.asking(f"end run {row['run'][:8]}"):
-            below = f"tags.mlflow.parentRunId = '{row['run']}' and attributes.status = 'RUNNING'"
-            runs = [*(run.info.run_id for run in self.client.search_runs([row["experiment"]], below, max_results=1000)), row["run"]]
+            runs = [*self.open_below(row["run"], row["experiment"]), row["run"]]
             for run in runs:
                 self.client.set_terminated(run, "KILLED")
             return len(runs)
+
+    def open_below(self, run: str, experiment: str) -> list[str]:
+        """Return the runs below a run that MLflow believes to be running."""
+        below = f"tags.mlflow.parentRunId = '{run}' and attributes.status = 'RUNNING'"
+        return [found.info.run_id for found in self.client.search_runs([experiment], below, max_results=1000)]
 
     def drop_pending(self, older: float) -> list[str]:
         """Delete models that were begun more than ``older`` seconds ago and never finished; return their names."""
@@ -291,7 +308,7 @@ class Tracker:
             self.client.log_text(self.parent, text, "run/sweep.md")
 
     def close(self, status: str) -> None:
-        """End the parent run and every run below it that is still open."""
+        """End every run below the parent that is still open, and the parent, if it is ours."""
         if self.sender is not None:
             self.sender.shutdown(wait=True)
         if not self.parent:
@@ -299,7 +316,11 @@ class Tracker:
         with self.asking("end the run"):
             for run in list(self.unfinished):
                 self.terminate(run, "KILLED" if status == "KILLED" else "FAILED")
-            self.client.set_terminated(self.parent, status)
+            # A worker elsewhere that died left its stage's run open. One that still works, for a run that was cut off, ends its own in its time.
+            for run in self.open_below(self.parent, self.experiment_id) if self.lent else []:
+                self.client.set_terminated(run, "KILLED")
+            if not self.joined:
+                self.client.set_terminated(self.parent, status)
         atexit.unregister(self.abandon)
 
     def urls(self, base: str | None) -> dict[str, str]:
@@ -424,6 +445,21 @@ class Tracker:
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
+
+    def note_scores(self, name: str, number: str, figures: Mapping[str, float], tags: Mapping[str, str]) -> str:
+        """Note what a registered version scores, on the version and in a run below the one that made it; return that run."""
+        from mlflow.entities import RunTag
+
+        with self.asking(f"note the scores of {name} version {number}"):
+            maker = self.client.get_run(self.find_version(name, number).run_id)
+            named = {"mlflow.parentRunId": maker.info.run_id, "score.of": f"{name} version {number}"}
+            run: str = self.client.create_run(maker.info.experiment_id, run_name=f"score {name} {number}", tags=named).info.run_id
+            self.send(run, metrics=[(figure, value, 0) for figure, value in figures.items()])
+            self.client.log_batch(run, tags=[RunTag(legal(tag), value) for tag, value in tags.items()])
+            self.client.set_terminated(run)
+            for tag, value in tags.items():
+                self.client.set_model_version_tag(name, number, legal(tag), value)
+        return run
 
     def set_alias(self, name: str, alias: str, version: str | int) -> None:
         """Point an alias at a version, one process of this home at a time; who decides by what is there needs the store's lock."""

@@ -109,3 +109,12 @@ def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: f
     found = paired_difference(METRICS[metric], ours.predictions_SN, theirs.predictions_SN, ours.labels_N, confidence=confidence)
     turned = METRICS[metric] in LOWER_IS_BETTER
     return Gain(-found.value, -found.high, -found.low) if turned else Gain(found.value, found.low, found.high)
+
+
+def agreement(then: Evaluation, now: Evaluation, kind: str) -> float:
+    """Return the share of rows on which a model, asked again, answers as it did; of several seeds the first is the one that was registered."""
+    if then.rows != now.rows:
+        raise DataError(f"judged on other rows ({then.rows[:8]} and {now.rows[:8]})")
+    before_N, after_N = then.predictions_SN[0], now.predictions_SN[0]
+    alike_N = before_N == after_N if kind == "classification" else np.isclose(before_N, after_N, rtol=1e-3, atol=1e-3)
+    return float(alike_N.mean())

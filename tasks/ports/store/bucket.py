@@ -10,7 +10,7 @@ import base64
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -49,10 +49,10 @@ class Damaged(Exception):
 class Bucket:
     """All objects under one ``s3://bucket/prefix``; names are relative to it."""
 
-    def __init__(self, address: str, *, patience: float = PATIENCE) -> None:
+    def __init__(self, address: str, *, patience: float = PATIENCE, settings: Mapping[str, str] | None = None) -> None:
         self.address, self.patience = address, patience
         self.name, self.prefix = split_address(address)
-        self.client = new_client()
+        self.client = new_client(settings or {})
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="bucket")
 
     # --- small objects ---
@@ -134,11 +134,12 @@ class Bucket:
 
         def send(number: int) -> dict[str, Any]:
             body = read_range(path, (number - 1) * PART, PART)
-            etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
+            etag = f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'
+            # Where a key of KMS encrypts the bucket, a part's tag is not its md5: what the server answered counts, and such parts are sent again.
             if there.get(number) != etag:
                 part = where | {"UploadId": upload, "PartNumber": number, "Body": body, "ContentMD5": md5(body)}
-                self.patiently(lambda: self.client.upload_part(**part), f"write part {number} of {name}")
-            return {"PartNumber": number, "ETag": f'"{etag}"'}
+                etag = self.patiently(lambda: tag_of(self.client.upload_part(**part)), f"write part {number} of {name}")
+            return {"PartNumber": number, "ETag": etag}
 
         parts = list(self.pool.map(send, range(1, -(-size // PART) + 1)))
         self.patiently(lambda: self.complete(name, upload, parts, size, digest), f"join {name}")
@@ -155,9 +156,9 @@ class Bucket:
         return found[-1] if found else None
 
     def parts(self, name: str, upload: str) -> dict[int, str]:
-        """Return the parts that arrived: number to md5."""
+        """Return the parts that arrived: number to tag, which is the md5 in quotes unless KMS encrypts the bucket."""
         pages = self.client.get_paginator("list_parts").paginate(Bucket=self.name, Key=self.prefix + name, UploadId=upload)
-        return {part["PartNumber"]: part["ETag"].strip('"') for page in pages for part in page.get("Parts", [])}
+        return {part["PartNumber"]: part["ETag"] for page in pages for part in page.get("Parts", [])}
 
     def complete(self, name: str, upload: str, parts: list[dict[str, Any]], size: int, digest: str) -> None:
         """Join the parts; when the answer to an earlier try was lost, the whole object is there and the upload is not."""
@@ -223,8 +224,11 @@ class Bucket:
             raise StoreError(f"the store {self.address} could not {what}: {reason_of(error)}") from error
 
 
-def new_client() -> Any:
-    """Return an S3 client set up by the usual AWS settings, with time-outs; checksums are ours, because not every server knows AWS's newest."""
+def new_client(settings: Mapping[str, str]) -> Any:
+    """Return an S3 client set up by the usual AWS settings, with time-outs; checksums are ours, because not every server knows AWS's newest.
+
+    What ``settings`` says, by the names of AWS's environment variables, goes before the environment.
+    """
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
@@ -234,7 +238,9 @@ def new_client() -> Any:
         request_checksum_calculation="when_required", response_checksum_validation="when_required",
     )  # fmt: skip
     try:
-        return boto3.session.Session().client("s3", config=config)
+        keys = {word.lower(): settings[word] for word in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if word in settings}
+        session = boto3.session.Session(**keys, region_name=settings.get("AWS_DEFAULT_REGION"))
+        return session.client("s3", config=config, endpoint_url=settings.get("AWS_ENDPOINT_URL_S3"))
     except (BotoCoreError, ValueError) as error:
         raise StoreError(f"S3 cannot be used with these AWS settings: {error}") from error
 
@@ -278,6 +284,13 @@ def reason_of(error: BaseException) -> str:
     }  # fmt: skip
     text = hints.get(code) or str(error).strip().splitlines()[0]
     return f"{text}; check AWS_ENDPOINT_URL and the network" if "connect to the endpoint" in text.lower() else text
+
+
+def tag_of(answer: Any) -> str:
+    """Return the tag that a server gave a part; an answer that was cut has none."""
+    if "ETag" not in answer:
+        raise Damaged("the answer was cut")
+    return str(answer["ETag"])
 
 
 def md5(body: bytes) -> str:

@@ -8,6 +8,11 @@ from tasks.ports.store.artifacts import Store
 from tasks.ports.store.folder import FolderStore
 
 
+def whole_address(address: str) -> str:
+    """Return an address of a store as every process would write it, wherever it stands."""
+    return address.rstrip("/") if "://" in address else str(Path(address).expanduser().resolve())
+
+
 def open_store(address: str, cache: Path) -> Store:
     """Open ``s3://bucket/prefix`` with a cache folder, or a folder by its path; boto3 is loaded only where it is needed."""
     if "://" not in address:

@@ -86,8 +86,8 @@ class S3Store:
         return parcel_of(manifest, f"{self.bucket.address.rstrip('/')}/{object_name(manifest['sha256'], '')}")
 
     def folder(self, parcel: Parcel) -> Path:
-        """Return a parcel's files from the cache; the first use on a host fetches them and checks every byte."""
-        if parcel.kind == "source":
+        """Return a parcel's files from the cache; the first use on a host fetches them and checks every byte. A source lies with the user, or was brought."""
+        if parcel.kind == "source" and not parcel.uri.startswith("s3://"):
             return Path(parcel.uri.removeprefix("file://"))
         return self.cache.folder(parcel.sha256, lambda folder: self.fetch(parcel.sha256, folder))
 

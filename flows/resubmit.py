@@ -1,0 +1,98 @@
+"""What becomes of a flow run that crashed: it is handed to a worker again, up to a cap, and then it is said why nobody goes on with it.
+
+Prefect can reschedule a crashed run by an automation, but knows no cap: a run that the out-of-memory killer ends would come back for ever. Crashes
+are counted in the run's own history, because a run whose machine never came up was never counted as run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+from uuid import UUID
+
+from prefect import flow
+from prefect.artifacts import acreate_markdown_artifact
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.logging import get_run_logger
+from prefect.states import Failed, Scheduled
+from pydantic import Field
+
+from flows.notices import recipe_behind, send, wanted, with_links
+
+GAVE_UP = "Gave up"
+"""The state of a run that is not handed out any more; a person's Retry counts from there."""
+NO_MEMORY = ("outofmemory", "out of memory", "oomkilled", "out-of-memory", "cannot allocate memory")
+"""What ECS, Kubernetes and CUDA say; what they say once they would say again."""
+KILLED = ("-9", "137")
+"""How a process ends that the kernel's out-of-memory killer, or a machine that goes away, has ended."""
+
+
+@flow(name="resubmit", flow_run_name="resubmit {flow_run}")
+async def resubmit(flow_run: UUID, attempts: Annotated[int, Field(ge=1, le=100)] = 3, wait: Annotated[float, Field(ge=0, le=86400)] = 30) -> dict[str, Any]:
+    """Hand a crashed flow run to a worker again, unless it has crashed too often, or for want of memory; then say so, and whom it concerns.
+
+    Args:
+        flow_run: The flow run that crashed.
+        attempts: How often a run may crash before it is given up.
+        wait: Seconds before it is started again.
+    """
+    async with get_client() as client:
+        run = await client.read_flow_run(flow_run)
+        # The answer of the server leaves out a history that it keeps apart.
+        history = await client.read_flow_run_states(flow_run)
+        crashes = crashes_in(history)
+        decided = decide(run, crashes, attempts)
+        if decided == "again":
+            await hand_out(client, run, crashes, attempts, wait)
+        elif decided != "leave":
+            await give_up(client, run, decided)
+        get_run_logger().info(f"{run.name}: {decided}")
+    return {"flow_run": str(flow_run), "decided": decided, "crashes": len(crashes)}
+
+
+def crashes_in(history: Sequence[State]) -> list[str]:
+    """Return what was said at each crash, since the run was last given up."""
+    found: list[str] = []
+    for state in sorted(history, key=lambda state: state.timestamp):
+        if state.is_crashed():
+            found.append(state.message or "nothing was said")
+        elif state.name == GAVE_UP:
+            found.clear()
+    return found
+
+
+def decide(run: FlowRun, crashes: Sequence[str], attempts: int) -> str:
+    """Return ``again``, ``leave``, or the sentence with which the run is given up."""
+    if run.state is None or not run.state.is_crashed() or run.deployment_id is None:
+        return "leave"  # somebody was quicker; or it is part of another run, or one of a command line, which no worker can be given
+    last = crashes[-1] if crashes else "nothing was said"
+    if any(words in last.lower() for words in NO_MEMORY):
+        return f"it ran out of memory and would again ({last}); give it a larger machine or smaller batches, then retry it"
+    if len(crashes) >= attempts:
+        hint = "; this is also how the kernel's out-of-memory killer ends a process" if any(code in last for code in KILLED) else ""
+        return f"it crashed {len(crashes)} times, the last time with: {last}{hint}; mend the cause, then retry it"
+    return "again"
+
+
+async def hand_out(client: PrefectClient, run: FlowRun, crashes: Sequence[str], attempts: int, wait: float) -> None:
+    """Schedule a run anew; what it had finished is cached, and a stage goes on from its checkpoint."""
+    when = datetime.now(UTC) + timedelta(seconds=wait)
+    message = f"crash {len(crashes)} of at most {attempts}: {crashes[-1]}; it is started again"
+    # Not forced: of two that saw the same crash, the second one finds the run scheduled already.
+    await client.set_flow_run_state(run.id, Scheduled(scheduled_time=when, name="AwaitingRetry", message=message))
+
+
+async def give_up(client: PrefectClient, run: FlowRun, why: str) -> None:
+    """End a run for good, with the reason in its state, on its page's artifacts, in the log, and in a notice."""
+    from prefect.utilities.urls import url_for
+
+    said = f"{run.name} is not started again: {why}"
+    # Failed, not Crashed: another crash would be an event that brings us here again.
+    await client.set_flow_run_state(run.id, Failed(name=GAVE_UP, message=said), force=True)
+    get_run_logger().error(said)
+    page = url_for("flow-run", obj_id=run.id)
+    await acreate_markdown_artifact(f"**{said}.**\n\n[the run]({page})\n", key="gave-up", description="A run that is not started again")
+    name, named = recipe_behind(run.parameters)
+    await send(wanted(named), (f"Limbeck: {name or run.name} gave up", with_links(f"{said}.", {"Prefect": page})))

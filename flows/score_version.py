@@ -1,0 +1,182 @@
+"""Score a registered version as its users get it: pulled from the registry, hashes checked, asked again; the figures go onto the version and its run.
+
+By itself, after each registration, on the rows that its run was judged on: then what is served must answer as what was judged did. By hand, on any
+rows of the task: last month's, another market's. Beside it the champion answers the same rows, so that the difference has an interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.artifacts import acreate_markdown_artifact
+from prefect.logging import get_run_logger
+
+from flows.forms import VersionToScore
+from flows.home import Home
+from flows.notices import on_failure
+from flows.run import available_cores
+from flows.upkeep import recipe_of
+from tasks.catalog import TaskSpec
+from tasks.contracts import Parcel
+from tasks.errors import DataError, GateError, RegistryError
+from tasks.ports.registry import Registry
+from tasks.ports.sources import resolve_data, resolve_model
+from tasks.ports.store.open import open_store
+from tasks.ports.tracker import Tracker
+from tasks.prepare_rows import prepare_rows
+from tasks.recipe import Data, Recipe, RowsSlice, ScoreSlice
+from tasks.score_model import score_model
+from tasks.scoring.evaluation import agreement, read_evaluation, read_judged_rows, write_evaluation
+from tasks.session import Session, use_session
+
+ALIKE = 0.99  # share of rows that must be answered as they were when the version was judged; other hardware moves a row on the edge
+OWN_ROWS = Data(selection_rows=0, holdout_rows=0)
+
+
+@dataclass
+class Subject:
+    """A version, where its files are, and by which recipe it was made."""
+
+    number: str
+    tags: Mapping[str, Any]
+    run: str
+    folder: Path
+
+
+@flow(name="score-version", flow_run_name="score {scoring.name} {scoring.version}", on_failure=[on_failure])
+async def score_version(scoring: VersionToScore) -> dict[str, Any]:
+    """Score a registered version as its users get it, beside the champion, and write the figures onto the version.
+
+    Args:
+        scoring: Which version, and on which rows.
+    """
+    home = Home.from_environment().create()
+    tracker, store = Tracker(home.tracking_uri, home.artifacts), await asyncio.to_thread(open_store, home.store, home.cache)
+    with tempfile.TemporaryDirectory(prefix="limbeck-") as place:
+        workspace = Path(place)
+        subject = await asyncio.to_thread(pulled, tracker, scoring.name, scoring.version, workspace)
+        beside = await asyncio.to_thread(champion_beside, tracker, scoring, subject, workspace)
+        recipe = await asyncio.to_thread(recipe_of, tracker, {"run": subject.run})
+        with use_session(Session(store, recipe.resources.cores or available_cores(), recipe.resources.threads or 1)):
+            rows = await rows_for(scoring, recipe, subject, workspace)
+            card = await scored(recipe, subject, beside, rows)
+        same = await asyncio.to_thread(compared, tracker, scoring, recipe, (subject, store.folder(rows), store.folder(card)), rows.facts, workspace)
+    figures = figures_of(scoring, recipe, card.facts, same, beside)
+    await asyncio.to_thread(tracker.note_scores, scoring.name, subject.number, figures["numbers"], figures["tags"])
+    await leave(scoring, subject, figures)
+    if same is not None and same < ALIKE:
+        raise GateError(f"{scoring.name} version {subject.number} answers {same:.1%} of the rows as it did when it was judged, and {ALIKE:.0%} are expected; "
+                        "what is served is not what was judged: look at the libraries of this worker, or take the version out of use")  # fmt: skip
+    return {"name": scoring.name, "version": subject.number, "same": same, **figures["numbers"]}
+
+
+def pulled(tracker: Tracker, name: str, which: str, workspace: Path) -> Subject:
+    """Pull a version as its users do, and find the run that made it."""
+    version = tracker.find_version(name, which)
+    number = str(version.version)
+    folder = workspace / f"version-{number}"
+    tracker.download(name, number, folder)
+    return Subject(number, dict(version.tags), str(version.run_id), folder)
+
+
+def champion_beside(tracker: Tracker, scoring: VersionToScore, subject: Subject, workspace: Path) -> Subject | None:
+    """Pull the champion too, if it is wanted, there, and another version."""
+    number = Registry(tracker, scoring.name).read().aliases.get("champion") if scoring.beside == "champion" else None
+    return None if number in (None, subject.number) else pulled(tracker, scoring.name, str(number), workspace)
+
+
+async def rows_for(scoring: VersionToScore, recipe: Recipe, subject: Subject, workspace: Path) -> Parcel:
+    """Return the rows: those of the recipe, which are cached where it ran, or all rows of the source that was given."""
+    if not scoring.source:
+        source = await asyncio.to_thread(resolve_data, recipe.data.source, recipe.data.revision, recipe.spec)
+        return await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=source)
+    spec = recipe.spec.model_copy(update={"labels": labels_of(subject.folder) if recipe.spec.kind == "classification" else None})
+    given = await asyncio.to_thread(resolve_data, scoring.source, scoring.revision, spec)
+    source = await asyncio.to_thread(resolve_data, str(all_to_judge(Path(given.uri), spec, workspace / "rows")), None, spec)
+    return await prepare_rows(RowsSlice(**dict(OWN_ROWS), task=spec), source=source, label="given")
+
+
+def all_to_judge(source: Path, spec: TaskSpec, folder: Path) -> Path:
+    """Return a folder in which every row of the source judges, and none is held back to be learned from."""
+    files = [source] if source.is_file() else sorted(path for path in source.iterdir() if path.name.startswith((spec.validation, "validation", "dev", "test")))
+    if len(files) != 1:
+        found = ", ".join(path.name for path in files) or "none"
+        raise DataError(f"{source} holds {found} to score on; name one file, or a folder with one file validation.* (csv, tsv, jsonl or parquet)")
+    folder.mkdir()
+    for split in ("train", spec.validation):
+        shutil.copyfile(files[0], folder / f"{split}{files[0].suffix}")
+    return folder
+
+
+def labels_of(folder: Path) -> tuple[str, ...]:
+    """Return what the model calls its classes, in its order."""
+    named = json.loads((folder / "config.json").read_text()).get("id2label") or {}
+    return tuple(named[number] for number in sorted(named, key=int))
+
+
+async def scored(recipe: Recipe, subject: Subject, beside: Subject | None, rows: Parcel) -> Parcel:
+    """Return the scorecard; the champion stands where a teacher would. Scored again on the same rows, it is a cache hit."""
+    model = await asyncio.to_thread(resolve_model, str(subject.folder), None)
+    other = await asyncio.to_thread(resolve_model, str(beside.folder), None) if beside else model
+    knobs = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
+    return await score_model(knobs, models=[model], teacher=other, rows=rows, label=f"version {subject.number}")
+
+
+def compared(
+    tracker: Tracker, scoring: VersionToScore, recipe: Recipe, found: tuple[Subject, Path, Path], facts: Mapping[str, Any], workspace: Path
+) -> float | None:
+    """Return the share of rows that are answered as they were when the version was judged; None where there is nothing to compare with."""
+    (subject, rows, card), split = found, recipe.gate.split
+    digest = facts.get("rows_sha256", {}).get(split)
+    if scoring.source or digest is None or digest != subject.tags.get("rows.sha256"):
+        return None
+    try:
+        then = read_evaluation(Registry(tracker, scoring.name).evaluation(subject.number, workspace))
+    except (DataError, RegistryError) as error:
+        get_run_logger().warning(f"what it answered when it was judged cannot be read: {error}")
+        return None
+    now = read_evaluation(write_evaluation(workspace / "now", card, read_judged_rows(rows, split, digest), {}))
+    return agreement(then, now, recipe.spec.kind)
+
+
+def figures_of(scoring: VersionToScore, recipe: Recipe, card: Mapping[str, Any], same: float | None, beside: Subject | None) -> dict[str, Any]:
+    """Return the figures as numbers for the run, as tags for the version, and as lines of a table."""
+    numbers: dict[str, float] = {} if same is None else {"score.as_judged": same}
+    tags = {name: f"{value:.4f}" for name, value in numbers.items()}
+    lines = [] if same is None else [f"| answered as when it was judged | {same:.2%} |"]
+    for split, metrics in card["metrics"].items():
+        place = (scoring.label or Path(scoring.source).stem) if scoring.source else split
+        for metric, found in metrics.items():
+            numbers[f"score.{place}.{metric}"] = found["value"]
+            tags[f"score.{place}.{metric}"] = shown(found)
+            lines.append(f"| {metric} on {card['rows'][split]:,} rows ({place}) | {shown(found)} |")
+        if beside is not None:
+            ahead = card["difference"][split]
+            numbers[f"score.{place}.ahead_of_champion"] = ahead["value"]
+            tags[f"score.{place}.ahead_of_champion"] = f"{shown(ahead)} (version {beside.number}, {recipe.spec.headline})"
+            lines.append(f"| {recipe.spec.headline} above the champion's, version {beside.number} | {shown(ahead)} |")
+        if scoring.source:
+            break  # the other splits hold nothing of the rows that were given
+    return {"numbers": numbers, "tags": tags, "lines": lines}
+
+
+def shown(found: Mapping[str, Any]) -> str:
+    """Return a figure with its interval."""
+    return f"{found['value']:.4f} [{found['low']:.4f}, {found['high']:.4f}]"
+
+
+async def leave(scoring: VersionToScore, subject: Subject, figures: Mapping[str, Any]) -> None:
+    """Leave the figures on the flow run's page and in its log."""
+    head = f"{scoring.name} version {subject.number}"
+    table = "\n".join([f"| {head} | |", "|---|---|", *figures["lines"]])
+    await acreate_markdown_artifact(table + "\n", key="scores", description=f"Scores of {head}, as it is served")
+    for line in figures["lines"]:
+        get_run_logger().info(f"{head}: {line.strip('| ').replace(' | ', ': ')}")

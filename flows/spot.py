@@ -1,0 +1,122 @@
+"""Work on borrowed machines: when the cloud announces that it takes this one back, stages stop at a checkpoint, and another worker goes on.
+
+ECS tells a task nothing of this in time: tasks that no service keeps are not drained. So the run asks by itself, every few seconds, where the pool sets
+``LIMBECK_SPOT=aws``. The order matters: checkpoints are written and uploaded first, and only then is Prefect asked to hand the run to another worker,
+because from then on it gives this process half a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect.logging import get_run_logger
+
+from tasks.errors import RecipeError
+from tasks.ports.spot import Metadata, Notice
+
+LOOK = 5.0  # seconds between two questions, as AWS advises
+SILENT = 12  # questions in a row without an answer after which it is said aloud, once
+PATIENCE = 60.0  # seconds for Prefect to end this process after it was asked to
+DEEPEST = 16  # processes between this one and the one that started it for Prefect
+
+
+@dataclass
+class Watch:
+    """Who asks for the notice while a run works."""
+
+    run: asyncio.Task[Any]
+    notice: Notice | None = None
+
+    async def look(self) -> None:
+        """Ask again and again; when there is a notice, stop the run in order."""
+        metadata, silent = Metadata(), 0
+        while self.notice is None:
+            try:
+                self.notice = await asyncio.to_thread(metadata.notice)
+                silent = 0
+            except OSError as error:
+                silent += 1
+                if silent == SILENT:
+                    get_run_logger().warning(f"LIMBECK_SPOT is set, but the instance metadata service does not answer: {error}; a reclaim will not be heard")
+            if self.notice is None:
+                await asyncio.sleep(LOOK)
+        get_run_logger().warning(f"AWS takes this instance back ({self.notice.action}, {self.notice.time}); stages stop at a checkpoint")
+        self.run.cancel()
+
+
+@asynccontextmanager
+async def heeding_notices() -> AsyncIterator[None]:
+    """Watch for the notice while a run works inside; after one, hand the run to another worker as soon as its stages have stopped."""
+    run = asyncio.current_task()
+    if not on_spot() or run is None:
+        yield
+        return
+    watch = Watch(run)
+    looking = asyncio.ensure_future(watch.look())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if watch.notice is not None:
+            await hand_over(run)
+        raise
+    finally:
+        looking.cancel()
+
+
+def on_spot() -> bool:
+    """Tell whether the pool says that its workers are borrowed."""
+    given = os.environ.get("LIMBECK_SPOT", "")
+    if given not in ("", "aws"):
+        raise RecipeError(f"LIMBECK_SPOT is {given!r}; set it to aws on EC2 spot instances, or leave it out")
+    return bool(given)
+
+
+async def hand_over(run: asyncio.Task[Any]) -> None:
+    """Ask Prefect's supervisor to give the run to another worker, and wait for it to end this process.
+
+    Without a supervisor that does so, nothing is asked: the run ends as crashed, and whoever looks after crashed runs starts it again.
+    """
+    supervisor = find_supervisor() if os.environ.get("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", "").lower() == "reschedule" else None
+    if supervisor is None:
+        return
+    get_run_logger().info("the stages have stopped; Prefect is asked to start this run on another worker")
+    run.uncancel()
+    os.kill(supervisor, signal.SIGTERM)
+    await asyncio.sleep(PATIENCE)
+
+
+def find_supervisor() -> int | None:
+    """Return the process that executes this flow run for Prefect: ``prefect flow-run execute``, at some distance above this one."""
+    pid = os.getppid()
+    for _ in range(DEEPEST):
+        if pid <= 0:
+            return None
+        if executes_a_flow_run(pid):
+            return pid
+        pid = parent_of(pid)
+    return None
+
+
+def executes_a_flow_run(pid: int) -> bool:
+    """Tell whether a process is ``prefect flow-run execute``."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(pair == (b"flow-run", b"execute") for pair in zip(words, words[1:], strict=False))
+
+
+def parent_of(pid: int) -> int:
+    """Return the process that started a process; 0 where nobody knows."""
+    try:
+        # The name of the program, in brackets, may hold anything; what follows it is plain.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

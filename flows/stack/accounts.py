@@ -1,0 +1,33 @@
+"""The account of the workers in MLflow: it reads and writes what runs need, and may not manage accounts or delete what others made.
+
+``python -m flows.stack.accounts`` makes it where containers run; there the environment says the address and both passwords.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+
+from flows.stack import probes
+from flows.stack.credentials import PERSON, WORKER
+from tasks.errors import StackError
+
+
+def make_worker_account(url: str, password: str, workers_password: str) -> None:
+    """Make the account, or give the one that is there this password."""
+    users = f"{url}/api/2.0/mlflow/users"
+    if probes.status_of(f"{users}/current", WORKER, workers_password) == 200:
+        return
+    account = {"username": WORKER, "password": workers_password}
+    try:
+        probes.ask(f"{users}/create", PERSON, password, account)
+    except urllib.error.HTTPError as error:
+        if "RESOURCE_ALREADY_EXISTS" not in error.read().decode(errors="replace"):
+            raise StackError(f"MLflow refused an account for the workers: {error}") from error
+        request = probes.request_for(f"{users}/update-password", PERSON, password, account)
+        request.method = "PATCH"
+        probes.send(request)
+
+
+if __name__ == "__main__":
+    make_worker_account(os.environ["MLFLOW_TRACKING_URI"], os.environ["LIMBECK_MLFLOW_PASSWORD"], os.environ["LIMBECK_MLFLOW_WORKER_PASSWORD"])

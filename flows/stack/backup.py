@@ -1,0 +1,205 @@
+"""``limbeck backup`` and ``limbeck restore``: databases, objects and secrets of a stack in one folder or one file, each part with its sha256.
+
+Databases first, objects after: objects are only added, so whatever a saved row names is in the buckets by then. Redis is left out, for it holds
+what is on its way and nothing that stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from flows.home import Home
+from flows.stack import bringup, credentials, databases, supervision
+from flows.stack.databases import OWNERS, address
+from flows.stack.programs import need
+from flows.stack.services import s3_environment
+from flows.stack.settings import Stack
+from tasks.errors import StackError
+from tasks.ports.fingerprint import hash_file
+from tasks.ports.store.whole_buckets import load_objects, save_objects
+
+CONTENTS = "contents.json"
+PASSING = ("leases", "temporary")
+"""What of the store belongs to work under way, and to no result."""
+ARCHIVES = (".tar", ".tar.gz", ".tgz")
+BUCKETS = {"store": "STORE", "artifacts": "MLFLOW"}
+"""Each bucket and whose keys open it."""
+
+
+def backup(home: Home, target: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Save the stack of a home; nothing is left half-written under the name that was given."""
+    stack = running(home)
+    if target.exists():
+        raise StackError(f"{target} is there already; name a new folder, or a new file that ends in {', '.join(ARCHIVES)}")
+    if not target.absolute().parent.is_dir():
+        raise StackError(f"there is no folder {target.absolute().parent} to write {target.name} to; make it, or name another")
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))  # mode 0700: there are passwords in it
+    try:
+        contents = save(stack, unfinished, tell)
+        if target.name.endswith(ARCHIVES):
+            pack(unfinished, target)
+        else:
+            unfinished.rename(target)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return contents
+
+
+def running(home: Home) -> Stack:
+    """Return the stack of a home, which must be up."""
+    stack = Stack.of(home)
+    if stack.is_new or supervision.connect(stack) is None:
+        raise StackError(f"the stack of {home.root} is not up; start it with limbeck up, then back it up")
+    return stack
+
+
+def save(stack: Stack, folder: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Write everything into a folder, and what it is."""
+    secret, hashes = credentials.load(stack.secrets_file), {}
+    for database in OWNERS:
+        tell(f"database {database}")
+        hashes[f"{database}.dump"] = dump(stack, secret, database, folder / f"{database}.dump")
+    for bucket, whose in BUCKETS.items():
+        count = 0
+        for name, digest in objects_of(stack, secret, bucket, whose, folder / bucket):
+            hashes[f"{bucket}/{name}"], count = digest, count + 1
+        tell(f"{bucket}: {count} files")
+    credentials.write(folder / "secrets.json", secret)
+    hashes["secrets.json"] = hash_file(folder / "secrets.json", remember=False)
+    contents = {"made": datetime.now(UTC).isoformat(timespec="seconds"), "versions": databases.versions(), "settings": asdict(stack.settings), "files": hashes}
+    (folder / CONTENTS).write_text(json.dumps(contents, indent=1) + "\n")
+    return contents
+
+
+def dump(stack: Stack, secret: Mapping[str, str], database: str, path: Path) -> str:
+    """Write a database, as it is at one moment, into a file; return its sha256."""
+    command = [need("pg_dump"), *address(stack, "postgres"), "--format=custom", "--no-owner", "--no-privileges", "-f", str(path), database]
+    call(command, secret)
+    return hash_file(path, remember=False)
+
+
+def call(command: list[str], secret: Mapping[str, str]) -> None:
+    """Run one of PostgreSQL's programs."""
+    done = subprocess.run(command, env=os.environ | {"PGPASSWORD": secret["LIMBECK_POSTGRES_PASSWORD"]}, capture_output=True, text=True)
+    if done.returncode:
+        raise StackError(f"{Path(command[0]).name} failed: {done.stderr.strip()[-400:]}")
+
+
+def objects_of(stack: Stack, secret: Mapping[str, str], bucket: str, whose: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """Copy a bucket, or the folder that stands for it; yield each name with its sha256."""
+    folder.mkdir()
+    if stack.settings.s3 != "folder":
+        yield from save_objects(place_of(stack, bucket), folder, s3_environment(stack, secret, whose), PASSING)
+        return
+    place = Path(place_of(stack, bucket))
+    for path in sorted(place.rglob("*")) if place.exists() else []:
+        name = path.relative_to(place)
+        if path.is_file() and name.parts[0] not in PASSING:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, folder / name)
+            yield name.as_posix(), hash_file(folder / name, remember=False)
+
+
+def place_of(stack: Stack, bucket: str) -> str:
+    """Return the address of a bucket, or the folder that stands for it."""
+    return stack.store if bucket == "store" else stack.artifacts
+
+
+def pack(folder: Path, target: Path) -> None:
+    """Make one file of a folder; its owner alone can read it."""
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
+            with tarfile.open(fileobj=stream, mode="w" if target.suffix == ".tar" else "w:gz") as archive:
+                archive.add(folder, arcname=".")
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.rename(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def restore(home: Home, source: Path, wanted: Mapping[str, Any], tell: Callable[[str], None]) -> Stack:
+    """Make a new stack of a back-up and bring it up; a home that has a stack is refused, so that nothing is ever overwritten."""
+    if not Stack.of(home).is_new:
+        raise StackError(f"{home.root} has a stack already; restore into another LIMBECK_HOME, or stop it and move {home.root / 'stack'} away")
+    with opened(source) as folder:
+        contents = checked(folder, source)
+        tell(f"back-up of {contents['made']}: {len(contents['files'])} files, every sha256 as it was")
+        stack = bringup.choose(home, likeness(contents["settings"], wanted))
+        bringup.lay_out(stack)
+        credentials.write(stack.secrets_file, json.loads((folder / "secrets.json").read_text()))
+        secret = credentials.load(stack.secrets_file)
+        bringup.write_configs(stack, secret)
+        supervision.start_supervisor(stack)
+        bringup.bring_up_storage(stack, secret, tell)
+        fill(stack, secret, folder, tell)
+        # What the dump was made for: an installed version that is newer brings it further.
+        stack = replace(stack, settings=replace(stack.settings, migrated=contents["versions"]))
+        stack.save()
+    return bringup.up(home, {}, tell)
+
+
+def likeness(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a restored stack is like: as it was, where nothing else is asked; never from buckets to folders, which are laid out differently."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    kind = given.get("s3", settings["s3"])
+    if (kind == "folder") != (settings["s3"] == "folder"):
+        raise StackError(f"this back-up is of a stack with s3 {settings['s3']!r}, which {kind!r} cannot take: buckets go to buckets, and folders to folders")
+    return {"s3": kind, "buckets": settings["buckets"], "pools": tuple(settings["pools"])} | given
+
+
+@contextmanager
+def opened(source: Path) -> Iterator[Path]:
+    """Give the folder of a back-up; a file is unpacked for as long as it is needed."""
+    if source.is_dir():
+        yield source
+        return
+    if not source.is_file():
+        raise StackError(f"there is no back-up {str(source)!r}; name the folder or the file that limbeck backup wrote")
+    with tempfile.TemporaryDirectory(dir=source.absolute().parent) as folder:
+        try:
+            with tarfile.open(source) as archive:
+                archive.extractall(folder, filter="data")
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise StackError(f"{source} is no back-up of limbeck's, or was cut off: {error}") from error
+        yield Path(folder)
+
+
+def checked(folder: Path, source: Path) -> dict[str, Any]:
+    """Return what a back-up holds, if every file is as it was; nothing is restored from one that is not."""
+    try:
+        contents: dict[str, Any] = json.loads((folder / CONTENTS).read_text())
+    except (OSError, ValueError) as error:
+        raise StackError(f"{source} has no readable {CONTENTS}; name the folder or the file that limbeck backup wrote") from error
+    for name, digest in contents["files"].items():
+        path = folder / name
+        if not path.is_file() or hash_file(path, remember=False) != digest:
+            raise StackError(f"{source} is damaged: {name} is {'not what it was' if path.is_file() else 'missing'}; take another back-up")
+    return contents
+
+
+def fill(stack: Stack, secret: Mapping[str, str], folder: Path, tell: Callable[[str], None]) -> None:
+    """Load databases and objects into a stack of which only the storage runs."""
+    databases.create(stack, secret)
+    for database, role in OWNERS.items():
+        what = ["--no-owner", f"--role={role}", "--exit-on-error", "--single-transaction", "-d", database, str(folder / f"{database}.dump")]
+        call([need("pg_restore"), *address(stack, "postgres"), *what], secret)
+        tell(f"database {database} is back")
+    for bucket, whose in BUCKETS.items():
+        if stack.settings.s3 == "folder":
+            shutil.copytree(folder / bucket, place_of(stack, bucket), dirs_exist_ok=True)
+            continue
+        count = load_objects(folder / bucket, place_of(stack, bucket), s3_environment(stack, secret, whose))
+        tell(f"{bucket}: {count} files are back")

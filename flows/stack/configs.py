@@ -1,0 +1,124 @@
+"""The configuration files that the stack's programs want; each stands in the folder of the program that reads it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from flows.stack.services import Service, mlflow_database
+from flows.stack.settings import Stack
+
+
+def redis_conf(stack: Stack, secret: Mapping[str, str]) -> str:
+    """Return Redis's: every write is on the disk within a second, because Prefect's events wait here when its services are away."""
+    return f"""\
+bind 127.0.0.1
+port {stack.settings.ports["redis"]}
+dir "{stack.data / "redis"}"
+requirepass "{secret["LIMBECK_REDIS_PASSWORD"]}"
+appendonly yes
+appendfsync everysec
+maxmemory-policy noeviction
+daemonize no
+"""
+
+
+def auth_ini(stack: Stack) -> str:
+    """Return MLflow's: who has an account may read and write what others made, but not delete it. Passwords are in its environment."""
+    return f"""\
+[mlflow]
+default_permission = EDIT
+database_uri = {mlflow_database(stack, "mlflow_auth")}
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+"""
+
+
+def nginx_conf(stack: Stack) -> str:
+    """Return nginx's: a request that an API server did not get goes to the other; one that got lost on the way back is the client's to send again."""
+    ports, folder = stack.settings.ports, stack.data / "nginx"
+    servers = "\n".join(f"    server 127.0.0.1:{ports[name]} max_fails=1 fail_timeout=2s;" for name in stack.replicas)
+    temporary = "\n".join(f"  {kind}_temp_path \"{folder / 'temporary'}\";" for kind in ("client_body", "proxy", "fastcgi", "scgi", "uwsgi"))
+    return f"""\
+daemon off;
+pid "{folder / "nginx.pid"}";
+worker_processes 1;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off;
+  server_tokens off;
+{temporary}
+  client_max_body_size 64m;
+  map $http_upgrade $connection_upgrade {{ default upgrade; '' close; }}
+  upstream prefect {{
+    least_conn;
+{servers}
+  }}
+  server {{
+    listen {stack.settings.host}:{ports["prefect"]};
+    location / {{
+      proxy_pass http://prefect;
+      proxy_http_version 1.1;
+      proxy_set_header Host $http_host;
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $connection_upgrade;
+      proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_connect_timeout 2s;
+      proxy_read_timeout 1h;
+      proxy_next_upstream error timeout http_502 http_503;
+    }}
+  }}
+}}
+"""
+
+
+def supervisord_conf(stack: Stack, services: Iterable[Service]) -> str:
+    """Return the supervisor's: it starts what it is told to, and again what dies.
+
+    Its paths are relative to the stack's folder, where it is started: it expands percent signs in a path, and some of them twice.
+    """
+    head = f"""\
+[unix_http_server]
+file = {plain(stack.supervisor_socket)}
+chmod = 0700
+[supervisord]
+logfile = logs/supervisord.log
+logfile_maxbytes = 10MB
+logfile_backups = 2
+pidfile = run/supervisord.pid
+childlogdir = logs
+umask = 077
+{"user = root" if os.geteuid() == 0 else ""}
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
+[supervisorctl]
+serverurl = unix://{plain(stack.supervisor_socket)}
+"""
+    return head + "".join(program_section(service) for service in services)
+
+
+def program_section(service: Service) -> str:
+    """Return the section of one process; ten tries, each later than the one before, and then it is left for a person to look at."""
+    return f"""
+[program:{service.name}]
+command = {plain(shlex.quote(sys.executable))} -P -m flows.stack.launch {service.name}
+autostart = false
+autorestart = true
+startsecs = 2
+startretries = 10
+stopsignal = {service.stop}
+stopwaitsecs = {service.patience}
+stopasgroup = {"false" if service.stop != "TERM" else "true"}
+killasgroup = true
+redirect_stderr = true
+stdout_logfile = logs/{service.name}.log
+stdout_logfile_maxbytes = 10MB
+stdout_logfile_backups = 2
+"""
+
+
+def plain(path: Path | str) -> str:
+    """Write a path so that the supervisor takes a percent sign in it as one."""
+    return str(path).replace("%", "%%")

@@ -1,0 +1,92 @@
+"""Secrets of the stack: generated once, in a file that its owner alone can read; an environment variable of the same name wins and is never written.
+
+Each is named as in ``infra/compose.yaml``, so one secret store serves both; ``python -m flows.stack.credentials`` prints a new set for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tasks.errors import StackError
+
+
+def password() -> str:
+    """Return 192 bits that need no quoting anywhere."""
+    return secrets.token_urlsafe(24)
+
+
+def access_key() -> str:
+    """Return something in the form of an AWS access key."""
+    return base64.b32encode(secrets.token_bytes(10)).decode()
+
+
+def fernet_key() -> str:
+    """Return a key as cryptography.fernet wants it."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+SECRETS: dict[str, Callable[[], str]] = {
+    "LIMBECK_POSTGRES_PASSWORD": password,
+    "LIMBECK_PREFECT_DB_PASSWORD": password,
+    "LIMBECK_MLFLOW_DB_PASSWORD": password,
+    "LIMBECK_REDIS_PASSWORD": password,
+    "LIMBECK_PREFECT_PASSWORD": password,
+    "LIMBECK_PREFECT_ENCRYPTION_KEY": fernet_key,
+    "LIMBECK_MLFLOW_PASSWORD": password,
+    "LIMBECK_MLFLOW_WORKER_PASSWORD": password,
+    "LIMBECK_MLFLOW_SECRET_KEY": password,
+    "LIMBECK_S3_STORE_ACCESS_KEY": access_key,
+    "LIMBECK_S3_STORE_SECRET_KEY": password,
+    "LIMBECK_S3_MLFLOW_ACCESS_KEY": access_key,
+    "LIMBECK_S3_MLFLOW_SECRET_KEY": password,
+}
+PERSON, WORKER = "limbeck", "limbeck-worker"
+"""Whom the servers know: people share one account that may do everything; workers have one in MLflow that may not manage accounts."""
+
+
+def load(file: Path) -> dict[str, str]:
+    """Return every secret; what is in the environment wins."""
+    return {name: os.environ.get(name) or value for name, value in kept(file).items()}
+
+
+def kept(file: Path) -> dict[str, str]:
+    """Return what the file holds; refuse one that others can read."""
+    try:
+        if file.stat().st_mode & 0o077:
+            raise StackError(f"{file} can be read by others; run: chmod 600 {file}, and change its passwords if others use this machine")
+        found: Mapping[str, str] = json.loads(file.read_text())
+    except FileNotFoundError:
+        found = {}
+    except ValueError as error:
+        raise StackError(f"{file} is no JSON ({error}); restore it from a back-up") from error
+    return {name: found.get(name, "") for name in SECRETS}
+
+
+def generate(file: Path) -> dict[str, str]:
+    """Add what is missing to the file, and return every secret."""
+    found = kept(file)
+    missing = [name for name, value in found.items() if not value and not os.environ.get(name)]
+    if missing:
+        found |= {name: SECRETS[name]() for name in missing}
+        write(file, {name: value for name, value in found.items() if value})
+    return load(file)
+
+
+def write(file: Path, values: Mapping[str, str]) -> None:
+    """Write the file so that at no moment somebody else can read it."""
+    temporary = file.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        json.dump(dict(values), stream, indent=2)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(file)
+
+
+if __name__ == "__main__":
+    print("\n".join(f"{name}={make()}" for name, make in SECRETS.items()))

@@ -1,0 +1,227 @@
+"""``limbeck doctor``: what of the stack is missing, wrong or unsafe on this machine, and what mends it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from flows.home import Home
+from flows.stack import credentials, databases, probes, supervision
+from flows.stack.credentials import PERSON
+from flows.stack.programs import SOFTWARE, find, missing_packages, version_of
+from flows.stack.services import s3_environment
+from flows.stack.settings import INNER, SHOWN, Stack, is_free
+from tasks.errors import StoreError
+
+OK, WARNING, BAD = "ok", "warning", "BAD"
+GIGABYTE = 2**30
+MEMORY = 3.0  # GiB that the stack takes by itself, measured with two API servers, MLflow, radosgw and two idle workers
+DISK = 10.0  # GiB
+SKEW = 60.0  # seconds; S3 refuses at 15 minutes, but leases and heartbeats want better
+UNSYNCHRONISED = 5  # what the kernel's adjtimex says of a clock that nobody keeps
+PINS = Path(__file__).resolve().parents[2] / "constraints.txt"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor's."""
+
+    what: str
+    state: str
+    said: str
+    mend: str = ""
+
+
+def examine(home: Home) -> list[Finding]:
+    """Look at everything; a check that breaks is a finding too."""
+    stack = Stack.of(home)
+    checks: list[Callable[[Stack], Iterator[Finding]]] = [programs, packages, machine, clock, gpu, ports]
+    if not stack.is_new:
+        checks += [secrets_kept, processes]
+        if supervision.connect(stack) is not None:
+            checks += [servers, accounts, migrations, conditional_writes, workers]
+    found = []
+    for check in checks:
+        try:
+            found += list(check(stack))
+        except Exception as error:  # noqa: BLE001 - a doctor who faints helps nobody
+            found.append(Finding(check.__name__, BAD, f"could not be examined: {error}"))
+    return found
+
+
+def programs(stack: Stack) -> Iterator[Finding]:
+    """Every program, with its version or with the command that installs it."""
+    for software in SOFTWARE.values():
+        if software.missing:
+            state, said = (BAD, "is needed") if software.essential else (WARNING, f"without it: {software.without}")
+            yield Finding(software.name, state, f"{', '.join(software.missing)} missing; {said}", software.install)
+        else:
+            yield Finding(software.name, OK, version_of(software))
+
+
+def packages(stack: Stack) -> Iterator[Finding]:
+    """Python packages: what ours requires, and the exact versions that were tested together."""
+    from packaging.requirements import Requirement
+
+    wrong = [f"{name} missing" for name in missing_packages()]
+    for requirement in [Requirement(line) for line in requires("limbeck") or []]:
+        if requirement.marker is None or requirement.marker.evaluate({"extra": "stack"}):
+            there = installed(requirement.name)
+            if there is not None and not requirement.specifier.contains(there, prereleases=True):
+                wrong.append(f"{requirement.name} {there}, wanted {requirement.specifier}")
+    pip = f"pip install{f' -c {PINS}' if PINS.exists() else ''} 'limbeck[stack]'"
+    yield Finding("Python packages", BAD if wrong else OK, "; ".join(wrong) or "all that limbeck[stack] requires", pip if wrong else "")
+    pins = [line.split("==") for line in PINS.read_text().splitlines() if "==" in line] if PINS.exists() else []
+    drifted = [f"{name} {there}, not {pin}" for name, pin in pins if (there := installed(name)) and there.split("+")[0] != pin]
+    if pins:
+        yield Finding("constraints.txt", WARNING if drifted else OK, "; ".join(drifted[:5]) or "every version is the tested one", pip if drifted else "")
+
+
+def installed(name: str) -> str | None:
+    """Return the version of a package that is here."""
+    with contextlib.suppress(PackageNotFoundError):
+        return version(name)
+    return None
+
+
+def machine(stack: Stack) -> Iterator[Finding]:
+    """Disk and memory."""
+    place = next(folder for folder in (stack.data.resolve(), *stack.root.parents) if folder.exists())
+    free = shutil.disk_usage(place).free / GIGABYTE
+    state = BAD if free < DISK / 10 else WARNING if free < DISK else OK
+    yield Finding("disk", state, f"{free:.1f} GiB free under {place}", f"free some: {DISK:.0f} GiB is little for models" if state != OK else "")
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    memory = int(lines["MemAvailable"].split()[0]) / 2**20
+    short = memory < MEMORY and supervision.connect(stack) is None
+    yield Finding("memory", WARNING if short else OK, f"{memory:.1f} GiB available; the stack takes about {MEMORY:.0f} before any training")
+
+
+def clock(stack: Stack) -> Iterator[Finding]:
+    """Whether somebody keeps this machine's clock, and whether it agrees with that of an S3 server elsewhere."""
+    state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))  # a zeroed order: nothing is set, the state comes back
+    kept = state != UNSYNCHRONISED
+    said = "kept by a time server" if kept else "nobody keeps it, by what the kernel knows"
+    yield Finding("clock", OK if kept else WARNING, said, "" if kept else "start an NTP service, for example systemd-timesyncd or chrony")
+    if stack.settings.s3.startswith("http"):
+        off = clock_difference(stack.endpoint)
+        if off is not None:
+            yield Finding("clock against S3", OK if off < SKEW else BAD, f"{off:.0f} s apart", "" if off < SKEW else "set this machine's clock")
+
+
+def clock_difference(url: str) -> float | None:
+    """Return by how many seconds a server's clock and ours differ; None where it says no time."""
+    import time
+    import urllib.error
+    import urllib.request
+
+    try:
+        headers = urllib.request.urlopen(url, timeout=5).headers
+    except urllib.error.HTTPError as error:
+        headers = error.headers
+    except OSError:
+        return None
+    return abs(parsedate_to_datetime(headers["Date"]).timestamp() - time.time()) if headers["Date"] else None
+
+
+def gpu(stack: Stack) -> Iterator[Finding]:
+    """The GPUs that NVIDIA's tool sees."""
+    tool = find("nvidia-smi")
+    done = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=30) if tool else None
+    seen = [line.split(" (UUID")[0] for line in done.stdout.splitlines()] if done and done.returncode == 0 else []
+    yield Finding("GPU", OK, "; ".join(seen) or "none seen: stages run on the processor")
+
+
+def ports(stack: Stack) -> Iterator[Finding]:
+    """The stack's ports: free, or its own."""
+    if supervision.connect(stack) is not None:
+        return
+    wanted = stack.settings.ports if not stack.is_new else SHOWN | INNER
+    taken = [f"{name} {port}" for name, port in wanted.items() if not is_free(stack.settings.host if name in SHOWN else "127.0.0.1", port)]
+    fatal = not stack.is_new or any(name in taken_name for name in SHOWN for taken_name in taken)
+    mend = "stop what listens there" + (", or choose others: limbeck up --prefect-port --mlflow-port" if stack.is_new else "")
+    yield Finding("ports", OK if not taken else BAD if fatal else WARNING, f"taken: {', '.join(taken)}" if taken else "free", mend if taken else "")
+
+
+def secrets_kept(stack: Stack) -> Iterator[Finding]:
+    """Whether secrets can be read by their owner alone."""
+    known = credentials.load(stack.secrets_file)
+    missing = [name for name, value in known.items() if not value]
+    given = [name for name in known if os.environ.get(name)]
+    said = f"{stack.secrets_file}, mode 0600" + (f"; from the environment: {', '.join(given)}" if given else "")
+    yield Finding("secrets", BAD if missing else OK, f"missing: {', '.join(missing)}" if missing else said, "limbeck up" if missing else "")
+
+
+def processes(stack: Stack) -> Iterator[Finding]:
+    """What the supervisor says of every process."""
+    known = supervision.states(stack)
+    ill = [f"{name} {state}" for name, state in known.items() if state != "RUNNING"]
+    if not known:
+        yield Finding("processes", WARNING, "the stack is down", "limbeck up")
+    else:
+        mend = f"limbeck up; logs in {stack.logs}" if ill else ""
+        yield Finding("processes", BAD if ill else OK, ", ".join(ill) or f"{len(known)} run, each started again if it dies", mend)
+
+
+def servers(stack: Stack) -> Iterator[Finding]:
+    """Whether each server answers as its clients ask it."""
+    secret = credentials.load(stack.secrets_file)
+    asked = {"postgres": lambda: probes.postgres_ready(stack, secret), "redis": lambda: probes.redis_ready(stack, secret)}
+    for name in stack.replicas if stack.settings.proxy else ():
+        asked[name] = lambda name=name: probes.prefect_ready(f"http://127.0.0.1:{stack.settings.ports[name]}")  # type: ignore[misc]
+    asked |= {"Prefect": lambda: probes.prefect_ready(stack.prefect_url), "MLflow": lambda: probes.mlflow_ready(stack, secret)}
+    deaf = [name for name, answers in asked.items() if not answers()]
+    yield Finding("servers", BAD if deaf else OK, f"no answer: {', '.join(deaf)}" if deaf else "all alive and ready", f"see {stack.logs}" if deaf else "")
+
+
+def accounts(stack: Stack) -> Iterator[Finding]:
+    """Whether both servers turn away whom they do not know."""
+    closed = {
+        "Prefect": probes.status_of(f"{stack.prefect_url}/api/admin/version"), "MLflow": probes.status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current"),
+        "MLflow with its old default password": probes.status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current", "admin", "password1234"),
+        "Prefect with a wrong password": probes.status_of(f"{stack.prefect_url}/api/admin/version", PERSON, "wrong"),
+    }  # fmt: skip
+    still_open = [f"{name}: {status}" for name, status in closed.items() if status not in (0, 401)]
+    if not any(closed.values()):
+        return  # nobody answers, which is said elsewhere
+    mend = "limbeck down, limbeck up" if still_open else ""
+    yield Finding("passwords", BAD if still_open else OK, "; ".join(still_open) or "both servers refuse without one (401)", mend)
+
+
+def migrations(stack: Stack) -> Iterator[Finding]:
+    """Whether the databases have the schema of the installed versions."""
+    done, here = dict(stack.settings.migrated) or {"no": "version"}, databases.versions()
+    said = ", ".join(f"{name} {number}" for name, number in done.items())
+    yield Finding("databases", OK if done == here else BAD, f"migrated for {said}", "" if done == here else "limbeck backup FOLDER, limbeck down, limbeck up")
+
+
+def conditional_writes(stack: Stack) -> Iterator[Finding]:
+    """Whether the store's S3 server refuses a second commit."""
+    if stack.settings.s3 == "folder":
+        yield Finding("S3", WARNING, f"none: {SOFTWARE['ceph'].without}")
+        return
+    from tasks.ports.store.whole_buckets import honours_conditions
+
+    try:
+        honest = honours_conditions(stack.store, s3_environment(stack, credentials.load(stack.secrets_file), "STORE"))
+    except StoreError as error:
+        yield Finding("S3", BAD, str(error), f"see {stack.logs / 'radosgw.log'}" if stack.settings.s3 == "radosgw" else "check the AWS settings")
+        return
+    said = "a second conditional write is refused" if honest else "ignores If-None-Match: two workers could both commit a result"
+    yield Finding("S3", OK if honest else BAD, f"{stack.endpoint or 'AWS'}: {said}", "" if honest else "use a server that honours conditional writes")
+
+
+def workers(stack: Stack) -> Iterator[Finding]:
+    """Which workers Prefect has heard of lately."""
+    secret = credentials.load(stack.secrets_file)
+    online: Mapping[str, list[str]] = {pool: probes.workers_online(stack, secret, pool) for pool in stack.settings.pools}
+    lonely = [pool for pool, names in online.items() if not names]
+    said = "; ".join(f"{pool}: {', '.join(names) or 'nobody'}" for pool, names in online.items())
+    yield Finding("workers", WARNING if lonely else OK, said, f"see {stack.logs}" if lonely else "")

@@ -1,0 +1,71 @@
+"""Become one process of the stack: ``python -m flows.stack.launch NAME``, which the supervisor runs.
+
+The supervisor's own file then holds no secret, a server without need of rights has none, and what an earlier life of it left on its port is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import sys
+import time
+from pathlib import Path
+
+from flows.home import Home
+from flows.stack import credentials
+from flows.stack.programs import owner
+from flows.stack.services import environment_of, mark, services
+from flows.stack.settings import Stack
+from tasks.job import die_with_parent
+
+LAST_MOMENTS = 10.0  # seconds that processes of an earlier life get to be gone
+
+
+def main() -> None:
+    """Turn into the process that is named."""
+    stack = Stack.of(Home.from_environment())
+    service = services(stack, credentials.load(stack.secrets_file))[sys.argv[1]]
+    if not service.children_live:
+        clear(mark(stack, service.name))
+    environment = environment_of(stack, service)
+    os.umask(0o077)
+    os.chdir(stack.data / "workers" if service.children_live else stack.data)
+    if service.software:
+        become(owner(service.software))
+    die_with_parent(signal.Signals[f"SIG{service.stop}"])  # after the change of user, which would undo it
+    os.execve(service.command[0], service.command, environment)
+
+
+def become(user: pwd.struct_passwd | None) -> None:
+    """Give up root's rights for good."""
+    if user is not None:
+        os.setgroups([])
+        os.setgid(user.pw_gid)
+        os.setuid(user.pw_uid)
+
+
+def clear(mark_of_service: str) -> None:
+    """Kill what an earlier life of this service left: a server that is killed leaves children that go on to hold its port."""
+    until = time.monotonic() + LAST_MOMENTS
+    while (left := marked(mark_of_service)) and time.monotonic() < until:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def marked(mark_of_service: str) -> list[int]:
+    """Return the processes that have a service's mark in their environment."""
+    wanted = f"LIMBECK_SERVICE={mark_of_service}".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (folder / "environ").read_bytes().split(b"\0") and int(folder.name) != os.getpid():
+                found.append(int(folder.name))
+    return found
+
+
+if __name__ == "__main__":
+    main()

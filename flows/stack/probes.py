@@ -1,0 +1,131 @@
+"""Whether the stack's servers are alive and ready, asked as their clients would ask them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flows.stack import databases
+from flows.stack.credentials import PERSON
+from flows.stack.settings import Stack
+from flows.stack.supervision import failed, process_id
+from tasks.errors import StackError
+
+PATIENCE = 300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a machine with much else to do
+LIVES = 10  # how often a process may be started until it is ready, as often as the supervisor itself tries
+
+
+def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float = PATIENCE) -> None:
+    """Wait until a process of the stack is ready; say where its log is if it never is, or dies again and again."""
+    until, lives = time.monotonic() + patience, set()
+    while not ready():
+        lives.add(process_id(stack, name))
+        if failed(stack, name) or len(lives - {0}) > LIVES or time.monotonic() > until:
+            raise StackError(f"{name} did not get ready; its log is {stack.logs / f'{name}.log'}")
+        time.sleep(0.2)
+
+
+def status_of(url: str, user: str = "", password: str = "") -> int:
+    """Return the HTTP status of an address; 0 where nobody answers."""
+    try:
+        with urllib.request.urlopen(request_for(url, user, password), timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def request_for(url: str, user: str, password: str, body: Mapping[str, Any] | None = None) -> urllib.request.Request:
+    """Return a request, with an account if one is named."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"} if data else {})
+    if user:
+        request.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
+    return request
+
+
+def ask(url: str, user: str, password: str, body: Mapping[str, Any] | None = None) -> Any:
+    """Ask a server and return its JSON."""
+    return send(request_for(url, user, password, body))
+
+
+def send(request: urllib.request.Request) -> Any:
+    """Send a request and return the JSON of its answer."""
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read() or b"null")
+
+
+def prefect_ready(url: str) -> bool:
+    """Tell whether a Prefect server is alive and reaches its database."""
+    return status_of(f"{url}/api/health") == 200 and status_of(f"{url}/api/ready") == 200
+
+
+def mlflow_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
+    """Tell whether MLflow answers people with an account."""
+    return status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current", PERSON, secret["LIMBECK_MLFLOW_PASSWORD"]) == 200
+
+
+def redis_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
+    """Tell whether Redis answers, in its own few words: it has read its file again when it says PONG."""
+    word = secret["LIMBECK_REDIS_PASSWORD"].encode()
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", stack.settings.ports["redis"]), timeout=5) as wire:
+        wire.sendall(b"*2\r\n$4\r\nAUTH\r\n$%d\r\n%s\r\n*1\r\n$4\r\nPING\r\n" % (len(word), word))
+        heard = b""
+        while heard.count(b"\r\n") < 2 and (part := wire.recv(256)):
+            heard += part
+        return heard.startswith(b"+OK\r\n") and b"+PONG" in heard
+    return False
+
+
+def postgres_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
+    """Tell whether PostgreSQL answers."""
+    return databases.answers(stack, secret)
+
+
+def workers_online(stack: Stack, secret: Mapping[str, str], pool: str) -> list[str]:
+    """Return the workers of a pool of which Prefect has heard lately."""
+    try:
+        found = ask_prefect(stack, secret, f"work_pools/{pool}/workers/filter", {})
+    except OSError:
+        return []
+    return [str(worker["name"]) for worker in found if worker["status"] == "ONLINE"]
+
+
+def ask_prefect(stack: Stack, secret: Mapping[str, str], path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """Ask Prefect's API as the person whom it knows."""
+    return ask(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body)
+
+
+def runs_under_way(stack: Stack, secret: Mapping[str, str]) -> list[str]:
+    """Return the runs that workers of this stack's pools have begun; none where Prefect does not answer."""
+    wanted = {"flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}}, "work_pools": {"name": {"any_": list(stack.settings.pools)}}}
+    try:
+        return [str(run["id"]) for run in ask_prefect(stack, secret, "flow_runs/filter", wanted)]
+    except OSError:
+        return []
+
+
+def state_of_run(stack: Stack, secret: Mapping[str, str], run: str) -> str:
+    """Return the type of a run's state; empty where it is not known."""
+    try:
+        return str(ask_prefect(stack, secret, f"flow_runs/{run}")["state_type"])
+    except OSError:
+        return ""
+
+
+def schedule_again(stack: Stack, secret: Mapping[str, str], run: str) -> bool:
+    """Put a run back into its queue; return whether Prefect took it."""
+    state = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "its worker was stopped by limbeck down"}
+    try:
+        answer = ask_prefect(stack, secret, f"flow_runs/{run}/set_state", {"state": state, "force": True})
+    except OSError:
+        return False
+    return bool(answer["status"] == "ACCEPT")

@@ -1,0 +1,111 @@
+"""The programs that the stack is made of, where they are, and the command that installs each."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tasks.errors import StackError
+
+OFF_THE_PATH = ("/usr/lib/postgresql/*/bin", "/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
+"""Where distributions put servers that no user calls; the newest PostgreSQL first."""
+
+
+@dataclass(frozen=True)
+class Software:
+    """Programs that come together."""
+
+    name: str
+    programs: tuple[str, ...]
+    version: tuple[str, ...]
+    """The command that says its version."""
+    package: str
+    """On Debian and Ubuntu."""
+    user: str
+    """Whom the package makes to run it."""
+    essential: bool
+    without: str = ""
+    """What the stack does where it is missing."""
+
+    @property
+    def install(self) -> str:
+        """The command that installs it."""
+        return f"{'' if os.geteuid() == 0 else 'sudo '}apt-get install --no-install-recommends {self.package}"
+
+    @property
+    def missing(self) -> list[str]:
+        """Its programs that are not here."""
+        return [program for program in self.programs if find(program) is None]
+
+
+SOFTWARE = {
+    "postgres": Software("PostgreSQL", ("postgres", "initdb", "psql", "pg_dump", "pg_restore"), ("postgres", "--version"), "postgresql", "postgres", True),
+    "redis": Software("Redis", ("redis-server",), ("redis-server", "--version"), "redis-server", "redis", True),
+    "nginx": Software(
+        "nginx", ("nginx",), ("nginx", "-v"), "nginx-light", "www-data", False,
+        "one API server of Prefect and no proxy: while it restarts, clients wait",
+    ),
+    "ceph": Software(
+        "Ceph's S3 gateway", ("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph-authtool", "ceph"), ("radosgw", "--version"),
+        "ceph-mon ceph-osd radosgw ceph-common", "ceph", False,
+        "folders of this machine instead of S3: whole and durable, but other machines cannot share results; or name an endpoint with --s3",
+    ),
+}  # fmt: skip
+
+
+PACKAGES = {"supervisor": "supervisor", "prefect-redis": "prefect_redis", "Flask-WTF": "flask_wtf", "psycopg2-binary": "psycopg2"}
+"""What ``limbeck[stack]`` brings: the package, and what it is imported as."""
+
+
+def missing_packages() -> list[str]:
+    """Return the Python packages that the stack wants and that are not here."""
+    return [package for package, module in PACKAGES.items() if importlib.util.find_spec(module) is None]
+
+
+@lru_cache
+def find(program: str) -> str | None:
+    """Return where a program is, on the path or where distributions hide it."""
+    hidden = [str(place) for pattern in OFF_THE_PATH for place in sorted(Path("/").glob(pattern.lstrip("/")), key=newest, reverse=True)]
+    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *hidden]))
+
+
+def newest(place: Path) -> tuple[int, str]:
+    """Order folders by the number in their path: 15 after 9."""
+    return max([int(number) for number in re.findall(r"\d+", str(place))], default=0), str(place)
+
+
+def need(program: str) -> str:
+    """Return where a program is, or say how to install it."""
+    found = find(program)
+    if found is None:
+        software = next(one for one in SOFTWARE.values() if program in one.programs)
+        raise StackError(f"{software.name} is not installed ({program} was not found); install it with: {software.install}")
+    return found
+
+
+def version_of(software: Software) -> str:
+    """Return the version that a program says it has."""
+    if find(software.version[0]) is None:
+        return ""
+    done = subprocess.run([need(software.version[0]), *software.version[1:]], capture_output=True, text=True, timeout=30)
+    numbers = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    return numbers.group() if numbers else "unknown"
+
+
+def owner(key: str) -> pwd.struct_passwd | None:
+    """Return whom a server is run as: ourselves (None), or, where we are root, the user that its package made."""
+    if os.geteuid() != 0:
+        return None
+    for name in (os.environ.get("LIMBECK_STACK_USER", ""), SOFTWARE[key].user):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise StackError(f"root must not run {SOFTWARE[key].name}, and there is no user {SOFTWARE[key].user}: make one, and name it in LIMBECK_STACK_USER")

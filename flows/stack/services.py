@@ -1,0 +1,195 @@
+"""The processes of the stack: the command of each, what it is told by its environment, and as whom it runs.
+
+Secrets go into a process by its environment, never by its command line, which everybody on a machine can read.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from flows.stack.ceph import DAEMONS, Ceph
+from flows.stack.credentials import PERSON, WORKER
+from flows.stack.programs import need
+from flows.stack.settings import Stack
+
+FOREIGN = ("PREFECT_", "MLFLOW_", "LIMBECK_STORE", "LIMBECK_PREFECT_", "LIMBECK_MLFLOW_", "LIMBECK_POSTGRES_", "LIMBECK_REDIS_", "LIMBECK_S3_")
+"""What a user's shell may hold and no process of the stack may inherit."""
+HEARTBEAT = 30  # seconds; a run whose worker died is noticed after three of them
+QUIET = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONUNBUFFERED": "1",
+         "PYTHONWARNINGS": "ignore::DeprecationWarning", "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Service:
+    """One supervised process."""
+
+    name: str
+    command: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    software: str = ""
+    """Whose user it runs as where we are root: a server that needs no rights of ours."""
+    stop: str = "TERM"
+    patience: int = 20
+    """Seconds that it gets to stop in order."""
+    children_live: bool = False
+    """Whether what it started is not this service's to kill at the next start: a flow run ends by itself, in order, when its worker is gone."""
+
+
+def services(stack: Stack, secret: Mapping[str, str]) -> dict[str, Service]:
+    """Return all processes, in the order in which they start."""
+    listed = [postgres(stack), redis(stack), *(ceph(stack) if stack.settings.s3 == "radosgw" else [])]
+    listed += [api(stack, secret, name) for name in stack.replicas]
+    listed += [background(stack, secret), mlflow(stack, secret), *([proxy(stack)] if stack.settings.proxy else [])]
+    listed += [worker(stack, secret, pool) for pool in stack.settings.pools]
+    return {service.name: service for service in listed}
+
+
+def postgres(stack: Stack) -> Service:
+    """PostgreSQL, by TCP on the loopback address alone."""
+    set_to = [f"port={stack.settings.ports['postgres']}", "listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200"]
+    command = [need("postgres"), "-D", str(stack.data / "postgres" / "cluster"), *(word for one in set_to for word in ("-c", one))]
+    return Service("postgres", command, software="postgres", stop="INT")  # INT: connections are cut, and what is committed is safe
+
+
+def redis(stack: Stack) -> Service:
+    """Redis, which carries Prefect's events and leases; its file has the password in it."""
+    return Service("redis", [need("redis-server"), str(stack.data / "redis" / "redis.conf")], software="redis")
+
+
+def ceph(stack: Stack) -> list[Service]:
+    """The three daemons of the S3 server; the disk gets the time to end in order."""
+    cluster = Ceph(stack.data / "ceph", find=need)
+    return [Service(name, cluster.command(name), software="ceph", patience=60 if name == "ceph-osd" else 20) for name in DAEMONS]
+
+
+def python(*words: str) -> list[str]:
+    """Return the command of a module; ``-P``, because a file named like a library may lie where a process stands."""
+    return [sys.executable, "-P", "-m", *words]
+
+
+def prefect_server(stack: Stack, secret: Mapping[str, str]) -> dict[str, str]:
+    """Return what every server process of Prefect is told: one database, Redis between them, migrations apart, a password, a key for its secrets."""
+    ports, password = stack.settings.ports, quote(secret["LIMBECK_PREFECT_DB_PASSWORD"], safe="")
+    redis_password = secret["LIMBECK_REDIS_PASSWORD"]
+    return QUIET | {
+        "PREFECT_HOME": str(stack.data / "prefect"),
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://prefect:{password}@127.0.0.1:{ports['postgres']}/prefect",
+        "PREFECT_SERVER_DATABASE_MIGRATE_ON_START": "false",
+        "PREFECT_SERVER_EVENTS_MESSAGING_BROKER": "prefect_redis.messaging",
+        "PREFECT_SERVER_EVENTS_MESSAGING_CACHE": "prefect_redis.messaging",
+        "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "prefect_redis.ordering",
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect_redis.lease_storage",
+        "PREFECT_REDIS_MESSAGING_HOST": "127.0.0.1",
+        "PREFECT_REDIS_MESSAGING_PORT": str(ports["redis"]),
+        "PREFECT_REDIS_MESSAGING_PASSWORD": redis_password,
+        "PREFECT_SERVER_DOCKET_URL": f"redis://:{quote(redis_password, safe='')}@127.0.0.1:{ports['redis']}/1",
+        "PREFECT_SERVER_API_AUTH_STRING": f"{PERSON}:{secret['LIMBECK_PREFECT_PASSWORD']}",
+        "PREFECT_API_AUTH_STRING": f"{PERSON}:{secret['LIMBECK_PREFECT_PASSWORD']}",
+        "PREFECT_SERVER_ENCRYPTION_KEY": secret["LIMBECK_PREFECT_ENCRYPTION_KEY"],
+        "PREFECT_SERVER_UI_API_URL": f"{stack.prefect_url}/api",
+    }
+
+
+def api(stack: Stack, secret: Mapping[str, str], name: str) -> Service:
+    """One API server of Prefect, without the services; alone, it listens where people look for it."""
+    host, port = ("127.0.0.1", stack.settings.ports[name]) if stack.settings.proxy else (stack.settings.host, stack.settings.ports["prefect"])
+    command = python("prefect", "server", "start", "--no-services", "--host", host, "--port", str(port))
+    told = {} if name == "api-1" else {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}  # two that register the same in one moment make one of them fail
+    return Service(name, command, prefect_server(stack, secret) | told)
+
+
+def background(stack: Stack, secret: Mapping[str, str]) -> Service:
+    """Prefect's services: scheduler, automations, late runs, and the rest."""
+    return Service("services", python("prefect", "server", "services", "start"), prefect_server(stack, secret))
+
+
+def proxy(stack: Stack) -> Service:
+    """nginx before the API servers."""
+    folder = stack.data / "nginx"
+    return Service("proxy", [need("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"], software="nginx", stop="QUIT")
+
+
+def mlflow_database(stack: Stack, name: str = "mlflow") -> str:
+    """Return the address of a database of MLflow, without its password: libpq takes that from the environment."""
+    return f"postgresql+psycopg2://mlflow@127.0.0.1:{stack.settings.ports['postgres']}/{name}"
+
+
+def mlflow(stack: Stack, secret: Mapping[str, str]) -> Service:
+    """MLflow with accounts: nobody reads without one, and there is no password by default."""
+    host, port = stack.settings.host, str(stack.settings.ports["mlflow"])
+    named = ",".join(f"{name}:{port}" for name in dict.fromkeys([host, "127.0.0.1", "localhost"]))
+    command = python(
+        "mlflow", "server", "--app-name", "basic-auth", "--host", host, "--port", port, "--workers", "2", "--allowed-hosts", named,
+        "--backend-store-uri", mlflow_database(stack), "--artifacts-destination", stack.artifacts,
+    )  # fmt: skip
+    told = {
+        "PGPASSWORD": secret["LIMBECK_MLFLOW_DB_PASSWORD"],
+        "MLFLOW_AUTH_CONFIG_PATH": str(stack.data / "mlflow" / "auth.ini"),
+        "MLFLOW_AUTH_ADMIN_USERNAME": PERSON,
+        "MLFLOW_AUTH_ADMIN_PASSWORD": secret["LIMBECK_MLFLOW_PASSWORD"],
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": secret["LIMBECK_MLFLOW_SECRET_KEY"],
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    }
+    return Service("mlflow", command, QUIET | told | s3_environment(stack, secret, "MLFLOW"))
+
+
+def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
+    """A worker of a pool; each of its runs is a process of its own. No ``--limit``: a worker that has one dies of a run that comes back (Prefect #16806)."""
+    told = {
+        "LIMBECK_HOME": str(stack.root.parent),
+        "TMPDIR": str(stack.temporary),
+        "PREFECT_HOME": str(stack.data / "workers" / "prefect"),
+        "PREFECT_WORKER_QUERY_SECONDS": "2",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT),
+        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    }
+    command = python("prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", f"{pool}-1")
+    # Of a worker that is told to stop, the runs get time to write their checkpoints.
+    return Service(f"worker-{pool}", command, QUIET | client_environment(stack, secret, WORKER) | told, patience=90, children_live=True)
+
+
+def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSON) -> dict[str, str]:
+    """Return what a process must know to use the stack: what ``limbeck env`` prints, and what workers get."""
+    name = "LIMBECK_MLFLOW_PASSWORD" if who == PERSON else "LIMBECK_MLFLOW_WORKER_PASSWORD"
+    return {
+        "PREFECT_API_URL": f"{stack.prefect_url}/api",
+        "PREFECT_API_AUTH_STRING": f"{PERSON}:{secret['LIMBECK_PREFECT_PASSWORD']}",
+        "MLFLOW_TRACKING_URI": stack.mlflow_url,
+        "MLFLOW_TRACKING_USERNAME": who,
+        "MLFLOW_TRACKING_PASSWORD": secret[name],
+        "LIMBECK_STORE": stack.store,
+        **s3_environment(stack, secret, "STORE"),
+    }
+
+
+def s3_environment(stack: Stack, secret: Mapping[str, str], whose: str) -> dict[str, str]:
+    """Return the usual AWS settings: of our own server each of MLflow and the store has keys of its own; others' keys come from the environment."""
+    if stack.settings.s3 in ("folder", "aws"):
+        return {}
+    there = {"AWS_ENDPOINT_URL_S3": stack.endpoint, "MLFLOW_S3_ENDPOINT_URL": stack.endpoint}
+    if stack.settings.s3 != "radosgw":
+        return there
+    return there | {
+        "AWS_ACCESS_KEY_ID": secret[f"LIMBECK_S3_{whose}_ACCESS_KEY"],
+        "AWS_SECRET_ACCESS_KEY": secret[f"LIMBECK_S3_{whose}_SECRET_KEY"],
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def environment_of(stack: Stack, service: Service) -> dict[str, str]:
+    """Return the whole environment of a process: what was there when the stack was started, without what belongs to somebody else."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN) and name not in ("PGPASSWORD", "SUPERVISOR_SERVER_URL")}
+    if stack.settings.s3 == "radosgw":
+        kept = {name: value for name, value in kept.items() if not name.startswith("AWS_")}
+    return kept | dict(service.environment) | {"LIMBECK_SERVICE": mark(stack, service.name)}
+
+
+def mark(stack: Stack, name: str) -> str:
+    """Return what marks the processes of a service, in their environment."""
+    return f"{stack.fingerprint}:{name}"

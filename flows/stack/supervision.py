@@ -1,0 +1,108 @@
+"""The supervisor: one process that starts the stack's others, and again what dies. Spoken to over a socket that its owner alone can open."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+import xmlrpc.client
+from typing import Any
+
+from flows.stack.settings import Stack
+from tasks.errors import StackError
+
+UP = ("RUNNING", "STARTING")
+PATIENCE = 30.0
+TRIES = 10  # a busy machine's supervisor may miss some
+
+
+def connect(stack: Stack) -> Any:
+    """Return the supervisor's commands, or None where no supervisor runs."""
+    from supervisor.xmlrpc import SupervisorTransport
+
+    if not stack.supervisor_socket.exists():
+        return None
+    asked = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=SupervisorTransport(None, None, f"unix://{stack.supervisor_socket}")).supervisor
+    for _ in range(TRIES):
+        try:
+            asked.getState()
+            return asked
+        except (ConnectionRefusedError, FileNotFoundError):  # the socket of one that was killed
+            return None
+        except OSError:  # too much to do for a moment
+            time.sleep(0.5)
+    return None
+
+
+def states(stack: Stack) -> dict[str, str]:
+    """Return the state of every process; nothing where no supervisor runs."""
+    supervisor = connect(stack)
+    return {str(one["name"]): str(one["statename"]) for one in supervisor.getAllProcessInfo()} if supervisor else {}
+
+
+def start_supervisor(stack: Stack) -> Any:
+    """Start it, or let the one that runs read its file again; return its commands."""
+    supervisor = connect(stack)
+    if supervisor is not None:
+        read_again(supervisor)
+        return supervisor
+    environment = os.environ | {"LIMBECK_HOME": str(stack.root.parent)}
+    command = [sys.executable, "-P", "-m", "supervisor.supervisord", "-c", str(stack.run / "supervisord.conf")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, cwd=stack.root)
+    until = time.monotonic() + PATIENCE
+    while done.returncode == 0 and time.monotonic() < until:
+        if (supervisor := connect(stack)) is not None:
+            return supervisor
+        time.sleep(0.1)
+    raise StackError(f"the supervisor did not start: {(done.stderr or done.stdout).strip()[-300:]}; its log is {stack.logs / 'supervisord.log'}")
+
+
+def read_again(supervisor: Any) -> None:
+    """Take over what changed in the file; processes whose section is the same are not touched."""
+    [[added, changed, removed]] = supervisor.reloadConfig()
+    for name in [*changed, *removed]:
+        supervisor.stopProcessGroup(name)
+        supervisor.removeProcessGroup(name)
+    for name in [*added, *changed]:
+        supervisor.addProcessGroup(name)
+
+
+def start_process(stack: Stack, name: str) -> None:
+    """Start a process unless it runs."""
+    supervisor = connect(stack)
+    if supervisor is None:
+        raise StackError(f"the supervisor of this stack stopped; its log is {stack.logs / 'supervisord.log'}")
+    if supervisor.getProcessInfo(name)["statename"] not in (*UP, "BACKOFF"):
+        supervisor.startProcess(name, False)
+
+
+def failed(stack: Stack, name: str) -> bool:
+    """Tell whether the supervisor has given a process up."""
+    return states(stack).get(name) in ("FATAL", "UNKNOWN", None)
+
+
+def process_id(stack: Stack, name: str) -> int:
+    """Return the process that does a service's work at this moment; 0 if none does."""
+    supervisor = connect(stack)
+    return int(supervisor.getProcessInfo(name)["pid"]) if supervisor else 0
+
+
+def stop_process(stack: Stack, name: str) -> None:
+    """Stop a process and wait for its end; one that does not run is stopped."""
+    supervisor = connect(stack)
+    if supervisor is not None:
+        with contextlib.suppress(xmlrpc.client.Fault):
+            supervisor.stopProcess(name, True)
+
+
+def stop_supervisor(stack: Stack) -> None:
+    """End the supervisor, whose processes have stopped."""
+    supervisor = connect(stack)
+    if supervisor is None:
+        return
+    supervisor.shutdown()
+    until = time.monotonic() + PATIENCE
+    while connect(stack) is not None and time.monotonic() < until:
+        time.sleep(0.1)

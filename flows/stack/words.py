@@ -1,0 +1,63 @@
+"""What ``limbeck up`` and ``limbeck env`` say to people."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+from rich.console import Console
+
+from flows.home import Home
+from flows.stack import credentials
+from flows.stack.credentials import PERSON
+from flows.stack.programs import SOFTWARE
+from flows.stack.services import client_environment
+from flows.stack.settings import Stack
+from tasks.errors import StackError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def tell(console: Console) -> Callable[[str], None]:
+    """Return what prints a line about progress."""
+    return lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def how_to_use(stack: Stack) -> str:
+    """Say each address, how to log in, and what comes next."""
+    s3 = {"folder": f"none: results are in {stack.store}", "aws": f"AWS, {stack.store}"}.get(stack.settings.s3, f"{stack.endpoint}, {stack.store}")
+    lines = [
+        "",
+        f"Prefect   {stack.prefect_url}   it asks for one line: {PERSON}:<LIMBECK_PREFECT_PASSWORD>",
+        f"MLflow    {stack.mlflow_url}   user {PERSON}, password <LIMBECK_MLFLOW_PASSWORD>; choose 'Model training' there",
+        f"S3        {s3}",
+        f"pools     {', '.join(stack.settings.pools)}, one worker each",
+        f"secrets   {stack.secrets_file} holds the passwords, by these names",
+        f"logs      {stack.logs}",
+        "",
+        "limbeck commands of this home use these servers by themselves. For prefect, mlflow and your own programs:",
+        '  eval "$(limbeck env)"',
+        "Next: limbeck deploy, which sets up pools, deployments and automations. Check with limbeck doctor, stop with limbeck down.",
+    ]
+    return "\n".join([*lines, *warnings(stack)])
+
+
+def warnings(stack: Stack) -> list[str]:
+    """Say what is not as it should be in production."""
+    found = []
+    if stack.settings.host not in LOOPBACK:
+        found.append(f"! Passwords cross the network in the clear: put a proxy with TLS before {stack.prefect_url} and {stack.mlflow_url}.")
+    for key, is_missing in (("ceph", stack.settings.s3 == "folder"), ("nginx", not stack.settings.proxy)):
+        if is_missing:
+            software = SOFTWARE[key]
+            found.append(f"! This stack was made without {software.name}: {software.without}.")
+    return ["", *found] if found else []
+
+
+def exports(home: Home) -> str:
+    """Return shell commands that set what a client needs."""
+    stack = Stack.of(home)
+    if stack.is_new:
+        raise StackError(f"there is no stack in {home.root}; start one with: limbeck up")
+    found = client_environment(stack, credentials.load(stack.secrets_file))
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in found.items())

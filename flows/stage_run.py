@@ -1,0 +1,108 @@
+"""One stage as a flow run of its own: what a pool of GPU workers runs for a run on a small machine.
+
+It passes the very door that the run would have passed, in a session of this worker: the same key, or it refuses; the same lease, checkpoints and
+publishing. What it made is in the store; nothing else is handed back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, get_type_hints
+
+from prefect import flow
+
+from flows.dispatching import gpu_limit
+from flows.home import Home
+from flows.ledger import new_purse
+from flows.onlooker import STOPPED
+from flows.run import available_cores, processes_of_worker
+from flows.spot import heeding_notices
+from tasks.augment_text import augment_text
+from tasks.contracts import Parcel
+from tasks.dispatch import FLOW, StageOrder, parcels_of
+from tasks.distill_general import distill_general
+from tasks.distill_task import distill_layers, distill_predictions, record_signals
+from tasks.drop_layers import drop_layers, measure_contributions, measure_similarity
+from tasks.errors import DispatchError, LimbeckError
+from tasks.finetune_teacher import answer_rows, finetune_teacher
+from tasks.ports.store.open import open_store, whole_address
+from tasks.ports.tracker import Tracker
+from tasks.prepare_corpus import pretrain_base
+from tasks.recipe import Costs, Knobs
+from tasks.session import Session, use_session
+
+Door = Callable[..., Any]
+DOORS: dict[str, Door] = {
+    "pretrain-base": pretrain_base,
+    "finetune-teacher": finetune_teacher,
+    "answer-rows": answer_rows,
+    "distill-general": distill_general,
+    "augment-text": augment_text,
+    "record-signals": record_signals,
+    "distill-layers": distill_layers,
+    "distill-predictions": distill_predictions,
+    "measure-contributions": measure_contributions,
+    "measure-similarity": measure_similarity,
+    "drop-layers": drop_layers,
+}
+"""Every stage that runs models on a GPU where there is one."""
+
+
+@flow(name=FLOW, persist_result=False)
+async def make_stage(order: StageOrder) -> dict[str, Any]:
+    """Make one stage for a run elsewhere. Runs ask for this; to make models, start a recipe."""
+    door = door_of(order.stage)
+    async with heeding_notices(), open_stage(order) as session:
+        inputs = await asyncio.to_thread(parcels_of, session.store, order.inputs)
+        parcel: Parcel = await door(knobs_of(door, order.knobs), label=order.label, **inputs)
+    return {"key": order.key, "sha256": parcel.sha256, "bytes": parcel.bytes, "cache": session.records[0].cache}
+
+
+def door_of(stage: str) -> Door:
+    """Return a stage's door by its name."""
+    if stage not in DOORS:
+        raise DispatchError(f"unknown stage {stage!r}; choose one of {', '.join(sorted(DOORS))}")
+    return DOORS[stage]
+
+
+def knobs_of(door: Door, values: dict[str, Any]) -> Knobs:
+    """Return a stage's knobs from plain values."""
+    kind: type[Knobs] = get_type_hints(door)["knobs"]
+    return kind.model_validate(values)
+
+
+@asynccontextmanager
+async def open_stage(order: StageOrder) -> AsyncIterator[Session]:
+    """Open what a stage needs on this worker, after asking whether it is what the run has; nothing stays open, whatever happens."""
+    home = Home.from_environment()
+    require_same_store(order.store, home)
+    store = await asyncio.to_thread(open_store, home.store, home.cache)
+    await asyncio.to_thread(store.check)
+    tracker = Tracker(home.tracking_uri, None) if order.tracking else None
+    if tracker is not None:
+        await asyncio.to_thread(tracker.join, order.tracking["experiment"], order.tracking["run"], order.tracking["number"])
+    cores, forced = min(available_cores(), order.cores or available_cores()), frozenset([order.stage] if order.force else [])
+    session = Session(
+        store, cores, order.threads or 1, tracker=tracker, force=forced, processes=processes_of_worker(),
+        purse=new_purse(Costs.model_validate(order.costs)), expected=order.explanation, gpu_limit=gpu_limit(),
+    )  # fmt: skip
+    status = "FINISHED"
+    try:
+        with use_session(session):
+            yield session
+    except BaseException as error:
+        status = "KILLED" if isinstance(error, STOPPED) else "FAILED"
+        raise
+    finally:
+        if tracker is not None:
+            with suppress(LimbeckError):  # what was made is in the store, and why it was not made matters more
+                await asyncio.shield(asyncio.to_thread(tracker.close, status))
+
+
+def require_same_store(asked: str, home: Home) -> None:
+    """Refuse to make what the run that asks would look for elsewhere."""
+    own = whole_address(home.store)
+    if own != asked:
+        raise DispatchError(f"the run keeps its results in {asked}, and this worker in {own}; set LIMBECK_STORE to the same store here and there")

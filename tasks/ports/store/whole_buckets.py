@@ -1,0 +1,74 @@
+"""Whole buckets: made, tested for what the store needs of them, copied to a folder and back. What ``limbeck up``, ``doctor`` and ``backup`` do with S3.
+
+``python -m tasks.ports.store.whole_buckets NAME`` makes a bucket where containers run; there the environment has the usual AWS settings.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from tasks.errors import StoreError
+from tasks.ports.fingerprint import hash_file
+from tasks.ports.store.bucket import Bucket, code_of, reason_of
+
+HASTE = 10.0  # seconds that a server gets to answer, where a person waits
+THERE = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
+
+
+def make_bucket(name: str, settings: Mapping[str, str]) -> None:
+    """Make a bucket unless it is there."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    bucket = Bucket(f"s3://{name}", patience=HASTE, settings=settings)
+    try:
+        bucket.client.head_bucket(Bucket=name)
+        return
+    except (BotoCoreError, ClientError):
+        pass  # not there, or not ours to see: what is wrong is said by the next call
+    region = bucket.client.meta.region_name
+    where = {} if region in (None, "us-east-1") else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    try:
+        bucket.client.create_bucket(Bucket=name, **where)
+    except (BotoCoreError, ClientError) as error:
+        if code_of(error) not in THERE:
+            raise StoreError(f"the bucket {name} could not be made: {reason_of(error)}; make it yourself, or name others with --buckets") from error
+
+
+def honours_conditions(address: str, settings: Mapping[str, str]) -> bool:
+    """Tell whether a PUT with ``If-None-Match: *`` is refused where something is: without that, two workers could both commit."""
+    bucket, name = Bucket(address, patience=HASTE, settings=settings), f"temporary/probe-{uuid.uuid4().hex}"
+    if not bucket.create(name, b"first"):
+        return False
+    try:
+        return not bucket.create(name, b"second") and bucket.read(name) == b"first"
+    finally:
+        bucket.delete(name)
+
+
+def save_objects(address: str, folder: Path, settings: Mapping[str, str], leave_out: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """Copy the objects of a bucket into a folder; yield the name and the sha256 of each."""
+    bucket = Bucket(address, settings=settings)
+    for entry in bucket.entries(""):
+        if entry.name.split("/")[0] in leave_out:
+            continue
+        path = folder / entry.name
+        if ".." in Path(entry.name).parts or entry.name.startswith("/") or entry.name.endswith("/"):
+            raise StoreError(f"{address} has an object named {entry.name!r}, which cannot be a file; remove it, or back the bucket up by other means")
+        bucket.download(entry.name, path, entry.size)
+        yield entry.name, hash_file(path, remember=False)
+
+
+def load_objects(folder: Path, address: str, settings: Mapping[str, str]) -> int:
+    """Copy the files of a folder into a bucket; return how many they were."""
+    bucket = Bucket(address, settings=settings)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in files:
+        bucket.upload(path, path.relative_to(folder).as_posix(), hash_file(path, remember=False))
+    return len(files)
+
+
+if __name__ == "__main__":
+    make_bucket(sys.argv[1], {})

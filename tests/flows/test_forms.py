@@ -1,0 +1,54 @@
+"""A recipe of the shelf with changes from a form is the recipe that a file with these changes would be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flows.forms import LEFT_OUT, Changes, changes_of, recipe_of_the_shelf
+from flows.recipe_file import SHELF, load_recipe
+from tasks.errors import RecipeError
+from tasks.recipe import Recipe, Sweep
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SHELF.glob("*.yaml")))
+def test_without_changes_it_is_the_recipe_itself(name: str) -> None:
+    assert recipe_of_the_shelf(name, Changes()) == load_recipe(name)
+
+
+def test_changes_are_what_set_does() -> None:
+    warm = {"task_distillation": {"prediction": {"temperature": 8}}}
+    changes = Changes.model_validate(warm | {"teacher": {"model": "other/model"}, "notify": ["slack-webhook/team"]})
+    sets = ["task_distillation.prediction.temperature=8", "teacher.model=other/model", "notify=[slack-webhook/team]"]
+    assert recipe_of_the_shelf("sst2-tinybert", changes) == load_recipe("sst2-tinybert", sets)
+
+
+def test_what_a_form_leaves_empty_changes_nothing() -> None:
+    """The UI sends null for what nobody touched."""
+    untouched: dict[str, Any] = dict.fromkeys(Changes.model_fields) | {"teacher": {"model": None, "epochs": 1.0}}
+    assert recipe_of_the_shelf("sst2-tinybert", Changes.model_validate(untouched)) == load_recipe("sst2-tinybert", ["teacher.epochs=1.0"])
+
+
+def test_lists_are_given_whole_and_sections_left_out() -> None:
+    changes = Changes.model_validate({"students": [{"name": "half", "layers": 3}]})
+    recipe = recipe_of_the_shelf("sst2-tinybert", changes, ("layer_dropping", "augmentation"))
+    assert [student.name for student in recipe.students] == ["half"] and recipe.layer_dropping is None and recipe.augmentation is None
+
+
+def test_a_sweep_of_the_shelf() -> None:
+    recipe = recipe_of_the_shelf("sst2-tinybert", None, (), Sweep(strategies=("top",), drop=(1, 2)))
+    assert recipe.sweep is not None and recipe.sweep.strategies == ("top",) and recipe.sweep.drop == (1, 2)
+
+
+def test_what_does_not_fit_together_is_a_sentence() -> None:
+    with pytest.raises(RecipeError, match="nothing to make"):
+        recipe_of_the_shelf("mrpc-small", Changes(), ("students", "layer_dropping"))
+    with pytest.raises(RecipeError, match="did you mean 'sst2-tinybert'"):
+        recipe_of_the_shelf("sst2-tinybret")
+
+
+def test_the_form_knows_every_knob_of_a_recipe() -> None:
+    assert set(Changes.model_fields) == set(Recipe.model_fields) - {"name", "sweep"}
+    assert set(LEFT_OUT) <= set(Recipe.model_fields)
+    assert changes_of(Recipe, but=("name", "sweep")) is Changes, "made once, so that it has one name in every form"
