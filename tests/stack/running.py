@@ -72,6 +72,17 @@ class Running:
         lines = subprocess.run(["sh", "-c", said + "\nenv -0"], capture_output=True, text=True, env={"PATH": os.environ["PATH"]}).stdout
         return dict(line.split("=", 1) for line in lines.split("\0") if "=" in line)
 
+    def prefect(self, *words: str) -> str:
+        """Run a command of Prefect's own as a user of this stack would; return what it said."""
+        environment = {**self.client(), "PREFECT_HOME": str(self.root / "prefect"), "COLUMNS": "300"}
+        done = subprocess.run([sys.executable, "-P", "-m", "prefect", *words], cwd=self.root, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def log(self, name: str) -> str:
+        """Return what a process of the stack, and what it started, wrote."""
+        return (self.stack.logs / f"{name}.log").read_text(errors="replace")
+
     def ask(self, path: str, body: Any = None) -> Any:
         """Ask Prefect; one that is away for a moment is asked again, as its own client would."""
         until = time.monotonic() + PATIENCE

@@ -1,0 +1,155 @@
+"""The whole of it as a team uses it: the stack is up, everything is deployed, and Prefect's own command starts runs that train, while what they need is killed.
+
+Slow: minutes. What each server's death does to a run that only waits is in test_live.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from flows.drive import run_recipe
+from flows.home import Home
+from flows.stack.databases import sql
+from flows.stack.services import s3_environment
+from tasks.ports.fingerprint import device_class
+from tasks.ports.store.bucket import Bucket
+from tasks.ports.store.open import open_store
+from tasks.recipe import Recipe
+from tests.flows.test_compress import FAST, recipe_for
+from tests.stack.running import Running, eventually
+from tests.stack.test_live import pytestmark
+
+__all__ = ["pytestmark"]
+PATIENCE = 1200.0
+LONG = {"steps": 4000, "evaluations": 1, "checkpoint_minutes": 0.02}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    stack = Running()
+    try:
+        stack.up()
+        done = stack.limbeck("deploy")
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield stack
+    finally:
+        stack.remove()
+
+
+def recipe(bert: Path, rows: Path, name: str, **teacher: Any) -> Recipe:
+    """Return a recipe of one student; one core everywhere, so that sums are added up in one order."""
+    gate = {"criteria": [{"metric": "parameters", "at_most": 1e9}], "register_as": name, "too_good": 1.0}
+    return recipe_for(
+        bert, rows, name=name, corpus=None, general_distillation=None, augmentation=None, layer_dropping=None, resources={"cores": 1}, gate=gate,
+        task_distillation={"prediction": FAST}, students=[{"name": "half", "layers": 2, "stages": []}],
+        teacher={"model": str(bert), "floor": 0.0, **FAST, **teacher},
+    )  # fmt: skip
+
+
+def start(running: Running, wanted: Recipe, **environment: str) -> str:
+    """Start the deployed flow by Prefect's command; return the run."""
+    words = ["deployment", "run", "compress/on-demand", "--params", json.dumps({"recipe": wanted.model_dump(mode="json", exclude_unset=True)})]
+    if environment:
+        words += ["--job-variable", f"env={json.dumps(environment)}"]
+    said = running.prefect(*words)
+    return re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", said)[0]
+
+
+def ended(running: Running, run: str) -> str:
+    """Wait for the very end of a run: one that crashed comes back."""
+    eventually(lambda: running.state(run) in ("COMPLETED", "FAILED", "CANCELLED"), f"run {run} did not end: {running.state(run)}", PATIENCE)
+    return str(running.ask(f"flow_runs/{run}")["state"])
+
+
+def stages_sent(running: Running, run: str) -> list[str]:
+    """Return the stages that a run had made by other workers."""
+    tasks = [task["id"] for task in running.ask("task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})]
+    found = running.ask("flow_runs/filter", {"flow_runs": {"parent_task_run_id": {"any_": tasks}}}) if tasks else []
+    return sorted(one["name"] for one in found)
+
+
+def test_deploying_again_changes_nothing(running: Running) -> None:
+    done = running.limbeck("deploy")
+    assert done.returncode == 0 and "unchanged" in done.stdout and "created" not in done.stdout and "updated" not in done.stdout, done.stdout
+
+
+def test_a_deployed_run_ends_with_a_registered_model(running: Running, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
+    stack, secret = running.stack, running.secret
+    run = start(running, recipe(tiny_bert, tiny_rows, "whole"))
+    assert "COMPLETED" in ended(running, run), running.log("worker-cpu")[-3000:]
+    assert sql(stack, secret, f"select state_type from flow_run where id = '{run}'", "prefect") == "COMPLETED"
+    assert sql(stack, secret, "select alias from registered_model_aliases where name = 'whole' and version = 1", "mlflow").splitlines().count("champion") == 1
+    artifacts = [entry.name for entry in Bucket(stack.artifacts, settings=s3_environment(stack, secret, "MLFLOW")).entries("")]
+    assert [name for name in artifacts if name.endswith("model.safetensors")], artifacts
+    results = [entry.name for entry in Bucket(stack.store, settings=s3_environment(stack, secret, "STORE")).entries("manifests/")]
+    assert len(results) > 5, results
+    assert running.limbeck("pull", "whole@champion", str(tmp_path / "pulled")).returncode == 0
+    assert (tmp_path / "pulled" / "model.safetensors").is_file()
+    eventually(lambda: "score whole 1" in [one["name"] for one in running.ask("flow_runs/filter", {"limit": 50})], "registering started no scoring", PATIENCE)
+
+
+def test_stages_for_gpus_go_to_their_pool_and_cached_ones_nowhere(running: Running, tiny_bert: Path, tiny_rows: Path) -> None:
+    sent = {"LIMBECK_DISPATCH": "stage/gpu", "LIMBECK_DISPATCH_DEVICE": device_class(), "LIMBECK_GPU_LIMIT": "gpu"}
+    wanted = recipe(tiny_bert, tiny_rows, "sent", seed=5)
+    run = start(running, wanted, **sent)
+    assert "COMPLETED" in ended(running, run), running.log("worker-cpu")[-3000:] + running.log("worker-gpu-local")[-3000:]
+    assert stages_sent(running, run) == ["answer-rows", "distill-predictions/half", "finetune-teacher"]
+    again = start(running, wanted, **sent)
+    assert "COMPLETED" in ended(running, again)
+    assert stages_sent(running, again) == [], "a run of hits starts nothing"
+
+
+def gone(process: psutil.Process) -> None:
+    """Kill a process and all that it started, as a machine that dies does."""
+    for one in [process, *process.children(recursive=True)]:
+        one.kill()
+
+
+@pytest.mark.parametrize("killed", ["worker-cpu", "worker-cpu and its runs", "postgres", "redis", "api-1"])
+def test_a_run_that_trains_survives(
+    killed: str, running: Running, prefect_server: None, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And makes what nobody's death would have changed."""
+    wanted = recipe(tiny_bert, tiny_rows, f"survives-{killed.replace(' ', '-')}", seed=len(killed), **LONG)
+    before = running.log("worker-cpu").count("steps, loss")
+    run = start(running, wanted)
+    eventually(lambda: running.log("worker-cpu").count("steps, loss") > before, "it does not train", PATIENCE)
+    eventually(lambda: bool(checkpoints(running)), "it saves nothing", PATIENCE)
+    name, resumed = killed.partition(" ")[0], running.log("worker-cpu").count("resuming at step")
+    began = time.monotonic()
+    if " " in killed:
+        gone(psutil.Process(running.pid(name)))
+    else:
+        os.kill(running.pid(name), signal.SIGKILL)
+    assert "COMPLETED" in ended(running, run), running.log("worker-cpu")[-3000:]
+    if name == "worker-cpu":
+        assert running.ask(f"flow_runs/{run}")["run_count"] == 2
+        assert running.log("worker-cpu").count("resuming at step") == resumed + 1, running.log("worker-cpu")[-3000:]
+    print(f"FIGURE {killed} killed under training: the run completed {time.monotonic() - began:.0f} s later")
+    ours = made(running, monkeypatch)
+    undisturbed = run_recipe(wanted, home=Home(tmp_path / "embedded").create())
+    for row in undisturbed["manifest"]["stages"]:
+        assert row["measured"] or ours[row["key"]] == row["sha256"], row
+
+
+def checkpoints(running: Running) -> list[str]:
+    """Return what is kept of training that goes on."""
+    found = Bucket(running.stack.store, settings=s3_environment(running.stack, running.secret, "STORE")).entries("checkpoints/")
+    return [entry.name for entry in found]
+
+
+def made(running: Running, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return the digests in the stack's store, by key."""
+    for name, value in s3_environment(running.stack, running.secret, "STORE").items():
+        monkeypatch.setenv(name, value)
+    return {manifest["key"]: manifest["sha256"] for manifest in open_store(running.stack.store, running.root / "seen").manifests()}
