@@ -79,7 +79,8 @@ def ecs_gpu(template: Template) -> Template:
     variables["capacity_provider_strategy"]["default"] = [{"capacityProvider": "limbeck-gpu", "weight": 1, "base": 0}]
     variables["cluster"]["default"], variables["family"]["default"] = "limbeck", "limbeck-gpu"
     variables["cpu"]["default"], variables["memory"]["default"] = 3072, 12288
-    with_environment(template, ENVIRONMENT | IN_A_CONTAINER)
+    # ECS tells a task in no time that its instance is taken back; so runs ask the instance themselves.
+    with_environment(template, ENVIRONMENT | IN_A_CONTAINER | {"LIMBECK_SPOT": "aws"})
     return template
 
 

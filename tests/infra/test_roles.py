@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,8 @@ def asked(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     def note(params: dict[str, Any], model: Any, **more: Any) -> None:
         found.update((action, "" if action in ON_THE_BUCKET else params["Key"]) for action in NEEDS[model.name])
 
-    def noted() -> Any:
-        client = new_client()
+    def noted(settings: Mapping[str, str]) -> Any:
+        client = new_client(settings)
         client.meta.events.register("before-parameter-build.s3", note)
         return client
 

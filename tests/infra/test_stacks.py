@@ -81,6 +81,7 @@ def dev(cloud: Cloud) -> Iterator[Cloud]:
     yield cloud
     bucket, s3 = outputs(cloud, "limbeck-dev-storage")["Artifacts"], cloud.client("s3")
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})  # as the template says; moto drops it
+    s3.delete_bucket_policy(Bucket=bucket)  # moto reads no conditions: to it the policy that wants TLS denies everything
     for body in (b"one", b"two"):
         s3.put_object(Bucket=bucket, Key="store/objects/x", Body=body)
     s3.delete_object(Bucket=bucket, Key="store/objects/x")
