@@ -4,13 +4,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint clean mutations kills faults shelf bench pools checkov cloud
+.PHONY: demo test slow lint clean mutations kills faults shelf bench pools checkov cloud
 
 demo: $(READY)
 	$(BIN)/limbeck demo
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
+# The tests that `make test` leaves out, one after another: hours, and servers that want the machine for themselves.
+slow: $(READY)
+	$(BIN)/python -m pytest -m slow
 
 # What goes further than the default tests; each prints a table.
 mutations kills faults: $(READY)

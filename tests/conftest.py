@@ -75,6 +75,13 @@ def tiny_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def engines_here() -> Iterator[None]:
+    """Let engines do their jobs in the process of the tests."""
+    with engines_in_this_process():
+        yield
+
+
+@contextlib.contextmanager
+def engines_in_this_process() -> Iterator[None]:
     """Let engines do their jobs in this process: the code is theirs, only the start of a Python for each stage is spared."""
     from tasks.job import Job
 
@@ -117,8 +124,8 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that run whole chains, or several processes: begun last, they would keep one worker busy long after the others have ended."""
-    first = ("suites", "flows", "test_together")
-    items.sort(key=lambda item: not {item.path.parent.name, item.path.stem} & set(first))
+    first = ("suites", "test_recovered", "test_interrupted", "test_sweep", "flows", "test_together")
+    items.sort(key=lambda item: min((first.index(name) for name in (item.path.parent.name, item.path.stem) if name in first), default=len(first)))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -17,6 +17,7 @@ from flows.home import Home
 from tasks import engine_process
 from tasks.errors import GateError, LimbeckError
 from tasks.recipe import Recipe
+from tests.conftest import engines_in_this_process
 
 FAST: dict[str, Any] = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
 
@@ -187,7 +188,8 @@ def test_students_of_one_map_share_one_pass_of_the_teacher(first: dict[str, Any]
         {"name": "varied", "layers": 2, "stages": ["augmentation", "intermediate"]},
     ]
     recipe = recipe_for(tiny_bert, tiny_rows, students=students, layer_dropping=None, task_distillation={"intermediate": phase, "prediction": FAST})
-    result = run_recipe(recipe, home=home)
+    with engines_in_this_process():
+        result = run_recipe(recipe, home=home)
     names = [stage["label"] for stage in result["stages"] if stage["name"] == "record-signals"]
     assert sorted(names) == ["2 layers", "3 layers"] and executed(result) >= {"record-signals", "distill-layers"}
     assert all(stage["cache"] == "hit" for stage in result["stages"] if stage["name"] == "finetune-teacher")

@@ -86,7 +86,8 @@ def press_cancel(run: subprocess.Popen[str], read: str) -> None:
     urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=10).close()
 
 
-@pytest.mark.parametrize("stop", [press_ctrl_c, send_sigterm, press_cancel])
+# By default each way to stop is seen once: Ctrl-C and SIGTERM on sweeps, which have more to stop.
+@pytest.mark.parametrize("stop", [press_cancel, *(pytest.param(way, marks=pytest.mark.slow) for way in (press_ctrl_c, send_sigterm))])
 def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(tmp_path: Path, recipe: Path, stop: Callable[[subprocess.Popen[str], str], None]) -> None:
     home = tmp_path / "home"
     first = start(recipe, home)

@@ -63,8 +63,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return Home(tmp_path_factory.mktemp("home")).create()
 
 
-LIKE_ANOTHER = ("glue-methods", "mrpc-small", "pkd-last", "poor-mans-alternate-even", "poor-mans-alternate-odd", "poor-mans-bottom", "poor-mans-symmetric",
-                "poor-mans-top", "sst2-methods", "stsb-small", "tinybert-4-paper", "tinybert-6")  # fmt: skip
+LIKE_ANOTHER = ("dropped-then-distilled", "glue-methods", "mrpc-small", "pkd-last", "poor-mans-alternate-even", "poor-mans-alternate-odd", "poor-mans-bottom",
+                "poor-mans-contribution", "poor-mans-symmetric", "poor-mans-top", "sst2-methods", "stsb-small", "tinybert-4-paper", "tinybert-6",
+                "tinybert-6-paper")  # fmt: skip
 """Recipes whose every stage another one passes too: they run in ``make shelf``."""
 
 

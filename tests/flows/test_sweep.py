@@ -269,7 +269,7 @@ def require_nothing_left(running: subprocess.Popen[str], home: Path) -> None:
     assert not list((home / "store" / "temporary").iterdir())
 
 
-@pytest.mark.parametrize("stop", [send_sigterm, press_cancel])
+@pytest.mark.parametrize("stop", [send_sigterm, pytest.param(press_cancel, marks=pytest.mark.slow)])
 def test_a_sweep_is_stopped_inside_its_subflows(stop: Callable[..., None], tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> None:
     home = tmp_path / "home"
     running, read = long_sweep(tmp_path, home, tiny_bert, tiny_rows, "layers [")
