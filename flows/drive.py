@@ -124,14 +124,11 @@ def demo_recipe(folder: Path, seed: int) -> Recipe:
 
 def run_demo(*, seed: int, seeds: int, home: Home, console: Any, ready: Callable[[], None], json_path: Path | None = None) -> dict[str, Any]:
     """Write a small language, compress a teacher of it, and compare the distilled student with the same student trained without a teacher."""
-    from tasks.demo_language import write_language
+    from flows.demonstration import language_of
 
     results = []
     for number in range(seed, seed + seeds):
-        folder = home.root / "demo" / f"language-{number}"
-        if not (folder / "data").is_dir():
-            write_language(folder, seed=number)
-        results.append(watched_run(demo_recipe(folder, number), home=home, console=console, ready=ready))
+        results.append(watched_run(demo_recipe(language_of(home, number), number), home=home, console=console, ready=ready))
     result = {**results[-1], "margin": margin(results)}
     if json_path is not None:
         write_json(json_path, result)

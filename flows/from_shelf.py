@@ -7,10 +7,12 @@ from typing import Any
 from prefect import flow
 
 from flows.compress import compress
+from flows.demonstration import DEMO, with_language
 from flows.forms import Changes, LeftOut, ShelfName, recipe_of_the_shelf
+from flows.home import Home
 from flows.notices import on_failure
 from flows.sweep_layers import sweep_layers
-from tasks.recipe import Sweep
+from tasks.recipe import Recipe, Sweep
 
 
 @flow(name="compress-from-shelf", flow_run_name="{recipe}", on_failure=[on_failure])
@@ -23,7 +25,7 @@ async def compress_from_shelf(recipe: ShelfName, changes: Changes = Changes(), w
         without: Sections of the recipe to leave out.
     """
     # The flow's own function: as a subflow it would be a second run of the same name, with nothing beside it.
-    result: dict[str, Any] = await compress.fn(recipe_of_the_shelf(recipe, changes, without))
+    result: dict[str, Any] = await compress.fn(ready_recipe(recipe, changes, without))
     return result
 
 
@@ -39,5 +41,11 @@ async def sweep_from_shelf(
         changes: What to change of the recipe, knob by knob.
         without: Sections of the recipe to leave out.
     """
-    result: dict[str, Any] = await sweep_layers.fn(recipe_of_the_shelf(recipe, changes, without, sweep))
+    result: dict[str, Any] = await sweep_layers.fn(ready_recipe(recipe, changes, without, sweep))
     return result
+
+
+def ready_recipe(name: str, changes: Any, without: tuple[str, ...], sweep: Sweep | None = None) -> Recipe:
+    """Return what a form asked for; the demo gets its language, so that a first click on a new server ends with a model."""
+    recipe = recipe_of_the_shelf(name, changes, without, sweep)
+    return with_language(recipe, Home.from_environment()) if name == DEMO else recipe

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flows.forms import LEFT_OUT, Changes, changes_of, recipe_of_the_shelf
+from flows.from_shelf import ready_recipe
 from flows.recipe_file import SHELF, load_recipe
 from tasks.errors import RecipeError
 from tasks.recipe import Recipe, Sweep
@@ -39,6 +41,16 @@ def test_lists_are_given_whole_and_sections_left_out() -> None:
 def test_a_sweep_of_the_shelf() -> None:
     recipe = recipe_of_the_shelf("sst2-tinybert", None, (), Sweep(strategies=("top",), drop=(1, 2)))
     assert recipe.sweep is not None and recipe.sweep.strategies == ("top",) and recipe.sweep.drop == (1, 2)
+
+
+def test_the_demo_brings_its_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMBECK_HOME", str(tmp_path))
+    language = tmp_path / "demo" / "language-0"
+    recipe = ready_recipe("demo", Changes.model_validate({"transfer": {"source": "own/texts"}}), ())
+    assert recipe.data.source == str(language / "data") and recipe.corpus is not None and recipe.corpus.source == str(language / "corpus")
+    assert recipe.transfer is not None and recipe.transfer.source == "own/texts", "what somebody changed stays"
+    assert list((language / "data").iterdir()) and list((language / "corpus").iterdir())
+    assert ready_recipe("mrpc-small", Changes(), ()) == load_recipe("mrpc-small")
 
 
 def test_what_does_not_fit_together_is_a_sentence() -> None:
