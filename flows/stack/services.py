@@ -162,6 +162,8 @@ def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSO
         "MLFLOW_TRACKING_URI": stack.mlflow_url,
         "MLFLOW_TRACKING_USERNAME": who,
         "MLFLOW_TRACKING_PASSWORD": secret[name],
+        "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD": "false",  # artifacts go through MLflow: its S3 server is nobody else's business
+        "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD": "false",
         "LIMBECK_STORE": stack.store,
         **s3_environment(stack, secret, "STORE"),
     }

@@ -69,6 +69,9 @@ class Tracker:
         logging.getLogger("alembic").setLevel(logging.WARNING)
         logging.getLogger("mlflow").setLevel(logging.ERROR)
         require_reachable(self.uri)
+        # MLflow would hand out addresses of its S3 server as it sees it itself; who has no way to that server would wait for ever.
+        for way in ("UPLOAD", "DOWNLOAD"):
+            os.environ.setdefault(f"MLFLOW_ENABLE_PROXY_MULTIPART_{way}", "false")
         import mlflow
         from mlflow.tracking import MlflowClient
 

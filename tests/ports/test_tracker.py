@@ -516,6 +516,15 @@ def test_what_is_unknown_lists_what_is_known(registered: Path, tmp_path: Path, n
 # --- a server -----------------------------------------------------------------------------------------------------------------------------
 
 
+def test_artifacts_go_through_mlflow_unless_somebody_says_otherwise(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own client would ask it for addresses of an S3 server that perhaps only MLflow reaches."""
+    upload, download = (f"MLFLOW_ENABLE_PROXY_MULTIPART_{way}" for way in ("UPLOAD", "DOWNLOAD"))
+    monkeypatch.setenv(upload, "true")
+    monkeypatch.delenv(download, raising=False)
+    assert Tracker(f"sqlite:///{template}", None).client
+    assert (os.environ[upload], os.environ[download]) == ("true", "false")
+
+
 def test_everything_works_against_a_server_too(template: Path, checkpoint: Path, tmp_path: Path) -> None:
     shutil.copyfile(template, tmp_path / "mlflow.db")
     port = str(20_000 + os.getpid() % 20_000)
