@@ -17,6 +17,7 @@ from flows.stack.services import client_environment, environment_of, services
 from flows.stack.settings import INNER, SHOWN, Settings, Stack, choose_ports
 from flows.stack.words import exports
 from tasks.errors import StackError
+from tests.stack.running import low_port
 
 
 @pytest.fixture(autouse=True)
@@ -139,8 +140,8 @@ def test_inner_ports_move_and_those_that_people_know_do_not() -> None:
             taken.listen()
         port = one.getsockname()[1]
         with pytest.raises(StackError, match=f"port {port} .*--mlflow-port"):
-            choose_ports("127.0.0.1", {"prefect": None, "mlflow": port} if not SHOWN["prefect"] == port else {})
-    chosen = choose_ports("127.0.0.1", {"prefect": 24200, "mlflow": 25000})
+            choose_ports("127.0.0.1", {"prefect": low_port(), "mlflow": port})
+    chosen = choose_ports("127.0.0.1", {"prefect": low_port(), "mlflow": low_port()})
     assert len(set(chosen.values())) == len(SHOWN | INNER) and all(port < 32768 for port in chosen.values())
 
 
