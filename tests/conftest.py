@@ -16,6 +16,7 @@ os.environ |= {
     "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "PREFECT_LOGGING_LEVEL": "ERROR",
 }  # fmt: skip
+AT_FIRST = frozenset(os.environ)
 
 import pytest  # noqa: E402 - the environment above must be set before anything is imported
 
@@ -56,7 +57,9 @@ def environment_kept() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def own_environment() -> Iterator[None]:
-    """Give each module the environment that it would have alone."""
+    """Give each module the environment that it would have alone; what a session's fixture left, which is made before this one, is taken away first."""
+    for name in [name for name in os.environ if name.startswith("MLFLOW_") and name not in AT_FIRST]:
+        del os.environ[name]
     with environment_kept():
         yield
 
