@@ -115,12 +115,15 @@ def gone(process: psutil.Process) -> None:
         one.kill()
 
 
-@pytest.mark.parametrize("killed", ["worker-cpu", "worker-cpu and its runs", "postgres", "redis", "api-1"])
+KILLED = ("worker-cpu", "worker-cpu and its runs", "postgres", "redis", "api-1")
+
+
+@pytest.mark.parametrize("killed", KILLED)
 def test_a_run_that_trains_survives(
     killed: str, running: Running, prefect_server: None, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And makes what nobody's death would have changed."""
-    wanted = recipe(tiny_bert, tiny_rows, f"survives-{killed.replace(' ', '-')}", seed=len(killed), **LONG)
+    wanted = recipe(tiny_bert, tiny_rows, f"survives-{killed.replace(' ', '-')}", seed=100 + KILLED.index(killed), **LONG)
     before = running.log("worker-cpu").count("steps, loss")
     run = start(running, wanted)
     eventually(lambda: running.log("worker-cpu").count("steps, loss") > before, "it does not train", PATIENCE)
