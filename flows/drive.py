@@ -27,7 +27,7 @@ def run_recipe(
     from flows.account import account
 
     onlooker, started = Onlooker(home, watcher, force, plan, command), time.monotonic()
-    ONLOOKER.set(onlooker)
+    token = ONLOOKER.set(onlooker)
     try:
         result: dict[str, Any] = asyncio.run(flow_of(kind)(recipe))
     except asyncio.CancelledError:
@@ -35,6 +35,8 @@ def run_recipe(
             with contextlib.suppress(Exception):  # the run, or its server, may be gone by now; it has stopped all the same
                 asyncio.run(confirm(onlooker.cancelled))
         raise KeyboardInterrupt from None  # a signal asked for the end: what follows is as after Ctrl-C
+    finally:
+        ONLOOKER.reset(token)  # a run that this process starts by other means next is not this one
     if json_path is not None:
         write_json(json_path, {**result, **account(recipe, result, home=home, seconds=time.monotonic() - started, command=command)})
     return result

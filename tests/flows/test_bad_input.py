@@ -11,6 +11,7 @@ import pytest
 
 from flows.drive import run_recipe
 from flows.home import Home
+from flows.onlooker import ONLOOKER
 from tasks.errors import LimbeckError
 from tasks.ports.tracker import Tracker
 from tests.flows.test_compress import FAST, executed, recipe_for
@@ -79,3 +80,4 @@ def test_a_pickle_is_no_model(home: Home, tmp_path: Path, tiny_bert: Path, tiny_
     shutil.copytree(tiny_bert, bad)
     (bad / "model.safetensors").rename(bad / "pytorch_model.bin")
     refused(home, bert=bad, rows=tiny_rows, teacher={"model": str(bad), "floor": 0.0, **FAST}, sentence="safetensors")
+    assert ONLOOKER.get() is None, "whoever runs next in this process has a home of their own"
