@@ -220,9 +220,7 @@ def is_sent(frame: Frame, session: Session) -> bool:
 
 async def dispatch(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
     """Have a stage made by a worker elsewhere, and take its result from the store."""
-    changes, like = await asyncio.to_thread(nearest, frame, session, record.explanation)
-    record.why, record.likely = reason(frame, session, changes), took(like)
-    require_rest(session, record)
+    await foresee(frame, session, record)
     get_run_logger().info(f"key {record.key[:12]}: {record.why}")
 
     def tell(state: str, words: str) -> None:
@@ -245,6 +243,13 @@ async def dispatch(frame: Frame, session: Session, record: StageRecord, knobs: K
         raise DispatchError(f"{record.shown} was made elsewhere, and is not in this run's store; its workers must share the store of this run")
     # What another run asked for, and pays, is to this one as if it had been there. Of its own, the seconds are those of the work, not of the queue.
     return finish(session, record, found, "miss" if ours else "hit", time.monotonic() - float(found.used.get("seconds") or 0.0) if ours else started)
+
+
+async def foresee(frame: Frame, session: Session, record: StageRecord) -> None:
+    """Note why a stage is made and what it will probably take, before it is; refuse it where the rest of the budget does not hold that."""
+    changes, like = await asyncio.to_thread(nearest, frame, session, record.explanation)
+    record.why, record.likely = reason(frame, session, changes), took(like)
+    require_rest(session, record)
 
 
 async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
@@ -271,9 +276,7 @@ async def find_or_make(frame: Frame, session: Session, record: StageRecord, knob
     found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
     if found is not None:
         return finish(session, record, found, "hit", started)
-    changes, like = await asyncio.to_thread(nearest, frame, session, record.explanation)
-    record.why, record.likely = reason(frame, session, changes), took(like)
-    require_rest(session, record)
+    await foresee(frame, session, record)
     async with gpu_slots(session.gpu_limit if frame.on_gpu else "", record.processes):
         record.state, started = "running", time.monotonic()
         get_run_logger().info(f"key {record.key[:12]}: {record.why}")
