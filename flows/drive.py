@@ -109,28 +109,17 @@ def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
     return session
 
 
-def demo_recipe(folder: Path, seed: int) -> Recipe:
-    """Return the demo's recipe for the language written in ``folder``."""
+def demo_recipe(home: Home, seed: int) -> Recipe:
+    """Return the demo's recipe with its seeds, for the language of that seed."""
+    from flows.demonstration import DEMO, with_language
     from flows.recipe_file import load_recipe
 
-    sets = [
-        f"data.source={folder / 'data'}",
-        f"corpus.source={folder / 'corpus'}",
-        f"transfer.source={folder / 'transfer'}",
-        f"pretraining.seed={seed}",
-        f"teacher.seed={seed}",
-        f"data.seed={seed}",
-    ]
-    return load_recipe("demo", sets)
+    return with_language(load_recipe(DEMO, [f"{section}.seed={seed}" for section in ("pretraining", "teacher", "data")]), home)
 
 
 def run_demo(*, seed: int, seeds: int, home: Home, console: Any, ready: Callable[[], None], json_path: Path | None = None) -> dict[str, Any]:
     """Write a small language, compress a teacher of it, and compare the distilled student with the same student trained without a teacher."""
-    from flows.demonstration import language_of
-
-    results = []
-    for number in range(seed, seed + seeds):
-        results.append(watched_run(demo_recipe(language_of(home, number), number), home=home, console=console, ready=ready))
+    results = [watched_run(demo_recipe(home, number), home=home, console=console, ready=ready) for number in range(seed, seed + seeds)]
     result = {**results[-1], "margin": margin(results)}
     if json_path is not None:
         write_json(json_path, result)
