@@ -113,9 +113,9 @@ def start(home: Home, name: str, command: list[str], extra: dict[str, str]) -> s
         )
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, patience: float = PATIENCE) -> None:
     """Wait until a server answers."""
-    limit = time.monotonic() + PATIENCE
+    limit = time.monotonic() + patience
     while time.monotonic() < limit and process.poll() is None:
         with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=2):
             return

@@ -9,16 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 from flows.home import Home
-from flows.servers import free_port, prefect_command, start, stop
+from flows.servers import free_port, prefect_command, start, stop, wait_for
 
 ROOT = Path(__file__).resolve().parents[1]
 PASSWORD = "limbeck:only-for-this-test"
-PATIENCE = 400.0
+PATIENCE = 400.0  # longer than a person would wait: on a busy machine a new database takes minutes
 
 
 @contextlib.contextmanager
@@ -31,20 +30,10 @@ def prefect_server_of_our_own() -> Iterator[dict[str, str]]:
                "PREFECT_SERVER_API_AUTH_STRING": PASSWORD, "PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}  # fmt: skip
         process = start(home, "prefect", prefect_command(port), own)
         try:
-            wait_for_health(f"{url}/health", process)
+            wait_for(f"{url}/health", process, home.root / "logs" / "prefect.log", PATIENCE)
             yield {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": PASSWORD}
         finally:
             stop(process)
-
-
-def wait_for_health(url: str, process: subprocess.Popen[bytes]) -> None:
-    """Wait for longer than a person would: on a busy machine a new database takes minutes."""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
-            return
-        time.sleep(0.5)
-    raise AssertionError(f"the Prefect server at {url} did not start")
 
 
 @contextlib.contextmanager
