@@ -44,24 +44,18 @@ def prefect_url(prefect_server: None) -> str:
     return str(PREFECT_API_URL.value())
 
 
-@contextlib.contextmanager
-def environment_kept() -> Iterator[None]:
-    """Put the environment back afterwards: MLflow writes its tracking URI there."""
-    before = dict(os.environ)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def own_environment() -> Iterator[None]:
-    """Give each module the environment that it would have alone; what a session's fixture left, which is made before this one, is taken away first."""
+    """Give each module the environment that it would have alone: MLflow writes its tracking URI there.
+
+    What a session's fixture left, which is made before this one, is taken away first.
+    """
     for name in [name for name in os.environ if name.startswith("MLFLOW_") and name not in AT_FIRST]:
         del os.environ[name]
-    with environment_kept():
-        yield
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")
@@ -105,8 +99,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tasks.ports.tracker import Tracker
 
     file = tmp_path_factory.mktemp("mlflow") / "template.db"
-    with environment_kept():  # a session's fixture is made before a module's: what it left behind would be there for every later module
-        Tracker(f"sqlite:///{file}", None).runs(1)
+    Tracker(f"sqlite:///{file}", None).runs(1)
     return file
 
 

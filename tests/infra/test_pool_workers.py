@@ -21,6 +21,7 @@ from uuid import UUID
 import pytest
 from prefect.utilities.templating import apply_values
 
+from tests.flows.test_dispatch import resubmit, small
 from tests.infra.containers import Machine
 from tests.infra.fake_kubernetes import VERSIONS, Cluster
 from tests.infra.moto_cloud import moto_cloud
@@ -124,18 +125,6 @@ def state_of(run: UUID) -> Any:
     return asyncio.run(ask())
 
 
-def start_again(run: UUID) -> None:
-    """Do what the automation does with a flow run that crashed."""
-    from prefect.client.orchestration import get_client
-    from prefect.states import AwaitingRetry
-
-    async def ask() -> None:
-        async with get_client() as client:
-            await client.set_flow_run_state(run, AwaitingRetry(), force=True)
-
-    asyncio.run(ask())
-
-
 @contextmanager
 def worker(pool: str, kind: str, folder: Path, url: str, **environment: str) -> Iterator[Path]:
     """Run Prefect's own worker for a pool; yield its log."""
@@ -162,8 +151,6 @@ def wait_for(what: Callable[[], Any], told: Callable[[], str]) -> None:
 
 def long_enough(bert: Path, rows: Path) -> Any:
     """Return a recipe whose teacher can be killed half-way, and saves as it goes."""
-    from tests.flows.test_dispatch import small
-
     return small(bert, rows, steps=600, evaluations=1, checkpoint_minutes=0.005)
 
 
@@ -213,7 +200,7 @@ def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
             wait_for(lambda: machine.containers and "steps, loss" in machine.containers[0].said(), told)
             machine.containers[0].vanish()
             wait_for(lambda: state_of(run).is_crashed(), told)
-            start_again(run)
+            asyncio.run(resubmit(run))
             wait_for(lambda: state_of(run).is_completed(), told)
         first, second = tasks.asked
     definition = first["definition"]

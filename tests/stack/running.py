@@ -18,7 +18,7 @@ from flows.servers import free_port
 from flows.stack import credentials, probes, supervision
 from flows.stack.ceph import answers as s3_answers
 from flows.stack.credentials import PERSON
-from flows.stack.settings import Stack
+from flows.stack.settings import Stack, is_free
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 300.0
@@ -151,15 +151,9 @@ class Running:
 
 def low_port() -> int:
     """Return a free port below those that kernels lend out."""
-    while (port := 20_000 + free_port() % 10_000) and not is_free(port):
+    while not is_free("127.0.0.1", port := 20_000 + free_port() % 10_000):
         pass
     return port
-
-
-def is_free(port: int) -> bool:
-    from flows.stack.settings import is_free as free
-
-    return free("127.0.0.1", port)
 
 
 def eventually(true: Callable[[], bool], otherwise: str, patience: float = PATIENCE) -> float:
