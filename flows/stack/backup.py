@@ -171,10 +171,25 @@ def opened(source: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=source.absolute().parent) as folder:
         try:
             with tarfile.open(source) as archive:
-                archive.extractall(folder, filter="data")
+                unpack(archive, Path(folder).resolve())
         except (tarfile.TarError, EOFError, OSError) as error:
             raise StackError(f"{source} is no back-up of limbeck's, or was cut off: {error}") from error
         yield Path(folder)
+
+
+def unpack(archive: tarfile.TarFile, folder: Path) -> None:
+    """Write the files of an archive; links, and names that lead out of the folder, are refused. ``tarfile``'s own filters are missing in early Python 3.11."""
+    for member in archive:
+        place = (folder / member.name).resolve()
+        content = archive.extractfile(member) if member.isfile() else None
+        if not place.is_relative_to(folder) or (content is None and not member.isdir()):
+            raise tarfile.TarError(f"{member.name} is no file of a back-up")
+        if content is None:
+            place.mkdir(parents=True, exist_ok=True)
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("wb") as file:
+            shutil.copyfileobj(content, file)
 
 
 def checked(folder: Path, source: Path) -> dict[str, Any]:

@@ -54,6 +54,14 @@ def test_a_file_that_climbs_out_is_refused(saved: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.parent.glob("planted"))
 
 
+def test_a_link_is_refused(saved: Path, tmp_path: Path) -> None:
+    (saved / "store" / "elsewhere").symlink_to("/etc")
+    with tarfile.open(tmp_path / "planted.tar", "w") as archive:
+        archive.add(saved / "store" / "elsewhere", arcname="store/elsewhere")
+    with pytest.raises(StackError, match="store/elsewhere is no file"), backup.opened(tmp_path / "planted.tar"):
+        pass
+
+
 def test_a_home_that_has_a_stack_is_not_overwritten(saved: Path, tmp_path: Path) -> None:
     stack = Stack(tmp_path / "home" / "stack")
     stack.root.mkdir(parents=True)
