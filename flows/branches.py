@@ -20,7 +20,6 @@ from tasks.drop_layers import drop_layers, measure_contributions
 from tasks.finetune_teacher import answer_rows, mix_answers
 from tasks.recipe import (
     LAYER_STARTS,
-    SECTION_OF,
     AnswerSlice,
     ContributionSlice,
     DropSlice,
@@ -38,6 +37,7 @@ from tasks.recipe import (
     SignalSlice,
     Student,
     general_start,
+    sections_of,
 )
 from tasks.score_model import measure_speed, score_model
 
@@ -203,7 +203,7 @@ def cut(knobs: Any, seed: int) -> dict[str, Any]:
 
 def chosen(knobs: Any) -> dict[str, Any]:
     """Return a section's knobs without those of methods that it does not use."""
-    others = {section for method, section in SECTION_OF.items() if method != getattr(knobs, "method", None)}
+    others = {section for method, section in sections_of(type(knobs)).items() if method != getattr(knobs, "method", None)}
     return {name: value for name, value in dict(knobs).items() if name not in others}
 
 

@@ -166,8 +166,10 @@ class Sizes(NamedTuple):
 
 
 class Method(Knobs):
-    """The knobs of one way to copy a teacher's inside; each way says itself whom it cannot serve."""
+    """The knobs of one way to copy a teacher's inside; each way says itself what it is called and whom it cannot serve."""
 
+    called: ClassVar[str]
+    """Its name in a recipe, and in the dict of objectives."""
     weights: ClassVar[tuple[str, ...]] = ()
     """The knobs that weigh its terms, where they may be zero."""
 
@@ -185,6 +187,7 @@ class Method(Knobs):
 class Matching(Method):
     """Which inner layers of the teacher are copied, and how (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
 
+    called = "layers"
     weights = ("hidden", "attention")
 
     layer_map: Literal["uniform", "last", "skip", "divisible", "kept"] = Field(
@@ -213,6 +216,7 @@ class Matching(Method):
 class Relations(Method):
     """Copy how tokens relate, from one teacher layer to the student's last (Wang et al. 2020, MiniLMv2, arXiv:2012.15828)."""
 
+    called = "relations"
     weights = ("query", "key", "value")
 
     layer: int | None = Field(None, ge=1, description="The teacher's layer, counted from 1; empty: its last. Of large teachers an upper middle one is better.")
@@ -234,6 +238,7 @@ class Relations(Method):
 class Triple(Method):
     """Masked text read by both: softened words, masked words, directions (Sanh et al. 2019, DistilBERT, arXiv:1910.01108)."""
 
+    called = "triple"
     weights = ("soft", "words", "direction")
 
     soft: float = Field(5.0, ge=0, description="Weight of the teacher's softened words.")
@@ -253,6 +258,8 @@ class Triple(Method):
 class Replacing(Method):
     """The student's layers take the teacher's places by chance while the task is learned (Xu et al. 2020, BERT-of-Theseus, arXiv:2002.02925)."""
 
+    called = "replacing"
+
     first: float = Field(0.3, gt=0, le=1, description="Chance of a layer at the first step.")
     share: float = Field(0.5, ge=0, le=1, description="Share of the steps over which the chance rises evenly to 1.")
 
@@ -266,6 +273,7 @@ class Replacing(Method):
 class SelfAttention(Method):
     """Copy where tokens look and how their values relate, in the last layers (Wang et al. 2020, MiniLM, arXiv:2002.10957)."""
 
+    called = "self-attention"
     weights = ("attention", "value")
 
     attention: float = Field(1.0, ge=0, description="Weight of the attention distributions; needs equal head counts.")
@@ -280,12 +288,15 @@ class SelfAttention(Method):
             raise ModelError(f"{where}: {ours.heads} heads against the teacher's {theirs.heads}; method self-attention needs equal heads, relations does not")
 
 
-SECTION_OF = {"layers": "matching", "relations": "relations", "triple": "triple", "replacing": "replacing", "self-attention": "self_attention"}
+def sections_of(phase: type[Knobs]) -> dict[str, str]:
+    """Return the section of every method that a phase knows, by the method's name."""
+    kinds = {name: field.annotation for name, field in phase.model_fields.items()}
+    return {kind.called: name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Method)}
 
 
 def method_of(phase: Any) -> Method:
     """Return the knobs of the method that a phase has chosen."""
-    found: Method = getattr(phase, SECTION_OF[phase.method])
+    found: Method = getattr(phase, sections_of(type(phase))[phase.method])
     return found
 
 
@@ -297,14 +308,14 @@ class ByMethod(Training):
     @model_validator(mode="after")
     def only_the_chosen(self) -> Self:
         """Refuse knobs of a method that is not the chosen one: they would be read by nobody. A form fills every section in with defaults: that is no wish."""
-        for method, section in SECTION_OF.items():
+        for method, section in sections_of(type(self)).items():
             if method != self.method and section in self.model_fields_set and getattr(self, section) != type(self).model_fields[section].default:
                 raise ValueError(f"{section} belongs to method: {method}, and the method is {self.method}; set method: {method}, or leave {section} out")
         return self
 
     def key_values(self) -> dict[str, Any]:
         """Return the knobs that decide what the phase makes: a method that is new here leaves the keys of the others alone."""
-        others = {section for method, section in SECTION_OF.items() if method != self.method}
+        others = {section for method, section in sections_of(type(self)).items() if method != self.method}
         return {name: value for name, value in super().key_values().items() if name not in others}
 
 

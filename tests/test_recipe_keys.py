@@ -7,14 +7,16 @@ from pydantic import ValidationError
 
 from tasks.errors import ModelError
 from tasks.ports import fingerprint
-from tasks.recipe import SECTION_OF, GeneralDistillation, Intermediate, Relations, SelfAttention, Sizes
+from tasks.recipe import GeneralDistillation, Intermediate, Method, Relations, SelfAttention, Sizes, sections_of
 from tasks.training.objectives import OBJECTIVES
 
 
 @pytest.mark.parametrize("phase", [GeneralDistillation, Intermediate])
 def test_a_phase_is_keyed_by_its_own_method_alone(phase: type) -> None:
-    for method in set(SECTION_OF) & set(phase.model_json_schema()["properties"]["method"]["enum"]):
-        assert set(phase(method=method).key_values()) & set(SECTION_OF.values()) == {SECTION_OF[method]}
+    sections = sections_of(phase)
+    assert set(sections) == set(phase.model_json_schema()["properties"]["method"]["enum"])
+    for method, section in sections.items():
+        assert set(phase(method=method).key_values()) & set(sections.values()) == {section}
     assert phase(method="relations", relations=Relations(heads=2)).key_values() != phase(method="relations").key_values()
 
 
@@ -32,7 +34,7 @@ def test_self_attention_is_for_layers_that_look_everywhere() -> None:
 
 
 def test_every_method_has_knobs_and_an_objective() -> None:
-    assert set(SECTION_OF) == set(OBJECTIVES)
+    assert {kind.called for kind in Method.__subclasses__()} == set(OBJECTIVES)
 
 
 def test_the_code_of_a_method_counts_for_its_own_stages_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,5 +47,5 @@ def test_the_code_of_a_method_counts_for_its_own_stages_alone(monkeypatch: pytes
 
 
 def test_a_form_that_fills_every_section_in_is_no_wish() -> None:
-    filled = {name: field.default.model_dump() for name, field in Intermediate.model_fields.items() if name in SECTION_OF.values()}
+    filled = {name: field.default.model_dump() for name, field in Intermediate.model_fields.items() if name in sections_of(Intermediate).values()}
     assert Intermediate(method="relations", **filled).key_values() == Intermediate(method="relations").key_values()
