@@ -35,7 +35,8 @@ class Job:
         self.inputs: dict[str, Path] = {name: Path(folder) for name, folder in order.get("inputs", {}).items()}
         self.lists: dict[str, list[Path]] = {name: [Path(f) for f in fs] for name, fs in order.get("lists", {}).items()}
         self.output = Path(order["output"])
-        self.checkpoints = Path(order.get("checkpoints", self.output.parent / "checkpoints"))
+        # An order that names no place keeps them to itself: in a folder beside its own, the next order would go on from where this one stopped.
+        self.checkpoints = Path(order.get("checkpoints", self.output / "checkpoints"))
         self.threads: int = order.get("threads", os.cpu_count() or 1)
         self.last_report = 0.0
         self.say = mute if silent else emit

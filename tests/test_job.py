@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tasks.job import Job
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # The limit is set after torch is imported, which itself takes much address space.
@@ -87,3 +89,8 @@ def test_processes_that_share_a_pipe_write_whole_lines() -> None:
     assert done.returncode == 0, done.stderr
     said = [json.loads(line) for line in done.stdout.splitlines()]
     assert sorted((event["of"], event["step"]) for event in said) == [(of, step) for of in (False, True) for step in range(500)]
+
+
+def test_an_order_without_a_place_for_checkpoints_keeps_them_to_itself(tmp_path: Path) -> None:
+    one, other = (Job({"job": "pretrain", "output": str(tmp_path / name)}) for name in ("one", "other"))
+    assert one.checkpoints != other.checkpoints and tmp_path / "one" in one.checkpoints.parents
