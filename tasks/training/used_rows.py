@@ -60,7 +60,7 @@ class UsedRows(nn.Module):
 
     def touched_rows(self) -> list[Tensor]:
         """Return the gradient of the rows that the last batch looked up, if it looked any up."""
-        return [self.gradient[torch.cat(self.touched).unique()]] if self.touched else []
+        return [self.gradient.index_select(0, torch.cat(self.touched).unique())] if self.touched else []
 
     def stepped(self, decay: float) -> None:
         """Make the gradient zero again after a step that decayed the rows in use by a factor, and note it for those that wait."""
@@ -93,10 +93,10 @@ class UsedRows(nn.Module):
         self.rows_VD[int(self.standing[0]) :] *= float(self.standing[1])
         self.standing[1] = 1.0
 
-    def whole(self) -> Tensor:
-        """Return the table [V, D] in the order of the vocabulary."""
+    def write_whole(self, table_VD: Tensor) -> None:
+        """Fill a table in the order of the vocabulary."""
         self.settle()
-        return self.rows_VD[self.row_V]
+        torch.index_select(self.rows_VD, 0, self.row_V, out=table_VD)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         """The parameter is a part of ``rows_VD``, which is saved anyway."""
@@ -118,7 +118,7 @@ class Lookup(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor, places: Tensor, table: UsedRows) -> Tensor:
         """Return rows of ``weight``."""
         ctx.places, ctx.table = places, table
-        return weight[places]
+        return F.embedding(places, weight)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None]:
@@ -140,7 +140,7 @@ def used_rows_only(modules: nn.Module) -> Iterator[UsedRows | None]:
     try:
         yield stand_in
     finally:
-        table.weight.data.copy_(stand_in.whole())
+        stand_in.write_whole(table.weight.data)
         model.set_input_embeddings(table)
 
 
