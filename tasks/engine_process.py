@@ -7,27 +7,26 @@ import json
 import os
 import signal
 import sys
+from asyncio.subprocess import Process
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tasks.errors import BY_NAME, EngineError, Interrupted, OutOfMemory
+from tasks.fork_server import LINE, ORDER, Forked, ForkServer
 from tasks.job import die_with_parent
 
 PATIENCE = 45.0  # seconds an engine gets to write its checkpoint after it was asked to stop; torchrun gives its processes 30 of them
-LINE = 2**24  # longest line of events, in bytes
 ROOT = Path(__file__).resolve().parents[1]
 
 
-async def run_engine(module: str, order: Mapping[str, Any], folder: Path, listen: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Run ``python -m module`` on an order and return its facts; what it says meanwhile goes to ``listen``."""
-    path = folder / "job.json"
-    path.write_text(json.dumps(order))
+async def run_engine(
+    module: str, order: Mapping[str, Any], folder: Path, listen: Callable[[dict[str, Any]], None], server: ForkServer | None = None
+) -> dict[str, Any]:
+    """Run ``python -m module`` on an order and return its facts; what it says meanwhile goes to ``listen``. A run's server spares it loading torch."""
+    (folder / ORDER).write_text(json.dumps(order))
     with (folder / "stderr.log").open("wb") as errors:
-        process = await asyncio.create_subprocess_exec(
-            *command(module, order.get("processes", 1)), str(path), stdout=asyncio.subprocess.PIPE, stderr=errors, stdin=asyncio.subprocess.DEVNULL,
-            limit=LINE, cwd=folder, env=environment(order["threads"]), preexec_fn=die_with_parent, start_new_session=True,
-        )  # fmt: skip
+        process = await start(module, order, folder, errors, server)
     try:
         last = await listen_to(process, listen)
     except asyncio.CancelledError:
@@ -36,13 +35,24 @@ async def run_engine(module: str, order: Mapping[str, Any], folder: Path, listen
     return facts_of(last, process, folder, order["job"])
 
 
+async def start(module: str, order: Mapping[str, Any], folder: Path, errors: IO[bytes], server: ForkServer | None) -> Process | Forked:
+    """Start an engine in its folder; several processes that share one are torchrun's to start."""
+    processes, own = order.get("processes", 1), environment(order["threads"])
+    if server is not None and processes == 1:
+        return await server.start(module, folder, errors, own)
+    return await asyncio.create_subprocess_exec(
+        *command(module, processes), str(folder / ORDER), stdout=asyncio.subprocess.PIPE, stderr=errors, stdin=asyncio.subprocess.DEVNULL,
+        limit=LINE, cwd=folder, env=own, preexec_fn=die_with_parent, start_new_session=True,
+    )  # fmt: skip
+
+
 def command(module: str, processes: int) -> list[str]:
     """Return the command of an engine; where several processes share its work, torchrun starts them."""
     together = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "--log-dir", "logs", "-m"] if processes > 1 else []
     return [sys.executable, "-m", *together, module]
 
 
-async def listen_to(process: asyncio.subprocess.Process, listen: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+async def listen_to(process: Process | Forked, listen: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Pass events on until the engine ends; return the last one."""
     assert process.stdout is not None
     last: dict[str, Any] = {}
@@ -58,7 +68,7 @@ async def listen_to(process: asyncio.subprocess.Process, listen: Callable[[dict[
     return last
 
 
-def facts_of(last: Mapping[str, Any], process: asyncio.subprocess.Process, folder: Path, job: str) -> dict[str, Any]:
+def facts_of(last: Mapping[str, Any], process: Process | Forked, folder: Path, job: str) -> dict[str, Any]:
     """Return the facts that an engine ended with, or raise what ended it."""
     if last.get("event") == "result" and process.returncode == 0:
         return dict(last["facts"])
@@ -75,7 +85,7 @@ def facts_of(last: Mapping[str, Any], process: asyncio.subprocess.Process, folde
     raise EngineError(f"the engine of {job!r} stopped with status {process.returncode}: {lines[-1] if lines else 'no message'}")
 
 
-async def stop(process: asyncio.subprocess.Process) -> None:
+async def stop(process: Process | Forked) -> None:
     """Ask an engine to write its checkpoint and stop; kill it if it does not."""
     if process.returncode is not None:
         return

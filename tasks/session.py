@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.contracts import Parcel
+from tasks.fork_server import ForkServer
 from tasks.meter import Machine
 
 JUST = 30.0  # seconds for which a run takes its plan's word for what is in the store
@@ -102,6 +103,8 @@ class Session:
     """Who has stages for a GPU made by workers elsewhere; None where this machine makes them itself."""
     expected: Mapping[str, Any] | None = None
     """What the explanation of this session's one stage must be: of a worker that makes it for a run elsewhere."""
+    engines: ForkServer | None = None
+    """What engines are forked from; None where each is started by itself."""
     gpu_limit: str = ""
     """The global concurrency limit of which a stage for a GPU takes slots while it computes; empty: none."""
 

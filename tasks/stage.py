@@ -108,7 +108,7 @@ class Bench:
             "threads": self.record.threads,
             "processes": self.record.processes,
         }
-        self.facts |= await run_engine(self.frame.module, order, self.workspace, self.listen)
+        self.facts |= await run_engine(self.frame.module, order, self.workspace, self.listen, self.session.engines)
 
     def listen(self, event: Mapping[str, Any]) -> None:
         """Pass what the engine says on to the watcher, the tracker and the Prefect log."""

@@ -82,7 +82,7 @@ def engines_in_this_process() -> Iterator[None]:
     """Let engines do their jobs in this process: the code is theirs, only the start of a Python for each stage is spared."""
     from tasks.job import Job
 
-    async def here(module: str, order: Mapping[str, Any], workspace: Path, listen: Any) -> dict[str, Any]:
+    async def here(module: str, order: Mapping[str, Any], workspace: Path, listen: Any, server: Any) -> dict[str, Any]:
         job = Job(order)
         job.say = lambda event, **content: listen({"event": event, **content})
         facts: dict[str, Any] = importlib.import_module(f"{module}.jobs").JOBS[order["job"]](job)

@@ -127,7 +127,7 @@ def die(plan: dict[str, Any], where: str) -> None:
 
 
 def children(parent: int) -> list[int]:
-    """Return the processes that a process has started."""
+    """Return the processes that a process has started, and those that they have started."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
@@ -136,7 +136,7 @@ def children(parent: int) -> list[int]:
             except OSError:
                 continue  # it has just ended
             if int(fields[1]) == parent:
-                found.append(int(folder.name))
+                found += [*children(int(folder.name)), int(folder.name)]
     return found
 
 

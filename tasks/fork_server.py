@@ -1,0 +1,224 @@
+"""A run's engines without the start of a Python each: one process loads torch once and is forked for every order.
+
+Loading torch and transformers takes seconds of processor time, and a stage may take less. The server is forked before it computes anything: it has one
+thread, no thread pool and no GPU, so that what a fork cannot take along is not there yet. An engine that was forked is in all else as one that was
+started: a session, a folder, a place to write to and threads of its own; it ends when its run ends. Linux only; elsewhere engines are started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import itertools
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from tasks.job import die_with_parent
+
+ORDER = "job.json"
+"""The file in an engine's folder that says what to do."""
+LETTER = 2**16  # longest message, in bytes: an order names a module, a folder and threads
+LINE = 2**24  # longest line of events, in bytes
+WITHOUT_THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""For libraries that would start threads when they are loaded: a fork takes one thread along, and the locks of all."""
+
+
+class Forked:
+    """One engine of the server, to be handled as asyncio's own processes are."""
+
+    def __init__(self, server: ForkServer, number: int, stdout: asyncio.StreamReader) -> None:
+        self.server, self.number, self.stdout = server, number, stdout
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    @property
+    def returncode(self) -> int | None:
+        """Return how it ended, the negative number of a signal; None while it runs."""
+        return self.ended.result() if self.ended.done() else None
+
+    async def wait(self) -> int:
+        """Wait for its end."""
+        return await asyncio.shield(self.ended)
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        self.server.tell(self.number, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.server.tell(self.number, signal.SIGKILL)
+
+
+class ForkServer:
+    """A run's side of it; the process is started for the first order. One event loop uses it."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.numbers, self.running = itertools.count(), dict[int, Forked]()
+
+    async def start(self, module: str, folder: Path, errors: IO[bytes], environment: Mapping[str, str]) -> Forked:
+        """Have an engine run ``python -m module`` on the order in a folder, with the threads that an environment names."""
+        if self.process is None:
+            self.open(environment)
+        reader, writer = os.pipe()
+        stdout = asyncio.StreamReader(limit=LINE)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(reader, "rb"))
+        engine = Forked(self, next(self.numbers), stdout)
+        threads = {name: environment[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        order = {"number": engine.number, "module": module, "folder": str(folder), "environment": threads}
+        self.running[engine.number] = engine
+        try:
+            socket.send_fds(self.wire, [json.dumps(order).encode()], [writer, errors.fileno()])
+        except OSError:
+            self.lost()
+        finally:
+            os.close(writer)
+        return engine
+
+    def open(self, environment: Mapping[str, str]) -> None:
+        """Start the process."""
+        self.wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tasks.fork_server", str(theirs.fileno())], pass_fds=[theirs.fileno()], preexec_fn=die_with_parent,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+                env={**environment, **WITHOUT_THREADS},
+            )  # fmt: skip
+        asyncio.get_running_loop().add_reader(self.wire, self.hear)
+
+    def tell(self, number: int, signal_number: int) -> None:
+        """Send a signal to an engine; the server knows whether it is still there."""
+        with contextlib.suppress(OSError):  # it went away, and ``hear`` is about to learn it
+            self.wire.send(json.dumps({"number": number, "signal": signal_number}).encode())
+
+    def hear(self) -> None:
+        """Note which engine has ended, and how."""
+        try:
+            letter = self.wire.recv(LETTER)
+        except OSError:
+            letter = b""
+        if not letter:
+            self.lost()
+            return
+        said = json.loads(letter)
+        self.running.pop(said["number"]).ended.set_result(said["status"])
+
+    def lost(self) -> None:
+        """Take engines whose server was killed for killed; the next order starts another server."""
+        for engine in self.running.values():
+            engine.ended.set_result(-signal.SIGKILL)
+        self.running.clear()
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        if self.process is None:
+            return
+        asyncio.get_running_loop().remove_reader(self.wire)
+        self.wire.close()
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+
+class Server:
+    """The process itself."""
+
+    def __init__(self, wire: socket.socket) -> None:
+        self.wire, self.number_of, self.loaded = wire, dict[int, int](), set[str]()
+
+    def serve(self) -> None:
+        """Fork for every order until the run goes away."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        ended, wakes = socket.socketpair()
+        for end in (ended, wakes):
+            end.setblocking(False)
+        signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        while True:
+            ready, _, _ = select.select([self.wire, ended], [], [])
+            if ended in ready:
+                ended.recv(LETTER)
+                self.reap()
+            if self.wire in ready:
+                letter, handles, _, _ = socket.recv_fds(self.wire, LETTER, 2)
+                if not letter:
+                    return
+                self.obey(json.loads(letter), handles)
+
+    def obey(self, order: Mapping[str, Any], handles: list[int]) -> None:
+        """Fork an engine, or pass a signal on to one."""
+        if "signal" in order:
+            for pid in [pid for pid, number in self.number_of.items() if number == order["number"]]:
+                os.kill(pid, order["signal"])
+            return
+        self.load(order["module"])
+        try:
+            pid = os.fork()
+        except OSError as error:  # no memory, or too many processes
+            os.write(handles[1], f"no process for it: {error}\n".encode())
+            self.answer(order["number"], 1)
+        else:
+            if not pid:
+                become(order, handles)
+            self.number_of[pid] = order["number"]
+        for handle in handles:
+            os.close(handle)
+
+    def load(self, module: str) -> None:
+        """Load what a module's jobs need, once; what cannot be loaded is told by the engine, which tries again."""
+        if module not in self.loaded:
+            self.loaded.add(module)
+            with contextlib.suppress(Exception):
+                importlib.import_module(f"{module}.jobs")
+            gc.collect()
+            gc.freeze()  # the pages of what is loaded stay shared
+
+    def reap(self) -> None:
+        """Tell how engines have ended."""
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                self.answer(self.number_of.pop(found[0]), os.waitstatus_to_exitcode(found[1]))
+
+    def answer(self, number: int, status: int) -> None:
+        """Say how an engine has ended."""
+        with contextlib.suppress(OSError):
+            self.wire.send(json.dumps({"number": number, "status": status}).encode())
+
+
+def become(order: Mapping[str, Any], handles: list[int]) -> None:
+    """Turn the fork into the engine of an order; never return."""
+    status: Any = 1
+    try:
+        os.setsid()
+        die_with_parent()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for there, handle in enumerate(handles, 1):
+            os.dup2(handle, there)
+        os.chdir(order["folder"])
+        os.environ.update(order["environment"])
+        sys.argv = [order["module"], str(Path(order["folder"]) / ORDER)]
+        runpy.run_module(order["module"], run_name="__main__")
+    except SystemExit as end:
+        status = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status if isinstance(status, int) else 1)
+
+
+if __name__ == "__main__":
+    Server(socket.socket(fileno=int(sys.argv[1]))).serve()

@@ -1,0 +1,201 @@
+"""A run's engines forked from one process: real ones, ended in every way that an engine can end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.engine_process import run_engine
+from tasks.errors import EngineError, Interrupted, OutOfMemory, RecipeError
+from tasks.fork_server import ForkServer
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="engines are forked on Linux only")
+
+ROOT = Path(__file__).resolve().parents[1]
+LOADED = """
+    import os
+    with open(os.environ["LOADED"], "a") as report:
+        report.write(f"{os.getpid()}\\n")
+"""
+MAIN = """
+    import os, sys, time
+    from tasks.job import serve
+    import working.jobs
+
+    def tell(job):
+        return {"pid": os.getpid(), "session": os.getsid(0), "folder": os.getcwd(), "threads": os.environ["OMP_NUM_THREADS"], "stdin": sys.stdin.read()}
+
+    def fail(job):
+        raise ValueError("on purpose")
+
+    def vanish(job):
+        print("gone without a word", file=sys.stderr)
+        os._exit(3)
+
+    def wait(job):
+        job.log(str(os.getpid()))
+        time.sleep(600)
+
+    sys.exit(serve({"tell": tell, "fail": fail, "vanish": vanish, "wait": wait}, sys.argv[1]))
+"""
+Do = Callable[..., Any]
+
+
+@pytest.fixture
+def do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Do:
+    """Return what runs an order of a small engine on a server, in a folder of its own."""
+    (tmp_path / "working").mkdir()
+    for name, text in (("__init__", ""), ("jobs", LOADED), ("__main__", MAIN)):
+        (tmp_path / "working" / f"{name}.py").write_text(textwrap.dedent(text))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("LOADED", str(tmp_path / "loaded"))
+
+    def run(server: ForkServer, job: str, listen: Any = lambda event: None, *, threads: int = 1, name: str = "") -> Any:
+        folder = tmp_path / (name or job)
+        folder.mkdir(exist_ok=True)
+        return run_engine("working", {"job": job, "output": str(folder / "output"), "threads": threads}, folder, listen, server)
+
+    return run
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[ForkServer]:
+    """Give a server to a running loop, and end it."""
+    server = ForkServer()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def test_engines_differ_in_all_but_what_is_loaded(do: Do, tmp_path: Path) -> None:
+    async def both() -> list[dict[str, Any]]:
+        with serving() as server:
+            return await asyncio.gather(do(server, "tell", threads=2, name="one"), do(server, "tell", threads=3, name="other"))
+
+    one, other = asyncio.run(both())
+    assert one["pid"] != other["pid"] and (one["session"], other["session"]) == (one["pid"], other["pid"])
+    assert (one["folder"], other["folder"]) == (str(tmp_path / "one"), str(tmp_path / "other"))
+    assert (one["threads"], other["threads"]) == ("2", "3") and one["stdin"] == ""
+    assert len((tmp_path / "loaded").read_text().splitlines()) == 1, "what both need was loaded once"
+
+
+def test_an_engine_that_fails_is_told_like_any_other(do: Do) -> None:
+    async def run() -> None:
+        with serving() as server:
+            with pytest.raises(EngineError, match="ValueError: on purpose"):
+                await do(server, "fail")
+            with pytest.raises(EngineError, match="stopped with status 3: gone without a word"):
+                await do(server, "vanish")
+            assert (await do(server, "tell"))["threads"] == "1"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGKILL, OutOfMemory), (signal.SIGTERM, Interrupted)])
+def test_an_engine_that_a_signal_ends(do: Do, number: int, kind: type[Exception]) -> None:
+    async def run() -> None:
+        with serving() as server, pytest.raises(kind):
+            await do(server, "wait", lambda event: os.kill(int(event["message"]), number) if event["event"] == "log" else None)
+
+    asyncio.run(run())
+
+
+def test_a_cancelled_engine_is_stopped(do: Do) -> None:
+    async def run() -> int:
+        said: list[dict[str, Any]] = []
+        with serving() as server:
+            task = asyncio.ensure_future(do(server, "wait", said.append))
+            while not said:
+                await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return int(said[0]["message"])
+
+    assert not alive(asyncio.run(run()))
+
+
+def test_a_server_that_was_killed_takes_its_engines_along_and_is_started_again(do: Do, tmp_path: Path) -> None:
+    async def run() -> int:
+        said: list[dict[str, Any]] = []
+        with serving() as server:
+
+            def listen(event: dict[str, Any]) -> None:
+                said.append(event)
+                assert server.process is not None
+                server.process.kill()
+
+            with pytest.raises(OutOfMemory, match="lower batch_size"):
+                await do(server, "wait", listen)
+            assert (await do(server, "tell"))["threads"] == "1"
+        return int(said[0]["message"])
+
+    gone(asyncio.run(run()))
+    assert len((tmp_path / "loaded").read_text().splitlines()) == 2
+
+
+def test_no_engine_outlives_the_process_that_ran_it(do: Do, tmp_path: Path) -> None:
+    (tmp_path / "wait").mkdir()
+    order = {"job": "wait", "output": str(tmp_path / "wait" / "output"), "threads": 1}
+    program = f"""
+import asyncio
+from pathlib import Path
+from tasks.engine_process import run_engine
+from tasks.fork_server import ForkServer
+
+async def run():
+    await run_engine("working", {order!r}, Path({str(tmp_path / "wait")!r}), lambda event: print(event["message"], flush=True), ForkServer())
+
+asyncio.run(run())
+"""
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        engine = int(process.stdout.readline())
+        assert alive(engine)
+        process.kill()
+    gone(engine)
+
+
+def test_what_is_forked_has_one_thread(tmp_path: Path) -> None:
+    """A fork takes along one thread only: a lock that another one holds would never be given back."""
+
+    async def run() -> tuple[int, str]:
+        order = {"job": "no such", "output": str(tmp_path / "output"), "threads": 2}
+        with serving() as server:
+            for module in ("tasks.training", "tasks.scoring", "tasks.exports"):
+                with pytest.raises(RecipeError, match="unknown job 'no such'; choose one of"):
+                    await run_engine(module, order, tmp_path, lambda event: None, server)
+            assert server.process is not None
+            place = Path("/proc") / str(server.process.pid)
+            return len(list((place / "task").iterdir())), (place / "maps").read_text()
+
+    threads, loaded = asyncio.run(run())
+    assert threads == 1 and "libtorch_cpu" in loaded and "libarrow" in loaded
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process is there, and no zombie."""
+    with contextlib.suppress(OSError):
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def gone(pid: int) -> None:
+    """Wait until a process has ended."""
+    end = time.monotonic() + 60
+    while alive(pid):
+        assert time.monotonic() < end, "the engine works on for nobody"
+        time.sleep(0.05)
