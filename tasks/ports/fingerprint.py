@@ -25,8 +25,10 @@ import rfc8785
 from tasks.errors import StoreError
 
 ROOT = Path(__file__).resolve().parents[2]
-NEVER_COUNTED = ("tasks.stage", "tasks.stage_progress", "tasks.session", "tasks.engine_process", "tasks.fork_server", "tasks.contracts", "tasks.errors",
-                 "tasks.job", "tasks.recipe", "tasks.ports.tracker", "tasks.ports.store", "tasks.ports.fingerprint", "tasks.report", "tasks.catalog")  # fmt: skip
+NEVER_COUNTED = (
+    "tasks.stage", "tasks.stage_progress", "tasks.session", "tasks.engine_process", "tasks.fork_server", "tasks.contracts", "tasks.errors", "tasks.job",
+    "tasks.recipe", "tasks.ports.tracker", "tasks.ports.store", "tasks.ports.fingerprint", "tasks.report", "tasks.catalog",
+)  # fmt: skip
 KEY_SCHEMA = 1
 
 Definition = tuple[str, str]
