@@ -77,15 +77,19 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
         await asyncio.wait([opening])
         await stop_branches(already)
         await asyncio.shield(settle(dispatcher, error))
-        killed = isinstance(error, STOPPED)
-        with contextlib.suppress(LimbeckError):  # why it ended matters more than the notes
-            await asyncio.shield(asyncio.to_thread(tracker.story, session.records if tracker.parent else []))
-            await asyncio.shield(asyncio.to_thread(tracker.ledger, ledger_of(session) if tracker.parent else {}))
-        await asyncio.shield(asyncio.to_thread(tracker.close, "KILLED" if killed else "FAILED"))
+        await close_early(session, tracker, "KILLED" if isinstance(error, STOPPED) else "FAILED")
         raise
     finally:
         if session.engines is not None:  # not before: engines write their checkpoints while the branches are stopped
             session.engines.close()
+
+
+async def close_early(session: Session, tracker: Tracker, status: str) -> None:
+    """Close the MLflow run of a run that did not get to its end, with what it did until then."""
+    with contextlib.suppress(LimbeckError):  # why it ended matters more than the notes
+        await asyncio.shield(asyncio.to_thread(tracker.story, session.records if tracker.parent else []))
+        await asyncio.shield(asyncio.to_thread(tracker.ledger, ledger_of(session) if tracker.parent else {}))
+    await asyncio.shield(asyncio.to_thread(tracker.close, status))
 
 
 def invite(onlooker: Onlooker) -> None:
