@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from flows.onlooker import ONLOOKER, STOPPED, Onlooker, stopped_by_prefect, stop
 from flows.run_page import link_to_mlflow
 from tasks.contracts import Parcel
 from tasks.errors import LimbeckError, RecipeError
-from tasks.fork_server import ForkServer
+from tasks.fork_server import new_fork_server
 from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker, require_legal_name
@@ -60,7 +59,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     session = Session(
         store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes, purse=purse,
-        dispatcher=dispatcher, gpu_limit=gpu_limit(), engines=ForkServer() if sys.platform == "linux" else None,
+        dispatcher=dispatcher, gpu_limit=gpu_limit(), engines=new_fork_server(),
     )  # fmt: skip
     already = asyncio.all_tasks() | {opening}
     try:

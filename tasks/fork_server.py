@@ -1,8 +1,8 @@
 """A run's engines without the start of a Python each: one process loads torch once and is forked for every order.
 
-Loading torch and transformers takes seconds of processor time, and a stage may take less. The server is forked before it computes anything: it has one
-thread, no thread pool and no GPU, so that what a fork cannot take along is not there yet. An engine that was forked is in all else as one that was
-started: a session, a folder, a place to write to and threads of its own; it ends when its run ends. Linux only; elsewhere engines are started.
+Loading torch and transformers takes seconds of processor time, and a stage may take less. The server computes nothing itself: it has one thread, so
+that what a fork cannot take along is not there. An engine that was forked is in all else as one that was started: a session, a folder, a place to write
+to and threads of its own; it ends when its run ends. On Linux without a GPU; elsewhere each engine is started by itself.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ LETTER = 2**16  # longest message, in bytes: an order names a module, a folder a
 LINE = 2**24  # longest line of events, in bytes
 WITHOUT_THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """For libraries that would start threads when they are loaded: a fork takes one thread along, and the locks of all."""
+GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+"""What is there where a GPU's driver is: NVIDIA's, the same under Windows, AMD's."""
+
+
+def new_fork_server() -> ForkServer | None:
+    """Return a run's server; None where engines are started instead: a library that looks for a GPU while it is loaded wakes its driver, and no fork can use it then."""
+    return ForkServer() if sys.platform == "linux" and not any(Path(device).exists() for device in GPUS) else None
 
 
 class Forked:

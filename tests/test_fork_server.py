@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tasks import fork_server
 from tasks.engine_process import run_engine
 from tasks.errors import EngineError, Interrupted, OutOfMemory, RecipeError
 from tasks.fork_server import ForkServer
@@ -183,6 +184,13 @@ def test_what_is_forked_has_one_thread(tmp_path: Path) -> None:
 
     threads, loaded = asyncio.run(run())
     assert threads == 1 and "libtorch_cpu" in loaded and "libarrow" in loaded
+
+
+def test_where_a_gpu_is_engines_are_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_server, "GPUS", (str(tmp_path / "nvidiactl"),))
+    assert fork_server.new_fork_server() is not None
+    (tmp_path / "nvidiactl").touch()
+    assert fork_server.new_fork_server() is None
 
 
 def alive(pid: int) -> bool:
