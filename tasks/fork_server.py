@@ -38,7 +38,7 @@ GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
 def new_fork_server() -> ForkServer | None:
-    """Return a run's server; None where engines are started instead: a library that looks for a GPU while it is loaded wakes its driver, and no fork can use it then."""
+    """Return a run's server; None where engines are started: a library that looks for a GPU while it is loaded wakes its driver, which no fork can use."""
     return ForkServer() if sys.platform == "linux" and not any(Path(device).exists() for device in GPUS) else None
 
 
