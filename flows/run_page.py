@@ -76,14 +76,25 @@ def where_lines(result: Mapping[str, Any], files: Mapping[str, str]) -> list[str
 
 
 def description_of(result: Mapping[str, Any], table: str) -> str:
-    """Return what MLflow shows above a run's figures: who won, how to get it, and the table."""
+    """Return what MLflow shows above a run's figures: what became of its candidates, how to get the one that counts, and the table."""
+    reasons = [f"- {entry['candidate']}: {entry['decision']}: {'; '.join(entry['reasons'])}" for entry in result["registered"]]
+    return "\n\n".join([head_of(result), table.rstrip(), *(["\n".join(reasons)] if reasons else [])])
+
+
+def head_of(result: Mapping[str, Any]) -> str:
+    """Say in a line or two what the decisions came to; a candidate that was accepted may still not be champion."""
+    from tasks.report.page_answer import chosen, title_of
+
+    if not result["registered"]:
+        return "Nothing was registered."
     champion = next((entry for entry in result["registered"] if entry["alias"] == "champion"), None)
     if champion is not None:
-        head = f"**{champion['candidate']}** is champion: `limbeck pull {champion['name']}@champion my-model`"
-    else:
-        head = "**The gate accepted nobody.**" if result["registered"] else "Nothing was registered."
-    reasons = [f"- {entry['candidate']}: {entry['decision']}: {'; '.join(entry['reasons'])}" for entry in result["registered"]]
-    return "\n\n".join([head, table.rstrip(), *(["\n".join(reasons)] if reasons else [])])
+        return f"**{champion['candidate']}** is champion: `limbeck pull {champion['name']}@champion my-model`"
+    if not any(entry["decision"] == "accepted" for entry in result["registered"]):
+        return "**The gate accepted nobody.**"
+    best = chosen(result)
+    entry = next(entry for entry in result["registered"] if entry["candidate"] == best["name"])
+    return f"**{title_of(result, best)}**: {entry['why']}. `limbeck pull {entry['name']}@{entry['version']} my-model`"
 
 
 @contextlib.asynccontextmanager

@@ -7,6 +7,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prefect import flow
 
 from flows.run_page import NO_SERVER, description_of, leave_pages, link_to_mlflow, where_lines
@@ -67,3 +68,25 @@ def test_where_nobody_won_the_text_says_so() -> None:
     text = description_of(RESULT | {"registered": refused}, "| table |")
     assert text.startswith("**The gate accepted nobody.**") and text.endswith("- 4x312: refused: retained 0.9 ≥ 0.95: missed by 0.05")
     assert description_of(RESULT | {"registered": []}, "| table |").startswith("Nothing was registered.")
+
+
+LOST = "the champion, version 3, is preferred: it is no less small"
+ACCEPTED = {"candidate": "4x312", "name": "sst2-tiny", "version": "7", "alias": None, "decision": "accepted", "reasons": ["met"]}
+
+
+@pytest.mark.parametrize(
+    ("champion", "alias", "why", "head"),
+    [
+        ({"version": "3", "candidate": "old"}, None, LOST, f"**The champion stays; 4x312 was accepted**: {LOST}."),
+        (None, "challenger", "accepted, and there was no champion", "**Nobody is champion; 4x312 was accepted**: accepted, and there was no champion."),
+        (None, None, "the recipe says gate.promote: never", "**Nobody is champion; 4x312 was accepted**: the recipe says gate.promote: never."),
+    ],
+    ids=["lost to the champion", "promote: manual", "promote: never"],
+)
+def test_an_accepted_candidate_is_not_called_refused(champion: dict[str, str] | None, alias: str | None, why: str, head: str) -> None:
+    """Accepted and not champion: what is said first must not be that the gate accepted nobody."""
+    refused = ACCEPTED | {"candidate": "2x128", "decision": "refused", "why": "the gate says INFEASIBLE"}
+    models = [row("teacher", "teacher"), row("2x128", gate="refused"), row("4x312", gate="accepted")]
+    registered = [refused, ACCEPTED | {"alias": alias, "why": why}]
+    text = description_of(RESULT | {"models": models, "registered": registered, "promotion": {"champion": champion}}, "| table |")
+    assert text.startswith(f"{head} `limbeck pull sst2-tiny@7 my-model`\n\n| table |") and "accepted nobody" not in text
