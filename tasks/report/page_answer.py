@@ -28,6 +28,14 @@ def standing(model: Model) -> int:
     return 0 if model.get("gate") == "champion" else 1 if accepted else 2 if model.get("closest") else 3
 
 
+def standing_said(model: Model) -> str:
+    """Return how far a model came at the gate in a word or two, as a tag; one that the gate was not asked about has no place."""
+    return STANDINGS[standing(model)] if "verdict" in model or model.get("gate") in ("champion", "accepted", "refused") else "not judged"
+
+
+STANDINGS = ("champion", "accepted, not champion", "refused", "refused")
+
+
 def worth(model: Model, split: str) -> tuple[bool, float]:
     """Return what is smallest for the best score; an undefined one comes last."""
     value = number(score_of(model, split).get("value"))
