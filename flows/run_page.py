@@ -13,6 +13,7 @@ from typing import Any
 
 from tasks.errors import LimbeckError
 
+LARGEST = 500_000  # bytes of a picture within a Prefect page: a chart of 3 candidates has 60,000, one of 33 has 134,000
 NO_SERVER = "MLflow: start `limbeck ui` for links."
 
 
@@ -51,19 +52,23 @@ async def leave_table(result: Mapping[str, Any], table: str, files: Mapping[str,
 
 
 async def leave_report(files: Mapping[str, str], tracker: Any) -> None:
-    """Leave the Pareto chart and a link to the report; without an MLflow server to show it, the chart itself is left, and no link."""
+    """Leave the Pareto chart and a link to the report; without an MLflow server there is no link."""
     from prefect.artifacts import acreate_image_artifact, acreate_link_artifact
 
-    if "pareto.png" in files:
-        address = files["pareto.png"] or data_address(await asyncio.to_thread(tracker.report_file, "pareto.png"))
-        await acreate_image_artifact(address, key="pareto", description="Quality against latency, size and energy")
     if files.get("report.html"):
         await acreate_link_artifact(files["report.html"], link_text="Report", key="report", description="The whole run on one page")
+    if "pareto.png" in files:
+        beside = f" ([in MLflow]({files['pareto.png']}))" if files["pareto.png"] else ""
+        picture = await asyncio.to_thread(tracker.report_file, "pareto.png")
+        await acreate_image_artifact(shown_as(picture, files["pareto.png"]), key="pareto", description=f"Quality against latency, size and energy{beside}")
 
 
-def data_address(picture: bytes) -> str:
-    """Return an address that is the picture itself."""
-    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+def shown_as(picture: bytes, link: str) -> str:
+    """Return what the Prefect page shows: the picture itself, or, of one that is too large for a page, its link, if there is one.
+
+    A link alone shows nothing where MLflow has accounts: the browser asks it for the picture from another site's page, and sends no password.
+    """
+    return link if link and len(picture) > LARGEST else f"data:image/png;base64,{base64.b64encode(picture).decode()}"
 
 
 def where_lines(result: Mapping[str, Any], files: Mapping[str, str]) -> list[str]:
