@@ -185,12 +185,9 @@ def validate(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
 @app.command(rich_help_panel=LOOK)
 def runs(limit: Annotated[int, typer.Option(min=1, max=1000)] = 20) -> None:
     """List the newest runs."""
-    from rich.table import Table
+    from flows.console import runs_table
 
-    table = Table("run", "started", "kind", "recipe", "experiment", "status", "winner")
-    for row in tracker().runs(limit):
-        table.add_row(row["run"][:8], moment(row["started"]), row["kind"], row["recipe"], row["experiment"], row["status"], row["winner"])
-    out.print(table)
+    out.print(runs_table(tracker().runs(limit)))
 
 
 @app.command(rich_help_panel=LOOK)
@@ -630,13 +627,6 @@ def checked(file: Path) -> Path:
 def duration(seconds: float) -> str:
     """Return a length of time for people."""
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def moment(milliseconds: int) -> str:
-    """Return a time for people."""
-    from datetime import datetime
-
-    return datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M")
 
 
 def main() -> None:

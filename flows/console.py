@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 QUIET = 15.0  # seconds between two lines of progress where there is no terminal to draw on
 
@@ -164,3 +166,25 @@ def kind_of(stage: str) -> str:
     strategy = shown.rpartition("-")[0] if " " not in shown else shown.split(" ")[0].rpartition("-")[0]
     step = " tries" if " try " in shown else " first rung" if " first rung" in shown else ""
     return f"train {strategy}{step}"
+
+
+def runs_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the table of past runs, each with its best candidate, that one's standing and figures."""
+    table = Table()
+    for name in ("run", "started", "kind", "recipe", "experiment", "status", "best"):
+        table.add_column(name, overflow="fold")
+    for name, _ in BRIEF.values():
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        figures = [f"{row['figures'][name]:{form}}" if name in row["figures"] else "—" for name, (_, form) in BRIEF.items()]
+        table.add_row(row["run"][:8], moment(row["started"]), row["kind"], row["recipe"], row["experiment"], row["status"], row["best"], *figures)
+    return table
+
+
+BRIEF = {"score": ("score", ".3f"), "retained_pct": ("%", ".1f"), "speedup_x": ("x", ".1f"), "size_mb": ("MB", ".1f")}
+"""Columns of the best candidate's figures: share of the teacher's score, speed-up, size."""
+
+
+def moment(milliseconds: int) -> str:
+    """Return a time for people."""
+    return datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M")

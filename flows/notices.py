@@ -1,4 +1,4 @@
-"""Notices: a run that failed, a gate that accepted nobody, a model that was promoted, told through Prefect's own notification blocks.
+"""Notices: a run that failed, candidates or a promotion that were refused, a model that was promoted, told through Prefect's own notification blocks.
 
 A recipe names blocks by their slugs (``notify: [slack-webhook/team]``), the environment by ``LIMBECK_NOTIFY``; addresses and passwords are in the
 blocks, on the Prefect server. A block that is not there is refused before anything is spent; a notice that cannot be sent is a warning.
@@ -21,7 +21,7 @@ Notice = tuple[str, str]
 PATIENCE = 20.0  # seconds that one block gets to send
 TOLD = ("champion", "challenger")
 """Aliases whose move is news; the others follow from them."""
-SHOWN = 5  # candidates whose reasons are told
+SHOWN = 5  # candidates whose reasons are told; the others are named
 
 
 def wanted(named: Sequence[str]) -> list[str]:
@@ -89,22 +89,51 @@ def warn(words: str) -> None:
 # --- what is said ------------------------------------------------------------------------------------------------------------------------
 
 
-def tell_failure(recipe: str, flow: str, message: str, page: str | None = None) -> Notice:
-    """Say that a run failed, and why, in the error's own sentence."""
-    said = re.sub(r"^Flow run encountered an exception: ", "", message.strip() or "no message")
-    return f"Limbeck: {recipe} failed", with_links(f"The flow {flow} of the recipe {recipe} failed.\n{said}", {"Prefect": page})
+def tell_failure(recipe: str, flow: str, message: str, page: str | None = None, *, run: str = "") -> Notice:
+    """Say that a run failed, and why, in the error's own sentence; ``run`` names one that has no recipe."""
+    what = f"The flow {flow} of the recipe {recipe} failed." if recipe else f"The flow {flow} failed."
+    return f"Limbeck: {recipe or run or flow} failed", with_links(f"{what}\n{sentence_of(message)}", {"Prefect": page})
+
+
+def tell_refused_promotion(run: str, message: str, page: str | None = None) -> Notice:
+    """Say that the gate or the champion spoke against what a person wanted; nothing is broken, and nothing has moved."""
+    return f"Limbeck: {run} was refused", with_links(sentence_of(message).removeprefix(REFUSED), {"Prefect": page})
+
+
+REFUSED = "GateError: "
+"""How the message of a run begins that ended because the gate refused something."""
+
+
+def sentence_of(message: str) -> str:
+    """Return the error's own sentence of a state's message."""
+    return re.sub(r"^Flow run encountered an exception: ", "", message.strip() or "no message")
 
 
 def tell_refusal(result: Mapping[str, Any], page: str | None = None) -> Notice | None:
-    """Say that the gate accepted nobody, and what each candidate missed; nothing where one was accepted or none was to be judged."""
-    judged = result["registered"]
-    if not judged or any(entry["decision"] != "refused" for entry in judged):
+    """Say which candidates were refused, by the gate or against the champion, and why; nothing where none was, or none was to be judged.
+
+    That some were refused is told when it was decided, and not again by every run that finds all as it was; that nobody was accepted, always.
+    """
+    judged, recipe = result["registered"], result["recipe"]
+    refused = [entry for entry in judged if "refused" in (entry["decision"], entry.get("outcome"))]
+    nobody = all(entry["decision"] == "refused" for entry in judged)
+    if not refused or not (nobody or (result.get("promotion") or {}).get("news", True)):
         return None
-    lines = [f"- {entry['candidate']}{verdict_of(entry)}: {'; '.join(entry['reasons'])}" for entry in judged[:SHOWN]]
-    more = [f"… and {len(judged) - SHOWN} more"] if len(judged) > SHOWN else []
-    subject = f"Limbeck: {result['recipe']}: the gate accepted none of {len(judged)}"
-    body = "\n".join([f"The gate accepted no candidate of {result['recipe']}; all are registered, none became champion.", *lines, *more])
+    if nobody:
+        subject = f"Limbeck: {recipe}: the gate accepted none of {len(judged)}"
+        head = f"The gate accepted no candidate of {recipe}; all are registered, none became champion."
+    else:
+        subject = f"Limbeck: {recipe}: {len(refused)} of {len(judged)} {'candidates were' if len(judged) > 1 else 'candidate was'} refused"
+        head = f"Of {recipe} these were refused; they are registered, none of them became champion."
+    more = [f"… and {len(refused) - SHOWN} more: {', '.join(entry['candidate'] for entry in refused[SHOWN:])}"] if len(refused) > SHOWN else []
+    body = "\n".join([head, *map(refusal_line, refused[:SHOWN]), *more])
     return subject, with_links(body, {"MLflow": result["links"].get("run"), "Prefect": page})
+
+
+def refusal_line(entry: Mapping[str, Any]) -> str:
+    """Say why one candidate was refused: by the gate's criteria, or, accepted by them, against the champion."""
+    why = "; ".join(entry["reasons"]) if entry["decision"] == "refused" else f"accepted by the gate, refused against the champion: {entry['why']}"
+    return f"- {entry['candidate']}{verdict_of(entry)}: {why}"
 
 
 def tell_promotion(
@@ -142,7 +171,12 @@ async def on_failure(flow: Any, flow_run: Any, state: Any) -> None:
         slugs = wanted(named)
     except RecipeError as error:
         return warn(str(error))
-    await send(slugs, tell_failure(name or flow_run.name, flow.name, state.message or "", url_for("flow-run", obj_id=flow_run.id)))
+    message, page = state.message or "", url_for("flow-run", obj_id=flow_run.id)
+    # The refusal of a promotion reaches us as a failure: the flow raises, so that the command and the Prefect page show it.
+    if flow.name == "promote" and sentence_of(message).startswith(REFUSED):
+        await send(slugs, tell_refused_promotion(flow_run.name, message, page))
+    else:
+        await send(slugs, tell_failure(name, flow.name, message, page, run="" if name else flow_run.name))
 
 
 def recipe_behind(parameters: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
@@ -158,7 +192,7 @@ def recipe_behind(parameters: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
 
 
 async def tell_of(recipe: Recipe, result: Mapping[str, Any]) -> None:
-    """Tell of a finished run what is news: that the gate accepted nobody, or that a new version became champion."""
+    """Tell of a finished run what is news: who was refused, and that a new version became champion."""
     slugs = wanted(recipe.notify)
     for notice in news_of(result) if slugs else []:
         await send(slugs, notice)

@@ -9,7 +9,7 @@ from prefect import flow
 from prefect.logging import get_run_logger
 
 from flows.home import Home
-from flows.notices import tell_of_promotion
+from flows.notices import on_failure, tell_of_promotion
 from tasks.gate.promotion import BY_HAND
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker
@@ -17,7 +17,7 @@ from tasks.promote_models import delete_version, promote_version, roll_back_cham
 from tasks.recipe import Choices
 
 
-@flow(name="promote", flow_run_name="promote {name}")
+@flow(name="promote", flow_run_name="promote {name}", on_failure=[on_failure])
 async def promote(
     name: str, version: str | None = None, to: Annotated[str, Choices(*BY_HAND)] = "champion", force: bool = False, reason: str = ""
 ) -> dict[str, Any]:
@@ -36,7 +36,7 @@ async def promote(
     return decided
 
 
-@flow(name="rollback", flow_run_name="rollback {name}")
+@flow(name="rollback", flow_run_name="rollback {name}", on_failure=[on_failure])
 async def rollback(name: str, reason: str = "") -> dict[str, Any]:
     """Make the champion before the champion again; runs do not promote the one that goes any more.
 
@@ -50,7 +50,7 @@ async def rollback(name: str, reason: str = "") -> dict[str, Any]:
     return decided
 
 
-@flow(name="delete", flow_run_name="delete {name} {version}")
+@flow(name="delete", flow_run_name="delete {name} {version}", on_failure=[on_failure])
 async def delete(name: str, version: str, reason: str = "") -> dict[str, Any]:
     """Delete a version that no alias names."""
     return await delete_version(*await gates(), name, version, reason)

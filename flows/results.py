@@ -27,6 +27,7 @@ from tasks.judging import Judging
 from tasks.promote_models import promote_models
 from tasks.recipe import Recipe
 from tasks.register_model import decided, register_models
+from tasks.report.page_answer import chosen, standing_said
 from tasks.scoring.figures import Figure
 from tasks.scoring.ledger import inference_joules
 from tasks.session import StageRecord
@@ -50,7 +51,8 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
     verdicts = {entry["candidate"]: entry for entry in registered}
     efforts = efforts_of(recipe, run.session.records)
     models = [finished_row(row, verdicts.get(row["name"])) | judged(decisions.get(row["name"])) | efforts.get(row["name"], {}) for row in rows]
-    await asyncio.to_thread(run.tracker.candidates, models, split=recipe.gate.split)
+    best = chosen({"models": models, "split": recipe.gate.split})
+    await asyncio.to_thread(run.tracker.candidates, models, best=best["name"], standing=standing_said(best), split=recipe.gate.split)
     await asyncio.to_thread(run.tracker.story, run.session.records)
     stages = [stage_row(record) for record in run.session.records]
     result = {"recipe": recipe.name, "task": recipe.spec.name, "headline": recipe.spec.headline, "split": recipe.gate.split,

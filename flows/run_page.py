@@ -13,6 +13,7 @@ from typing import Any
 
 from tasks.errors import LimbeckError
 
+LARGEST = 500_000  # bytes of a picture within a Prefect page: a chart of 3 candidates has 60,000, one of 33 has 134,000
 NO_SERVER = "MLflow: start `limbeck ui` for links."
 
 
@@ -51,19 +52,23 @@ async def leave_table(result: Mapping[str, Any], table: str, files: Mapping[str,
 
 
 async def leave_report(files: Mapping[str, str], tracker: Any) -> None:
-    """Leave the Pareto chart and a link to the report; without an MLflow server to show it, the chart itself is left, and no link."""
+    """Leave the Pareto chart and a link to the report; without an MLflow server there is no link."""
     from prefect.artifacts import acreate_image_artifact, acreate_link_artifact
 
-    if "pareto.png" in files:
-        address = files["pareto.png"] or data_address(await asyncio.to_thread(tracker.report_file, "pareto.png"))
-        await acreate_image_artifact(address, key="pareto", description="Quality against latency, size and energy")
     if files.get("report.html"):
         await acreate_link_artifact(files["report.html"], link_text="Report", key="report", description="The whole run on one page")
+    if "pareto.png" in files:
+        beside = f" ([in MLflow]({files['pareto.png']}))" if files["pareto.png"] else ""
+        picture = await asyncio.to_thread(tracker.report_file, "pareto.png")
+        await acreate_image_artifact(shown_as(picture, files["pareto.png"]), key="pareto", description=f"Quality against latency, size and energy{beside}")
 
 
-def data_address(picture: bytes) -> str:
-    """Return an address that is the picture itself."""
-    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+def shown_as(picture: bytes, link: str) -> str:
+    """Return what the Prefect page shows: the picture itself, or, of one that is too large for a page, its link, if there is one.
+
+    A link alone shows nothing where MLflow has accounts: the browser asks it for the picture from another site's page, and sends no password.
+    """
+    return link if link and len(picture) > LARGEST else f"data:image/png;base64,{base64.b64encode(picture).decode()}"
 
 
 def where_lines(result: Mapping[str, Any], files: Mapping[str, str]) -> list[str]:
@@ -76,14 +81,25 @@ def where_lines(result: Mapping[str, Any], files: Mapping[str, str]) -> list[str
 
 
 def description_of(result: Mapping[str, Any], table: str) -> str:
-    """Return what MLflow shows above a run's figures: who won, how to get it, and the table."""
+    """Return what MLflow shows above a run's figures: what became of its candidates, how to get the one that counts, and the table."""
+    reasons = [f"- {entry['candidate']}: {entry['decision']}: {'; '.join(entry['reasons'])}" for entry in result["registered"]]
+    return "\n\n".join([head_of(result), table.rstrip(), *(["\n".join(reasons)] if reasons else [])])
+
+
+def head_of(result: Mapping[str, Any]) -> str:
+    """Say in a line or two what the decisions came to; a candidate that was accepted may still not be champion."""
+    from tasks.report.page_answer import chosen, title_of
+
+    if not result["registered"]:
+        return "Nothing was registered."
     champion = next((entry for entry in result["registered"] if entry["alias"] == "champion"), None)
     if champion is not None:
-        head = f"**{champion['candidate']}** is champion: `limbeck pull {champion['name']}@champion my-model`"
-    else:
-        head = "**The gate accepted nobody.**" if result["registered"] else "Nothing was registered."
-    reasons = [f"- {entry['candidate']}: {entry['decision']}: {'; '.join(entry['reasons'])}" for entry in result["registered"]]
-    return "\n\n".join([head, table.rstrip(), *(["\n".join(reasons)] if reasons else [])])
+        return f"**{champion['candidate']}** is champion: `limbeck pull {champion['name']}@champion my-model`"
+    if not any(entry["decision"] == "accepted" for entry in result["registered"]):
+        return "**The gate accepted nobody.**"
+    best = chosen(result)
+    entry = next(entry for entry in result["registered"] if entry["candidate"] == best["name"])
+    return f"**{title_of(result, best)}**: {entry['why']}. `limbeck pull {entry['name']}@{entry['version']} my-model`"
 
 
 @contextlib.asynccontextmanager

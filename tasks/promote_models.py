@@ -51,7 +51,7 @@ async def under_lock(store: Any, tracker: Tracker, name: str, work: Callable[[Re
 async def promote_models(judging: Judging, tracker: Tracker, store: Any, registered: Sequence[Mapping[str, Any]], run: str) -> dict[str, Any]:
     """Judge a run's versions against the champion of this moment, and move what follows; return what was decided."""
     if not registered:
-        return {"moves": {}, "words": [], "aliases": {}, "champion": None, "decisions": await asyncio.to_thread(judging.decide)}
+        return {"moves": {}, "words": [], "aliases": {}, "champion": None, "news": False, "decisions": await asyncio.to_thread(judging.decide)}
     name, numbers = registered[0]["name"], {entry["candidate"]: entry["version"] for entry in registered}
     return await under_lock(store, tracker, name, lambda registry: settle_run(judging, registry, numbers, run))
 
@@ -70,9 +70,9 @@ def settle_run(judging: Judging, registry: Registry, numbers: Mapping[str, str],
         policy = Policy(gate.promote, gate.prefer, gate.margin)
         outcome = promote_run(list(numbers.values()), versions, standing.aliases, policy, reader.comparer(judging.recipe.scoring.confidence))
     judged = {number: verdict_tags(decisions[name]) for name, number in numbers.items()}
-    commit(registry, standing, outcome, versions, judged, kind="run", recipe=judging.recipe.name, run=run, policy=gate.promote)
+    news = commit(registry, standing, outcome, versions, judged, kind="run", recipe=judging.recipe.name, run=run, policy=gate.promote)
     after = {**standing.aliases, **outcome.moves}
-    return summary(outcome, after, versions) | {"decisions": decisions}
+    return summary(outcome, after, versions) | {"decisions": decisions, "news": news}
 
 
 class Reader:
@@ -150,13 +150,14 @@ def number_in(text: Any) -> float | None:
 def commit(
     registry: Registry, standing: Standing, outcome: Outcome, versions: Mapping[str, Version], judged: Mapping[str, Mapping[str, str]] | None = None, *,
     kind: str, **said: Any,
-) -> None:  # fmt: skip
-    """Write a decision down, then tag the versions, then move the aliases, the old champion's new name first."""
+) -> bool:  # fmt: skip
+    """Write a decision down, then tag the versions, then move the aliases, the old champion's new name first; tell whether it says anything new."""
     words = [{"version": word.version, "candidate": versions[word.version].candidate, "verdict": versions[word.version].verdict, "outcome": word.outcome,
               "reason": word.reason} for word in outcome.words]  # fmt: skip
     moves = {alias: [standing.aliases.get(alias), number] for alias, number in outcome.moves.items()}
     tags: dict[str, dict[str, str]] = {number: dict(found) for number, found in (judged or {}).items()}
-    if moves or outcome.states or not said_before(standing, words):
+    news = bool(moves or outcome.states) or not said_before(standing, words)
+    if news:
         registry.record(standing, kind, moves=moves, words=words, **said)
         for word in outcome.words:
             tags.setdefault(word.version, {}).update({"promotion.outcome": word.outcome, "promotion.reason": word.reason})
@@ -169,6 +170,7 @@ def commit(
         registry.tag(number, found, standing.versions[number])
     for alias, number in outcome.moves.items():
         registry.move(alias, number)
+    return news
 
 
 def said_before(standing: Standing, words: Sequence[Mapping[str, Any]]) -> bool:

@@ -241,10 +241,11 @@ def test_a_story_of_runs_and_people(embedded: Stage) -> None:
 
 
 def test_a_run_that_is_repeated_writes_nothing(embedded: Stage) -> None:
-    decide(embedded, "m", "first", 300)
+    assert decide(embedded, "m", "first", 300)["news"]
     decide(embedded, "m", "first", 300, number="1")
     before = standing(embedded, "m")
-    assert decide(embedded, "m", "first", 300, number="1")["moves"] == {}
+    again = decide(embedded, "m", "first", 300, number="1")
+    assert again["moves"] == {} and not again["news"], "who was refused is not told a second time"
     assert standing(embedded, "m") == before and len(before.history) == 1
 
 

@@ -25,6 +25,7 @@ from tasks.ports.tracker import Tracker, every, require_legal_name
 
 DECISION = "decision."
 LONGEST = 5000  # what MLflow's databases keep of a tag
+REASON, BECAUSE = 120, 500  # characters that are kept of the gate's and of a person's reason where a decision would not fit
 EVALUATION = "evaluation"
 
 
@@ -135,15 +136,29 @@ def history_of(tags: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def fitting(entry: Mapping[str, Any]) -> str:
-    """Return an entry as JSON that MLflow keeps whole: long reasons are cut, and of very many versions the last words are left out."""
-    body = json.dumps(entry, ensure_ascii=False, sort_keys=True)
+    """Return an entry as JSON that MLflow keeps whole: long reasons are shortened, and of very many versions the last words are left out."""
+    body = as_json(entry)
     if len(body) <= LONGEST:
         return body
-    words = [{**word, "reason": word["reason"][:120]} for word in entry.get("words", [])]
-    while len(body) > LONGEST and words:
-        body = json.dumps({**entry, "words": words, "cut": True}, ensure_ascii=False, sort_keys=True)
+    words = [{**word, "reason": shortened(word["reason"], REASON)} for word in entry.get("words", [])]
+    because = {"because": shortened(entry["because"], BECAUSE)} if "because" in entry else {}
+    while len(body) > LONGEST:
+        body = as_json({**entry, **because, "words": words, "cut": True})
+        if not words:
+            break
         words = words[:-1]
-    return body[:LONGEST]
+    # A body that is cut anywhere is no JSON, and a history without its moves cannot say what is missing.
+    return body if len(body) <= LONGEST else as_json({name: entry[name] for name in ("n", "at", "kind", "moves") if name in entry} | {"cut": True})
+
+
+def as_json(entry: Mapping[str, Any]) -> str:
+    """Return an entry as it is kept."""
+    return json.dumps(entry, ensure_ascii=False, sort_keys=True)
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return a text of at most so many characters; an ellipsis says that it went on."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def missing(standing: Standing) -> dict[str, str]:

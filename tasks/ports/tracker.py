@@ -40,6 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CURVE_SECONDS = 20.0  # between two deliveries of a curve, so that a long stage can be watched in MLflow
 LOCK_SECONDS = 600.0  # longer than any registration takes
 WORDS = ("worse", "inside the noise", "not known by one seed", "better")
+SHOWN = ("score", "retained_pct", "speedup_x", "size_mb")  # of the figures that decide, those that a list of runs has room for
 METRICS_AT_ONCE, PARAMS_AT_ONCE = 900, 90  # MLflow takes 1,000 and 100 in one call
 
 
@@ -274,8 +275,11 @@ class Tracker:
             place = self.client.get_run(run).info.artifact_uri
             return dict(mlflow.artifacts.load_dict(f"{place}/run/{name}.json"))
 
-    def candidates(self, models: Sequence[Mapping[str, Any]], *, split: str = "validation") -> None:
-        """Log one nested run a candidate with the figures that decide, and the winner's on the parent. Where all was known already: the parent alone."""
+    def candidates(self, models: Sequence[Mapping[str, Any]], *, best: str, standing: str, split: str = "validation") -> None:
+        """Log one nested run a candidate with the figures that decide, and those of the best on the parent. Where all was known already: the parent alone.
+
+        ``standing`` says how far the best came at the gate: it need not be champion.
+        """
         if not models:
             return
         with self.asking("log the candidates"):
@@ -284,15 +288,14 @@ class Tracker:
                 run = self.new_child(model["name"], tags)
                 self.client.log_batch(run, metrics=decision_figures(model, models[0], split))
                 self.terminate(run, "FINISHED")
-            self.crown(next((model for model in models if model["gate"] == "champion"), None), models[0], split)
+            self.crown(next(model for model in models if model["name"] == best), standing, models[0], split)
 
-    def crown(self, winner: Mapping[str, Any] | None, teacher: Mapping[str, Any], split: str) -> None:
-        """Copy the winner's figures to the parent; where the gate refused everybody, say so instead."""
+    def crown(self, best: Mapping[str, Any], standing: str, teacher: Mapping[str, Any], split: str) -> None:
+        """Copy the figures of the best candidate to the parent, with its standing: a refused one shows by how much, and is no winner."""
         from mlflow.entities import RunTag
 
-        figures = decision_figures(winner, teacher, split) if winner else []
-        tags = [RunTag("winner", winner["name"] if winner else "none"), RunTag("headline", teacher["headline"])]
-        self.client.log_batch(self.parent, metrics=figures, tags=tags)
+        tags = {"winner": best["name"] if best["gate"] == "champion" else "none", "best": best["name"], "standing": standing, "headline": teacher["headline"]}
+        self.client.log_batch(self.parent, metrics=decision_figures(best, teacher, split), tags=[RunTag(name, value) for name, value in tags.items()])
 
     def sweep(self, result: Mapping[str, Any], plot: str, text: str) -> None:
         """Log what a sweep found on the parent: scores by dropped layers as curves, the answer as figures, and its table, plot and JSON."""
@@ -500,7 +503,8 @@ class Tracker:
             found = self.client.search_runs(list(experiments), "tags.limbeck = 'flow'", max_results=limit, order_by=["attributes.start_time DESC"])
             return [{"run": run.info.run_id, "recipe": run.data.tags.get("recipe", ""), "kind": run.data.tags.get("limbeck.kind", "run"),
                      "experiment": experiments[run.info.experiment_id],
-                     "status": run.info.status, "started": run.info.start_time, "winner": run.data.tags.get("winner", "")} for run in found]  # fmt: skip
+                     "status": run.info.status, "started": run.info.start_time, "best": best_of(run.data.tags),
+                     "figures": {name: run.data.metrics[name] for name in SHOWN if name in run.data.metrics}} for run in found]  # fmt: skip
 
     def download(self, name: str, alias: str | int, folder: Path) -> dict[str, Any]:
         """Write a registered version as one flat Hugging Face folder, after its hash was checked; a folder with anything in it is never touched."""
@@ -689,6 +693,13 @@ def every(search: Callable[..., Any], **given: Any) -> Iterator[Any]:
             return
 
 
+def best_of(tags: Mapping[str, str]) -> str:
+    """Return a run's best candidate, with its standing where it is not champion; of sweeps and of older runs what they call their winner."""
+    if "best" not in tags:
+        return tags.get("winner", "")
+    return tags["best"] if tags["standing"] == "champion" else f"{tags['best']}: {tags['standing']}"
+
+
 def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split: str) -> list[Any]:
     """Return the figures that a chooser compares, as MLflow metrics with names short enough for its cards; what is undefined is left out."""
     from mlflow.entities import Metric
@@ -699,7 +710,7 @@ def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split
         "flops_g": scaled(model["flops"], 1e-9), "latency_ms": model["latency_ms"], "speedup_x": model["speedup"],
         "compression_x": teacher["bytes"] / model["bytes"] if model["bytes"] else None, "memory_mb": scaled(model.get("memory_bytes"), 1e-6),
         "quality_drop_pts": None if ours is None or theirs is None else 100 * (theirs - ours),
-        "score_deviation": (model.get("deviation") or {}).get(split, {}).get(model["headline"]), **least_lead(model, split), **price_of(model),
+        "score_deviation": (model.get("deviation") or {}).get(split, {}).get(model["headline"]), **least_lead(model, split), **costs_of(model),
     }  # fmt: skip
     now = int(time.time() * 1000)
     return [Metric(name, float(value), now, 0) for name, value in values.items() if value is not None]
@@ -718,10 +729,12 @@ def least_lead(model: Mapping[str, Any], split: str) -> dict[str, float]:
     return {} if least is None else {f"lead_{name}pts": 100 * least[part] for name, part in (("", "value"), ("low_", "low"), ("high_", "high"))}
 
 
-def price_of(model: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return what making a candidate took, shared stages left out; the run's own totals have other names."""
+def costs_of(model: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return what one inference draws, and what making a candidate took, shared stages left out; the run's own totals have other names."""
     cost = model.get("cost") or {}
-    named = {"made_kwh": "kwh", "made_co2e_kg": "co2e_kg", "made_dollars": "dollars_on_demand"}
+    named = {
+        "joules": "joules", "made_kwh": "kwh", "made_co2e_kg": "co2e_kg", "made_dollars": "dollars_on_demand", "made_dollar_spot": "dollars_spot",
+    }  # fmt: skip
     return {name: (cost.get(part) or {}).get("value") for name, part in named.items()}
 
 

@@ -28,6 +28,14 @@ def standing(model: Model) -> int:
     return 0 if model.get("gate") == "champion" else 1 if accepted else 2 if model.get("closest") else 3
 
 
+def standing_said(model: Model) -> str:
+    """Return how far a model came at the gate in a word or two, as a tag; one that the gate was not asked about has no place."""
+    return STANDINGS[standing(model)] if "verdict" in model or model.get("gate") in ("champion", "accepted", "refused") else "not judged"
+
+
+STANDINGS = ("champion", "accepted, not champion", "refused", "refused")
+
+
 def worth(model: Model, split: str) -> tuple[bool, float]:
     """Return what is smallest for the best score; an undefined one comes last."""
     value = number(score_of(model, split).get("value"))
@@ -46,15 +54,28 @@ def answer(result: Result) -> dict[str, Any]:
     came = min(standing(model), 2)
     entry = next((one for one in result["registered"] if one["candidate"] == model["name"]), {})
     return {
-        "model": model, "teacher": teacher, "title": TITLES[came].format(model["name"]), "lead": lead(result, model, FIRST[came].format(model["name"])),
+        "model": model, "teacher": teacher, "title": title_of(result, model), "lead": lead(result, model, first_of(result, model, entry)),
         "tiles": [good(result, model, teacher), fast(model), big(model, teacher), price(result, model)],
         "verdict": verdict_of(model, entry), "reasons": [str(reason) for reason in entry.get("reasons", ())],
         "pull": pull(entry, champion=came == 0), "aliases": other_aliases(result, model), "exports": exports_inside(result, model),
     }  # fmt: skip
 
 
+def title_of(result: Result, model: Model) -> str:
+    """Say what became of the model; where the recipe leaves promotion to a person, there may be no champion that stays."""
+    came = min(standing(model), 2)
+    nobody = came == 1 and "promotion" in result and result["promotion"]["champion"] is None
+    return ("Nobody is champion; {} was accepted" if nobody else TITLES[came]).format(model["name"])
+
+
+def first_of(result: Result, model: Model, entry: Mapping[str, Any]) -> str:
+    """Begin the lead: what the model is, and why an accepted one is not champion; older results do not say why."""
+    came, why = min(standing(model), 2), entry.get("why") or "a champion of an earlier run is preferred to it"
+    return FIRST[came].format(model["name"], why=why)
+
+
 TITLES = ("Take {}", "The champion stays; {} was accepted", "No candidate passed the gate")
-FIRST = ("A {{what}}.", "The best of this run is {}, a {{what}}; a champion of an earlier run is preferred to it.", "The nearest is {}, a {{what}}.")
+FIRST = ("A {{what}}.", "The best of this run is {}, a {{what}}; {why}.", "The nearest is {}, a {{what}}.")
 
 
 def lead(result: Result, model: Model, first: str) -> str:

@@ -15,7 +15,8 @@ import pytest
 from flows.drive import run_recipe
 from flows.home import Home
 from flows.notices import news_of, on_failure, require_blocks, send, tell_failure, tell_promotion, tell_refusal, wanted
-from tasks.errors import GateError, RecipeError
+from flows.promotion import delete, promote, rollback
+from tasks.errors import GateError, RecipeError, RegistryError
 from tasks.ports.tracker import Tracker
 from tests.flows.test_bad_input import SHORT
 from tests.flows.test_compress import FAST, recipe_for
@@ -89,6 +90,24 @@ def test_a_run_tells_of_its_champion_and_later_that_nobody_was_accepted(heard: H
     run_recipe(recipe_for(tiny_bert, tiny_rows, **SHORT, gate=harsh, notify=[BLOCK]), home=home)
     [notice] = heard.notices
     assert notice["subject"] == "Limbeck: tiny: the gate accepted none of 1" and "- half" in notice["body"] and "missed by" in notice["body"]
+
+
+def test_what_becomes_of_a_persons_decision_is_told_once(
+    heard: Heard, home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refused promotion is no failure; a rollback and a deletion that cannot be are. Each is one notice."""
+    gate = {"criteria": [{"metric": "parameters", "at_most": 3}], "register_as": "refused-model"}
+    run_recipe(recipe_for(tiny_bert, tiny_rows, **SHORT, gate=gate), home=home)
+    for name, value in (("LIMBECK_HOME", str(home.root)), ("MLFLOW_TRACKING_URI", home.own_tracking_uri), ("LIMBECK_NOTIFY", BLOCK)):
+        monkeypatch.setenv(name, value)
+    for flow, given in ((promote, ("refused-model", "1")), (rollback, ("refused-model",)), (delete, ("refused-model", "9"))):
+        with pytest.raises((GateError, RegistryError)):
+            asyncio.run(flow(*given))
+    refused, back, gone = heard.notices
+    assert refused["subject"] == "Limbeck: promote refused-model was refused"
+    assert refused["body"].startswith("refused-model version 1 was not promoted: the gate says INFEASIBLE; --force") and "/runs/flow-run/" in refused["body"]
+    assert back["subject"] == "Limbeck: rollback refused-model failed" and "cannot be rolled back" in back["body"] and "recipe" not in back["body"]
+    assert gone["subject"] == "Limbeck: delete refused-model 9 failed" and "has no version 9" in gone["body"]
 
 
 def test_a_failed_run_tells_its_one_sentence(heard: Heard, home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +195,24 @@ def test_a_refusal_names_what_was_missed_and_stays_short() -> None:
     subject, body = notice
     assert subject == "Limbeck: tiny: the gate accepted none of 7"
     assert "- c0 (INFEASIBLE): a; b" in body and "… and 2 more" in body and body.endswith("MLflow: http://mlflow/run")
-    assert tell_refusal(result()) is None and tell_refusal(result(entry("x"), entry("y", "accepted"))) is None
+    assert "… and 2 more: c5, c6" in body
+    assert tell_refusal(result()) is None and tell_refusal(result(entry("y", "accepted", outcome="champion"))) is None
+
+
+def test_one_notice_names_all_that_were_refused_by_the_gate_or_against_the_champion() -> None:
+    worse = "certainly worse by more than 0: -0.02 [-0.03, -0.01] to the champion, version 3"
+    missed = entry("small", verdict="INFEASIBLE", outcome="refused", why="the gate says INFEASIBLE")
+    lost = entry("quick", "accepted", verdict="ACCEPT", outcome="refused", why=worse)
+    found = result(missed, lost, entry("good", "accepted", "champion", verdict="ACCEPT", outcome="champion"))
+    [(subject, body)] = news_of(found)
+    assert subject == "Limbeck: tiny: 2 of 3 candidates were refused"
+    assert "- small (INFEASIBLE): a; b" in body and f"- quick (ACCEPT): accepted by the gate, refused against the champion: {worse}" in body
+    assert "good" not in body and body.endswith("MLflow: http://mlflow/run")
+    [(subject, _)] = news_of(result(lost))
+    assert subject == "Limbeck: tiny: 1 of 1 candidate was refused", "the gate accepted it, so that it accepted none would be false"
+    again = {"promotion": {"moves": {}, "words": [], "champion": None, "news": False}}
+    assert news_of(found | again) == [], "a run that found everything as it was tells it no second time"
+    assert len(news_of(result(missed) | again)) == 1, "that nobody was accepted is told each time"
 
 
 def test_a_promotion_says_what_stood_there_before() -> None:

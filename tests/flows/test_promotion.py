@@ -64,6 +64,8 @@ def test_the_smaller_one_takes_over_and_a_person_is_asked_about_the_next(runs: l
     assert champion_line(second) == f"{NAME}@champion is layers-2, version 3"
     assert third["promotion"]["moves"] == {"challenger": "4"} and third["models"][1]["gate"] == "accepted"
     assert champion_line(third) == f"{NAME}@champion stays layers-2, version 3"
+    listed = [row["best"] for row in tracker(home).runs(3)]
+    assert listed == ["layers-1: accepted, not champion", "layers-2", "layers-3"], "the newest first, each with the standing of its best"
 
 
 def test_the_evaluation_travels_with_the_version(runs: list[dict[str, Any]], home: Home, tmp_path: Path) -> None:

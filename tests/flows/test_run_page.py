@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from prefect import flow
 
-from flows.run_page import NO_SERVER, description_of, leave_pages, link_to_mlflow, where_lines
+from flows.run_page import LARGEST, NO_SERVER, description_of, leave_pages, link_to_mlflow, where_lines
 from tasks.ports.tracker import Tracker
 from tests.ports.test_tracker import PICTURE, tracker
 from tests.report.figures import row
@@ -23,7 +25,7 @@ RESULT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def pages_of(tracker: Tracker) -> dict[str, dict[str, Any]]:
+def pages_of(tracker: Any) -> dict[str, dict[str, Any]]:
     """Leave the pages in a real flow run and read them back."""
 
     @flow
@@ -49,13 +51,42 @@ def test_without_a_server_the_chart_itself_is_left_and_the_table_says_where_the_
     tracker.close("FINISHED")
 
 
+class Server(SimpleNamespace):
+    """A tracker whose MLflow is a server that the browser may not ask: its pictures have addresses, which show nothing on a page of Prefect."""
+
+    run_name = "sst2"
+
+    def urls(self, base: str | None) -> dict[str, str]:
+        return {"run": "http://mlflow/run"}
+
+    def report_files(self) -> dict[str, str]:
+        return {"pareto.png": "http://mlflow/picture", "report.html": "http://mlflow/report"}
+
+    def report_file(self, name: str) -> bytes:
+        return bytes(self.picture)
+
+    def describe(self, text: str) -> None:
+        """Take the text."""
+
+
+@pytest.mark.parametrize("size", [len(PICTURE), LARGEST + 1], ids=["usual", "too large for a page"])
+def test_with_a_server_the_chart_itself_is_left_with_its_link_beside_it(prefect_server: None, size: int) -> None:
+    """MLflow with accounts asks whoever loads a picture for a password; the Prefect page has none to give."""
+    picture = PICTURE.ljust(size, b"x")
+    found = pages_of(Server(picture=picture))
+    assert found["pareto"]["description"].endswith("([in MLflow](http://mlflow/picture))")
+    data = found["pareto"]["data"]
+    assert data == "http://mlflow/picture" if size > LARGEST else base64.b64decode(data.removeprefix("data:image/png;base64,")) == picture
+    assert "http://mlflow/report" in found["report"]["data"]
+
+
 def test_a_tracker_that_takes_nothing_spoils_nothing(prefect_server: None, tracker: Tracker) -> None:
     tracker.close("FINISHED")
     tracker.parent = "0" * 32
     assert set(pages_of(tracker)) == {"results"}
 
 
-def test_with_a_server_there_are_links_alone() -> None:
+def test_with_a_server_the_table_has_links() -> None:
     files = {"report.html": "http://mlflow/report", "pareto.png": "http://mlflow/picture", "other.txt": "http://mlflow/other"}
     lines = where_lines({"links": {"run": "http://mlflow/run"}}, files)
     assert lines == ["[MLflow run](http://mlflow/run)", "[report](http://mlflow/report)", "[Pareto chart](http://mlflow/picture)"]
@@ -67,3 +98,25 @@ def test_where_nobody_won_the_text_says_so() -> None:
     text = description_of(RESULT | {"registered": refused}, "| table |")
     assert text.startswith("**The gate accepted nobody.**") and text.endswith("- 4x312: refused: retained 0.9 ≥ 0.95: missed by 0.05")
     assert description_of(RESULT | {"registered": []}, "| table |").startswith("Nothing was registered.")
+
+
+LOST = "the champion, version 3, is preferred: it is no less small"
+ACCEPTED = {"candidate": "4x312", "name": "sst2-tiny", "version": "7", "alias": None, "decision": "accepted", "reasons": ["met"]}
+
+
+@pytest.mark.parametrize(
+    ("champion", "alias", "why", "head"),
+    [
+        ({"version": "3", "candidate": "old"}, None, LOST, f"**The champion stays; 4x312 was accepted**: {LOST}."),
+        (None, "challenger", "accepted, and there was no champion", "**Nobody is champion; 4x312 was accepted**: accepted, and there was no champion."),
+        (None, None, "the recipe says gate.promote: never", "**Nobody is champion; 4x312 was accepted**: the recipe says gate.promote: never."),
+    ],
+    ids=["lost to the champion", "promote: manual", "promote: never"],
+)
+def test_an_accepted_candidate_is_not_called_refused(champion: dict[str, str] | None, alias: str | None, why: str, head: str) -> None:
+    """Accepted and not champion: what is said first must not be that the gate accepted nobody."""
+    refused = ACCEPTED | {"candidate": "2x128", "decision": "refused", "why": "the gate says INFEASIBLE"}
+    models = [row("teacher", "teacher"), row("2x128", gate="refused"), row("4x312", gate="accepted")]
+    registered = [refused, ACCEPTED | {"alias": alias, "why": why}]
+    text = description_of(RESULT | {"models": models, "registered": registered, "promotion": {"champion": champion}}, "| table |")
+    assert text.startswith(f"{head} `limbeck pull sst2-tiny@7 my-model`\n\n| table |") and "accepted nobody" not in text

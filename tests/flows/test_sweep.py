@@ -104,7 +104,7 @@ def test_nothing_is_registered_and_mlflow_holds_table_plot_and_curves(first: dic
     tracker = Tracker(home.own_tracking_uri, home.artifacts)
     assert tracker.models() == []
     (run,) = [row for row in tracker.runs(10) if row["status"] == "FINISHED"][:1]
-    assert run["kind"] == "sweep" and run["winner"].endswith("of 4 layers within 1, 2, 3 points")
+    assert run["kind"] == "sweep" and run["best"].endswith("of 4 layers within 1, 2, 3 points")
     assert tracker.recall(run["run"], "sweep")["cells"] == first["cells"]
     again = reproduce(tracker, run, home=home, environment={}, from_cache=True)
     assert again["equal"], [row for row in again["stages"] if row["verdict"] not in ("equal", "measured")]

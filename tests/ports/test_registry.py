@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tasks.ports.registry import LONGEST, Standing, fitting, history_of, lock_key, missing
 from tasks.ports.store.s3 import S3Store
 from tasks.ports.tracker import Tracker
@@ -26,6 +28,22 @@ def test_a_decision_fits_into_a_tag_and_keeps_its_moves() -> None:
         body = fitting(entry(count, length))
         assert len(body) <= LONGEST and json.loads(body)["moves"] == {"champion": [None, "1"]} and json.loads(body)["cut"]
     assert len(json.loads(fitting(entry(3, 4000)))["words"]) == 3, "long reasons are cut before words are left out"
+
+
+@pytest.mark.parametrize("reason", ["why " * 1250, "\"quoted\"\n" * 500, "\x01" * 5000, "é" * 5000], ids=["words", "quotes", "controls", "accents"])
+def test_a_very_long_reason_does_not_spoil_the_history(reason: str) -> None:
+    """Five thousand characters of a person's reason: the decision is still read, with who was concerned and the reason's beginning."""
+    deleted = {"version": "1", "candidate": "4x312", "verdict": "ACCEPT", "outcome": "deleted", "reason": reason}
+    for kind, words in (("promote", entry(1, 20)["words"]), ("rollback", entry(1, 20)["words"]), ("delete", [deleted])):
+        body = fitting(entry(0, 0) | {"at": "then", "kind": kind, "to": "champion", "because": reason, "words": words})
+        [found] = history_of({"decision.000001": body})
+        assert len(body) <= LONGEST and (found["kind"], found["moves"]) == (kind, {"champion": [None, "1"]})
+        assert found["because"] == reason[:499] + "…" and [word["version"] for word in found["words"]] == [words[0]["version"]]
+
+
+def test_whatever_else_is_long_a_decision_keeps_its_moves() -> None:
+    found = json.loads(fitting(entry(3, 10) | {"kind": "run", "recipe": "r" * 6000}))
+    assert found == {"n": 1, "kind": "run", "moves": {"champion": [None, "1"]}, "cut": True}
 
 
 def test_what_somebody_spoilt_still_counts() -> None:

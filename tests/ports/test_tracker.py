@@ -199,7 +199,7 @@ MODELS = [row("teacher", "teacher", latency_ms=40.0), row("4x312", gate="champio
 
 def test_candidates_become_nested_runs_and_the_winner_is_on_the_parent(tracker: Tracker) -> None:
     tracker.stage_started(record())
-    tracker.candidates(MODELS)
+    tracker.candidates(MODELS, best="4x312", standing="champion")
     runs = everything(tracker)
     parent = runs["recipe"].data
     assert parent.tags["winner"] == "4x312" and parent.metrics == runs["4x312"].data.metrics
@@ -217,7 +217,7 @@ def test_a_candidate_carries_what_was_said_of_it_beside_its_baseline(tracker: Tr
     level = {"validation": {"value": 0.001, "low": -0.01, "high": 0.012, "p": 0.8, "seeds": [3, 3], "verdict": "inside the noise"}}
     small = row("4x312", gate="champion", against={"plain": beats, "longer": level}, deviation={"validation": {"accuracy": 0.004}})
     tracker.stage_started(record())
-    tracker.candidates([MODELS[0], small, MODELS[2]])
+    tracker.candidates([MODELS[0], small, MODELS[2]], best="4x312", standing="champion")
     runs = everything(tracker)
     assert runs["4x312"].data.tags["against"] == "better: plain; inside the noise: longer" and "against" not in runs["plain"].data.tags
     leads = {name: value for name, value in runs["4x312"].data.metrics.items() if name.startswith(("lead", "score_"))}
@@ -227,16 +227,34 @@ def test_a_candidate_carries_what_was_said_of_it_beside_its_baseline(tracker: Tr
 
 
 def test_a_run_of_hits_alone_has_no_nested_runs(tracker: Tracker) -> None:
-    tracker.candidates(MODELS)
+    tracker.candidates(MODELS, best="4x312", standing="champion")
     tracker.story([record(cache="hit")])
     tracker.close("FINISHED")
-    assert list(everything(tracker)) == ["recipe"] and tracker.runs(1)[0]["winner"] == "4x312"
+    assert list(everything(tracker)) == ["recipe"] and tracker.runs(1)[0]["best"] == "4x312"
 
 
-def test_where_the_gate_refuses_everybody_nobody_wins(tracker: Tracker) -> None:
-    tracker.candidates([row("teacher", "teacher"), row("4x312", gate="refused")])
+@pytest.mark.parametrize(("gate", "standing"), [("refused", "refused"), ("accepted", "accepted, not champion")])
+def test_where_nobody_is_champion_the_best_still_shows_its_figures_and_its_standing(tracker: Tracker, gate: str, standing: str) -> None:
+    """By how much a goal was missed is seen on the run itself, and nobody takes the best for a winner."""
+    tracker.candidates([MODELS[0], row("2x128", gate="refused", latency_ms=1.0), row("4x312", gate=gate)], best="4x312", standing=standing)
     parent = everything(tracker)["recipe"].data
-    assert parent.tags["winner"] == "none" and parent.metrics == {}
+    assert (parent.tags["winner"], parent.tags["best"], parent.tags["standing"]) == ("none", "4x312", standing)
+    assert parent.metrics["latency_ms"] == 4.321 and parent.metrics["score"] == 0.912
+    [listed] = tracker.runs(1)
+    assert listed["best"] == f"4x312: {standing}"
+    assert listed["figures"] == pytest.approx({"score": 0.912, "retained_pct": 98.1, "speedup_x": 9.41, "size_mb": 57.400992})
+    tracker.close("FINISHED")
+
+
+def test_energy_and_prices_are_among_the_figures_that_decide_and_what_is_unknown_is_no_zero(tracker: Tracker) -> None:
+    known = {"joules": {"value": 0.21}, "dollars_on_demand": {"value": 0.42}, "dollars_spot": {"value": 0.13}}
+    unknown = {"joules": {"value": None}, "dollars_on_demand": {"value": None}, "dollars_spot": {"value": None, "at_least": 0.0}}
+    tracker.stage_started(record())
+    tracker.candidates([MODELS[0], row("4x312", gate="champion", cost=known), row("2x128", cost=unknown)], best="4x312", standing="champion")
+    runs, named = everything(tracker), ("joules", "made_dollars", "made_dollar_spot")
+    for of in ("recipe", "4x312"):
+        assert {name: runs[of].data.metrics[name] for name in named} == {"joules": 0.21, "made_dollars": 0.42, "made_dollar_spot": 0.13}
+    assert not set(named) & set(runs["2x128"].data.metrics) and max(map(len, named)) <= 16
     tracker.close("FINISHED")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.report.page import report_link, run_page, sweep_page
+from tasks.report.page_answer import standing_said
 from tests.report.figures import row, undefined, written
 from tests.report.test_sweep import WHOLE
 
@@ -110,6 +111,24 @@ def test_exports_that_travel_with_the_model_are_named_with_their_figures_and_ref
     result["models"] += [graph, packed]
     said = first_screen(run_page(result))
     assert "onnx/model_int8.onnx: 0.912 accuracy, 1.50 ms, 15.7 MB" in said and "model.onnx" not in said
+
+
+def test_where_a_person_is_to_promote_no_champion_is_said_to_stay() -> None:
+    result = whole(promotion={"champion": None})
+    result["models"][1]["gate"] = "accepted"
+    result["registered"][0] |= {"alias": None, "why": "the recipe says gate.promote: never"}
+    said = first_screen(run_page(result))
+    assert "Nobody is champion; 4x312 was accepted" in said and "gate.promote: never" in said and "champion of an earlier run" not in said
+    before = first_screen(run_page(result | {"promotion": {"champion": {"version": "2", "candidate": "old"}}}))
+    assert "The champion stays; 4x312 was accepted" in before
+
+
+def test_a_standing_is_said_as_far_as_the_gate_was_asked() -> None:
+    said = [standing_said(row("4x312", **found)) for found in (
+        {"gate": "champion", "verdict": "ACCEPT"}, {"gate": "accepted", "verdict": "ACCEPT"}, {"gate": "refused", "verdict": "INFEASIBLE", "closest": True},
+        {"gate": "refused", "verdict": "REGRESSION"}, {},
+    )]  # fmt: skip
+    assert said == ["champion", "accepted, not champion", "refused", "refused", "not judged"]
 
 
 def test_where_nobody_passed_the_nearest_is_named_with_its_version() -> None:

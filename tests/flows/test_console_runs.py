@@ -1,0 +1,18 @@
+"""What ``limbeck runs`` shows of past runs."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from flows.console import runs_table
+
+
+def test_a_refused_candidates_figures_are_listed_and_what_is_unknown_is_a_dash() -> None:
+    row = {"run": "5b1c" * 8, "started": 1_700_000_000_000, "kind": "run", "recipe": "sst2-tinybert-4", "experiment": "sst2/bert", "status": "FINISHED"}
+    figures = {"score": 0.9123, "retained_pct": 98.14, "size_mb": 57.4}
+    console = Console(width=160)
+    with console.capture() as said:
+        console.print(runs_table([row | {"best": "4x312: refused", "figures": figures}, row | {"best": "", "figures": {}}]))
+    first, second = (line.split("│")[1:-1] for line in said.get().splitlines() if "sst2-tinybert-4" in line)
+    assert [cell.strip() for cell in first[-5:]] == ["4x312: refused", "0.912", "98.1", "—", "57.4"]
+    assert [cell.strip() for cell in second[-5:]] == ["", "—", "—", "—", "—"]
