@@ -7,9 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 
 from flows.drive import plan_recipe, run_recipe
@@ -20,6 +23,8 @@ from tasks.recipe import Recipe
 from tests.flows.test_compress import FAST
 
 STUDENT = {"name": "half", "layers": 2}
+LEARNED = STUDENT | {"signal": "labels", "prediction": FAST | {"steps": 150, "learning_rate": 0.01}}
+"""The same, taught until it is better than guessing: only such a model has something to lose."""
 EXPORTS = {"parity_rows": 20, "calibration_rows": 10, "tolerance": 1.0, "min_speedup": 0.01}
 """A model of 16 hidden units loses answers in int8 and is slower in it; both are let pass where a test is not about them."""
 
@@ -178,6 +183,44 @@ def test_what_is_no_more_the_same_model_in_fp32_is_not_tried_in_int8(
     from tasks.report.results import results_markdown
 
     assert "half-int8 is not published" in results_markdown(result["models"])
+
+
+def crushed(way: Callable[..., None]) -> Callable[..., None]:
+    """Return a way to int8 that first loses what the weights of the products say, as scales that are far too coarse would."""
+
+    def quantize(source: Path, target: Path, **knobs: Any) -> None:
+        model = onnx.load(str(source))
+        products = {name for node in model.graph.node if node.op_type in ("MatMul", "Gemm") for name in node.input}
+        for one in model.graph.initializer:
+            if one.name in products:
+                one.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(one) * np.float32(1e-6), one.name))
+        coarse = target.with_suffix(".coarse.onnx")
+        onnx.save(model, str(coarse))
+        way(coarse, target, **knobs)
+
+    return quantize
+
+
+def test_int8_that_loses_more_than_its_tolerance_stays_in_the_table_and_out_of_the_folder(
+    home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss is real: the weights are crushed before they are quantized, and what comes out is scored and judged as always."""
+    from tasks.exports.quantizing import WAYS
+
+    for name, way in list(WAYS.items()):
+        monkeypatch.setitem(WAYS, name, crushed(way))
+    recipe = recipe_for(tiny_bert, tiny_rows, students=[LEARNED], exports=EXPORTS | {"calibration_rows": 12, "tolerance": 0.05})
+    result = run_recipe(recipe, home=home)
+    row = rows_of(result)["half-int8"]
+    found = row["export"]
+    assert found["made"] and found["loss"] == pytest.approx(found["fp32"]["score"] - found["score"]) and found["loss"] > 0.05
+    said = f"int8 ({found['way']}) loses {found['loss']:.4f} of accuracy to its own fp32 on the selection rows, and exports.tolerance allows 0.05"
+    assert row["gate"] == "not published" and row["note"] == f"half-int8 is not published: {said}"
+    assert row["metrics"]["validation"]["accuracy"]["value"] is not None and row["latency_ms"] is not None
+    assert "measure-speed/half-int8 beside its fp32" not in {stage["name"] + "/" + stage["label"] for stage in result["stages"]}
+    assert rows_of(result)["half-onnx"]["gate"] == "published" and files_in_the_folder(result, home, tmp_path) == ["model.onnx", "onnx.json"]
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "`model.onnx`" in card and "model_int8.onnx" not in card
 
 
 def test_int8_that_is_too_slow_stays_in_the_table_and_out_of_the_folder(
