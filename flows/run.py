@@ -20,6 +20,7 @@ from flows.onlooker import ONLOOKER, STOPPED, Onlooker, stopped_by_prefect, stop
 from flows.run_page import link_to_mlflow
 from tasks.contracts import Parcel
 from tasks.errors import LimbeckError, RecipeError
+from tasks.ports.registry import Registry
 from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker, require_legal_name
@@ -54,7 +55,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     dispatcher = await ready_dispatcher(recipe, onlooker.home)
     processes = processes_of_worker()
     tracker = new_tracker(recipe, onlooker.home, kind)
-    opening = asyncio.ensure_future(asyncio.to_thread(tracker.open))
+    opening = asyncio.ensure_future(asyncio.to_thread(begin, tracker, store, registered_name(recipe, teacher_name(recipe))))
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     session = Session(
         store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes, purse=purse,
@@ -81,6 +82,12 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
             await asyncio.shield(asyncio.to_thread(tracker.ledger, ledger_of(session) if tracker.parent else {}))
         await asyncio.shield(asyncio.to_thread(tracker.close, "KILLED" if killed else "FAILED"))
         raise
+
+
+def begin(tracker: Tracker, store: Any, name: str) -> None:
+    """Open the run in MLflow, and refuse at once what could not be promoted at its end: a model that is decided on under another store's lock."""
+    tracker.open()
+    Registry(tracker, name, store=store.identity()).model()
 
 
 def invite(onlooker: Onlooker) -> None:
