@@ -8,7 +8,7 @@ from typing import Any
 from prefect import flow
 
 from flows.branches import Candidate, Goods, judge_all, make_dropped, make_student
-from flows.exports import beside_models, make_exports, with_exports
+from flows.exports import beside_models, check_speed, make_exports, with_exports
 from flows.notices import on_failure
 from flows.results import publish_results
 from flows.run import open_run
@@ -44,7 +44,8 @@ async def make_everything(recipe: Recipe, sources: dict[str, Parcel], session: S
     candidates = [Candidate("teacher", "teacher", [await goods.teacher]), *small]
     exports = await make_exports(recipe, candidates, rows)
     everyone = beside_models(candidates, exports)
-    return with_exports(await judge_all(recipe, everyone, goods), exports), everyone, rows
+    judged = await judge_all(recipe, everyone, goods)
+    return with_exports(judged, await check_speed(recipe, exports)), everyone, rows
 
 
 async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:

@@ -1,4 +1,6 @@
-"""After the branches: finished models packed for ONNX Runtime, in fp32 and in int8. What is no more the same model stays in the table, and out of the folder.
+"""After the branches: finished models packed for ONNX Runtime, in fp32 and in int8.
+
+What is no more the same model, or is slower in int8 than the recipe asks, stays in the table, and out of the folder.
 
 A model of several seeds is exported from its first, which is the one that is registered.
 """
@@ -15,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from tasks.contracts import Parcel
 from tasks.export_model import export_onnx, quantize_onnx
 from tasks.exports.parity import against_fp32, against_full
+from tasks.exports.speed_check import too_slow
 from tasks.recipe import Exporting, Exports, ExportSlice, QuantizeSlice, Quantizing, Recipe
+from tasks.score_model import measure_speed
 
 if TYPE_CHECKING:
     from flows.branches import Candidate
@@ -34,6 +38,10 @@ class Export:
     parcel: Parcel | None
     because: str = ""
     """Why it is not published; empty where it may be."""
+    full: Parcel | None = None
+    """The fp32 graph that an int8 one was made of."""
+    speedup: float | None = None
+    """How many times as fast as that it is; None where nobody asked."""
 
     @property
     def name(self) -> str:
@@ -62,8 +70,22 @@ async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows:
     elif "int8" in knobs.formats:
         slice_2 = QuantizeSlice(**part(knobs, Quantizing), **judged, metric=recipe.spec.headline, reduce_range=narrow(knobs))
         small = await quantize_onnx(slice_2, export=full, rows=rows, label=candidate.name)
-        found["int8"] = Export(candidate, "int8", graph(small), against_fp32(small.facts, knobs.tolerance) if small.facts else "")
+        found["int8"] = Export(candidate, "int8", graph(small), against_fp32(small.facts, knobs.tolerance) if small.facts else "", full)
     return [found[one] for one in knobs.formats]
+
+
+async def check_speed(recipe: Recipe, exports: Sequence[Export]) -> list[Export]:
+    """Time every int8 graph that may be published beside its own fp32; to be asked last, so that no other work of this run is on the machine."""
+    return list(await asyncio.gather(*(timed(recipe, one) for one in exports)))
+
+
+async def timed(recipe: Recipe, export: Export) -> Export:
+    """Hold one graph against ``exports.min_speedup``. The two are timed in turn: figures from two moments would compare the moments."""
+    least = recipe.exports.min_speedup if recipe.exports else 0.0
+    if export.full is None or export.parcel is None or export.because or not least:
+        return export
+    pace = await measure_speed(recipe.speed, model=export.parcel, teacher=export.full, label=f"{export.name} beside its fp32")
+    return replace(export, because=too_slow(pace.facts, least), speedup=pace.facts["speedup"]) if pace.facts else export  # a plan has no figures
 
 
 def part(knobs: Exports, kind: type[Any]) -> dict[str, Any]:
@@ -114,7 +136,7 @@ def columns(export: Export, model: Mapping[str, Any]) -> dict[str, Any]:
     engine = " ".join(filter(None, [ENGINES[export.format], facts.get("way")]))
     return {
         "of": export.of.name, "engine": engine, "plain": False, "against": {}, "seeds": [], "steps": [], "train_seconds": [],
-        "export": {**facts, "format": export.format, "published": not because, "because": because},
+        "export": {**facts, "format": export.format, "speedup": export.speedup, "published": not because, "because": because},
         "note": f"{export.name} is not published: {because}" if because else model.get("note"),
     }  # fmt: skip
 

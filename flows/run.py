@@ -21,6 +21,7 @@ from flows.run_page import link_to_mlflow
 from tasks.contracts import Parcel
 from tasks.errors import LimbeckError, RecipeError
 from tasks.fork_server import new_fork_server
+from tasks.ports.registry import Registry
 from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker, require_legal_name
@@ -55,7 +56,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     dispatcher = await ready_dispatcher(recipe, onlooker.home)
     processes = processes_of_worker()
     tracker = new_tracker(recipe, onlooker.home, kind)
-    opening = asyncio.ensure_future(asyncio.to_thread(tracker.open))
+    opening = asyncio.ensure_future(asyncio.to_thread(begin, tracker, store, registered_name(recipe, teacher_name(recipe))))
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     session = Session(
         store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes, purse=purse,
@@ -89,6 +90,12 @@ async def close_early(session: Session, tracker: Tracker, status: str) -> None:
         await asyncio.shield(asyncio.to_thread(tracker.story, session.records if tracker.parent else []))
         await asyncio.shield(asyncio.to_thread(tracker.ledger, ledger_of(session) if tracker.parent else {}))
     await asyncio.shield(asyncio.to_thread(tracker.close, status))
+
+
+def begin(tracker: Tracker, store: Any, name: str) -> None:
+    """Open the run in MLflow, and refuse at once what could not be promoted at its end: a model that is decided on under another store's lock."""
+    tracker.open()
+    Registry(tracker, name, store=store.identity()).model()
 
 
 def invite(onlooker: Onlooker) -> None:

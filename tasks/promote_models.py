@@ -34,11 +34,12 @@ async def under_lock(store: Any, tracker: Tracker, name: str, work: Callable[[Re
     """Do something to a registered model that nobody else may do meanwhile, on any machine that shares the store."""
     key = lock_key(name)
     note = {"stage": f"promotion of {name}", "key": key, "inputs": {}}
+    identity = await asyncio.to_thread(store.identity)
     async with store.lease(key, note) as lease:
 
         def locked() -> Result:
             with only_one(f"{tracker.uri} {name}"):
-                return work(Registry(tracker, name, lease))
+                return work(Registry(tracker, name, lease, identity))
 
         working = asyncio.ensure_future(asyncio.to_thread(locked))
         try:

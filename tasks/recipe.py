@@ -568,6 +568,9 @@ class Exports(Exporting, Quantizing):
     of: tuple[Name, ...] = Field((), description="Whom to export, teacher among them; empty: every student and dropped model, not the baselines.")
     parity: float = Field(1e-3, gt=0, description="Most by which any logit of the fp32 graph may differ from the checkpoint's.")
     tolerance: float = Field(0.01, ge=0, description="Most of the headline metric that int8 may lose to its own fp32 on the selection rows.")
+    min_speedup: float = Field(
+        1.0, ge=0, description="Least speed-up of int8 over its own fp32 graph, timed in turn as section speed says; 1: not slower, 5 % being noise; 0: any."
+    )
     reduce_range: Literal["auto", "yes", "no"] = Field("auto", description="Seven bits for weights. auto: where the processor cannot multiply bytes (VNNI).")
 
     @model_validator(mode="after")

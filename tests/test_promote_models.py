@@ -20,9 +20,10 @@ from typing import Any
 
 import pytest
 
+from flows.run import begin
 from tasks.errors import LeaseLost, RegistryError
 from tasks.judging import Judging
-from tasks.ports.registry import Registry, Standing, missing
+from tasks.ports.registry import STORE, Registry, Standing, missing
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.tracker import Tracker
@@ -300,6 +301,43 @@ def test_a_model_that_is_not_there_is_one_sentence(embedded: Stage, work: Callab
         here(embedded, "other", work)
     with pytest.raises(RegistryError, match="no alias previous"):
         here(embedded, "m", lambda registry: roll_back_here(registry, ""))
+
+
+def promote_under(stage: Stage, store: Path, number: str) -> Any:
+    return asyncio.run(under_lock(FolderStore(store), stage.tracker, "m", lambda registry: promote_here(registry, number, "champion", True, "")))
+
+
+def test_a_promotion_under_another_store_s_lock_is_refused_and_moves_nothing(embedded: Stage) -> None:
+    """Two homes with one MLflow and a store each: their locks do not keep each other out."""
+    decide(embedded, "m", "first", 300)
+    decide(embedded, "m", "second", 200)
+    before, own, other = standing(embedded, "m"), FolderStore(embedded.folder / "store").identity(), FolderStore(embedded.folder / "other").identity()
+    assert before.store == own != other
+    said = rf"^m is decided on under the lock of store {own}, and LIMBECK_STORE names another here, {other} .*; set LIMBECK_STORE"
+    with pytest.raises(RegistryError, match=said):
+        promote_under(embedded, embedded.folder / "other", "1")
+    with pytest.raises(RegistryError, match="delete the tag limbeck.store"):
+        begin(embedded.tracker, FolderStore(embedded.folder / "other"), "m")
+    begin(embedded.tracker, FolderStore(embedded.folder / "store"), "m")
+    assert standing(embedded, "m") == before
+
+
+def test_a_store_that_was_moved_is_the_same_and_a_deleted_tag_lets_another_in(embedded: Stage) -> None:
+    decide(embedded, "m", "first", 300)
+    decide(embedded, "m", "second", 200)
+    shutil.copytree(embedded.folder / "store", embedded.folder / "moved")
+    assert promote_under(embedded, embedded.folder / "moved", "1")["moves"]
+    embedded.tracker.client.delete_registered_model_tag("m", STORE)
+    assert promote_under(embedded, embedded.folder / "other", "2")["moves"]
+    assert standing(embedded, "m").store == FolderStore(embedded.folder / "other").identity()
+    with pytest.raises(RegistryError, match="LIMBECK_STORE"):
+        decide(embedded, "m", "third", 100)
+
+
+def test_a_model_of_before_is_bound_by_its_next_decision(embedded: Stage) -> None:
+    decide(embedded, "m", "first", 300)
+    embedded.tracker.client.delete_registered_model_tag("m", STORE)
+    assert decide(embedded, "m", "second", 200)["moves"] and standing(embedded, "m").store
 
 
 class Lost:

@@ -33,6 +33,7 @@ def test_no_section_no_exports() -> None:
         ({"ways": ["dynamic", "dynamic"]}, "give each once"),
         ({"ways": ["qat"]}, "'dynamic' or 'static'"),
         ({"tolerance": -0.1}, "greater than or equal to 0"),
+        ({"min_speedup": -1}, "greater than or equal to 0"),
         ({"tolerence": 0.1}, "Extra inputs are not permitted"),
         ({"opset": 12}, "greater than or equal to 18"),
     ],
@@ -59,7 +60,7 @@ def test_int8_needs_rows_to_be_judged_on() -> None:
 
 def test_what_decides_neither_graph_is_in_neither_key() -> None:
     """A verdict is spoken by the flow: another tolerance makes nothing again."""
-    for changed in ({"tolerance": 0.5}, {"parity": 0.5}, {"formats": ["int8"]}, {"of": ["half"]}):
+    for changed in ({"tolerance": 0.5}, {"parity": 0.5}, {"min_speedup": 2.0}, {"formats": ["int8"]}, {"of": ["half"]}):
         assert all(part(Exports(**changed), kind) == part(Exports(), kind) for kind in (Exporting, Quantizing))
     assert part(Exports(calibration_rows=7), Exporting) == part(Exports(), Exporting) and part(Exports(opset=18), Quantizing) == part(Exports(), Quantizing)
 

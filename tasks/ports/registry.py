@@ -6,6 +6,9 @@ one who was taken for dead and comes back writes nothing more. An alias moves by
 The history is one tag of the registered model for each decision, ``decision.<number>``, written before anything moves and never written twice:
 a JSON object with number, time, kind, moves and a word on every version concerned. A history that says more than the aliases do means that
 somebody was stopped on the way, or changed the registry by other means; ``missing`` says so.
+
+A lease keeps out only those who ask the same store. So the first decision tags the model with the store's own name (``limbeck.store``), and whoever comes
+with another store is refused. Two first decisions at one moment under two stores are not kept apart: one of them is refused from its second on.
 """
 
 from __future__ import annotations
@@ -20,10 +23,11 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from tasks.errors import DataError, RegistryError
-from tasks.ports.store.artifacts import Lease
+from tasks.ports.store.artifacts import IDENTITY, Lease
 from tasks.ports.tracker import Tracker, every, require_legal_name
 
 DECISION = "decision."
+STORE = "limbeck.store"
 LONGEST = 5000  # what MLflow's databases keep of a tag
 REASON, BECAUSE = 120, 500  # characters that are kept of the gate's and of a person's reason where a decision would not fit
 EVALUATION = "evaluation"
@@ -38,26 +42,35 @@ class Standing:
     """Tags of every version by number, with its description."""
     history: Sequence[Mapping[str, Any]]
     """Every decision, the oldest first."""
+    store: str = ""
+    """The store under whose lock it is decided; empty before the first decision that wrote it down."""
 
 
 class Registry:
-    """One registered model."""
+    """One registered model; ``store`` is the name of the store whose lease is held."""
 
-    def __init__(self, tracker: Tracker, name: str, lease: Lease | None = None) -> None:
-        self.tracker, self.name, self.lease = tracker, name, lease
+    def __init__(self, tracker: Tracker, name: str, lease: Lease | None = None, store: str = "") -> None:
+        self.tracker, self.name, self.lease, self.store = tracker, name, lease, store
 
     def read(self) -> Standing:
         """Return what stands there now; a model that is not there has nothing."""
-        require_legal_name(self.name)
+        model = self.model()
+        if model is None:
+            return Standing({}, {}, [])
         with self.tracker.asking(f"read {self.name}"):
-            wanted = {"filter_string": f"name = '{self.name}'"}
-            model = next(iter(every(self.tracker.client.search_registered_models, **wanted)), None)
-            if model is None:
-                return Standing({}, {}, [])
-            found = every(self.tracker.client.search_model_versions, **wanted)
+            found = every(self.tracker.client.search_model_versions, filter_string=f"name = '{self.name}'")
             versions = {str(version.version): {**version.tags, "description": version.description or ""} for version in found}
         aliases = {alias: str(number) for alias, number in model.aliases.items()}
-        return Standing(aliases, versions, history_of(model.tags))
+        return Standing(aliases, versions, history_of(model.tags), model.tags.get(STORE, ""))
+
+    def model(self) -> Any:
+        """Return the registered model as MLflow has it, or None; one that is decided on under another store's lock is refused."""
+        require_legal_name(self.name)
+        with self.tracker.asking(f"read {self.name}"):
+            model = next(iter(every(self.tracker.client.search_registered_models, filter_string=f"name = '{self.name}'")), None)
+        if model is not None:
+            require_same_store(self.name, model.tags.get(STORE, ""), self.store)
+        return model
 
     def evaluation(self, number: str, workspace: Path) -> Path:
         """Return the evaluation that travels with a version: where the artifact store is a folder, its own, else fetched."""
@@ -80,6 +93,8 @@ class Registry:
         entry = {"n": number, "at": datetime.now(UTC).isoformat(timespec="seconds"), "kind": kind, **said}
         with self.tracker.asking(f"record a decision on {self.name}"):
             self.assert_held()
+            if self.store and not standing.store:
+                self.tracker.client.set_registered_model_tag(self.name, STORE, self.store)
             self.tracker.client.set_registered_model_tag(self.name, f"{DECISION}{number:06d}", fitting(entry))
         return number
 
@@ -119,6 +134,16 @@ def lock_key(name: str) -> str:
     The name alone: workers reach one MLflow by different addresses. Two MLflows behind one store would at worst wait for each other.
     """
     return sha256(f"promotion\0{name}".encode()).hexdigest()
+
+
+def require_same_store(name: str, theirs: str, ours: str) -> None:
+    """Refuse a decision under another store's lock: two stores do not keep each other out, and the last to write would win."""
+    if ours and theirs and ours != theirs:
+        raise RegistryError(
+            f"{name} is decided on under the lock of store {theirs}, and LIMBECK_STORE names another here, {ours} (the file {IDENTITY!r} of a store says which "
+            f"it is); set LIMBECK_STORE to the store that the other workers share, or, if that is gone for good, delete the tag {STORE} of the registered "
+            "model in MLflow: the next decision binds it to its own store"
+        )
 
 
 def history_of(tags: Mapping[str, str]) -> list[dict[str, Any]]:

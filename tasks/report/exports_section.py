@@ -64,8 +64,9 @@ def table_row(row: Mapping[str, Any], split: str) -> str:
 
 
 def held(export: Mapping[str, Any]) -> str:
-    """Say what the parity check found."""
+    """Say what the checks of parity and of speed found."""
     same = f"{export['equal_answers']:.1%} of {export['rows']:,} answers equal"
     if export["format"] == "onnx":
         return f"{same}, logits within {export['largest_difference']:.1e} of the checkpoint's"
-    return f"{same}; {export['metric']} {export['score']:.4f} on the selection rows, its own fp32 {export['fp32']['score']:.4f}"
+    speed = f", {export['speedup']:.2f} times as fast" if export.get("speedup") else ""
+    return f"{same}; {export['metric']} {export['score']:.4f} on the selection rows, its own fp32 {export['fp32']['score']:.4f}{speed}"

@@ -23,6 +23,7 @@ from tasks.exports.jobs import JOBS
 from tasks.exports.package import files_for_a_model, shared_card
 from tasks.exports.parity import against_fp32, against_full, apart, loss
 from tasks.exports.quantizing import best, draw, quietly
+from tasks.exports.speed_check import NOISE, too_slow
 from tasks.job import Job
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of, is_export
 from tasks.scoring.predict import logits_of, predict_texts, truncated_share
@@ -201,6 +202,21 @@ def test_verdicts_say_what_was_allowed() -> None:
     assert against_fp32(made, 0.02) == ""
     assert against_fp32(made, 0.01).startswith("int8 (static) loses 0.0200 of accuracy to its own fp32")
     assert against_full({"made": False, "because": "no"}, 1) == against_fp32({"made": False, "because": "no"}, 1) == "no"
+
+
+@pytest.mark.parametrize(("ours", "theirs", "least", "refused"), [
+    (1.0, 1.0, 1.0, False),  # as fast is not slower
+    (1.04, 1.0, 1.0, False),  # noise
+    (1.2, 1.0, 1.0, True),
+    (1.0, 1.5, 2.0, True),  # faster, and less so than was asked
+    (1.0, 2.0, 2.0, False),
+    (5.0, 1.0, 0.1, False),
+])  # fmt: skip
+def test_int8_is_held_to_its_own_fp32_s_pace(ours: float, theirs: float, least: float, refused: bool) -> None:
+    facts = {"model": {"p50_ms": ours}, "teacher": {"p50_ms": theirs}, "speedup": theirs / ours, "batch": 2, "length": 32, "threads": 1}
+    said = too_slow(facts, least)
+    assert bool(said) is refused and 0 < NOISE < 0.1
+    assert not refused or said.startswith(f"int8 takes {ours:.3g} ms, its own fp32 {theirs:.3g} ms (batch 2, length 32, threads 1)")
 
 
 def test_both_formats_share_a_card(place: Path, tmp_path: Path) -> None:

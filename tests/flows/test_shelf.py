@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from flows.drive import run_recipe
+from flows.drive import plan_recipe, run_recipe
 from flows.home import Home
 from flows.recipe_file import SHELF, plain, read_yaml
-from tasks.recipe import Recipe
+from tasks.recipe import Gate, Recipe
 from tests.tiny import WORDS, write_tiny_bert
 
 RECIPES = sorted(path.stem for path in SHELF.glob("*.yaml"))
@@ -58,6 +58,12 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     return values
 
 
+def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
+    gate = Recipe.model_validate(plain(read_yaml(SHELF / "dropped-distilled-int8.yaml"))).gate
+    assert {one.metric for one in gate.criteria} == {"retained", "latency_ms", "bytes", "memory_bytes", "joules"}
+    assert all(one.at_most < 1 and one.of_teacher for one in gate.criteria if one.at_most is not None), "half a model costs less than a whole one"
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return Home(tmp_path_factory.mktemp("home")).create()
@@ -80,3 +86,7 @@ def test_a_recipe_of_the_shelf(name: str, home: Home, tmp_path: Path, prefect_se
     assert {entry["candidate"] for entry in result["registered"]} >= made - {student.name for student in recipe.students if student.role == "baseline"}
     exported = {model["name"] for model in result["models"] if model["role"] == "export"}
     assert exported == ({f"{name}-{one}" for name in recipe.exports.of for one in recipe.exports.formats} if recipe.exports else set())
+    others = recipe.model_copy(update={"gate": recipe.gate.model_copy(update={"criteria": Gate().criteria})})
+    assert not [row["stage"] for row in plan_recipe(others, home=home) if row["cache"] != "hit"], "goals are in no key"
+    asked = {criterion.metric for criterion in recipe.gate.criteria}
+    assert not [said for model in result["models"] for said in model.get("reasons") or [] if "unknown" in said and said.split()[0] in asked]

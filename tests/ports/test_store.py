@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
@@ -68,6 +69,15 @@ def use(store: AnyStore, key: str) -> Path | None:
     except StoreError:
         assert store.find(key) is None, "what was found to be damaged must not be found again"
         return None
+
+
+def test_a_store_has_one_name_that_every_worker_sees_and_no_other_store_has(store: AnyStore, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        names = set(pool.map(lambda one: one.identity(), [store, *(again(store, tmp_path) for _ in range(3))]))
+    assert names == {store.identity()} and len(store.identity()) == 32
+    assert FolderStore(tmp_path / "another").identity() not in names
+    sweep(store, [], keep_days=0, dry=False)
+    assert store.identity() in names
 
 
 @pytest.fixture

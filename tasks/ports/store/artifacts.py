@@ -26,6 +26,8 @@ from tasks.ports.fingerprint import hash_file
 
 SCHEMA = 1
 HEX = r"^[0-9a-f]{64}$"
+IDENTITY = "id"
+"""The file of a store that holds its own name."""
 CODE = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".py"}
 """Suffixes of files that are code, or whose loading may run some."""
 
@@ -47,6 +49,9 @@ class Store(Protocol):
 
     def check(self) -> None:
         """Raise StoreError if the store cannot be read and written right now."""
+
+    def identity(self) -> str:
+        """Return the random name that this store was given when it was first asked; it lies among the store's files, and moves with them."""
 
     def find(self, key: str) -> Parcel | None:
         """Return the verified result of a key, or None."""

@@ -23,6 +23,7 @@ from tasks.contracts import Parcel
 from tasks.errors import StoreError
 from tasks.ports.fingerprint import hash_file
 from tasks.ports.store.artifacts import (
+    IDENTITY,
     Lease,
     bytes_of,
     digest_of,
@@ -57,6 +58,19 @@ class FolderStore:
             probe = self.workspace() / f"probe-{uuid.uuid4().hex}"
             probe.write_bytes(b"limbeck")
             probe.unlink()
+        except OSError as error:
+            raise StoreError(disk_trouble(error, self.root)) from error
+
+    def identity(self) -> str:
+        """Return this store's own name; of many who give it one, the first does."""
+        place, given = self.root / IDENTITY, self.workspace() / f"identity-{uuid.uuid4().hex}"
+        try:
+            if not place.exists():
+                given.write_text(uuid.uuid4().hex)
+                with contextlib.suppress(FileExistsError):
+                    os.link(given, place)  # whole or not at all, and never over another's
+                given.unlink()
+            return place.read_text().strip()
         except OSError as error:
             raise StoreError(disk_trouble(error, self.root)) from error
 

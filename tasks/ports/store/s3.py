@@ -21,7 +21,7 @@ import rfc8785
 
 from tasks.contracts import Parcel
 from tasks.errors import ArtifactDamaged, LeaseLost, StoreError
-from tasks.ports.store.artifacts import Lease, digest_of, is_sound, is_whole, manifest_from, new_manifest, parcel_of, take_inventory, untouched
+from tasks.ports.store.artifacts import IDENTITY, Lease, digest_of, is_sound, is_whole, manifest_from, new_manifest, parcel_of, take_inventory, untouched
 from tasks.ports.store.bucket import PATIENCE, Bucket
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.leases import BucketLease, taken
@@ -54,6 +54,14 @@ class S3Store:
         if hasty.read(probe) != b"limbeck":
             raise StoreError(f"the store {self.bucket.address} does not give back what was written to it")
         hasty.delete(probe)
+
+    def identity(self) -> str:
+        """Return this store's own name; of many who give it one, the first does."""
+        found = self.bucket.read(IDENTITY)
+        if found is None:
+            self.bucket.create(IDENTITY, uuid.uuid4().hex.encode())
+            found = self.bucket.read(IDENTITY) or b""
+        return found.decode().strip()
 
     def workspace(self) -> Path:
         """Return the folder under which stages work, on the disk of the cache, so that what they made can be moved into it."""
