@@ -134,7 +134,7 @@ def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:
     }  # fmt: skip
     versions = {name: version(name) for name in PINNED}
     stages = [stage_row(record) for record in run.session.records]
-    return {"teacher": teacher_name(recipe), "data": described, "versions": versions, "stages": stages, "example": data.facts["example"]}
+    return {"teacher": teacher_name(recipe), "data": described, "versions": versions, "stages": stages}
 
 
 def finished_row(row: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def register_one(
     )  # fmt: skip
     version = tracker.register(
         name, candidate["name"], folder, card=card, tags=tags(recipe, candidate, decision, about) | digests_of(exports) | {"rows.sha256": judging.rows_sha256},
-        description=describe(candidate, recipe.gate.split), example=about["example"], packer=packer, alias=None,
+        description=describe(candidate, recipe.gate.split), pairs=recipe.spec.pair is not None, packer=packer, alias=None,
         beside={FOLDER: partial(judging.evaluation, candidate["name"])}, files=partial(export_files, exports, packer.workspace / f"{candidate['name']}.onnx"),
     )  # fmt: skip
     return {"name": name, "version": version["version"], "candidate": candidate["name"], "new": version["new"]}
