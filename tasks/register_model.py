@@ -58,7 +58,8 @@ def register_one(
     """Register one candidate, or find the version that holds the same weights, judged on the same rows with the same decision."""
     name, teacher = registered_name(recipe, about["teacher"]), dict(judging.models[0])
     card = model_card(
-        dict(candidate), teacher, recipe.model_dump(mode="json"), decision, dict(about["data"]), about["versions"], about["stages"],
+        dict(candidate), teacher, recipe.model_dump(mode="json"), decision, {**about["data"], "registered": name, "run": tracker.parent}, about["versions"],
+        about["stages"],
         exports=[one["row"] for one in exports.values()],
     )  # fmt: skip
     version = tracker.register(

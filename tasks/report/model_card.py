@@ -31,7 +31,7 @@ TEMPLATE = """---
 
 - Teacher: `{teacher}`, licence: {teacher_licence}.
 - Data: `{source}`, licence: {licence}; {rows}.
-- Recipe: `{recipe}`.
+- Recipe: `{recipe}`; run `{run}`. `limbeck reproduce {run}` runs it again from nothing and compares what every stage makes.
 
 | stage | key |
 |---|---|
@@ -84,21 +84,30 @@ def model_card(
         licence=data["licence"],
         rows=", ".join(f"{count:,} {split}" for split, count in data["rows"].items()) + " rows",
         recipe=recipe["name"],
+        run=data["run"][:8],
         stages="\n".join(f"| {stage['name']}{' ' + stage['label'] if stage['label'] else ''} | `{stage['key'][:16]}` |" for stage in stages),
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         digests=", ".join(f"{name} `{digest[:12]}`" for name, digest in data["digests"].items()),
-        gate=gate_words(decision),
+        gate=gate_words(decision, recipe.get("gate", {}), data["registered"]),
         use=usage(recipe),
         exports=exports_section(exports, task_of(recipe), recipe.get("gate", {}).get("split", "validation")),
         limits="\n\n".join(part for part in (LIMITS, sentence(model.get("note")), synthetic, unlicensed) if part),
     )
 
 
-def gate_words(decision: Decision) -> str:
-    """Return the gate's word with its reasons."""
-    verdict = getattr(decision, "verdict", None)
-    said = f"{'Accepted' if decision.accepted else 'Refused'}{f' ({verdict})' if verdict else ''}."
-    return said + "\n\n" + "\n".join(f"- {reason}" for reason in decision.reasons)
+def gate_words(decision: Decision, gate: Mapping[str, Any], registered: str) -> str:
+    """Return the gate's word with its reasons.
+
+    The card is written before promotion, and who is champion is known only then: what is relative to the champion has no verdict here, so that no card
+    calls a version accepted that the registry calls refused.
+    """
+    pending = [criterion["metric"] for criterion in gate.get("criteria", ()) if criterion.get("relative_to") == "champion"]
+    said = f"{'Accepted' if decision.accepted else 'Refused'}{f' ({decision.verdict})' if decision.verdict else ''}."
+    if pending:
+        so_far = "Not decided here: it meets" if decision.accepted else f"Refused ({decision.verdict}): this is how it stands to"
+        said = (f"{so_far} the criteria that need no champion. Those relative to the champion ({', '.join(pending)}) are judged at promotion, under the "
+                f"registry's lock, against whoever is champion then; `limbeck show {registered}` says what came of it.")  # fmt: skip
+    return "\n\n".join(part for part in (said, "\n".join(f"- {reason}" for reason in decision.reasons)) if part)
 
 
 def sentence(note: str | None) -> str:
@@ -108,11 +117,12 @@ def sentence(note: str | None) -> str:
 
 def summary(model: Mapping[str, Any], teacher: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Say in a sentence what the model is, and in another how it stands to the same shape without a teacher."""
-    ours, theirs = (row["metrics"]["validation"][model["headline"]]["value"] for row in (model, teacher))
+    split = recipe.get("gate", {}).get("split", "validation")
+    ours, theirs = (row["metrics"][split][model["headline"]]["value"] for row in (model, teacher))
     pace = f", {model['speedup']:.1f} times as fast" if model["speedup"] is not None else ""
     what = f"A {model['role']} of `{data['teacher']}` on `{task_of(recipe)['name']}`"
-    sentence = against_sentence(model, recipe.get("gate", {}).get("split", "validation"))
-    return f"{what}: {model['headline']} on validation {said(ours)} (teacher {said(theirs)}){pace}. {sentence}".rstrip()
+    sentence = against_sentence(model, split)
+    return f"{what}: {model['headline']} on {split} {said(ours)} (teacher {said(theirs)}){pace}. {sentence}".rstrip()
 
 
 def header(model: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
