@@ -29,8 +29,8 @@ TEMPLATE = """---
 
 ## Made from
 
-- Teacher: `{teacher}`, licence: {teacher_licence}.
-- Data: `{source}`, licence: {licence}; {rows}.
+{licences}
+- Rows: {rows}.
 - Recipe: `{recipe}`; run `{run}`. `limbeck reproduce {run}` runs it again from nothing and compares what every stage makes.
 
 | stage | key |
@@ -71,18 +71,15 @@ def model_card(
 ) -> str:  # fmt: skip
     """Return a model card in Markdown with the hub's header; ``exports`` are the rows of those that travel with the model."""
     synthetic = SYNTHETIC if data.get("synthetic") else ""
-    unlicensed = UNLICENSED if "unknown" in (data["licence"], data["teacher_licence"]) else ""
+    unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""
     return TEMPLATE.format(
         header=header(model, recipe, data),
         name=f"{recipe['name']}: {model['name']}",
         summary=summary(model, teacher, recipe, data),
         warning=f"{synthetic}\n\n" if synthetic else "",
         figures="\n".join(figure_rows(model)),
-        teacher=data["teacher"],
-        teacher_licence=data["teacher_licence"],
-        source=public(data["source"]),
-        licence=data["licence"],
-        rows=", ".join(f"{count:,} {split}" for split, count in data["rows"].items()) + " rows",
+        licences="\n".join(f"- {one['what']}: `{one['source']}`, licence: {one['licence']}." for one in data["licences"]),
+        rows=", ".join(f"{count:,} {split}" for split, count in data["rows"].items()),
         recipe=recipe["name"],
         run=data["run"][:8],
         stages="\n".join(f"| {stage['name']}{' ' + stage['label'] if stage['label'] else ''} | `{stage['key'][:16]}` |" for stage in stages),

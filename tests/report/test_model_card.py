@@ -11,7 +11,9 @@ from tasks.gate.verdicts import Decision
 from tasks.report.model_card import model_card
 from tests.report.figures import row, undefined
 
-DATA = {"source": "/home/someone/data/sst2", "licence": "unknown", "teacher_licence": "apache-2.0", "teacher": "bert-base-uncased", "synthetic": False,
+LICENCES = [{"what": "Teacher", "source": "bert-base-uncased", "licence": "apache-2.0"}, {"what": "Data", "source": "sst2", "licence": "unknown"},
+            {"what": "Corpus", "source": "wikimedia/wikipedia", "licence": "cc-by-sa-3.0, gfdl"}]  # fmt: skip
+DATA = {"licences": LICENCES, "teacher_licence": "apache-2.0", "teacher": "bert-base-uncased", "synthetic": False,
         "digests": {"data": "d" * 64}, "run": "f" * 32, "registered": "sst2-bert", "rows": {"train": 60_000, "validation": 872}}  # fmt: skip
 RECIPE = {"name": "sst2-tinybert", "task": "sst2", "teacher": {"model": "google-bert/bert-base-uncased"}, "pretraining": None}
 STAGES = [{"name": "finetune-teacher", "label": "", "key": "a" * 64}, {"name": "distill-predictions", "label": "4x312", "key": "b" * 64}]
@@ -39,8 +41,9 @@ def test_every_figure_says_how_it_came_about() -> None:
 def test_no_path_of_a_machine_and_licences_are_stated() -> None:
     text = card(recipe=RECIPE | {"teacher": {"model": "/home/someone/models/bert"}})
     assert "someone" not in text and "base_model" not in text
-    assert "licence: unknown" in text and "find out before you pass the model on" in text
-    assert "find out before" not in card(licence="cc-by-4.0")
+    assert "- Data: `sst2`, licence: unknown." in text and "find out before you pass the model on" in text
+    assert "- Corpus: `wikimedia/wikipedia`, licence: cc-by-sa-3.0, gfdl." in text
+    assert "find out before" not in card(licences=[one for one in LICENCES if one["licence"] != "unknown"])
 
 
 def test_synthetic_data_is_said_at_the_top_and_among_the_limits() -> None:

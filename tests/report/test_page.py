@@ -112,6 +112,13 @@ def test_exports_that_travel_with_the_model_are_named_with_their_figures_and_ref
     assert "onnx/model_int8.onnx: 0.912 accuracy, 1.50 ms, 15.7 MB" in said and "model.onnx" not in said
 
 
+def test_every_source_is_named_with_its_licence_and_an_older_result_says_nothing_of_them() -> None:
+    stated = [{"what": "Corpus", "source": "wiki", "licence": "cc-by-sa-3.0"}, {"what": "Data", "source": HOSTILE, "licence": "unknown"}]
+    page = run_page(whole(licences=stated))
+    assert "<li>Corpus: wiki, licence: cc-by-sa-3.0</li>" in page and "licence: unknown</li>" in page and HOSTILE not in page
+    assert "licence" not in run_page(whole())
+
+
 def test_where_nobody_passed_the_nearest_is_named_with_its_version() -> None:
     result = whole()
     result["models"][1]["gate"], result["registered"][0]["alias"] = "refused", None
