@@ -6,14 +6,14 @@ not legal before there is a run. What only shows when everything is put together
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from flows.recipe_file import SHELF, find_recipe, read_yaml, validate
+from flows.recipe_file import SHELF, find_recipe, forget_licences, read_yaml, validate
 from tasks.recipe import Choices, Knobs, Recipe, Sweep
 
 LEFT_OUT = (
@@ -89,10 +89,20 @@ def recipe_of_the_shelf(name: str, changes: BaseModel | None = None, without: tu
     values = read_yaml(path)
     for section in without:
         values.pop(section, None)
-    enter(values, changes.model_dump(mode="json", exclude_none=True) if changes is not None else {})
+    changed = changes.model_dump(mode="json", exclude_none=True) if changes is not None else {}
+    enter(values, changed)
+    forget_licences(values, set(paths_in(changed)))
     if sweep is not None:
         enter(values, {"sweep": sweep.model_dump(mode="json", exclude_unset=True, exclude_none=True)})
     return validate(values, path)
+
+
+def paths_in(changes: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield the dotted place of everything that is changed; a section that is given is a place of its own too."""
+    for name, change in changes.items():
+        yield f"{above}{name}"
+        if isinstance(change, Mapping):
+            yield from paths_in(change, f"{above}{name}.")
 
 
 def enter(values: Any, changes: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
@@ -18,6 +18,16 @@ from tasks.recipe import Recipe
 
 SHELF = Path(__file__).resolve().parents[1] / "deployments" / "recipes"
 Place = tuple[str | int, ...]
+LICENCES = {
+    "data.source": "data.licence",
+    "task": "data.licence",
+    "teacher.model": "teacher.licence",
+    "corpus.source": "corpus.licence",
+    "transfer.source": "transfer.licence",
+    "augmentation.masked_lm": "augmentation.masked_lm_licence",
+    "augmentation.word_vectors": "augmentation.word_vectors_licence",
+}
+"""Where a recipe states the licence of a source."""
 
 
 def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = ()) -> Recipe:
@@ -28,6 +38,7 @@ def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = (
         enter(values, section, section)
     for setting in sets:
         apply(values, setting)
+    forget_licences(values, {setting.partition("=")[0] for setting in sets})
     return validate(values, path)
 
 
@@ -89,6 +100,26 @@ def index_of(entries: Sequence[Any], step: str, path: str) -> int:
     if step in names:
         return names.index(step)
     raise RecipeError(f"--set {path}: there is no entry {step!r}; there are {', '.join(map(str, names))}")
+
+
+def forget_licences(values: Any, given: Collection[str]) -> None:
+    """Strike out the licence of every source that was replaced, unless its own was given too: a recipe states the licences of its own sources alone."""
+    for path in given:
+        licence = licence_beside(path)
+        if licence and licence not in given:
+            *sections, name = licence.split(".")
+            section = values
+            for step in sections:
+                section = section[int(step)] if isinstance(section, list) else section.get(step)
+            if isinstance(section, dict):
+                section.pop(name, None)
+
+
+def licence_beside(path: str) -> str | None:
+    """Return where the licence of a source stands; None for a path that names no source."""
+    if path.startswith("ensemble.teachers.") and path.endswith(".model"):
+        return path.removesuffix("model") + "licence"
+    return LICENCES.get(path)
 
 
 def validate(values: CommentedMap, path: Path) -> Recipe:

@@ -15,6 +15,7 @@ from prefect.logging import get_run_logger
 from flows.account import made_by
 from flows.home import Home
 from flows.inspections import lineage_of, texts_in, texts_of
+from flows.licences import licences_of
 from flows.onlooker import ONLOOKER
 from flows.run import Run
 from tasks.errors import LimbeckError, RecipeError, RegistryError
@@ -31,7 +32,8 @@ def for_the_page(recipe: Recipe, run: Run) -> Result:
     """Return what a page needs beside the figures: label names, the graph of stages, the confidence of intervals, and how the run was made."""
     onlooker = ONLOOKER.get()
     made = made_by(recipe, seconds=time.monotonic() - run.session.opened, command=onlooker.command if onlooker else "")
-    return {"run": run.tracker.parent, "confidence": recipe.scoring.confidence, "made": made, "lineage": lineage_of(run.session, run.sources)}
+    lineage = lineage_of(run.session, run.sources)
+    return {"run": run.tracker.parent, "confidence": recipe.scoring.confidence, "made": made, "lineage": lineage, "licences": licences_of(recipe)}
 
 
 async def leave_report(recipe: Recipe, run: Run, result: Mapping[str, Any]) -> dict[str, Any]:

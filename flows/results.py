@@ -16,6 +16,7 @@ from flows.announcements import announce
 from flows.branches import Candidate, label
 from flows.exports import for_the_folders, gate_word
 from flows.ledger import costs_of_candidates, ledger_of
+from flows.licences import licences_of
 from flows.manifest import manifest_of
 from flows.notices import tell_of
 from flows.report import for_the_page, leave_report
@@ -131,12 +132,12 @@ def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:
     """Return what model cards say of where a model comes from."""
     sources = {name: parcel.sha256 for name, parcel in run.sources.items()}
     described = {
-        "source": recipe.data.source or recipe.spec.name, "licence": recipe.data.licence, "teacher_licence": recipe.teacher.licence,
+        "licences": licences_of(recipe), "teacher_licence": recipe.teacher.licence,
         "teacher": teacher_name(recipe), "synthetic": recipe.data.synthetic, "digests": sources, **dict(data.facts),
     }  # fmt: skip
     versions = {name: version(name) for name in PINNED}
     stages = [stage_row(record) for record in run.session.records]
-    return {"teacher": teacher_name(recipe), "data": described, "versions": versions, "stages": stages, "example": data.facts["example"]}
+    return {"teacher": teacher_name(recipe), "data": described, "versions": versions, "stages": stages}
 
 
 def finished_row(row: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -152,6 +152,7 @@ class CorpusText(Knobs):
 
     source: str = handling(..., "A hub id, a folder or a file (parquet, csv, jsonl with a text column, or txt).")
     revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
+    licence: str = handling("unknown", "Licence of the text, for the model card.")
     text: str = Field("text", description="Name of the text column.")
     max_tokens: int = Field(20_000_000, ge=1000, description="Stop after this many tokens.")
     max_length: int = Field(128, ge=16, le=512, description="Tokens in one sequence.")
@@ -339,7 +340,9 @@ class Augmentation(Knobs):
 
     masked_lm: str | None = handling(None, "A hub id or folder of a masked language model; 'teacher' for the pretrained teacher itself.")
     masked_lm_revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
+    masked_lm_licence: str = handling("unknown", "Licence of the masked language model, for the model card; 'teacher' has the teacher's.")
     word_vectors: str | None = handling(None, "A file of word vectors in GloVe text format (plain or gzip).")
+    word_vectors_licence: str = handling("unknown", "Licence of the word vectors, for the model card.")
     vocabulary: int = Field(100_000, ge=1, description="Word vectors read from the head of the file.")
     options: int = Field(15, ge=1, le=100, description="Substitutes kept for each word.")
     rows: int | None = Field(None, ge=1, description="Training rows that get substitutes (a seeded sample); empty: all.")
@@ -368,6 +371,7 @@ class TransferText(Knobs):
     """Unlabelled in-domain text of your own, answered by the teacher and learned by the student."""
 
     source: str = handling(..., "A folder or file (parquet, csv, tsv, jsonl, txt).")
+    licence: str = handling("unknown", "Licence of the text, for the model card.")
     text: str = Field("text", description="Name of the text column.")
     pair: str | None = Field(None, description="Name of the second text's column, for pair tasks.")
     alone: bool = Field(False, description="Use it instead of the training rows, not beside them.")

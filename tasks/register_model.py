@@ -58,12 +58,13 @@ def register_one(
     """Register one candidate, or find the version that holds the same weights, judged on the same rows with the same decision."""
     name, teacher = registered_name(recipe, about["teacher"]), dict(judging.models[0])
     card = model_card(
-        dict(candidate), teacher, recipe.model_dump(mode="json"), decision, dict(about["data"]), about["versions"], about["stages"],
+        dict(candidate), teacher, recipe.model_dump(mode="json"), decision, {**about["data"], "registered": name, "run": tracker.parent}, about["versions"],
+        about["stages"],
         exports=[one["row"] for one in exports.values()],
     )  # fmt: skip
     version = tracker.register(
         name, candidate["name"], folder, card=card, tags=tags(recipe, candidate, decision, about) | digests_of(exports) | {"rows.sha256": judging.rows_sha256},
-        description=describe(candidate, recipe.gate.split), example=about["example"], packer=packer, alias=None,
+        description=describe(candidate, recipe.gate.split), pairs=recipe.spec.pair is not None, packer=packer, alias=None,
         beside={FOLDER: partial(judging.evaluation, candidate["name"])}, files=partial(export_files, exports, packer.workspace / f"{candidate['name']}.onnx"),
     )  # fmt: skip
     return {"name": name, "version": version["version"], "candidate": candidate["name"], "new": version["new"]}

@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+EXAMPLE: dict[bool, list[Any]] = {False: ["some text"], True: [{"text": "first text", "text_pair": "second text"}]}
+"""What a model takes, by whether it takes pairs. Never a row of anybody's: MLflow keeps the example with every version, for all who may read it."""
 PINNED = ("torch", "transformers", "mlflow", "safetensors", "numpy")
 
 
@@ -26,7 +28,7 @@ def package(order: dict[str, Any]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
     # The absolute path of this machine would otherwise be written into the model's metadata and licence file.
     model.name_or_path = tokenizer.name_or_path = "limbeck"
-    example = [order["example"][0]] if len(order["example"]) == 1 else [{"text": order["example"][0], "text_pair": order["example"][1]}]
+    example = EXAMPLE[order["pairs"]]
     signature = infer_signature(example, [{"label": "name", "score": 0.5}])
     mlflow.transformers.save_model(
         {"model": model, "tokenizer": tokenizer}, str(output), task="text-classification", signature=signature, input_example=example,

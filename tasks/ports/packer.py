@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -43,14 +43,14 @@ class Packer:
             self.process.kill()
             self.process.wait()
 
-    def pack(self, folder: Path, name: str, *, card: str, example: Sequence[str], files: Mapping[str, Path] | None = None) -> Path:
+    def pack(self, folder: Path, name: str, *, card: str, pairs: bool, files: Mapping[str, Path] | None = None) -> Path:
         """Write a checkpoint folder as an MLflow model and return where it is; ``files`` go into the model's folder, by their place in it.
 
-        One example text makes a model that takes strings; two make one that takes ``{"text": …, "text_pair": …}``. A regression answers with
-        its bare logit as ``score``, because the checkpoint's config says ``problem_type: regression``.
+        A model takes strings, or with ``pairs`` ``{"text": …, "text_pair": …}``. A regression answers with its bare logit as ``score``,
+        because the checkpoint's config says ``problem_type: regression``.
         """
         output = self.workspace / name
-        order = {"folder": str(folder), "output": str(output), "card": card, "example": list(example)}
+        order = {"folder": str(folder), "output": str(output), "card": card, "pairs": pairs}
         problem = self.ask(order)
         if problem:
             raise RegistryError(f"{name} could not be written as an MLflow model: {problem}")

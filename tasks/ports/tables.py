@@ -247,13 +247,12 @@ def write_split(path: Path, rows: Split, start: int, kind: str) -> None:
 def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) -> dict[str, Any]:
     """Return what a person wants to know of the rows."""
     known = {(text, pair) for text, pair in zip(splits["validation"].texts, splits["validation"].pairs or splits["validation"].texts, strict=True)}
-    train, shown = splits["train"], splits["validation"].take([0])
+    train = splits["train"]
     overlap = sum((text, pair) in known for text, pair in zip(train.texts, train.pairs or train.texts, strict=True))
     facts: dict[str, Any] = {"rows": {split: len(rows) for split, rows in splits.items()}, "train_validation_overlap": overlap,
                              "leaked": leaks_of(splits),
                              "rows_sha256": {split: digest_of(rows) for split, rows in splits.items() if split in JUDGING},
-                             "longest_words": max(len(text.split()) for text in train.texts),
-                             "example": [*shown.texts, *(shown.pairs or [])]}  # fmt: skip
+                             "longest_words": max(len(text.split()) for text in train.texts)}  # fmt: skip
     if spec.kind == "classification":
         counts = np.bincount(splits["validation"].labels, minlength=len(names or []))
         facts |= {"labels": names, "label_shares": [round(float(share), 4) for share in counts / counts.sum()]}

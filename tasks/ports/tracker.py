@@ -376,7 +376,7 @@ class Tracker:
     # --- registry -----------------------------------------------------------------------------------------------------------------------
 
     def register(
-        self, name: str, candidate: str, folder: Callable[[], Path], *, card: str, tags: Mapping[str, str], description: str, example: Sequence[str],
+        self, name: str, candidate: str, folder: Callable[[], Path], *, card: str, tags: Mapping[str, str], description: str, pairs: bool,
         packer: Packer, alias: str | None, beside: Mapping[str, Callable[[], Path]] | None = None, files: Callable[[], Mapping[str, Path]] = dict,
     ) -> dict[str, Any]:  # fmt: skip
         """Register a checkpoint folder as a new version; the same weights and exports with the same verdict on the same rows are not registered twice.
@@ -387,7 +387,7 @@ class Tracker:
         require_legal_name(name)
         with self.asking(f"register {candidate}"), only_one(f"{self.uri} {name}"):
             known = self.known_version(name, tags)
-            version = known or self.new_version(name, candidate, folder(), card, dict(tags), description, example, packer, beside or {}, files())
+            version = known or self.new_version(name, candidate, folder(), card, dict(tags), description, pairs, packer, beside or {}, files())
             if alias:
                 self.move_alias(name, alias, version)
             return {"version": version, "new": known is None}
@@ -399,12 +399,12 @@ class Tracker:
         return str(max(same, key=lambda version: int(version.version)).version) if same else None
 
     def new_version(
-        self, name: str, candidate: str, folder: Path, card: str, tags: dict[str, str], description: str, example: Sequence[str], packer: Packer,
+        self, name: str, candidate: str, folder: Path, card: str, tags: dict[str, str], description: str, pairs: bool, packer: Packer,
         beside: Mapping[str, Callable[[], Path]], files: Mapping[str, Path],
     ) -> str:  # fmt: skip
         """Package, upload, check and register a model."""
         tags |= {"model.sha256": hash_file(folder / "model.safetensors")}
-        package = packer.pack(folder, candidate, card=card, example=example, files=files)
+        package = packer.pack(folder, candidate, card=card, pairs=pairs, files=files)
         try:
             for part, place in beside.items():
                 shutil.copytree(place(), package / part)

@@ -9,7 +9,8 @@ from tasks.report.page_words import DASH, figure, money
 from tasks.report.pareto import number
 
 Model = Mapping[str, Any]
-COSTS = {"kwh": ("energy", "{} kWh"), "co2e_kg": ("CO2e", "{} kg"), "dollars_on_demand": ("cost on demand", "{}"), "dollars_spot": ("cost on spot", "{}")}
+COSTS = {"seconds": ("time", "{} s"), "gpu_seconds": ("GPU time", "{} s"), "kwh": ("energy", "{} kWh"), "co2e_kg": ("CO2e", "{} kg"),
+         "co2e_lb": ("CO2e in pounds", "{} lb"), "dollars_on_demand": ("cost on demand", "{}"), "dollars_spot": ("cost on spot", "{}")}  # fmt: skip
 
 
 def more_rows(model: Model) -> list[str]:

@@ -29,9 +29,9 @@ TEMPLATE = """---
 
 ## Made from
 
-- Teacher: `{teacher}`, licence: {teacher_licence}.
-- Data: `{source}`, licence: {licence}; {rows}.
-- Recipe: `{recipe}`.
+{licences}
+- Rows: {rows}.
+- Recipe: `{recipe}`; run `{run}`. `limbeck reproduce {run}` runs it again from nothing and compares what every stage makes.
 
 | stage | key |
 |---|---|
@@ -71,34 +71,40 @@ def model_card(
 ) -> str:  # fmt: skip
     """Return a model card in Markdown with the hub's header; ``exports`` are the rows of those that travel with the model."""
     synthetic = SYNTHETIC if data.get("synthetic") else ""
-    unlicensed = UNLICENSED if "unknown" in (data["licence"], data["teacher_licence"]) else ""
+    unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""
     return TEMPLATE.format(
         header=header(model, recipe, data),
         name=f"{recipe['name']}: {model['name']}",
         summary=summary(model, teacher, recipe, data),
         warning=f"{synthetic}\n\n" if synthetic else "",
         figures="\n".join(figure_rows(model)),
-        teacher=data["teacher"],
-        teacher_licence=data["teacher_licence"],
-        source=public(data["source"]),
-        licence=data["licence"],
-        rows=", ".join(f"{count:,} {split}" for split, count in data["rows"].items()) + " rows",
+        licences="\n".join(f"- {one['what']}: `{one['source']}`, licence: {one['licence']}." for one in data["licences"]),
+        rows=", ".join(f"{count:,} {split}" for split, count in data["rows"].items()),
         recipe=recipe["name"],
+        run=data["run"][:8],
         stages="\n".join(f"| {stage['name']}{' ' + stage['label'] if stage['label'] else ''} | `{stage['key'][:16]}` |" for stage in stages),
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         digests=", ".join(f"{name} `{digest[:12]}`" for name, digest in data["digests"].items()),
-        gate=gate_words(decision),
+        gate=gate_words(decision, recipe.get("gate", {}), data["registered"]),
         use=usage(recipe),
         exports=exports_section(exports, task_of(recipe), recipe.get("gate", {}).get("split", "validation")),
         limits="\n\n".join(part for part in (LIMITS, sentence(model.get("note")), synthetic, unlicensed) if part),
     )
 
 
-def gate_words(decision: Decision) -> str:
-    """Return the gate's word with its reasons."""
-    verdict = getattr(decision, "verdict", None)
-    said = f"{'Accepted' if decision.accepted else 'Refused'}{f' ({verdict})' if verdict else ''}."
-    return said + "\n\n" + "\n".join(f"- {reason}" for reason in decision.reasons)
+def gate_words(decision: Decision, gate: Mapping[str, Any], registered: str) -> str:
+    """Return the gate's word with its reasons.
+
+    The card is written before promotion, and who is champion is known only then: what is relative to the champion has no verdict here, so that no card
+    calls a version accepted that the registry calls refused.
+    """
+    pending = [criterion["metric"] for criterion in gate.get("criteria", ()) if criterion.get("relative_to") == "champion"]
+    said = f"{'Accepted' if decision.accepted else 'Refused'}{f' ({decision.verdict})' if decision.verdict else ''}."
+    if pending:
+        so_far = "Not decided here: it meets" if decision.accepted else f"Refused ({decision.verdict}): this is how it stands to"
+        said = (f"{so_far} the criteria that need no champion. Those relative to the champion ({', '.join(pending)}) are judged at promotion, under the "
+                f"registry's lock, against whoever is champion then; `limbeck show {registered}` says what came of it.")  # fmt: skip
+    return "\n\n".join(part for part in (said, "\n".join(f"- {reason}" for reason in decision.reasons)) if part)
 
 
 def sentence(note: str | None) -> str:
@@ -108,11 +114,12 @@ def sentence(note: str | None) -> str:
 
 def summary(model: Mapping[str, Any], teacher: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Say in a sentence what the model is, and in another how it stands to the same shape without a teacher."""
-    ours, theirs = (row["metrics"]["validation"][model["headline"]]["value"] for row in (model, teacher))
+    split = recipe.get("gate", {}).get("split", "validation")
+    ours, theirs = (row["metrics"][split][model["headline"]]["value"] for row in (model, teacher))
     pace = f", {model['speedup']:.1f} times as fast" if model["speedup"] is not None else ""
     what = f"A {model['role']} of `{data['teacher']}` on `{task_of(recipe)['name']}`"
-    sentence = against_sentence(model, recipe.get("gate", {}).get("split", "validation"))
-    return f"{what}: {model['headline']} on validation {said(ours)} (teacher {said(theirs)}){pace}. {sentence}".rstrip()
+    sentence = against_sentence(model, split)
+    return f"{what}: {model['headline']} on {split} {said(ours)} (teacher {said(theirs)}){pace}. {sentence}".rstrip()
 
 
 def header(model: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:

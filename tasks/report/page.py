@@ -19,6 +19,7 @@ from tasks.report.page_parts import (
     drop_part,
     front_parts,
     ledger_part,
+    licence_lines,
     lineage_part,
     look_parts,
     notes,
@@ -52,6 +53,7 @@ def run_page(result: Mapping[str, Any], *, curves: Curves | None = None, texts: 
         "fronts": front_parts(result), "rows": table_rows(result), "notes": notes(result), "conditions": conditions(result["models"][0]),
         "curves": curve_parts(result, curves, [model["name"]]), "looks": look_parts(result, [model] + [teacher] * (teacher is not model)),
         "apart": apart_part(result, model, texts), "drops": drop_part(result), "lineage": lineage_part(result, model),
+        "licences": licence_lines(result),
         "ledger": ledger_part(result), "how": reproduction(result),
     }  # fmt: skip
     return page("page.html", result, answer=first, **parts)

@@ -255,7 +255,13 @@ def lineage_part(result: Result, model: Model) -> Markup | None:
     return lineage_chart(shown, [(first, second) for first, second in edges if first in kept and second in kept]) if shown else None
 
 
-LEDGER = {"seconds": "seconds", "gpu_seconds": "GPU seconds", "kwh": "kWh", "co2e_kg": "kg CO2e", "dollars_on_demand": "$ on demand", "dollars_spot": "$ spot"}
+def licence_lines(result: Result) -> list[str]:
+    """Return every source with its licence, as the recipe states them; nothing for an older result, which did not keep them."""
+    return [f"{one['what']}: {one['source']}, licence: {one['licence']}" for one in result.get("licences") or ()]
+
+
+LEDGER = {"seconds": "seconds", "gpu_seconds": "GPU seconds", "kwh": "kWh", "co2e_kg": "kg CO2e", "co2e_lb": "lb CO2e", "dollars_on_demand": "$ on demand",
+          "dollars_spot": "$ spot"}  # fmt: skip
 
 
 def ledger_part(result: Result) -> dict[str, Any] | None:

@@ -23,7 +23,8 @@ def test_changes_are_what_set_does() -> None:
     warm = {"task_distillation": {"prediction": {"temperature": 8}}}
     changes = Changes.model_validate(warm | {"teacher": {"model": "other/model"}, "notify": ["slack-webhook/team"]})
     sets = ["task_distillation.prediction.temperature=8", "teacher.model=other/model", "notify=[slack-webhook/team]"]
-    assert recipe_of_the_shelf("sst2-tinybert", changes) == load_recipe("sst2-tinybert", sets)
+    changed = recipe_of_the_shelf("sst2-tinybert", changes)
+    assert changed == load_recipe("sst2-tinybert", sets) and changed.teacher.licence == "unknown", "it belonged to the teacher of the shelf"
 
 
 def test_what_a_form_leaves_empty_changes_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,27 @@ def test_a_student_may_bring_a_phase_that_the_recipe_has_not() -> None:
     recipe = load_recipe("mrpc-small", [*own, "students.3x384.intermediate={epochs: 1}"])
     (student,) = (student for student in recipe.students if student.name == "3x384")
     assert recipe.takes(student, "intermediate")
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "licence"),
+    [
+        ("sst2-tinybert", "teacher.model=own/model", "teacher.licence"), ("sst2-tinybert", "corpus.source=own", "corpus.licence"),
+        ("sst2-tinybert", "augmentation.masked_lm=own/model", "augmentation.masked_lm_licence"), ("demo", "data.source=own", "data.licence"),
+        ("kd-ensemble", "ensemble.teachers.0.model=own/model", "ensemble.teachers.0.licence"), ("demo", "transfer.source=own", "transfer.licence"),
+    ],
+)  # fmt: skip
+def test_the_licence_of_a_source_does_not_pass_to_another(name: str, source: str, licence: str) -> None:
+    """A card that states the shelf's licence for somebody's own source would be worse than one that states none."""
+
+    def stated(*sets: str) -> Any:
+        values: Any = load_recipe(name, sets).model_dump(mode="json")
+        for step in licence.split("."):
+            values = values[int(step) if step.isdigit() else step]
+        return values
+
+    assert stated() != "unknown" and stated(source) == "unknown"
+    assert stated(source, f"{licence}=mit") == "mit" and stated(f"{licence}=mit", source) == "mit"
 
 
 def test_the_line_of_a_mistake_is_named(tmp_path: Path) -> None:

@@ -96,8 +96,24 @@ def test_texts_are_nowhere_but_in_the_page_and_only_where_they_may_be(first: dic
     without = run_recipe(small(tiny_bert, tiny_rows, report={"texts": False}), home=home)
     assert {stage["cache"] for stage in without["stages"]} == {"hit"}, "the switch is in no key"
     assert SECRET not in kept(home, without["run"], "report/report.html") and SECRET not in past(home, without["run"])
+    rows = texts_of(tiny_rows)
+    found = [path for path in sorted(home.artifacts.rglob("*")) if path.is_file() and path.name != "report.html"]
+    assert {"input_example.json", "serving_input_example.json", "predictions.parquet"} <= {path.name for path in found}, "else this test would miss the models"
+    assert [path for path in (*found, home.root / "mlflow.db") if any(text in content(path) for text in rows)] == []
     runs = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()], max_results=1000)
     assert runs and not any(SECRET in str(run.data.params | run.data.tags) for run in runs)
+
+
+def texts_of(table: Path) -> list[str]:
+    """Return the texts of a table's rows: each of them is somebody's."""
+    return [line.rpartition(",")[0] for line in table.read_text().splitlines()[1:]]
+
+
+def content(path: Path) -> str:
+    """Return what a file says; the values of a compressed table stand in none of its bytes."""
+    import pyarrow.parquet as pq
+
+    return str(pq.read_table(path).to_pydict()) if path.suffix == ".parquet" else path.read_bytes().decode(errors="replace")
 
 
 def test_a_report_that_fails_takes_nothing_with_it(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -23,17 +24,18 @@ def checkpoint(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def test_one_process_packs_many_models_and_outlives_a_bad_one(checkpoint: Path, tmp_path: Path) -> None:
     with Packer(tmp_path / "work") as packer:
-        first = packer.pack(checkpoint, "first", card="# card", example=["good"])
+        first = packer.pack(checkpoint, "first", card="# card", pairs=False)
         process = packer.process
         shutil.copytree(checkpoint, tmp_path / "broken")
         (tmp_path / "broken" / "model.safetensors").write_bytes(b"not weights")
         with pytest.raises(RegistryError, match="^broken could not be written as an MLflow model: ") as caught:
-            packer.pack(tmp_path / "broken", "broken", card="", example=["good"])
+            packer.pack(tmp_path / "broken", "broken", card="", pairs=False)
         assert "\n" not in str(caught.value)
-        second = packer.pack(checkpoint, "second", card="", example=["good"])
+        second = packer.pack(checkpoint, "second", card="", pairs=False)
         assert packer.process is process
     assert process is not None and process.poll() is not None
     assert (first / "README.md").read_text() == "# card"
+    assert json.loads((first / "input_example.json").read_text()) == ["some text"], "an example that is nobody's row"
     assert (second / "model" / "model.safetensors").read_bytes() == (checkpoint / "model.safetensors").read_bytes()
 
 
@@ -43,7 +45,7 @@ def test_a_process_that_dies_is_told_with_its_last_words(checkpoint: Path, tmp_p
         packer.process.kill()
         packer.process.wait()
         with pytest.raises(RegistryError, match="model could not be written as an MLflow model: the packer stopped with status -9"):
-            packer.pack(checkpoint, "model", card="", example=["good"])
+            packer.pack(checkpoint, "model", card="", pairs=False)
 
 
 def test_nothing_to_pack_starts_nothing(tmp_path: Path) -> None:

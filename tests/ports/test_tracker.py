@@ -288,7 +288,7 @@ NAME = "sst2-tiny"
 def put(tracker: Tracker, checkpoint: Path, workspace: Path, *, alias: str | None = None, name: str = NAME, **tags: str) -> dict[str, Any]:
     labels = {"checkpoint.sha256": "c" * 64, "gate": "accepted", "quality": "0.9120"} | tags
     with Packer(workspace) as packer:
-        return tracker.register(name, "4x312", lambda: checkpoint, card="# The card\n", tags=labels, description="4x312: 98.1% of the teacher", example=[TEXT],
+        return tracker.register(name, "4x312", lambda: checkpoint, card="# The card\n", tags=labels, description="4x312: 98.1% of the teacher", pairs=False,
                                 packer=packer, alias=alias)  # fmt: skip
 
 
@@ -465,7 +465,8 @@ def test_pairs_go_in_by_name_and_a_regression_answers_with_its_logit(tiny_bert: 
     model.save_pretrained(tmp_path / "model")
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "model")
     with Packer(tmp_path) as packer:
-        package = packer.pack(tmp_path / "model", "package", card="", example=["the film", "was good"])
+        package = packer.pack(tmp_path / "model", "package", card="", pairs=True)
+    assert json.loads((package / "input_example.json").read_text()) == [{"text": "first text", "text_pair": "second text"}]
     done = subprocess.run([sys.executable, "-c", PAIRS, str(package)], cwd=tmp_path, capture_output=True, text=True, check=True)
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["inputs"] == ["text", "text_pair"] and answer["score"] == pytest.approx(answer["logit"], abs=1e-5) and answer["score"] > 2

@@ -52,6 +52,13 @@ def test_what_was_counted_with_is_told_also_on_the_page() -> None:
     assert part is not None and part["counted"] == [first, whole, warning]
 
 
+def test_the_page_has_emissions_in_both_units_and_the_unknown_is_no_zero() -> None:
+    part = ledger_part({"ledger": LEDGER, "models": []})
+    assert part is not None and part["heads"][3:5] == ["kg CO2e", "lb CO2e"]
+    spent, saved = ([cell["value"] for cell in line["cells"][3:5]] for line in part["sums"])
+    assert spent == ["—", "2"] and saved == ["—", "—"]
+
+
 def test_a_plan_says_of_how_many_stages_nothing_is_known() -> None:
     rows = [{"stage": "a", "cache": "miss", "why": "w", "cost": COST}, {"stage": "b", "cache": "miss", "why": "w", "cost": UNKNOWN}]
     least = UNKNOWN | {"seconds": figure(None, "unknown", at_least=90.0)}

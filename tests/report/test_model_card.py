@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from huggingface_hub import ModelCard
 
 from tasks.gate.verdicts import Decision
 from tasks.report.model_card import model_card
 from tests.report.figures import row, undefined
 
-DATA = {"source": "/home/someone/data/sst2", "licence": "unknown", "teacher_licence": "apache-2.0", "teacher": "bert-base-uncased", "synthetic": False,
-        "digests": {"data": "d" * 64}, "rows": {"train": 60_000, "validation": 872}}  # fmt: skip
+LICENCES = [{"what": "Teacher", "source": "bert-base-uncased", "licence": "apache-2.0"}, {"what": "Data", "source": "sst2", "licence": "unknown"},
+            {"what": "Corpus", "source": "wikimedia/wikipedia", "licence": "cc-by-sa-3.0, gfdl"}]  # fmt: skip
+DATA = {"licences": LICENCES, "teacher_licence": "apache-2.0", "teacher": "bert-base-uncased", "synthetic": False,
+        "digests": {"data": "d" * 64}, "run": "f" * 32, "registered": "sst2-bert", "rows": {"train": 60_000, "validation": 872}}  # fmt: skip
 RECIPE = {"name": "sst2-tinybert", "task": "sst2", "teacher": {"model": "google-bert/bert-base-uncased"}, "pretraining": None}
 STAGES = [{"name": "finetune-teacher", "label": "", "key": "a" * 64}, {"name": "distill-predictions", "label": "4x312", "key": "b" * 64}]
 ACCEPTED = Decision("4x312", "ACCEPT", ("retained 0.981 ≥ 0.95: met",))
 
 
-def card(model: dict[str, Any] | None = None, *, decision: Decision = ACCEPTED, recipe: dict[str, Any] = RECIPE, **data: Any) -> str:
-    return model_card(model or row("4x312"), row("teacher", "teacher"), recipe, decision, DATA | data, {"torch": "2.13.0"}, STAGES)
+def card(model: dict[str, Any] | None = None, *, decision: Decision = ACCEPTED, recipe: dict[str, Any] = RECIPE, teacher: dict[str, Any] | None = None,
+         **data: Any) -> str:  # fmt: skip
+    return model_card(model or row("4x312"), teacher or row("teacher", "teacher"), recipe, decision, DATA | data, {"torch": "2.13.0"}, STAGES)
 
 
 def test_the_header_is_what_the_hub_reads() -> None:
@@ -37,8 +41,9 @@ def test_every_figure_says_how_it_came_about() -> None:
 def test_no_path_of_a_machine_and_licences_are_stated() -> None:
     text = card(recipe=RECIPE | {"teacher": {"model": "/home/someone/models/bert"}})
     assert "someone" not in text and "base_model" not in text
-    assert "licence: unknown" in text and "find out before you pass the model on" in text
-    assert "find out before" not in card(licence="cc-by-4.0")
+    assert "- Data: `sst2`, licence: unknown." in text and "find out before you pass the model on" in text
+    assert "- Corpus: `wikimedia/wikipedia`, licence: cc-by-sa-3.0, gfdl." in text
+    assert "find out before" not in card(licences=[one for one in LICENCES if one["licence"] != "unknown"])
 
 
 def test_synthetic_data_is_said_at_the_top_and_among_the_limits() -> None:
@@ -49,6 +54,39 @@ def test_synthetic_data_is_said_at_the_top_and_among_the_limits() -> None:
 def test_a_refusal_and_its_reason_are_written_down() -> None:
     text = card(decision=Decision("4x312", "INFEASIBLE", ("latency_ms 9.1 ≤ 5: missed by 4.1",)))
     assert "Refused (INFEASIBLE)." in text and "- latency_ms 9.1 ≤ 5: missed by 4.1" in text
+
+
+@pytest.mark.parametrize(("verdict", "word"), [("ACCEPT", "Not decided here: it meets"), ("INFEASIBLE", "Refused (INFEASIBLE)")])
+def test_what_is_relative_to_the_champion_is_not_decided_on_the_card(verdict: str, word: str) -> None:
+    """The card is written before promotion, which may refuse what this gate has nothing against."""
+    gate = {"criteria": [{"metric": "retained", "at_least": 0.95}, {"metric": "f1", "relative_to": "champion", "test": "superiority"}]}
+    said = card(recipe=RECIPE | {"gate": gate}, decision=Decision("4x312", verdict, ("retained 0.981 ≥ 0.95: met",))).split("## Gate")[1].split("## Use")[0]
+    assert word in said and "Accepted" not in said and "ACCEPT" not in said and "- retained 0.981 ≥ 0.95: met" in said
+    assert "relative to the champion (f1) are judged at promotion" in said and "`limbeck show sst2-bert`" in said
+    assert "Accepted (ACCEPT)." in card() and "judged at promotion" not in card()
+
+
+def test_the_first_sentence_is_about_the_split_that_the_gate_judged() -> None:
+    low, high = ({"accuracy": {"value": value, "low": None, "high": None}} for value in (0.111, 0.888))
+    text = card(row("4x312", metrics={"validation": low, "holdout": high}), recipe=RECIPE | {"gate": {"split": "holdout"}},
+                teacher=row("teacher", "teacher", metrics={"validation": low, "holdout": high}))  # fmt: skip
+    assert "accuracy on holdout 0.8880 (teacher 0.8880)" in text and "on validation 0.1110" not in text
+
+
+def test_what_it_cost_is_named_in_every_unit_and_the_unknown_is_no_zero() -> None:
+    measured, estimated = {"how": "measured", "by": "wall clock"}, {"how": "estimated", "by": "kWh x 0.4 kg"}
+    cost = {"seconds": {"value": 812.0, **measured}, "gpu_seconds": {"value": 64.0, **measured}, "co2e_kg": {"value": 2.0, **estimated},
+            "co2e_lb": {"value": 4.409, **estimated}}  # fmt: skip
+    text = card(row("4x312", cost=cost))
+    for line in ("| time of its own stages | 812 s |", "| GPU time of its own stages | 64 s |", "| CO2e in pounds of its own stages | 4.409 lb | estimated"):
+        assert line in text, line
+    unknown = card(row("4x312", cost={part: {"value": None, "how": "unknown", "by": "no grid factor"} for part in cost}))
+    assert "| CO2e in pounds of its own stages | — | unknown: no grid factor |" in unknown and "| GPU time of its own stages | — |" in unknown
+    assert " 0 s" not in unknown and " 0 lb" not in unknown
+
+
+def test_it_says_how_to_make_the_run_again() -> None:
+    assert "`limbeck reproduce ffffffff`" in card()
 
 
 def test_what_is_undefined_is_a_dash() -> None:

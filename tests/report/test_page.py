@@ -131,6 +131,13 @@ def test_a_standing_is_said_as_far_as_the_gate_was_asked() -> None:
     assert said == ["champion", "accepted, not champion", "refused", "refused", "not judged"]
 
 
+def test_every_source_is_named_with_its_licence_and_an_older_result_says_nothing_of_them() -> None:
+    stated = [{"what": "Corpus", "source": "wiki", "licence": "cc-by-sa-3.0"}, {"what": "Data", "source": HOSTILE, "licence": "unknown"}]
+    page = run_page(whole(licences=stated))
+    assert "<li>Corpus: wiki, licence: cc-by-sa-3.0</li>" in page and "licence: unknown</li>" in page and HOSTILE not in page
+    assert "licence" not in run_page(whole())
+
+
 def test_where_nobody_passed_the_nearest_is_named_with_its_version() -> None:
     result = whole()
     result["models"][1]["gate"], result["registered"][0]["alias"] = "refused", None
