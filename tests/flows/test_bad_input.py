@@ -21,8 +21,10 @@ SHORT: dict[str, Any] = {"general_distillation": None, "corpus": None, "augmenta
 
 
 @pytest.fixture
-def home(tmp_path: Path, prefect_server: None, engines_here: None) -> Home:
-    return Home(tmp_path / "home").create()
+def home(tmp_path: Path, prefect_server: None, engines_here: None, monkeypatch: pytest.MonkeyPatch) -> Home:
+    home = Home(tmp_path / "home").create()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", home.own_tracking_uri)  # MLflow would write the first test's there, for all of this process
+    return home
 
 
 def refused(home: Home, *, bert: Path, rows: Path, sentence: str, **changes: Any) -> None:
