@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 import subprocess
@@ -273,11 +274,19 @@ def require_nothing_left(running: subprocess.Popen[str], home: Path) -> None:
 def test_a_sweep_is_stopped_inside_its_subflows(stop: Callable[..., None], tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> None:
     home = tmp_path / "home"
     running, read = long_sweep(tmp_path, home, tiny_bert, tiny_rows, "layers [")
+    limit = time.monotonic() + PATIENCE
+    while set(flow_runs(home)) != {"depth", "top", "bottom"}:  # the first branch may learn before the second is there
+        assert running.poll() is None and time.monotonic() < limit, flow_runs(home)
+        time.sleep(0.1)
     stop(running, read)
     require_nothing_left(running, home)
-    with sqlite3.connect(home / "prefect.db") as database:
-        states = dict(database.execute("select name, state_type from flow_run"))
-    assert set(states) == {"depth", "top", "bottom"} and set(states.values()) <= ENDED[stop.__name__]
+    assert set(flow_runs(home).values()) <= ENDED[stop.__name__]
+
+
+def flow_runs(home: Path) -> dict[str, str]:
+    """Return the state of every flow run by its name."""
+    with contextlib.closing(sqlite3.connect(home / "prefect.db", timeout=60)) as database:
+        return dict(database.execute("select name, state_type from flow_run"))
 
 
 def test_a_branch_that_tidies_up_is_not_asked_twice() -> None:
