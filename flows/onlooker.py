@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -38,8 +38,6 @@ class Onlooker:
     """The command as it was typed, if there was one."""
     cancelled: UUID | None = None
     """The flow run that someone cancelled in the Prefect UI."""
-    on_sigterm: Callable[[int, Any], None] | None = None
-    """What SIGTERM does while a run goes on."""
 
 
 ONLOOKER: ContextVar[Onlooker | None] = ContextVar("onlooker", default=None)
@@ -49,28 +47,24 @@ ONLOOKER: ContextVar[Onlooker | None] = ContextVar("onlooker", default=None)
 def stopped_by_sigterm() -> Iterator[None]:
     """Let SIGTERM stop a run of the command line as Ctrl-C does, in order.
 
-    Prefect's own handler, for its workers, raises wherever the loop happens to be, and nothing below gets the time to stop.
+    Prefect's own handler, for its workers, raises wherever the loop happens to be, and nothing below gets the time to stop. Every subflow that begins
+    puts it in place once more, and asks its server a few things before its body runs: so it is Prefect's that is replaced, for the length of the run.
     """
-    onlooker = ONLOOKER.get()
-    if onlooker is None or threading.current_thread() is not threading.main_thread():
+    from prefect.utilities import engine
+
+    if ONLOOKER.get() is None or threading.current_thread() is not threading.main_thread():
         yield
         return
     loop, run = asyncio.get_running_loop(), asyncio.current_task()
     assert run is not None
-    onlooker.on_sigterm = lambda number, frame: loop.call_soon_threadsafe(run.cancel)
-    before = signal.signal(signal.SIGTERM, onlooker.on_sigterm)
+    theirs, before = engine._prefect_sigterm_handler, signal.getsignal(signal.SIGTERM)
+    engine._prefect_sigterm_handler = lambda number, *_: loop.call_soon_threadsafe(run.cancel)  # type: ignore[assignment]
+    signal.signal(signal.SIGTERM, engine._prefect_sigterm_handler)
     try:
         yield
     finally:
-        onlooker.on_sigterm = None
+        engine._prefect_sigterm_handler = theirs
         signal.signal(signal.SIGTERM, before)
-
-
-def hear_sigterm() -> None:
-    """Listen to SIGTERM again inside a subflow: Prefect has just put its own handler in place of ours."""
-    onlooker = ONLOOKER.get()
-    if onlooker is not None and onlooker.on_sigterm is not None and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, onlooker.on_sigterm)
 
 
 @asynccontextmanager

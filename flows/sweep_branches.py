@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flows.branches import Candidate, Goods, make_dropped
-from flows.onlooker import hear_sigterm
 from tasks.checks import check_strategies, check_sweep, layers_of
 from tasks.contracts import Parcel
 from tasks.recipe import STRATEGIES, LayerDropping, Recipe, ScoreSlice, Sweep
@@ -110,7 +109,6 @@ async def in_subflow(session: Session, name: str, grid: Grid, drops: Sequence[in
 
     @flow(name="drop-by-strategy", flow_run_name=name, validate_parameters=False)
     async def branch(strategy: str, drop: list[int], seeds: list[int]) -> None:
-        hear_sigterm()
         await body()
 
     await branch(name, list(drops), list(grid.dropping.seeds), wait_for=[session.made_by[id(teacher)]])
