@@ -47,6 +47,9 @@ def main() -> int:
     if unknown:
         print(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 2
+    if asked.json and not asked.json.parent.is_dir():
+        print(f"--json {asked.json}: there is no folder {asked.json.parent}; make it first", file=sys.stderr)
+        return 2
     for name in BENCHMARKS if not asked.names else names:
         if lacking(name):
             print(f"{name} is left out: it needs {' and '.join(f'{variable}=…' for variable in lacking(name))}", file=sys.stderr)
@@ -54,10 +57,13 @@ def main() -> int:
     if asked.inside:
         return run_here(names[0], asked)
     wanted = [(name, threads) for name in names for threads in asked.threads[: 1 if name in WHOLE_PROCESSES else None]]
-    results = [result for name, threads in wanted if (result := run_apart(name, threads, asked)) is not None]
+    results: list[dict[str, Any]] = []
+    for name, threads in wanted:
+        result = run_apart(name, threads, asked)
+        if result is not None:
+            results.append(result)
+            keep(results, asked.json)
     show(results)
-    if asked.json:
-        asked.json.write_text(json.dumps(results, indent=1))
     first = [figure for result in results if result["threads"] == asked.threads[0] for figure in result["figures"]]
     return 0 if len(results) == len(wanted) and all(figure["met"] is not False for figure in first) else 1
 
@@ -74,7 +80,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 4], help="threads of each run (default: 1 and 4)")
     parser.add_argument("--repeats", type=int, default=ROUNDS, help=f"interleaved rounds (default: {ROUNDS})")
     parser.add_argument("--quick", action="store_true", default=os.environ.get("QUICK", "") not in ("", "0"), help=f"{QUICK_ROUNDS} rounds, fewer contestants")
-    parser.add_argument("--json", type=Path, help="write everything that was measured here")
+    parser.add_argument("--json", type=Path, help="write everything that was measured here, after each benchmark")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     return parser
 
@@ -111,6 +117,15 @@ def run_here(name: str, asked: argparse.Namespace) -> int:
     answer = {"benchmark": name, "threads": asked.threads[0], "machine": machine(), "figures": [figure.as_json() for figure in figures]}
     asked.inside.write_text(json.dumps(answer))
     return 0
+
+
+def keep(results: list[dict[str, Any]], file: Path | None) -> None:
+    """Write what has been measured so far, whole or not at all: a run of hours that is broken off loses only the benchmark it was in."""
+    if file is None:
+        return
+    fresh = file.with_name(f".{file.name}.new")
+    fresh.write_text(json.dumps(results, indent=1))
+    fresh.replace(file)
 
 
 def show(results: list[dict[str, Any]]) -> None:

@@ -77,6 +77,28 @@ def test_a_benchmark_nobody_knows_is_one_sentence() -> None:
     assert done.returncode == 2 and "unknown benchmark 'distil'; choose from limits" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_place_that_is_not_there_is_refused_before_hours_are_spent(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.benchmarks", "--json", str(tmp_path / "none" / "bench.json")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "there is no folder" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_what_was_measured_is_kept_when_a_later_benchmark_is_broken_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.benchmarks import __main__ as bench
+
+    def run_apart(name: str, threads: int, asked: object) -> dict[str, object]:
+        if name == "memory":
+            raise KeyboardInterrupt
+        return {"benchmark": name, "threads": threads, "figures": []}
+
+    monkeypatch.setattr(bench, "run_apart", run_apart)
+    monkeypatch.setattr(sys, "argv", ["bench", "limits", "exports", "memory", "--threads", "1", "--json", str(tmp_path / "bench.json")])
+    with pytest.raises(KeyboardInterrupt):
+        bench.main()
+    assert [each["benchmark"] for each in json.loads((tmp_path / "bench.json").read_text())] == ["limits", "exports"]
+    assert [file.name for file in tmp_path.iterdir()] == ["bench.json"]
+
+
 @pytest.mark.slow
 def test_a_benchmark_ends_in_a_table_and_json(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tests.benchmarks", "limits", "--threads", "1", "--quick", "--json", str(tmp_path / "bench.json")]
