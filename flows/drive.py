@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -96,17 +96,26 @@ def planned_records(recipe: Recipe, home: Home, kind: str = "run") -> list[Stage
 
 def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
     """Walk the story without running anything; return the session with its records."""
-    from flows.compress import make_everything
     from flows.run import plan_session
-    from flows.sweep_branches import of_a_sweep
-    from flows.sweep_layers import sweep_everything
     from tasks.session import use_session
 
-    recipe = of_a_sweep(recipe) if kind == "sweep" else recipe
+    recipe, pass_everything = story_of(recipe, kind)
     session, sources = plan_session(recipe, home)
     with use_session(session):
-        asyncio.run(sweep_everything(recipe, sources, session) if kind == "sweep" else make_everything(recipe, sources, session))
+        asyncio.run(pass_everything(recipe, sources, session))
     return session
+
+
+def story_of(recipe: Recipe, kind: str) -> tuple[Recipe, Callable[..., Coroutine[Any, Any, Any]]]:
+    """Return a recipe as a kind of run takes it, and what passes its stages; of the two flows only one is loaded, which takes Prefect half a second."""
+    if kind == "sweep":
+        from flows.sweep_branches import of_a_sweep
+        from flows.sweep_layers import sweep_everything
+
+        return of_a_sweep(recipe), sweep_everything
+    from flows.compress import make_everything
+
+    return recipe, make_everything
 
 
 def demo_recipe(home: Home, seed: int) -> Recipe:

@@ -6,7 +6,10 @@ import asyncio
 import os
 import time
 import webbrowser
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from flows.licences import licences_of
 from flows.onlooker import ONLOOKER
 from flows.run import Run
 from tasks.errors import LimbeckError, RecipeError, RegistryError
+from tasks.ports.fingerprint import ROOT, hash_file, version_of
+from tasks.ports.memo import remembered
 from tasks.ports.run_files import keep_report, keep_result, keeps, read_curves
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker
@@ -52,11 +57,25 @@ def make_report(recipe: Recipe, run: Run, result: Result) -> None:
     if "cells" in result:
         return keep_report(run.tracker, sweep_page(result))
     keep_result(run.tracker, result)  # first: a page that fails can be made of it later
-    from tasks.report.pareto_picture import pareto_pictures
-
     curves = read_curves(run.tracker, [stage["key"] for stage in result["stages"]])
     page = run_page(result, curves=curves, texts=texts_of(run.session) if recipe.report.texts else None)
-    keep_report(run.tracker, page, pareto_pictures(result))
+    keep_report(run.tracker, page, pictures_of(result))
+
+
+def pictures_of(result: Result) -> dict[str, bytes]:
+    """Return the Pareto pictures; those of an equal result are drawn once a machine, for the library that draws takes two seconds to load and to draw."""
+    from tasks.report.pareto import fronts
+
+    shown = [asdict(one) | {"best": sorted(one.best)} for one in fronts(result)], *(result[name] for name in ("recipe", "headline", "split"))
+    drawing = {path.name: hash_file(path) for path in sorted((ROOT / "tasks" / "report").glob("*.py"))} | {"matplotlib": version_of("matplotlib")}
+    return {name: b64decode(picture) for name, picture in remembered("pictures", [shown, drawing], partial(drawn, result)).items()}
+
+
+def drawn(result: Result) -> dict[str, str]:
+    """Draw the Pareto pictures; return them as text."""
+    from tasks.report.pareto_picture import pareto_pictures
+
+    return {name: b64encode(picture).decode() for name, picture in pareto_pictures(result).items()}
 
 
 # --- of a past run -----------------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect.logging import get_run_logger
+from prefect.utilities.annotations import quote
 
 from flows.announcements import announce
 from flows.branches import Candidate, label
@@ -46,8 +47,9 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
     exports = for_the_folders(rows, candidates, run.session.store)
     with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
         judging = new_judging(recipe, run, rows, data, Path(workspace))
-        registered = await register_models(recipe, run.tracker, folders, judging, about, Path(workspace), exports)
-        promotion = await promote_models(judging, run.tracker, run.session.store, registered, run.tracker.parent)
+        # Quoted: Prefect looks for other tasks' results in whatever a task is given, twice, and in these there are none.
+        registered = await register_models(run.tracker, quote(folders), quote(judging), quote(about), Path(workspace), quote(exports))
+        promotion = await promote_models(quote(judging), run.tracker, run.session.store, registered, run.tracker.parent)
     registered, decisions = decided(registered, promotion), promotion.pop("decisions")
     verdicts = {entry["candidate"]: entry for entry in registered}
     efforts = efforts_of(recipe, run.session.records)

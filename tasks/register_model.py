@@ -24,7 +24,7 @@ from tasks.scoring.evaluation import FOLDER
 
 @task(name="register-models", task_run_name="register-models", persist_result=False, cache_policy=NO_CACHE)
 async def register_models(
-    recipe: Recipe, tracker: Any, folders: Mapping[str, Callable[[], Path]], judging: Judging, about: Mapping[str, Any], workspace: Path,
+    tracker: Any, folders: Mapping[str, Callable[[], Path]], judging: Judging, about: Mapping[str, Any], workspace: Path,
     exports: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Register every candidate that is new, with its evaluation; return name, version and the gate's word so far of each.
@@ -32,6 +32,7 @@ async def register_models(
     What criteria say that are relative to the champion is not known yet: it depends on who is champion when aliases move.
     ``exports`` are no versions of their own: those of a candidate travel in its version.
     """
+    recipe = judging.recipe
     alone = recipe.gate.model_copy(update={"criteria": tuple(one for one in recipe.gate.criteria if one.reference != "champion")})
     decisions = await asyncio.to_thread(replace(judging, recipe=recipe.model_copy(update={"gate": alone})).decide)
     registered = []

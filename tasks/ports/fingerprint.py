@@ -11,6 +11,7 @@ import atexit
 import json
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -23,11 +24,12 @@ from typing import Any
 import rfc8785
 
 from tasks.errors import StoreError
+from tasks.ports.memo import remembered
 
 ROOT = Path(__file__).resolve().parents[2]
 NEVER_COUNTED = (
     "tasks.stage", "tasks.stage_progress", "tasks.session", "tasks.engine_process", "tasks.fork_server", "tasks.contracts", "tasks.errors", "tasks.job",
-    "tasks.recipe", "tasks.ports.tracker", "tasks.ports.store", "tasks.ports.fingerprint", "tasks.report", "tasks.catalog",
+    "tasks.recipe", "tasks.ports.tracker", "tasks.ports.store", "tasks.ports.fingerprint", "tasks.ports.memo", "tasks.report", "tasks.catalog",
 )  # fmt: skip
 KEY_SCHEMA = 1
 
@@ -149,7 +151,18 @@ def is_counted(module: str) -> bool:
 
 
 def code_digest(roots: Iterable[Definition], choices: Iterable[str]) -> str:
-    """Return the digest of every definition that the roots can reach; ``choices`` are the names by which families of choices are asked."""
+    """Return the digest of every definition that the roots can reach; ``choices`` are the names by which families of choices are asked.
+
+    Reading the syntax takes most of a second for a whole recipe; while no source has changed, it is read once a machine.
+    """
+    asked = [list(map(list, roots)), sorted(choices)]
+    sources = {path.relative_to(ROOT).as_posix(): hash_file(path) for path in sorted((ROOT / "tasks").rglob("*.py"))}
+    digest: str = remembered("code", [sys.version, sources, asked], lambda: read_digest([(module, name) for module, name in asked[0]], asked[1]))
+    return digest
+
+
+def read_digest(roots: Iterable[Definition], choices: Iterable[str]) -> str:
+    """Read the sources for a code digest."""
     wanted, chosen = list(roots), frozenset(choices)
     reached: dict[Definition, str] = {}
     while wanted:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tasks.ports.memo import remembered
 from tasks.ports.tracker import Tracker
 
 CURVES = ("loss", "selection_score")
@@ -20,7 +22,8 @@ def read_curves(tracker: Tracker, keys: Sequence[str], *, experiment: str | None
             found = tracker.client.get_experiment_by_name(experiment)
             tracker.experiment_id = found.experiment_id if found else ""
         runs = {key: run for key, run in tracker.makers().items() if key in wanted} if tracker.experiment_id else {}
-        curves = {str(key): curves_of(tracker, run) for key, run in runs.items()}
+        # The run of a stage that has ended does not change; to read all of a recipe's takes MLflow seconds.
+        curves = {str(key): remembered("curves", [tracker.uri, run], partial(curves_of, tracker, run)) for key, run in runs.items()}
     return {key: found for key, found in curves.items() if found}
 
 

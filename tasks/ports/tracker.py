@@ -62,6 +62,7 @@ class Tracker:
         self.sent: dict[int, float] = {}
         self.numbers = itertools.count(1)
         self.lock = threading.Lock()
+        self.found: dict[str | None, str] | None = None
         self.sender: ThreadPoolExecutor | None = None
 
     @cached_property
@@ -129,6 +130,7 @@ class Tracker:
         """End a run below the parent."""
         self.client.set_terminated(run, status)
         self.unfinished.pop(run, None)
+        self.found = None
 
     def stage_started(self, record: Any) -> None:
         """Start a child run for a stage that is executed; the number keeps the order, because MLflow lists the newest first."""
@@ -223,10 +225,12 @@ class Tracker:
             self.send(self.parent, metrics=[point for point in known if point[1] is not None])
 
     def makers(self) -> dict[str | None, str]:
-        """Return which run made what, by key; of two that made the same, the newer one made what is there now."""
-        # A single search over all experiments would be slower than it is worth; a result nearly always comes from its own.
-        found = self.client.search_runs([self.experiment_id], "tags.cache = 'miss' and attributes.status = 'FINISHED'", max_results=5000)
-        return {run.data.tags.get("cache.key"): run.info.run_id for run in reversed(found)}
+        """Return which run made what, by key; of two that made the same, the newer one made what is there now. Asked once, until a stage ends."""
+        if self.found is None:
+            # A single search over all experiments would be slower than it is worth; a result nearly always comes from its own.
+            found = self.client.search_runs([self.experiment_id], "tags.cache = 'miss' and attributes.status = 'FINISHED'", max_results=5000)
+            self.found = {run.data.tags.get("cache.key"): run.info.run_id for run in reversed(found)}
+        return self.found
 
     def open_runs(self) -> list[dict[str, str]]:
         """Return the flow runs that MLflow believes to be running, each with its process and its Prefect run."""

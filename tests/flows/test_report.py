@@ -54,6 +54,10 @@ def kept(home: Home, run: str, path: str) -> str:
     return str(mlflow.artifacts.load_text(f"{tracker(home).client.get_run(run).info.artifact_uri}/{path}"))
 
 
+def not_again(*_: Any) -> Any:
+    raise AssertionError("this was found out before")
+
+
 def past(home: Home, run: str, *, texts: bool = True) -> str:
     found = find_run(tracker(home), run)
     return report.past_report(tracker(home), found, home=home, texts=texts)
@@ -82,10 +86,16 @@ def test_the_page_of_a_past_run_is_the_page_that_it_left(first: dict[str, Any], 
     assert past(home, first["run"]) == kept(home, first["run"], "report/report.html")
 
 
-def test_a_cached_run_shows_the_curves_of_the_run_that_made_them(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_cached_run_shows_the_curves_of_the_run_that_made_them(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It neither asks for them again nor draws again what has been drawn: both take seconds."""
+    for module, name in (("tasks.ports.run_files", "curves_of"), ("tasks.report.pareto_picture", "pareto_pictures")):
+        monkeypatch.setattr(f"{module}.{name}", not_again)
     again = run_recipe(small(tiny_bert, tiny_rows), home=home)
     assert {stage["cache"] for stage in again["stages"]} == {"hit"}
     page = kept(home, again["run"], "report/report.html")
+    assert kept(home, again["run"], "report/pareto.svg") == kept(home, first["run"], "report/pareto.svg")
     assert "by the run that made it: cached here" in page and 'aria-label="distill-predictions half: loss' in page
 
 

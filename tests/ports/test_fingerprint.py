@@ -33,6 +33,17 @@ def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return of
 
 
+def test_syntax_is_read_once_while_no_source_has_changed(digest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "home"))
+    read = []
+    monkeypatch.setattr(fingerprint, "read_digest", lambda *asked, real=fingerprint.read_digest: (read.append(asked), real(*asked))[1])
+    first = digest()
+    fingerprint.load_module.cache_clear()
+    assert code_digest([("tasks.main", "door")], {"first"}) == first and len(read) == 1
+    code_digest([("tasks.main", "door")], {"second"})
+    assert digest(helper=HELPER.replace("x + x", "2 * x + 1")) != first and len(read) == 3
+
+
 def test_comments_docstrings_and_formatting_are_free(digest) -> None:
     assert digest() == digest(helper="def double( x ):\n\n    # another reason\n    return (x+x)\n\ndef unused():\n    return 1\n")
 
