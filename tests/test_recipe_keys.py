@@ -63,7 +63,7 @@ def test_the_code_of_a_method_counts_for_its_own_stages_alone(monkeypatch: pytes
     monkeypatch.setattr(fingerprint, "load_module", lambda name: asked.add(name) or load(name))
     for method, own, other in (("layers", "matching", "relating"), ("relations", "relating", "replacing"), ("triple", "triple", "self_attention")):
         asked.clear()
-        fingerprint.code_digest([("tasks.training.jobs", "JOBS")], ["intermediate" if method != "triple" else "general", method])
+        fingerprint.read_digest([("tasks.training.jobs", "JOBS")], ["intermediate" if method != "triple" else "general", method])
         assert f"tasks.training.{own}" in asked and f"tasks.training.{other}" not in asked
 
 

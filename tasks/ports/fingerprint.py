@@ -138,11 +138,17 @@ def imported(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str | No
 
 
 @cache
+def sources() -> dict[str, str]:
+    """Return the source of every module of ours by its name, read once a process: what is hashed is what is parsed, also while someone edits."""
+    files = {path.relative_to(ROOT).with_suffix("").parts: path for path in (ROOT / "tasks").rglob("*.py")}
+    return {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path.read_text() for parts, path in sorted(files.items())}
+
+
+@cache
 def load_module(name: str) -> Module | None:
     """Parse one module of ours; None for anything else."""
-    path = ROOT / Path(*name.split("."))
-    path = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
-    return Module(name, path.read_text()) if name.startswith("tasks") and path.is_file() else None
+    source = sources().get(name)
+    return None if source is None else Module(name, source)
 
 
 def is_counted(module: str) -> bool:
@@ -155,10 +161,15 @@ def code_digest(roots: Iterable[Definition], choices: Iterable[str]) -> str:
 
     Reading the syntax takes most of a second for a whole recipe; while no source has changed, it is read once a machine.
     """
-    asked = [list(map(list, roots)), sorted(choices)]
-    sources = {path.relative_to(ROOT).as_posix(): hash_file(path) for path in sorted((ROOT / "tasks").rglob("*.py"))}
-    digest: str = remembered("code", [sys.version, sources, asked], lambda: read_digest([(module, name) for module, name in asked[0]], asked[1]))
+    asked = [(module, name) for module, name in roots], sorted(choices)
+    digest: str = remembered("code", [sys.version, sources_sha256(), asked], lambda: read_digest(*asked))
     return digest
+
+
+@cache
+def sources_sha256() -> str:
+    """Return one digest of all sources."""
+    return sha256(json.dumps(sources()).encode()).hexdigest()
 
 
 def read_digest(roots: Iterable[Definition], choices: Iterable[str]) -> str:

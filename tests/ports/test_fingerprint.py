@@ -23,14 +23,18 @@ def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def of(choice: str = "first", **edits: str) -> str:
         for name, source in {"helper": HELPER, "main": MAIN, "family": FAMILY, **edits}.items():
             (tmp_path / "tasks" / f"{name}.py").write_text(source)
-        fingerprint.load_module.cache_clear()
         monkeypatch.setattr(fingerprint, "ROOT", tmp_path)
-        try:
-            return code_digest([("tasks.main", "door")], {choice})
-        finally:
-            fingerprint.load_module.cache_clear()
+        forget()
+        return code_digest([("tasks.main", "door")], {choice})
 
-    return of
+    yield of
+    forget()
+
+
+def forget() -> None:
+    """Let the sources be read again, as a new process would."""
+    for known in (fingerprint.sources, fingerprint.sources_sha256, fingerprint.load_module):
+        known.cache_clear()
 
 
 def test_syntax_is_read_once_while_no_source_has_changed(digest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -38,7 +42,7 @@ def test_syntax_is_read_once_while_no_source_has_changed(digest, monkeypatch: py
     read = []
     monkeypatch.setattr(fingerprint, "read_digest", lambda *asked, real=fingerprint.read_digest: (read.append(asked), real(*asked))[1])
     first = digest()
-    fingerprint.load_module.cache_clear()
+    forget()
     assert code_digest([("tasks.main", "door")], {"first"}) == first and len(read) == 1
     code_digest([("tasks.main", "door")], {"second"})
     assert digest(helper=HELPER.replace("x + x", "2 * x + 1")) != first and len(read) == 3
