@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-MOST = 2000  # answers of a kind; then the older half goes
+MOST = 1000  # answers of a kind, the largest of them pictures of a tenth of a megabyte; then the older half goes
 HASH = 32  # bytes of a sha256
 
 
