@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from flows.home import Home
 from flows.ledger import planned_cost
 from flows.onlooker import ONLOOKER, Onlooker, confirm
 from flows.run import write_json
+from tasks.engine_process import environment
 from tasks.errors import BudgetError
+from tasks.fork_server import ForkServer, new_fork_server
 from tasks.recipe import Recipe
 from tasks.scoring.ledger import sum_of
 from tasks.session import Session, StageRecord
@@ -21,12 +23,12 @@ from tasks.session import Session, StageRecord
 
 def run_recipe(
     recipe: Recipe, *, home: Home, watcher: Any = None, force: frozenset[str] = frozenset(), json_path: Path | None = None, plan: Session | None = None,
-    command: str = "", kind: str = "run",
+    engines: ForkServer | None = None, command: str = "", kind: str = "run",
 ) -> dict[str, Any]:  # fmt: skip
     """Run a flow (``kind``: ``run`` or ``sweep``), after a plan of it or without one; write the result file if asked, with the command that asked."""
     from flows.account import account
 
-    onlooker, started = Onlooker(home, watcher, force, plan, command), time.monotonic()
+    onlooker, started = Onlooker(home, watcher, force, plan, engines, command), time.monotonic()
     token = ONLOOKER.set(onlooker)
     try:
         result: dict[str, Any] = asyncio.run(flow_of(kind)(recipe))
@@ -62,9 +64,23 @@ def watched_run(
 
     plan = planned_session(recipe, home, kind)
     plan.purse.require_plan([record.likely for record in plan.records if record.cache == "miss"])
-    ready()
-    with Watcher(console, len(plan.records)) as watcher:
-        return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path, plan=plan, command=command, kind=kind)
+    with warm_engines(plan) as engines:
+        ready()
+        with Watcher(console, len(plan.records)) as watcher:
+            return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path, plan=plan, engines=engines, command=command, kind=kind)
+
+
+@contextlib.contextmanager
+def warm_engines(plan: Session) -> Iterator[ForkServer | None]:
+    """Load torch for a plan's engines while servers start; not where a plan needs none here, nor where each engine loads it by itself."""
+    engines = new_fork_server() if plan.dispatcher is None and any(record.cache == "miss" for record in plan.records) else None
+    try:
+        if engines is not None:
+            engines.warm("tasks.training", environment(1))
+        yield engines
+    finally:
+        if engines is not None:  # a run closes it itself; one that was refused before it began does not
+            engines.close()
 
 
 def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from prefect.exceptions import TerminationSignal
 
 from flows.home import Home
 from tasks.errors import Interrupted
+from tasks.fork_server import ForkServer
 from tasks.session import Session
 
 STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
@@ -34,6 +35,8 @@ class Onlooker:
     force: frozenset[str] = frozenset()
     plan: Session | None = None
     """The walk before the run: its store is open already, and what it found need not be looked for again."""
+    engines: ForkServer | None = None
+    """What this run's engines are forked from, if it was started while the run was planned."""
     command: str = ""
     """The command as it was typed, if there was one."""
     cancelled: UUID | None = None

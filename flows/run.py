@@ -60,7 +60,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     session = Session(
         store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes, purse=purse,
-        dispatcher=dispatcher, gpu_limit=gpu_limit(), engines=new_fork_server(),
+        dispatcher=dispatcher, gpu_limit=gpu_limit(), engines=onlooker.engines or new_fork_server(),
     )  # fmt: skip
     already = asyncio.all_tasks() | {opening}
     try:

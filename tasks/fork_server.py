@@ -45,7 +45,7 @@ def new_fork_server() -> ForkServer | None:
 class Forked:
     """One engine of the server, to be handled as asyncio's own processes are."""
 
-    def __init__(self, server: ForkServer, number: int, stdout: asyncio.StreamReader) -> None:
+    def __init__(self, server: ForkServer, number: int, stdout: asyncio.StreamReader | None) -> None:
         self.server, self.number, self.stdout = server, number, stdout
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -67,47 +67,90 @@ class Forked:
         self.server.tell(self.number, signal.SIGKILL)
 
 
+class Lent:
+    """A fork that a thread beside the event loop has asked for, to be handled as ``subprocess``'s own processes are."""
+
+    def __init__(self, engine: Forked, loop: asyncio.AbstractEventLoop) -> None:
+        self.engine, self.loop = engine, loop
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.engine.kill()
+
+    def wait(self) -> int:
+        """Wait for its end, in a thread that is not the loop's; return how it ended."""
+        return asyncio.run_coroutine_threadsafe(self.engine.wait(), self.loop).result()
+
+
 class ForkServer:
-    """A run's side of it; the process is started for the first order. One event loop uses it."""
+    """A run's side of it; the process is started for the first order, or before. One event loop uses it."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.listening = False
         self.numbers, self.running = itertools.count(), dict[int, Forked]()
+
+    def warm(self, module: str, environment: Mapping[str, str]) -> None:
+        """Start the process, and have it load what a module's jobs need while the run still waits for other things; needs no event loop."""
+        self.open(environment)
+        self.send({"load": module})
 
     async def start(self, module: str, folder: Path, errors: IO[bytes], environment: Mapping[str, str]) -> Forked:
         """Have an engine run ``python -m module`` on the order in a folder, with the threads that an environment names."""
-        if self.process is None:
-            self.open(environment)
         reader, writer = os.pipe()
         stdout = asyncio.StreamReader(limit=LINE)
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(reader, "rb"))
+        with open(os.devnull, "rb") as nothing, os.fdopen(writer, "wb") as answers:
+            return self.fork(module, folder, (nothing, answers, errors), environment, stdout)
+
+    def fork(
+        self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str], stdout: asyncio.StreamReader | None = None
+    ) -> Forked:
+        """Have a fork run ``python -m module FOLDER/job.json`` between three handles: where it reads, where it answers, where it complains."""
+        if self.process is None:
+            self.open(environment)
+        if not self.listening:
+            self.loop, self.listening = asyncio.get_running_loop(), True
+            self.loop.add_reader(self.wire, self.hear)
         engine = Forked(self, next(self.numbers), stdout)
         threads = {name: environment[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         order = {"number": engine.number, "module": module, "folder": str(folder), "environment": threads}
         self.running[engine.number] = engine
         try:
-            socket.send_fds(self.wire, [json.dumps(order).encode()], [writer, errors.fileno()])
+            socket.send_fds(self.wire, [json.dumps(order).encode()], [handle.fileno() for handle in handles])
         except OSError:
             self.lost()
-        finally:
-            os.close(writer)
         return engine
 
+    def lend(self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]) -> Lent:
+        """Do the same for a thread beside the loop; only once engines have been started, because for one process alone there is nothing to spare."""
+        loop = self.loop
+        assert loop is not None
+
+        async def fork() -> Forked:
+            return self.fork(module, folder, handles, environment)
+
+        return Lent(asyncio.run_coroutine_threadsafe(fork(), loop).result(), loop)
+
     def open(self, environment: Mapping[str, str]) -> None:
-        """Start the process."""
+        """Start the process; ``-P``, because a file named like a library may lie where the user stands."""
         self.wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tasks.fork_server", str(theirs.fileno())], pass_fds=[theirs.fileno()], preexec_fn=die_with_parent,
+                [sys.executable, "-P", "-m", "tasks.fork_server", str(theirs.fileno())], pass_fds=[theirs.fileno()], preexec_fn=die_with_parent,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
                 env={**environment, **WITHOUT_THREADS},
             )  # fmt: skip
-        asyncio.get_running_loop().add_reader(self.wire, self.hear)
 
     def tell(self, number: int, signal_number: int) -> None:
         """Send a signal to an engine; the server knows whether it is still there."""
+        self.send({"number": number, "signal": signal_number})
+
+    def send(self, letter: Mapping[str, Any]) -> None:
+        """Send a letter that is not answered."""
         with contextlib.suppress(OSError):  # it went away, and ``hear`` is about to learn it
-            self.wire.send(json.dumps({"number": number, "signal": signal_number}).encode())
+            self.wire.send(json.dumps(letter).encode())
 
     def hear(self) -> None:
         """Note which engine has ended, and how."""
@@ -132,7 +175,9 @@ class ForkServer:
         """End the process."""
         if self.process is None:
             return
-        asyncio.get_running_loop().remove_reader(self.wire)
+        if self.loop is not None and self.listening:
+            self.loop.remove_reader(self.wire)
+            self.listening = False
         self.wire.close()
         self.process.kill()
         self.process.wait()
@@ -158,13 +203,16 @@ class Server:
                 ended.recv(LETTER)
                 self.reap()
             if self.wire in ready:
-                letter, handles, _, _ = socket.recv_fds(self.wire, LETTER, 2)
+                letter, handles, _, _ = socket.recv_fds(self.wire, LETTER, 3)
                 if not letter:
                     return
                 self.obey(json.loads(letter), handles)
 
     def obey(self, order: Mapping[str, Any], handles: list[int]) -> None:
-        """Fork an engine, or pass a signal on to one."""
+        """Fork an engine, pass a signal on to one, or load what the first one will need."""
+        if "load" in order:
+            self.load(order["load"])
+            return
         if "signal" in order:
             for pid in [pid for pid, number in self.number_of.items() if number == order["number"]]:
                 os.kill(pid, order["signal"])
@@ -173,7 +221,7 @@ class Server:
         try:
             pid = os.fork()
         except OSError as error:  # no memory, or too many processes
-            os.write(handles[1], f"no process for it: {error}\n".encode())
+            os.write(handles[2], f"no process for it: {error}\n".encode())
             self.answer(order["number"], 1)
         else:
             if not pid:
@@ -211,12 +259,13 @@ def become(order: Mapping[str, Any], handles: list[int]) -> None:
         die_with_parent()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for there, handle in enumerate(handles, 1):
+        for there, handle in enumerate(handles):
             os.dup2(handle, there)
         os.chdir(order["folder"])
         os.environ.update(order["environment"])
         sys.argv = [order["module"], str(Path(order["folder"]) / ORDER)]
         runpy.run_module(order["module"], run_name="__main__")
+        status = 0
     except SystemExit as end:
         status = end.code or 0
     except BaseException:

@@ -20,6 +20,7 @@ from tasks.ports.packer import Packer
 from tasks.recipe import Recipe
 from tasks.report.model_card import model_card
 from tasks.scoring.evaluation import FOLDER
+from tasks.session import current_session
 
 
 @task(name="register-models", task_run_name="register-models", persist_result=False, cache_policy=NO_CACHE)
@@ -36,7 +37,9 @@ async def register_models(
     alone = recipe.gate.model_copy(update={"criteria": tuple(one for one in recipe.gate.criteria if one.reference != "champion")})
     decisions = await asyncio.to_thread(replace(judging, recipe=recipe.model_copy(update={"gate": alone})).decide)
     registered = []
-    with Packer(workspace) as packer:
+    engines = current_session().engines
+    # Only if this run has used them: loading torch into a second process would be no gain.
+    with Packer(workspace, engines.lend) if engines is not None and engines.loop is not None else Packer(workspace) as packer:
         for candidate in judging.models[1:]:
             if candidate["role"] not in UNNAMED:
                 folder, decision = folders[candidate["name"]], decisions[candidate["name"]]

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from tasks import fork_server
-from tasks.engine_process import run_engine
-from tasks.errors import EngineError, Interrupted, OutOfMemory, RecipeError
-from tasks.fork_server import ForkServer
+from tasks.engine_process import environment, run_engine
+from tasks.errors import EngineError, Interrupted, OutOfMemory, RecipeError, RegistryError
+from tasks.fork_server import ForkServer, Lent
+from tasks.ports.packer import Packer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="engines are forked on Linux only")
 
@@ -184,6 +185,74 @@ def test_what_is_forked_has_one_thread(tmp_path: Path) -> None:
 
     threads, loaded = asyncio.run(run())
     assert threads == 1 and "libtorch_cpu" in loaded and "libarrow" in loaded
+
+
+def test_what_is_loaded_ahead_is_not_loaded_again(do: Do, tmp_path: Path) -> None:
+    """The process starts before there is a loop, as a run's does while the run is planned."""
+    with serving() as server:
+        server.warm("working", environment(1))
+        end = time.monotonic() + 60
+        while not (tmp_path / "loaded").exists():
+            assert time.monotonic() < end, "nothing was loaded ahead"
+            time.sleep(0.05)
+        said = asyncio.run(do(server, "tell"))
+        assert said["threads"] == "1"
+    assert len((tmp_path / "loaded").read_text().splitlines()) == 1
+
+
+def test_a_server_that_is_not_needed_after_all_is_ended() -> None:
+    with serving() as server:
+        server.warm("working", environment(1))
+        assert server.process is not None
+        pid = server.process.pid
+    assert not alive(pid)
+
+
+def test_files_named_like_libraries_where_the_user_stands_are_left_alone(do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in ("json", "torch", "select"):
+        (here / f"{name}.py").write_text(f"raise SystemExit('the {name} of the user')\n")
+    monkeypatch.chdir(here)
+
+    async def run() -> dict[str, Any]:
+        with serving() as server:
+            return dict(await do(server, "tell"))
+
+    assert asyncio.run(run())["threads"] == "1"
+
+
+def test_a_packer_is_forked_where_engines_were(do: Do, tiny_bert: Path, tmp_path: Path) -> None:
+    """It works beside the loop, in a thread; what it does not understand it says, and it ends when there is nothing more to pack."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    AutoModelForSequenceClassification.from_pretrained(tiny_bert).save_pretrained(tmp_path / "checkpoint")
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "checkpoint")
+
+    async def run() -> tuple[int, str]:
+        with serving() as server:
+            await do(server, "tell")
+            with Packer(tmp_path / "work", server.lend) as packer:
+                with pytest.raises(RegistryError, match="^nothing could not be written as an MLflow model: "):
+                    await asyncio.to_thread(packer.pack, tmp_path / "nothing", "nothing", card="", pairs=False)
+                package = await asyncio.to_thread(packer.pack, tmp_path / "checkpoint", "model", card="# card", pairs=False)
+                assert isinstance(packer.process, Lent)
+            return await asyncio.to_thread(packer.process.wait), (package / "README.md").read_text()
+
+    assert asyncio.run(run()) == (0, "# card")
+
+
+def test_a_forked_packer_that_is_killed_is_told(do: Do, tmp_path: Path) -> None:
+    async def run() -> None:
+        with serving() as server:
+            await do(server, "tell")
+            with Packer(tmp_path / "work", server.lend) as packer:
+                packer.process = await asyncio.to_thread(packer.start)
+                packer.process.kill()
+                with pytest.raises(RegistryError, match="model could not be written as an MLflow model: the packer stopped with status -9"):
+                    await asyncio.to_thread(packer.pack, tmp_path / "model", "model", card="", pairs=False)
+
+    asyncio.run(run())
 
 
 def test_where_a_gpu_is_engines_are_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

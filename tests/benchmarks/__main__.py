@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,13 @@ def run_apart(name: str, threads: int, asked: argparse.Namespace) -> dict[str, A
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         words = [sys.executable, "-m", "tests.benchmarks", name, "--threads", str(threads), "--repeats", str(repeats), "--inside", str(answer)]
+        started = time.monotonic()
         done = subprocess.run([*words, *(["--quick"] if asked.quick else [])], env=environment(threads), stdout=subprocess.DEVNULL)
         if done.returncode or not answer.exists():
             print(f"{name} ended with status {done.returncode}", file=sys.stderr)
             return None
-        result: dict[str, Any] = json.loads(answer.read_text())
+        result: dict[str, Any] = {**json.loads(answer.read_text()), "seconds": round(time.monotonic() - started)}
+        print(f"  took {result['seconds'] / 60:.1f} minutes", file=sys.stderr, flush=True)
         return result
 
 

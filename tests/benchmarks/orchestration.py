@@ -1,6 +1,6 @@
 """What the house itself costs: a chain whose every stage is cached, one whose every stage is run, and a sweep shared by two workers.
 
-Each figure is a whole ``limbeck run`` in a process of its own: the chain's against the servers that ``limbeck ui`` starts, the sweep's with its own.
+Each figure is a whole ``limbeck run`` in a process of its own, against the servers that ``limbeck ui`` starts, as workers have theirs up.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def sweep(setting: Setting) -> list[Figure]:
 
 
 def workers(recipe: Path, folder: Path, count: int) -> Lap:
-    """Run one recipe in several processes that share a store and nothing else; the teacher is trained by one of them."""
+    """Run one recipe in several processes that share a store and nothing else; the teacher was trained before by one of them."""
     folder.mkdir()
     homes = [folder / f"worker-{number}" for number in range(count)]
     for home in homes:
@@ -199,12 +199,16 @@ def workers(recipe: Path, folder: Path, count: int) -> Lap:
     store = {"LIMBECK_STORE": str(folder / "store")}
     only_teacher = ["--set", "students.student.seeds=[0]", "--set", "task_distillation.prediction.steps=1", "--set", "resources.cores=1"]
     subprocess.run(words_of(recipe, homes[0], only_teacher), env=surroundings(homes[0], **store), check=True, capture_output=True, timeout=PATIENCE)
-    started = time.perf_counter()
-    running = [
-        subprocess.Popen(words_of(recipe, home, ["--set", "resources.cores=1"]), env=surroundings(home, **store), stdout=subprocess.DEVNULL) for home in homes
-    ]
-    statuses = [process.wait(PATIENCE) for process in running]
-    lap = Lap(wall=time.perf_counter() - started)
+    with contextlib.ExitStack() as stack:
+        for home in homes:
+            stack.enter_context(servers_up(home))
+        started = time.perf_counter()
+        running = [
+            subprocess.Popen(words_of(recipe, home, ["--set", "resources.cores=1"]), env=surroundings(home, **store), stdout=subprocess.DEVNULL)
+            for home in homes
+        ]
+        statuses = [process.wait(PATIENCE) for process in running]
+        lap = Lap(wall=time.perf_counter() - started)
     made = [stage["name"] for home in homes for stage in json.loads((home / "out.json").read_text())["stages"] if stage["cache"] == "miss"]
     assert not any(statuses) and made.count("distill-predictions") == STUDENTS and "finetune-teacher" not in made and "answer-rows" not in made, made
     shutil.rmtree(folder)

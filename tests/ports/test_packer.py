@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_one_process_packs_many_models_and_outlives_a_bad_one(checkpoint: Path, 
         assert "\n" not in str(caught.value)
         second = packer.pack(checkpoint, "second", card="", pairs=False)
         assert packer.process is process
-    assert process is not None and process.poll() is not None
+    assert isinstance(process, subprocess.Popen) and process.poll() is not None
     assert (first / "README.md").read_text() == "# card"
     assert json.loads((first / "input_example.json").read_text()) == ["some text"], "an example that is nobody's row"
     assert (second / "model" / "model.safetensors").read_bytes() == (checkpoint / "model.safetensors").read_bytes()
