@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from flows.drive import warm_engines
 from tasks import fork_server
 from tasks.engine_process import environment, run_engine
 from tasks.errors import EngineError, Interrupted, OutOfMemory, RecipeError, RegistryError
 from tasks.fork_server import ForkServer, Lent
 from tasks.ports.packer import Packer
+from tasks.session import Session, StageRecord
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="engines are forked on Linux only")
 
@@ -253,6 +255,16 @@ def test_a_forked_packer_that_is_killed_is_told(do: Do, tmp_path: Path) -> None:
                     await asyncio.to_thread(packer.pack, tmp_path / "model", "model", card="", pairs=False)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("found", "elsewhere", "wanted"), [(["hit", "miss"], False, True), (["hit", "hit"], False, False), (["miss"], True, False)])
+def test_torch_is_loaded_ahead_where_a_plan_has_something_to_make_here(tmp_path: Path, found: list[str], elsewhere: bool, wanted: bool) -> None:
+    plan = Session(None, 1, dispatcher=object() if elsewhere else None)
+    plan.records += [StageRecord("stage", "", "", "", {}, cache=cache) for cache in found]
+    with warm_engines(plan) as engines:
+        pid = engines.process.pid if engines is not None and engines.process is not None else None
+        assert (pid is not None) is wanted
+    assert pid is None or not alive(pid)
 
 
 def test_where_a_gpu_is_engines_are_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
