@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import os
 import shutil
@@ -29,6 +30,7 @@ os.environ |= {
     "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "PREFECT_LOGGING_LEVEL": "ERROR",
 }  # fmt: skip
 AT_FIRST = frozenset(os.environ)
+gc.set_threshold(50_000)  # as the command line does: what a test process loads stays
 
 import pytest  # noqa: E402 - the environment above must be set before anything is imported
 

@@ -178,7 +178,7 @@ def engine_start(folder: Path) -> float:
 
 def sweep(setting: Setting) -> list[Figure]:
     """Sixteen students of one teacher: one worker, and two that share a store."""
-    prediction = {**FAST, "steps": 1500}
+    prediction = {**FAST, "steps": 3000}  # half a minute: real students take longer, and what a run does once weighs less
     with tempfile.TemporaryDirectory() as scratch:
         students = [{"name": "student", "layers": 3, "seeds": list(range(STUDENTS))}]
         recipe = recipe_in(Path(scratch), students, prediction)
