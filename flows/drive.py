@@ -73,7 +73,8 @@ def watched_run(
 @contextlib.contextmanager
 def warm_engines(plan: Session) -> Iterator[ForkServer | None]:
     """Load torch for a plan's engines while servers start; not where a plan needs none here, nor where each engine loads it by itself."""
-    engines = new_fork_server() if plan.dispatcher is None and any(record.cache == "miss" for record in plan.records) else None
+    here = plan.dispatcher is None and plan.processes == 1
+    engines = new_fork_server() if here and any(record.cache == "miss" for record in plan.records) else None
     try:
         if engines is not None:
             engines.warm("tasks.training", environment(1))

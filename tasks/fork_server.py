@@ -1,4 +1,4 @@
-"""A run's engines without the start of a Python each: one process loads torch once and is forked for every order.
+"""A run's engines, and its packer of models, without the start of a Python each: one process loads torch once and is forked for every order.
 
 Loading torch and transformers takes seconds of processor time, and a stage may take less. The server computes nothing itself: it has one thread, so
 that what a fork cannot take along is not there. An engine that was forked is in all else as one that was started: a session, a folder, a place to write
@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import gc
 import importlib
+import importlib.util
 import itertools
 import json
 import os
@@ -91,6 +92,11 @@ class ForkServer:
         self.listening = False
         self.numbers, self.running = itertools.count(), dict[int, Forked]()
 
+    @property
+    def used(self) -> bool:
+        """Whether there is a process that has loaded what engines need, and has forked some."""
+        return self.process is not None and self.listening
+
     def warm(self, module: str, environment: Mapping[str, str]) -> None:
         """Start the process, and have it load what a module's jobs need while the run still waits for other things; needs no event loop."""
         self.open(environment)
@@ -108,6 +114,8 @@ class ForkServer:
         self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str], stdout: asyncio.StreamReader | None = None
     ) -> Forked:
         """Have a fork run ``python -m module FOLDER/job.json`` between three handles: where it reads, where it answers, where it complains."""
+        if self.process is not None and self.process.poll() is not None:
+            self.close()  # it died before anybody listened to it
         if self.process is None:
             self.open(environment)
         if not self.listening:
@@ -120,11 +128,11 @@ class ForkServer:
         try:
             socket.send_fds(self.wire, [json.dumps(order).encode()], [handle.fileno() for handle in handles])
         except OSError:
-            self.lost()
+            self.close()
         return engine
 
     def lend(self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]) -> Lent:
-        """Do the same for a thread beside the loop; only once engines have been started, because for one process alone there is nothing to spare."""
+        """Do the same for a thread beside the loop; only where the server is ``used``, because for one process alone there is nothing to spare."""
         loop = self.loop
         assert loop is not None
 
@@ -159,22 +167,19 @@ class ForkServer:
         except OSError:
             letter = b""
         if not letter:
-            self.lost()
+            self.close()
             return
         said = json.loads(letter)
         self.running.pop(said["number"]).ended.set_result(said["status"])
 
-    def lost(self) -> None:
-        """Take engines whose server was killed for killed; the next order starts another server."""
-        for engine in self.running.values():
-            engine.ended.set_result(-signal.SIGKILL)
-        self.running.clear()
-        self.close()
-
     def close(self) -> None:
-        """End the process."""
+        """End the process, if it has not ended by itself, and take its engines for killed, as they are then; the next order starts another."""
         if self.process is None:
             return
+        for engine in self.running.values():
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                engine.ended.set_result(-signal.SIGKILL)
+        self.running.clear()
         if self.loop is not None and self.listening:
             self.loop.remove_reader(self.wire)
             self.listening = False
@@ -236,7 +241,9 @@ class Server:
             self.loaded.add(module)
             gc.disable()  # nearly all that is loaded stays; to look through it after every few hundred objects takes an eighth of the time
             with contextlib.suppress(Exception):
-                importlib.import_module(f"{module}.jobs")
+                found = importlib.util.find_spec(module)
+                if found is not None and found.submodule_search_locations:  # a module alone has no jobs, and must not be loaded before it is run
+                    importlib.import_module(f"{module}.jobs")
             gc.collect()
             gc.freeze()  # the pages of what is loaded stay shared
             gc.enable()

@@ -16,7 +16,7 @@ from prefect.cache_policies import NO_CACHE
 from tasks.exports.package import files_for_a_model
 from tasks.gate.verdicts import UNNAMED, Decision
 from tasks.judging import Judging, gate_row, verdict_tags
-from tasks.ports.packer import Packer
+from tasks.ports.packer import Packer, started
 from tasks.recipe import Recipe
 from tasks.report.model_card import model_card
 from tasks.scoring.evaluation import FOLDER
@@ -38,8 +38,8 @@ async def register_models(
     decisions = await asyncio.to_thread(replace(judging, recipe=recipe.model_copy(update={"gate": alone})).decide)
     registered = []
     engines = current_session().engines
-    # Only if this run has used them: loading torch into a second process would be no gain.
-    with Packer(workspace, engines.lend) if engines is not None and engines.loop is not None else Packer(workspace) as packer:
+    start = engines.lend if engines is not None and engines.used else started
+    with Packer(workspace, start) as packer:
         for candidate in judging.models[1:]:
             if candidate["role"] not in UNNAMED:
                 folder, decision = folders[candidate["name"]], decisions[candidate["name"]]

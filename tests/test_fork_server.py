@@ -210,6 +210,28 @@ def test_a_server_that_is_not_needed_after_all_is_ended() -> None:
     assert not alive(pid)
 
 
+def test_a_server_that_died_while_it_was_not_needed_yet_is_started_again(do: Do) -> None:
+    with serving() as server:
+        server.warm("working", environment(1))
+        assert server.process is not None
+        server.process.kill()
+        server.process.wait()
+        assert asyncio.run(do(server, "tell"))["threads"] == "1"
+
+
+def test_who_waits_for_an_engine_of_a_server_that_is_closed_learns_of_its_end(do: Do) -> None:
+    async def run() -> None:
+        said: list[dict[str, Any]] = []
+        with serving() as server, pytest.raises(OutOfMemory):
+            task = asyncio.ensure_future(do(server, "wait", said.append))
+            while not said:
+                await asyncio.sleep(0.05)
+            server.close()
+            await task
+
+    asyncio.run(run())
+
+
 def test_files_named_like_libraries_where_the_user_stands_are_left_alone(do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "here"
     here.mkdir()
@@ -239,6 +261,7 @@ def test_a_packer_is_forked_where_engines_were(do: Do, tiny_bert: Path, tmp_path
                     await asyncio.to_thread(packer.pack, tmp_path / "nothing", "nothing", card="", pairs=False)
                 package = await asyncio.to_thread(packer.pack, tmp_path / "checkpoint", "model", card="# card", pairs=False)
                 assert isinstance(packer.process, Lent)
+                assert "RuntimeWarning" not in packer.errors.read_text(), "what is loaded ahead is not the packer itself"
             return await asyncio.to_thread(packer.process.wait), (package / "README.md").read_text()
 
     assert asyncio.run(run()) == (0, "# card")
@@ -258,7 +281,10 @@ def test_a_forked_packer_that_is_killed_is_told(do: Do, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("found", "elsewhere", "wanted"), [(["hit", "miss"], False, True), (["hit", "hit"], False, False), (["miss"], True, False)])
-def test_torch_is_loaded_ahead_where_a_plan_has_something_to_make_here(tmp_path: Path, found: list[str], elsewhere: bool, wanted: bool) -> None:
+def test_torch_is_loaded_ahead_where_a_plan_has_something_to_make_here(
+    monkeypatch: pytest.MonkeyPatch, found: list[str], elsewhere: bool, wanted: bool
+) -> None:
+    monkeypatch.setattr(fork_server, "GPUS", ())
     plan = Session(None, 1, dispatcher=object() if elsewhere else None)
     plan.records += [StageRecord("stage", "", "", "", {}, cache=cache) for cache in found]
     with warm_engines(plan) as engines:

@@ -51,7 +51,7 @@ def keep_judged_files(source: Path, output: Path) -> None:
 
 def serve() -> None:
     """Carry out orders until there are no more, and answer each with what went wrong, or with nothing."""
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.fdopen(os.dup(1), "w", closefd=False)  # its end is the process's, which may take longer than this function
     os.dup2(2, 1)  # libraries print; answers have the pipe to themselves
     for line in sys.stdin:
         try:

@@ -50,17 +50,20 @@ class Packer:
     def __init__(self, workspace: Path, start: Start = started) -> None:
         self.workspace, self.starting = workspace.absolute(), start
         self.process: Process | None = None
+        self.over = False
 
     def __enter__(self) -> Packer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.over = True
         if self.process is None:
             return
         with suppress(BrokenPipeError):  # an order that a dead process never took
             self.orders.close()
-        ended, _, _ = select.select([self.answers], [], [], 0 if error else PATIENCE)
-        if error or not ended:
+        end = select.poll()
+        end.register(self.answers)
+        if error or not end.poll(1000 * PATIENCE):
             self.process.kill()
         self.answers.read()  # to its end, which is the process's
         self.answers.close()
@@ -85,6 +88,8 @@ class Packer:
 
     def ask(self, order: dict[str, object]) -> str:
         """Hand an order over and wait; return what went wrong, or nothing."""
+        if self.over:  # a thread cannot be cancelled: it may come to its order when the run has ended
+            return "the run was stopped"
         process = self.process = self.process or self.start()
         try:
             print(json.dumps(order), file=self.orders, flush=True)

@@ -49,6 +49,15 @@ def test_a_process_that_dies_is_told_with_its_last_words(checkpoint: Path, tmp_p
             packer.pack(checkpoint, "model", card="", pairs=False)
 
 
+def test_an_order_that_comes_when_the_run_is_over_starts_nothing(checkpoint: Path, tmp_path: Path) -> None:
+    """A thread cannot be cancelled: it may reach its order late."""
+    with Packer(tmp_path / "work") as packer:
+        pass
+    with pytest.raises(RegistryError, match="late could not be written as an MLflow model: the run was stopped"):
+        packer.pack(checkpoint, "late", card="", pairs=False)
+    assert packer.process is None
+
+
 def test_nothing_to_pack_starts_nothing(tmp_path: Path) -> None:
     with Packer(tmp_path / "work") as packer:
         assert packer.process is None
