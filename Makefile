@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+LOCK := infra/lock
+# Nothing is installed that the lock does not know by its sha256, and nothing is built: no package of others runs code while it is installed.
+HASHED := --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all:
 
-.PHONY: demo test slow lint clean mutations kills faults shelf bench pools checkov cloud
+.PHONY: demo test slow lint lock audit clean mutations kills faults gates demos shelf bench pools checkov cloud
 
 demo: $(READY)
 	$(BIN)/limbeck demo
@@ -17,7 +20,7 @@ slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
 # What goes further than the default tests; each prints a table.
-mutations kills faults: $(READY)
+mutations kills faults gates demos: $(READY)
 	$(BIN)/python -m tests.suites.$@
 
 # Every recipe of the shelf on a tiny real model, and a chain through every family of encoders; the default tests run some of each.
@@ -54,11 +57,29 @@ lint: $(READY)
 	$(BIN)/ruff check flows tasks deployments tests
 	$(BIN)/lint-imports
 
-$(READY): pyproject.toml constraints.txt
+# The lock anew, from pyproject.toml; UPGRADE=1 takes the newest versions that fit.
+lock: .venv-lock/.ready
+	PATH="$(CURDIR)/.venv-lock/bin:$$PATH" .venv-lock/bin/python $(LOCK)/generate.py $(if $(UPGRADE),--upgrade)
+
+# What is known to be wrong with the versions of the lock, where a database of that can be reached.
+audit: .venv-audit/.ready
+	.venv-audit/bin/python $(LOCK)/audit.py
+
+.venv-lock/.ready .venv-audit/.ready: $(LOCK)/tools.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 15 --requirement $<
+	@touch $@
+
+# Torch for processors alone where an index of this machine has a build that the lock knows; else PyPI's, and on Linux CUDA's libraries with it.
+$(READY): pyproject.toml $(wildcard $(LOCK)/*.txt)
 	@echo "setting up $(VENV): this downloads torch, prefect and mlflow once"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[stack,test]'
+	@$(BIN)/pip install $(HASHED) --requirement $(LOCK)/cpu.txt 2>/dev/null || echo "no index here has torch for processors alone: PyPI's is taken"
+	$(BIN)/pip install $(HASHED) --requirement $(LOCK)/stack.txt --requirement $(LOCK)/test.txt
+	@if $(BIN)/pip show torch | grep -q '^Requires:.*nvidia'; then set -x; $(BIN)/pip install $(HASHED) --requirement $(LOCK)/cuda.txt; fi
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/pip check
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-cloud .venv-checkov
+	rm -rf $(VENV) .venv-audit .venv-checkov .venv-cloud .venv-lock
