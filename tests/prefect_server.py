@@ -1,4 +1,5 @@
-"""A Prefect server of a test's own, as a process on 127.0.0.1, with a password: what is deployed to it disturbs no other test."""
+"""A Prefect server of a test's own, as a process on 127.0.0.1, with a password: what is deployed to it disturbs no
+other test."""
 
 from __future__ import annotations
 
@@ -13,27 +14,36 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flows.home import Home
-from flows.servers import free_port, prefect_command, start, stop, wait_for
+from flows.servers import Server, listening, running
+from tests.databases import prepare_prefect
 
 ROOT = Path(__file__).resolve().parents[1]
-PASSWORD = "limbeck:only-for-this-test"
 PATIENCE = 400.0  # longer than a person would wait: on a busy machine a new database takes minutes
 
 
 @contextlib.contextmanager
-def prefect_server_of_our_own() -> Iterator[dict[str, str]]:
+def prefect_server_of_our_own(**more: str) -> Iterator[dict[str, str]]:
     """Run a server; yield what a client's environment says of it."""
-    with tempfile.TemporaryDirectory(prefix="limbeck-prefect-") as folder:
-        home, port = Home(Path(folder)), free_port()
-        url = f"http://127.0.0.1:{port}/api"
-        own = {"PREFECT_HOME": f"{folder}/prefect", "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder}/prefect.db",
-               "PREFECT_SERVER_API_AUTH_STRING": PASSWORD, "PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}  # fmt: skip
-        process = start(home, "prefect", prefect_command(port), own)
-        try:
-            wait_for(f"{url}/health", process, home.root / "logs" / "prefect.log", PATIENCE)
-            yield {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": PASSWORD}
-        finally:
-            stop(process)
+    with (
+        tempfile.TemporaryDirectory(prefix="limbeck-prefect-") as folder,
+        guarded(Home(Path(folder)), "prefect", **more) as server,
+    ):
+        yield server.client
+
+
+@contextlib.contextmanager
+def guarded(home: Home, name: str, **more: str) -> Iterator[Server]:
+    """Run a server of a home as we start all of them: with a password of its own, behind the guard."""
+    database = home.root / "prefect.db"
+    if name == "prefect" and not database.exists():
+        prepare_prefect(database)
+    own = {
+        "PREFECT_HOME": f"{home.root}/prefect", "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{database}",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    }  # fmt: skip
+    with listening(name, 0) as taken, running(home, name, taken, links=True, extra=own | more) as server:
+        server.wait(PATIENCE)
+        yield server
 
 
 @contextlib.contextmanager

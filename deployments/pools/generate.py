@@ -36,6 +36,38 @@ IN_A_CONTAINER = {
 }  # fmt: skip
 
 
+COMMAND = "prefect flow-run execute"
+"""What a container runs; a worker of processes runs the same with the Python that it has itself."""
+ENV_NAMES = (
+    "^(LIMBECK_[A-Z_]+|MLFLOW_(TRACKING_(URI|USERNAME|PASSWORD|TOKEN)|S3_ENDPOINT_URL|(ENABLE|DISABLE|ALLOW)_[A-Z_]+)|HF_(HOME|TOKEN|HUB_[A-Z_]+)|"
+    "AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|REGION|DEFAULT_REGION|ENDPOINT_URL(_[A-Z0-9]+)?|EC2_METADATA_[A-Z_]+)|"
+    "PREFECT_(HOME|FLOWS_HEARTBEAT_FREQUENCY|FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR|LOGGING_LEVEL)|OMP_NUM_THREADS|CUDA_VISIBLE_DEVICES|NCCL_[A-Z_]+|"
+    "DO_NOT_TRACK|TOKENIZERS_PARALLELISM|HOME)$"
+)
+"""What a run's ``env`` may set: none of these names a program, a library or a folder of modules to load."""
+
+
+def sealed(template: Template, command: str | None) -> Template:
+    """Fix what a run executes: its job variables name no command, and nothing that is not asked for; what ``env`` may set is listed."""
+    job = template["job_configuration"]
+    words = None if command is None else command.split()
+    template["job_configuration"] = {**fixed(job, "{{ command }}", words), **({} if command is None else {"command": command})}
+    variables = template["variables"]
+    variables["properties"].pop("command", None)
+    variables["properties"]["env"]["propertyNames"] = {"pattern": ENV_NAMES}
+    variables["additionalProperties"] = False
+    return template
+
+
+def fixed(part: Any, placeholder: str, value: Any) -> Any:
+    """Return a part of a template with a value for a placeholder, or without what held it."""
+    if isinstance(part, dict):
+        return {name: fixed(inner, placeholder, value) for name, inner in part.items() if inner != placeholder or value is not None}
+    if isinstance(part, list):
+        return [fixed(inner, placeholder, value) for inner in part]
+    return value if part == placeholder else part
+
+
 def variable(kind: str, default: Any, title: str, description: str, **more: Any) -> dict[str, Any]:
     """Describe a variable of our own, as the form of a work pool shows it."""
     return {"type": kind, "default": default, "title": title, "description": description, **more}
@@ -47,9 +79,10 @@ def with_environment(template: Template, environment: Mapping[str, str]) -> None
 
 
 def cpu(template: Template) -> Template:
-    """Processes on the worker's own machine."""
+    """Processes on the worker's own machine, in a folder of their own: where a run's modules come from is its deployment's to say."""
+    del template["job_configuration"]["working_dir"], template["variables"]["properties"]["working_dir"]
     with_environment(template, ENVIRONMENT)
-    return template
+    return sealed(template, None)
 
 
 def ecs_gpu(template: Template) -> Template:
@@ -81,7 +114,10 @@ def ecs_gpu(template: Template) -> Template:
     variables["cpu"]["default"], variables["memory"]["default"] = 3072, 12288
     # ECS tells a task in no time that its instance is taken back; so runs ask the instance themselves.
     with_environment(template, ENVIRONMENT | IN_A_CONTAINER | {"LIMBECK_SPOT": "aws"})
-    return template
+    # A task that was defined elsewhere has a command, an image and rights of its own.
+    template["job_configuration"] = fixed(template["job_configuration"], "{{ task_definition_arn }}", None)
+    del variables["task_definition_arn"]
+    return sealed(template, COMMAND)
 
 
 def k8s_gpu(template: Template) -> Template:
@@ -116,7 +152,7 @@ def k8s_gpu(template: Template) -> Template:
     for name, value in {"namespace": "limbeck", "finished_job_ttl": 3600, "pod_watch_timeout_seconds": 900, "memory_limit": "16Gi"}.items():
         variables[name]["default"] = value
     with_environment(template, ENVIRONMENT | IN_A_CONTAINER)
-    return template
+    return sealed(template, COMMAND)
 
 
 def k8s_variables() -> dict[str, Any]:

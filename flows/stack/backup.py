@@ -30,7 +30,7 @@ from tasks.ports.fingerprint import hash_file
 from tasks.ports.store.whole_buckets import load_objects, save_objects
 
 CONTENTS = "contents.json"
-PASSING = ("leases", "temporary")
+PASSING = ("leases", "temporary", "sources")
 """What of the store belongs to work under way, and to no result."""
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 BUCKETS = {"store": "STORE", "artifacts": "MLFLOW"}

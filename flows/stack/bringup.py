@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flows.deploy_pools import read_pool
 from flows.home import Home
 from flows.stack import configs, credentials, databases, probes, supervision
 from flows.stack.accounts import make_worker_account
@@ -271,7 +272,10 @@ def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
 
 
 def bring_up_workers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
-    """One worker for each pool; a pool that is not there yet is made by its worker, from the default template of processes."""
+    """One worker for each pool, which is made of our template of processes: in Prefect's own a run may bring a command along."""
+    template = read_pool("cpu")
+    for pool in stack.settings.pools:
+        probes.make_pool(stack, secret, pool, template)
     before = supervision.states(stack)
     for pool in stack.settings.pools:
         supervision.start_process(stack, f"worker-{pool}")

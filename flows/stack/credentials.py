@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from flows.server_access import write_private
 from tasks.errors import StackError
 
 
@@ -79,13 +80,7 @@ def generate(file: Path) -> dict[str, str]:
 
 def write(file: Path, values: Mapping[str, str]) -> None:
     """Write the file so that at no moment somebody else can read it."""
-    temporary = file.with_suffix(".new")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-        json.dump(dict(values), stream, indent=2)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(file)
+    write_private(file, json.dumps(dict(values), indent=2))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +28,7 @@ MEMORY = 3.0  # GiB that the stack takes by itself, measured with two API server
 DISK = 10.0  # GiB
 SKEW = 60.0  # seconds; S3 refuses at 15 minutes, but leases and heartbeats want better
 UNSYNCHRONISED = 5  # what the kernel's adjtimex says of a clock that nobody keeps
-PINS = Path(__file__).resolve().parents[2] / "constraints.txt"
+LOCK = Path(__file__).resolve().parents[2] / "infra" / "lock" / "stack.txt"
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,13 @@ def packages(stack: Stack) -> Iterator[Finding]:
             there = installed(requirement.name)
             if there is not None and not requirement.specifier.contains(there, prereleases=True):
                 wrong.append(f"{requirement.name} {there}, wanted {requirement.specifier}")
-    pip = f"pip install{f' -c {PINS}' if PINS.exists() else ''} 'limbeck[stack]'"
+    locked = LOCK.exists()
+    pip = f"pip install --require-hashes --no-deps -r {LOCK}" if locked else "pip install 'limbeck[stack]'"
     yield Finding("Python packages", BAD if wrong else OK, "; ".join(wrong) or "all that limbeck[stack] requires", pip if wrong else "")
-    pins = [line.split("==") for line in PINS.read_text().splitlines() if "==" in line] if PINS.exists() else []
+    pins = re.findall(r"^([\w.-]+)==([^\s;]+)", LOCK.read_text(), re.MULTILINE) if locked else []
     drifted = [f"{name} {there}, not {pin}" for name, pin in pins if (there := installed(name)) and there.split("+")[0] != pin]
     if pins:
-        yield Finding("constraints.txt", WARNING if drifted else OK, "; ".join(drifted[:5]) or "every version is the tested one", pip if drifted else "")
+        yield Finding("locked versions", WARNING if drifted else OK, "; ".join(drifted[:5]) or "every version is the tested one", pip if drifted else "")
 
 
 def installed(name: str) -> str | None:

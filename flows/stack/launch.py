@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from flows.home import Home
+from flows.left_workspaces import sweep_workspaces
 from flows.stack import credentials
 from flows.stack.programs import owner
 from flows.stack.services import environment_of, mark, services
@@ -31,6 +32,10 @@ def main() -> None:
         clear(mark(stack, service.name))
     environment = environment_of(stack, service)
     os.umask(0o077)
+    if service.children_live:
+        temporary = Path(environment["TMPDIR"])
+        temporary.mkdir(exist_ok=True)
+        sweep_workspaces([temporary], older=0.0)  # of an earlier life of this worker; of its runs that live, each names its own
     os.chdir(stack.data / "workers" if service.children_live else stack.data)
     if service.software:
         become(owner(service.software))

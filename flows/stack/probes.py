@@ -104,6 +104,22 @@ def ask_prefect(stack: Stack, secret: Mapping[str, str], path: str, body: Mappin
     return ask(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body)
 
 
+def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: Mapping[str, Any]) -> None:
+    """Make a pool of processes, or take the free command out of one that a worker made."""
+    try:
+        there = ask_prefect(stack, secret, f"work_pools/{name}")
+    except urllib.error.HTTPError as error:
+        if error.code != 404:
+            raise
+        ask_prefect(stack, secret, "work_pools/", {"name": name, "type": "process", **content})
+        return
+    if there["type"] == "process" and "command" in there["base_job_template"].get("variables", {}).get("properties", {}):
+        body = {"base_job_template": content["base_job_template"]}
+        request = request_for(f"{stack.prefect_url}/api/work_pools/{name}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body)
+        request.method = "PATCH"
+        send(request)
+
+
 def runs_under_way(stack: Stack, secret: Mapping[str, str]) -> list[str]:
     """Return the runs that workers of this stack's pools have begun; none where Prefect does not answer."""
     wanted = {"flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}}, "work_pools": {"name": {"any_": list(stack.settings.pools)}}}

@@ -16,7 +16,8 @@ from flows.stack.credentials import PERSON, WORKER
 from flows.stack.programs import need
 from flows.stack.settings import Stack
 
-FOREIGN = ("PREFECT_", "MLFLOW_", "LIMBECK_STORE", "LIMBECK_PREFECT_", "LIMBECK_MLFLOW_", "LIMBECK_POSTGRES_", "LIMBECK_REDIS_", "LIMBECK_S3_")
+FOREIGN = ("PREFECT_", "MLFLOW_", "LIMBECK_STORE", "LIMBECK_PREFECT_", "LIMBECK_MLFLOW_", "LIMBECK_POSTGRES_", "LIMBECK_REDIS_", "LIMBECK_S3_",
+           "LIMBECK_SERVER_")  # fmt: skip
 """What a user's shell may hold and no process of the stack may inherit."""
 HEARTBEAT = 30  # seconds; a run whose worker died is noticed after three of them
 QUIET = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONUNBUFFERED": "1",
@@ -90,14 +91,20 @@ def prefect_server(stack: Stack, secret: Mapping[str, str]) -> dict[str, str]:
         "PREFECT_SERVER_API_AUTH_STRING": f"{PERSON}:{secret['LIMBECK_PREFECT_PASSWORD']}",
         "PREFECT_API_AUTH_STRING": f"{PERSON}:{secret['LIMBECK_PREFECT_PASSWORD']}",
         "PREFECT_SERVER_ENCRYPTION_KEY": secret["LIMBECK_PREFECT_ENCRYPTION_KEY"],
-        "PREFECT_SERVER_UI_API_URL": f"{stack.prefect_url}/api",
+        "PREFECT_SERVER_UI_API_URL": f"{public_url(stack)}/api",
     }
 
 
+def public_url(stack: Stack) -> str:
+    """Return where browsers reach Prefect: the stack's own address, or that of the proxy with TLS before it."""
+    return os.environ.get("LIMBECK_PREFECT_URL", stack.prefect_url).rstrip("/")
+
+
 def api(stack: Stack, secret: Mapping[str, str], name: str) -> Service:
-    """One API server of Prefect, without the services; alone, it listens where people look for it."""
+    """One API server of Prefect behind the guard, without the services; alone, it listens where people look for it."""
     host, port = ("127.0.0.1", stack.settings.ports[name]) if stack.settings.proxy else (stack.settings.host, stack.settings.ports["prefect"])
-    command = python("prefect", "server", "start", "--no-services", "--host", host, "--port", str(port))
+    also = [word for url in (f"http://127.0.0.1:{port}", stack.prefect_url) for word in ("--also", url)]
+    command = python("flows.serve", "prefect", "--no-services", "--host", host, "--port", str(port), "--url", public_url(stack), *also)
     told = {} if name == "api-1" else {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}  # two that register the same in one moment make one of them fail
     return Service(name, command, prefect_server(stack, secret) | told)
 
@@ -133,6 +140,7 @@ def mlflow(stack: Stack, secret: Mapping[str, str]) -> Service:
         "MLFLOW_AUTH_ADMIN_PASSWORD": secret["LIMBECK_MLFLOW_PASSWORD"],
         "MLFLOW_FLASK_SERVER_SECRET_KEY": secret["LIMBECK_MLFLOW_SECRET_KEY"],
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": stack.mlflow_url,
         "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     }
     return Service("mlflow", command, QUIET | told | s3_environment(stack, secret, "MLFLOW"))
@@ -142,7 +150,7 @@ def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
     """A worker of a pool; each of its runs is a process of its own. No ``--limit``: a worker that has one dies of a run that comes back (Prefect #16806)."""
     told = {
         "LIMBECK_HOME": str(stack.root.parent),
-        "TMPDIR": str(stack.temporary),
+        "TMPDIR": str(stack.temporary / str(stack.settings.pools.index(pool))),
         "PREFECT_HOME": str(stack.data / "workers" / "prefect"),
         "PREFECT_WORKER_QUERY_SECONDS": "2",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from rich.console import Console
 
 from flows.home import Home
+from flows.server_access import client_of
 from flows.stack import credentials
 from flows.stack.credentials import PERSON
 from flows.stack.programs import SOFTWARE
@@ -55,9 +56,12 @@ def warnings(stack: Stack) -> list[str]:
 
 
 def exports(home: Home) -> str:
-    """Return shell commands that set what a client needs."""
-    stack = Stack.of(home)
-    if stack.is_new:
-        raise StackError(f"there is no stack in {home.root}; start one with: limbeck up")
-    found = client_environment(stack, credentials.load(stack.secrets_file))
+    """Return shell commands that set what a client needs: of a running ``limbeck ui``, else of the stack."""
+    stack, found = Stack.of(home), {}
+    for name, access in home.servers().items():
+        found |= client_of(name, access)
+    if not found and stack.is_new:
+        starts = "start the servers of one person with limbeck ui, those of a team with limbeck up"
+        raise StackError(f"no servers of {home.root} run, and it has no stack; {starts}")
+    found = found or client_environment(stack, credentials.load(stack.secrets_file))
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in found.items())

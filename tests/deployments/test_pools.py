@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.utilities.schema_tools.validation import ValidationError, validate
 from prefect.utilities.templating import apply_values
 
 from deployments.pools.generate import FOLDER, POOLS, generate
@@ -55,6 +56,28 @@ def test_runs_beat_and_read_no_pickles(name: str) -> None:
     assert environment["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] == "30" and environment["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] == "false"
     assert not [value for key, value in environment.items() if any(word in key for word in ("PASSWORD", "SECRET", "TOKEN_", "AUTH", "KEY"))]
     assert ("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR" in environment) == (name != "cpu")
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_no_job_variable_brings_a_command_along(name: str) -> None:
+    hostile = {"command": "touch /tmp/here", "working_dir": "/tmp/theirs", "task_definition_arn": "arn:aws:theirs"}
+    plain, attacked = rendered(name), rendered(name, **hostile)
+    assert attacked == plain and not any(value in json.dumps(attacked) for value in hostile.values())
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("variables", [
+    {"command": "id"}, {"working_dir": "/tmp"}, {"env.LD_PRELOAD": "/tmp/theirs.so"},
+    {"env": {"LD_PRELOAD": "/tmp/theirs.so"}}, {"env": {"PYTHONPATH": "/tmp"}},
+    {"env": {"PATH": "/tmp"}}, {"env": {"PREFECT_API_URL": "http://evil.example"}}, {"env": {"AWS_CONFIG_FILE": "/tmp/theirs"}},
+    {"env": {"PREFECT_PROFILES_PATH": "/tmp/x"}},
+])  # fmt: skip
+def test_prefect_refuses_variables_that_could_load_code(name: str, variables: dict[str, Any]) -> None:
+    schema = pool(name)["variables"]
+    defaults = {key: one["default"] for key, one in schema["properties"].items() if one.get("default") is not None}
+    validate(defaults | {"env": {"LIMBECK_STORE": "s3://bucket", "MLFLOW_TRACKING_URI": "http://127.0.0.1:5000"}}, schema, raise_on_error=True)
+    with pytest.raises(ValidationError):
+        validate(defaults | variables, schema, raise_on_error=True, ignore_required=True, allow_none_with_default=True)
 
 
 def test_a_task_on_ecs() -> None:

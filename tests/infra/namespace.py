@@ -53,7 +53,7 @@ class Namespace:
 
 
 class Relay(threading.Thread):
-    """Hands connections on from an address of the host to a port on its loopback."""
+    """Hands connections on from an address of the host to a port on its loopback; as a proxy does, by the name that the server there goes by."""
 
     def __init__(self, address: str, target: int) -> None:
         super().__init__(daemon=True)
@@ -65,15 +65,16 @@ class Relay(threading.Thread):
         while True:
             near, _ = self.listening.accept()
             far = socket.create_connection(("127.0.0.1", self.target))
+            name, known = f"{self.listening.getsockname()[0]}:{self.port}".encode(), f"127.0.0.1:{self.target}".encode()
             for one, other in ((near, far), (far, near)):
-                threading.Thread(target=carry, args=(one, other), daemon=True).start()
+                threading.Thread(target=carry, args=(one, other, name, known), daemon=True).start()
 
 
-def carry(one: socket.socket, other: socket.socket) -> None:
+def carry(one: socket.socket, other: socket.socket, name: bytes, known: bytes) -> None:
     """Carry bytes one way until there are no more."""
     with contextlib.suppress(OSError):
         while data := one.recv(65536):
-            other.sendall(data)
+            other.sendall(data.replace(b"ost: " + name, b"ost: " + known))
     with contextlib.suppress(OSError):
         other.shutdown(socket.SHUT_WR)
 

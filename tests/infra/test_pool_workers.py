@@ -55,7 +55,7 @@ def rendered(pool: str, /, **values: Any) -> dict[str, Any]:
 
 def job(**changes: Any) -> dict[str, Any]:
     """Return a job as the Kubernetes worker sends it."""
-    values = {"name": "stage", "image": "example.org/limbeck:gpu-0.1.0", "command": ["prefect", "flow-run", "execute"], "labels": {}, "annotations": {}}
+    values = {"name": "stage", "image": "example.org/limbeck:gpu-0.1.0", "labels": {}, "annotations": {}}
     manifest = rendered("k8s-gpu", **values)["job_manifest"]
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": name, "value": value} for name, value in container["env"].items()]
@@ -129,7 +129,8 @@ def state_of(run: UUID) -> Any:
 def worker(pool: str, kind: str, folder: Path, url: str, **environment: str) -> Iterator[Path]:
     """Run Prefect's own worker for a pool; yield its log."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "LIMBECK_", "MLFLOW_", "AWS_"))}
-    own = {"PREFECT_API_URL": url, "PREFECT_HOME": str(folder / "worker"), "PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_LOGGING_LEVEL": "INFO"}
+    own = {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": os.environ["PREFECT_API_AUTH_STRING"]}
+    own |= {"PREFECT_HOME": str(folder / "worker"), "PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_LOGGING_LEVEL": "INFO"}
     words = [str(CLOUD), "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind]
     path = folder / "worker.log"
     with path.open("wb") as log:

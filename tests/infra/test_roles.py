@@ -6,7 +6,6 @@ The store works on a real S3 server; what it asks is written down on the way and
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tasks.checkpoint_files import write_marker
+from tasks.ports.fingerprint import key_of
 from tasks.ports.store import bucket as bucket_module
 from tasks.ports.store.bucket import PART
 from tasks.ports.store.s3 import S3Store
@@ -73,7 +74,8 @@ def make(folder: Path, number: int) -> Path:
 
 async def work(store: S3Store, folder: Path) -> None:
     """Do what workers do: look, take a lease, leave and find a checkpoint, publish, publish again by force, fetch."""
-    key = hashlib.sha256(str(folder).encode()).hexdigest()
+    explanation = {"stage": "test", "inputs": {}, "folder": str(folder)}
+    key = key_of(explanation)
     store.check()
     assert store.find(key) is None
     async with store.lease(key, {"stage": "test"}) as lease:
@@ -81,9 +83,10 @@ async def work(store: S3Store, folder: Path) -> None:
             for step in ("step-000000001", "step-000000002", "step-000000003"):
                 (checkpoints / step).mkdir(parents=True)
                 (checkpoints / step / "state.json").write_text(step)
+                write_marker(checkpoints / step, of=checkpoints.name)
                 await asyncio.sleep(2.5)
         for number in (1, 2):
-            store.publish(key, kind="rows", folder=make(folder, number), facts={}, stage="test", explanation={"inputs": {}}, lease=lease)
+            store.publish(key, kind="rows", folder=make(folder, number), facts={}, stage="test", explanation=explanation, lease=lease)
     for _ in range(2):
         async with store.lease(key, {"stage": "test"}):
             pass

@@ -135,7 +135,8 @@ class Instances:
         url = f"http://{self.inside.reach(port)}/api" if self.inside else self.url
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "LIMBECK_", "MLFLOW_", "AWS_"))}
         return kept | {
-            "PREFECT_API_URL": url, "PREFECT_HOME": str(home.root / "prefect"), "PREFECT_LOGGING_LEVEL": "INFO", "PYTHONPATH": str(ROOT),
+            "PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": os.environ["PREFECT_API_AUTH_STRING"],
+            "PREFECT_HOME": str(home.root / "prefect"), "PREFECT_LOGGING_LEVEL": "INFO", "PYTHONPATH": str(ROOT),
             "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule", "LIMBECK_SPOT": "aws", "LIMBECK_HOME": str(home.root),
             "LIMBECK_STORE": str(self.store), "MLFLOW_TRACKING_URI": self.tracking, "OMP_NUM_THREADS": "1",
             "MLFLOW_DISABLE_TELEMETRY": "true", **({} if self.inside else {"AWS_EC2_METADATA_SERVICE_ENDPOINT": self.service}),

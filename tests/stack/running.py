@@ -146,6 +146,7 @@ class Running:
     def remove(self) -> None:
         if not self.stack.is_new:
             self.limbeck("down")
+            shutil.rmtree(self.stack.data, ignore_errors=True)  # elsewhere, where the home is closed to the servers' users
         shutil.rmtree(self.root, ignore_errors=True)
 
 

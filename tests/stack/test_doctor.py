@@ -45,12 +45,12 @@ def test_the_exit_status_tells(tmp_path: Path) -> None:
 
 
 def test_drifted_versions_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pins = tmp_path / "constraints.txt"
-    pins.write_text("prefect==3.0.0\nnot-here-at-all==1.0\n")
-    monkeypatch.setattr(doctor, "PINS", pins)
+    lock = tmp_path / "stack.txt"
+    lock.write_text("prefect==3.0.0 \\\n    --hash=sha256:0\nnot-here-at-all==1.0 ; sys_platform == 'linux' \\\n    --hash=sha256:0\n")
+    monkeypatch.setattr(doctor, "LOCK", lock)
     found = {finding.what: finding for finding in doctor.packages(Stack(tmp_path))}
-    assert found["constraints.txt"].state == WARNING and "prefect 3.8.8, not 3.0.0" in found["constraints.txt"].said
-    assert "not-here" not in found["constraints.txt"].said
+    assert found["locked versions"].state == WARNING and "prefect 3.8.8, not 3.0.0" in found["locked versions"].said
+    assert "not-here" not in found["locked versions"].said
 
 
 def test_taken_ports_are_named(tmp_path: Path) -> None:

@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from flows.stack import probes, supervision
+from flows.stack.credentials import PERSON
 from flows.stack.launch import marked
 from flows.stack.programs import SOFTWARE
 from flows.stack.services import mark
+from tests.attacks import NAME, RULES, attack, website
+from tests.browser import CHROMIUM, DRIVER, WHY_NOT, browser
 from tests.flows.test_compress import FAST, recipe_for
 from tests.stack.running import Running, eventually, low_port
 
@@ -67,6 +70,39 @@ def test_both_servers_turn_strangers_away(running: Running) -> None:
     bad_host.add_header("Host", "evil.example")
     with pytest.raises(OSError, match="403"):
         probes.send(bad_host)
+
+
+@pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=WHY_NOT)
+def test_a_website_in_a_browser_reaches_nothing_on_any_port(running: Running, tmp_path: Path) -> None:
+    with website() as (site, _), browser(tmp_path, RULES) as window:
+        assert attack(window, site, running.stack.settings.ports) == []
+    assert NAME not in [one["name"] for kind in ("flows", "work_pools") for one in running.ask(f"{kind}/filter", {})]
+    found = probes.ask(f"{running.stack.mlflow_url}/api/2.0/mlflow/experiments/search?max_results=99", PERSON, running.secret["LIMBECK_MLFLOW_PASSWORD"])
+    assert NAME not in [one["name"] for one in found["experiments"]]
+
+
+def test_prefect_is_asked_by_its_own_name_alone(running: Running) -> None:
+    for name in ("prefect", *running.stack.replicas):
+        for header, value in (("Host", "evil.example"), ("Origin", "http://evil.example")):
+            url = f"http://127.0.0.1:{running.stack.settings.ports[name]}/api/admin/version"
+            request = probes.request_for(url, PERSON, running.secret["LIMBECK_PREFECT_PASSWORD"])
+            request.add_header(header, value)
+            with pytest.raises(OSError, match="403"):
+                probes.send(request)
+
+
+def test_its_pools_take_no_command_from_a_run(running: Running) -> None:
+    for pool in running.stack.settings.pools:
+        template = running.ask(f"work_pools/{pool}")["base_job_template"]
+        assert "command" not in template["job_configuration"] and template["variables"]["additionalProperties"] is False
+
+
+def test_a_workspace_of_a_killed_worker_is_swept_when_the_worker_starts_again(running: Running) -> None:
+    left = running.stack.temporary / "0" / "prefect-workspace-attempt-left"
+    left.mkdir(parents=True)
+    (left / "supervisor.json").write_text("a password")
+    killed = running.kill("worker-cpu")
+    eventually(lambda: running.recovered("worker-cpu", killed) and not left.exists(), "the workspace is still there")
 
 
 def test_neither_user_of_s3_opens_the_other_s_bucket(running: Running) -> None:

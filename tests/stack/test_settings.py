@@ -108,7 +108,7 @@ def test_workers_hold_no_key_that_is_not_theirs(stack: Stack, secret: dict[str, 
 
 def test_without_nginx_clients_ask_one_api_server(tmp_path: Path, secret: dict[str, str]) -> None:
     running = services(Stack(tmp_path / "stack", Settings(proxy=False)), secret)
-    assert "api-2" not in running and "proxy" not in running and running["api-1"].command[-1] == "4200"
+    assert "api-2" not in running and "proxy" not in running and "4200" in running["api-1"].command
 
 
 def test_a_stack_without_s3_keeps_folders(tmp_path: Path, secret: dict[str, str]) -> None:

@@ -21,7 +21,7 @@ from flows.drive import run_recipe
 from flows.home import Home
 from flows.stack.databases import sql
 from flows.stack.services import s3_environment
-from tasks.ports.fingerprint import device_class
+from tasks.ports.machine import device_class
 from tasks.ports.store.bucket import Bucket
 from tasks.ports.store.open import open_store
 from tasks.recipe import Recipe
@@ -50,7 +50,8 @@ def recipe(bert: Path, rows: Path, name: str, **teacher: Any) -> Recipe:
     """Return a recipe of one student; one core everywhere, so that sums are added up in one order."""
     gate = {"criteria": [{"metric": "parameters", "at_most": 1e9}], "register_as": name, "too_good": 1.0}
     return recipe_for(
-        bert, rows, name=name, corpus=None, general_distillation=None, augmentation=None, layer_dropping=None, resources={"cores": 1}, gate=gate,
+        bert, rows, name=name, corpus=None, general_distillation=None, augmentation=None, layer_dropping=None, gate=gate,
+        resources={"cores": 1, "threads_alone": 1},
         task_distillation={"prediction": FAST}, students=[{"name": "half", "layers": 2, "stages": []}],
         teacher={"model": str(bert), "floor": 0.0, **FAST, **teacher},
     )  # fmt: skip

@@ -1,0 +1,47 @@
+"""What a worker of Prefect that was killed leaves in its temporary folder: a file with the environment of a run, and so
+with passwords."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+WORKSPACES = "prefect-workspace-attempt-*"
+YOUNG = 600.0  # seconds; a worker makes the folder a moment before the process that names it
+
+
+def sweep_workspaces(folders: Iterable[Path], older: float = YOUNG) -> list[Path]:
+    """Remove our workspaces in these folders that no process names any more and that are older than so many seconds;
+    return them."""
+    found = [path for folder in folders for path in folder.glob(WORKSPACES) if is_ours(path, older)]
+    named = b"\0".join(command_lines()) if found else b""
+    left = [path for path in found if os.fsencode(path.name) not in named]
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True)
+    return left
+
+
+def is_ours(path: Path, older: float) -> bool:
+    """Tell whether a path is a folder of this user's, and old enough."""
+    with contextlib.suppress(OSError):
+        about = path.lstat()
+        return (
+            path.is_dir()
+            and not path.is_symlink()
+            and about.st_uid == os.geteuid()
+            and time.time() - about.st_mtime >= older
+        )
+    return False
+
+
+def command_lines() -> list[bytes]:
+    """Return the command lines of all processes; a run's process names its workspace there."""
+    lines = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            lines.append(process.read_bytes())
+    return lines
