@@ -7,7 +7,7 @@ from tasks.recipe import Augmentation
 from tasks.stage import Bench, stage
 
 
-@stage(makes="candidates", engine="augment", threads="one")
+@stage(makes="candidates", engine="augment", threads="branch")
 async def augment_text(
     bench: Bench, knobs: Augmentation, *, rows: Parcel, tokenizer: Parcel, masked_lm: Parcel | None = None, word_vectors: Parcel | None = None
 ) -> None:

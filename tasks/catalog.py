@@ -55,6 +55,10 @@ GLUE: dict[str, TaskSpec] = {
 }
 
 
+JUDGING_SETS: dict[str, dict[str, str]] = {"mnli": {"mismatched": "validation_mismatched"}}
+"""Judging sets that a task of GLUE brings where its source has them: their names, and whose rows of the source they are."""
+
+
 def glue_task(name: str) -> TaskSpec:
     """Return a GLUE task by name."""
     if name not in GLUE:

@@ -3,36 +3,71 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from tasks.errors import DataError, GateError, ModelError, RecipeError
 from tasks.families import family_of, kind_of, require_heads, shape_of
+from tasks.ports.model_files import SENTENCEPIECE
 from tasks.recipe import LAYER_STARTS, STRATEGIES, LayerDropping, Recipe, Sizes, Student, Teacher, general_start, method_of
 
 MARGIN = 0.05  # points above guessing that any teacher worth copying clears
 CORRELATED = 0.3  # least correlation of a regression teacher
+ENOUGH = 200  # rows from which on a score is held against the default floor as it is: half its interval is 7 points at most
+Z = 1.959964  # standard deviations that 95 % of a normal distribution lie within
 WITH_WORDS = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")  # how transformers calls models that were saved with a head for words
 
 NOUNS = {"layers": "layers", "hidden": "units", "heads": "heads", "feed_forward": "units in its feed-forward blocks"}
 """What a student's knobs count."""
 
 
-def require_floor(knobs: Teacher, facts: Mapping[str, Any]) -> None:
-    """Refuse a teacher whose score on the selection rows is below the floor."""
-    if knobs.floor is not None:
-        score, floor, source = facts["selection_score"], knobs.floor, "teacher.floor"
+def require_floor(knobs: Teacher, facts: Mapping[str, Any]) -> str:
+    """Refuse a teacher that does not clear its floor; return a sentence where its rows cannot tell, else nothing.
+
+    A floor that the recipe sets is held against the score itself. The default floor refuses by the score on ``ENOUGH``
+    rows or more; on fewer, only what lies below it with its whole interval. Raises GateError.
+    """
+    rows, floor, source = int(facts["selection_count"]), knobs.floor, "teacher.floor"
+    if floor is not None:
+        score, low, high = (facts["selection_score"],) * 3
     elif "selection_accuracy" in facts:
         score, floor, source = facts["selection_accuracy"], min(0.999, facts["majority"] + MARGIN), "the majority class plus 5 points"
+        low, high = share_interval(score, rows)
     else:
-        score, floor, source = facts["selection_score"], CORRELATED, "the least correlation of a regression teacher"
-    if score < floor:
+        score, floor, source = facts["selection_correlation"], CORRELATED, "the least correlation of a regression teacher"
+        low, high = correlation_interval(score, rows)
+    where = "selection rows" if facts["selection_split"] == "selection" else "training rows, since none are held back"
+    if score < floor and (rows >= ENOUGH or high < floor):
         raise GateError(
-            f"the teacher scores {score:.3f} on the selection rows and the floor is {floor:.3f} ({source}); "
+            f"the teacher scores {score:.3f} on {rows:,} {where} and the floor is {floor:.3f} ({source}); "
             "check the label column and label order, train it longer, or set teacher.floor"
         )
+    if rows >= ENOUGH or low >= floor:
+        return ""
+    return (
+        f"the teacher scores {score:.3f} on {rows:,} {where}, and such rows would say so of anything from {low:.3f} to {high:.3f}: whether it clears the "
+        f"floor of {floor:.3f} ({source}) they cannot tell; raise data.selection_rows (at most a tenth of train is held back), or add rows"
+    )
+
+
+def share_interval(share: float, rows: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of right answers (Wilson 1927, Journal of the American Statistical Association 22)."""
+    wide = 1 + Z**2 / rows
+    middle = (share + Z**2 / (2 * rows)) / wide
+    reach = Z / wide * math.sqrt(share * (1 - share) / rows + Z**2 / (4 * rows**2))
+    return middle - reach, middle + reach
+
+
+def correlation_interval(correlation: float, rows: int) -> tuple[float, float]:
+    """Return the 95 % interval of a correlation (Fisher 1921, Metron 1); of 3 rows or fewer nothing is known."""
+    if rows <= 3:
+        return -1.0, 1.0
+    middle, reach = math.atanh(max(-0.999999, min(0.999999, correlation))), Z / math.sqrt(rows - 3)
+    return math.tanh(middle - reach), math.tanh(middle + reach)
 
 
 def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> None:
@@ -82,8 +117,13 @@ def vocabulary(folder: Path) -> dict[str, Any]:
         values = json.loads((folder / "tokenizer.json").read_text())
         model = dict(values.get("model") or {})
         return {"tokens": model.pop("vocab", None), "rules": [model, values.get("normalizer"), values.get("pre_tokenizer")]}
-    lines = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines() if (folder / "vocab.txt").is_file() else None
-    return {"tokens": lines and {token: number for number, token in enumerate(lines)}, "rules": None}
+    if (folder / "vocab.txt").is_file():
+        lines = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+        return {"tokens": {token: number for number, token in enumerate(lines)}, "rules": None}
+    if (folder / "vocab.json").is_file():
+        return {"tokens": json.loads((folder / "vocab.json").read_text()), "rules": None}
+    pieces = next((folder / name for name in SENTENCEPIECE if (folder / name).is_file()), None)
+    return {"tokens": pieces and sha256(pieces.read_bytes()).hexdigest(), "rules": None}
 
 
 def check_student(recipe: Recipe, student: Student, config: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> None:

@@ -13,7 +13,7 @@ import attrs
 
 KINDS = (
     "source", "rows", "corpus", "checkpoint", "candidates", "answers", "signals", "scorecard", "comparison", "speed", "contributions", "similarity",
-    "inspection", "registration", "export",
+    "inspection", "registration", "export", "leaks",
 )  # fmt: skip
 
 

@@ -8,14 +8,25 @@ could find out which words go together. The demo's is trained for seconds and fi
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-THINGS = "film book song meal hotel phone garden market river train lamp coat school boat chair story road bridge house play".split()
-PARTS = "plot end start taste view price sound colour shape service voice cover menu room light seat".split()
-COPULAS = ["is", "was", "seems"]
+from tasks.ports.overlap import NONE, HeldBack, sentences_of
+
+THINGS = (
+    "film book song meal hotel phone garden market river train lamp coat school boat chair story road bridge house play lake tower shop camera radio clock "
+    "table window door carpet bicycle tram ferry island castle museum theatre novel poem concert lecture recipe cake soup tea coffee jacket stove"
+).split()
+PARTS = (
+    "plot end start taste view price sound colour shape service voice cover menu room light seat frame handle corner surface middle front back top edge "
+    "smell weight finish pattern name title size"
+).split()
+COPULAS = ["is", "was", "seems", "looks", "feels", "remains"]
 DEGREES = ["", "", "very", "rather", "truly", "quite", "so"]
 NEGATIONS = ["not", "never", "hardly", "by no means"]
 OTHERS = ["my friend", "the paper", "a neighbour", "the crowd"]
@@ -23,7 +34,11 @@ GLAD, SORRY = "glad happy pleased content".split(), "sorry sad angry upset".spli
 FACTS = ["the {thing} is near the {other}", "we saw the {thing} and the {other}", "a {thing} has a {part}", "the {thing} came after the {other}"]
 ONSETS, VOWELS, CODAS = "b d f g k l m n p r s t v z br dr fl gr kl pl st tr".split(), "a e i o u ai ea ou".split(), "l m n r s t x nd rk st".split()
 OPINIONS = 40  # invented words of each mood
+EDITION = 2  # raised when the same seed writes another language
 NOISE = 0.05  # share of training labels that are wrong, as in any real data set; validation labels are right
+
+
+Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True)
@@ -45,16 +60,28 @@ class Opinion:
 def write_language(folder: Path, *, seed: int, train: int = 5000, validation: int = 2000, unlabelled: int = 3000, documents: int = 4000) -> None:
     """Write ``data`` (train and validation rows), ``transfer`` (opinions without labels) and ``corpus`` (plain text) under ``folder``.
 
-    The same seed writes the same bytes.
+    The same seed writes the same bytes. Nothing that is learned from overlaps with a validation row, and no plain text with a training row, from which
+    rows may be held back.
     """
     random = np.random.default_rng([seed, 7])
     lexicon = make_lexicon(random)
-    seen: set[str] = set()
     # Validation is written first, so that more training rows never change what is judged on.
-    write_rows(folder / "data" / "validation.parquet", fresh_opinions(random, lexicon, validation, seen), random, noise=0.0)
-    write_rows(folder / "data" / "train.parquet", fresh_opinions(random, lexicon, train, seen), random, noise=NOISE)
-    write_texts(folder / "transfer" / "train.parquet", [opinion.text for opinion in fresh_opinions(random, lexicon, unlabelled, seen)])
-    write_texts(folder / "corpus" / "train.parquet", [document(random, lexicon) for _ in range(documents)])
+    judging = fresh_opinions(random, lexicon, validation, [])
+    learned = fresh_opinions(random, lexicon, train, judging)
+    write_rows(folder / "data" / "validation.parquet", judging, random, noise=0.0)
+    write_rows(folder / "data" / "train.parquet", learned, random, noise=NOISE)
+    rows = [*judging, *learned]
+    write_texts(folder / "transfer" / "train.parquet", [opinion.text for opinion in fresh_opinions(random, lexicon, unlabelled, rows)])
+    write_texts(folder / "corpus" / "train.parquet", apart(lambda: document(random, lexicon), str, documents, rows))
+
+
+def write_examples(path: Path, *, seed: int, count: int = 12) -> None:
+    """Write a few opinions of a seed's language as a table with the one column ``text``: something to ask a pulled model about."""
+    lexicon, random = make_lexicon(np.random.default_rng([seed, 7])), np.random.default_rng([seed, 8])
+    texts = [statement(random, lexicon, good=number % 2 == 0).text for number in range(count)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["text"], *([text] for text in texts)])
 
 
 def make_lexicon(random: np.random.Generator) -> Lexicon:
@@ -67,14 +94,26 @@ def make_lexicon(random: np.random.Generator) -> Lexicon:
     return Lexicon(words[:OPINIONS], words[OPINIONS:])
 
 
-def fresh_opinions(random: np.random.Generator, lexicon: Lexicon, count: int, seen: set[str]) -> list[Opinion]:
-    """Draw opinions that were not drawn before."""
-    found: list[Opinion] = []
+def fresh_opinions(random: np.random.Generator, lexicon: Lexicon, count: int, others: list[Opinion]) -> list[Opinion]:
+    """Draw different opinions that overlap with no other ones."""
+    seen: set[str] = set()
+
+    def fresh() -> Opinion:
+        while (opinion := statement(random, lexicon, bool(random.random() < 0.5))).text in seen:
+            pass
+        seen.add(opinion.text)
+        return opinion
+
+    return apart(fresh, lambda opinion: opinion.text, count, others)
+
+
+def apart(draw: Callable[[], Drawn], text_of: Callable[[Drawn], str], count: int, others: list[Opinion]) -> list[Drawn]:
+    """Draw texts that overlap with no other ones, as the purge of a run would find them."""
+    held, found = HeldBack(sentences_of(opinion.text for opinion in others)), list[Drawn]()
     while len(found) < count:
-        opinion = statement(random, lexicon, bool(random.random() < 0.5))
-        if opinion.text not in seen:
-            seen.add(opinion.text)
-            found.append(opinion)
+        drawn = [draw() for _ in range(count - len(found))]
+        free = held.overlaps(sentences_of(text_of(one) for one in drawn)) == NONE
+        found += [one for one, is_free in zip(drawn, free, strict=True) if is_free]
     return found
 
 

@@ -25,6 +25,7 @@ from tasks.errors import BY_NAME, DispatchError, Interrupted, LimbeckError
 from tasks.ports.fingerprint import differences
 from tasks.ports.store.artifacts import HEX, Store
 from tasks.ports.store.brought import bring, find_brought
+from tasks.recipe import THREADS_ALONE
 
 FLOW = "stage"
 GRACE = 120.0  # seconds in which a flow run that crashed may be started again, by an automation or by hand
@@ -58,8 +59,10 @@ class StageOrder(BaseModel):
     store: str = Field(title="Store", description="The address of the store that the run and the pool's workers share.")
     force: bool = Field(False, title="Force", description="Make it although its result is there.")
     costs: dict[str, Any] = Field(default_factory=dict, title="Costs", description="What the ledger counts with.")
-    cores: int | None = Field(None, ge=1, title="Cores", description="Most cores to use; empty: all of the worker's.")
-    threads: int | None = Field(None, ge=1, title="Threads", description="Threads of one training; empty: one.")
+    cores: int | None = Field(None, ge=1, title="Cores", description="Most cores that stages hold at once; empty: all of the worker's.")
+    threads: int = Field(1, ge=1, title="Threads", description="Threads of a stage that runs beside others like it.")
+    threads_alone: int = Field(THREADS_ALONE, ge=1, title="Threads alone", description="Threads of a stage that all others wait for.")
+    processes: int = Field(1, ge=1, title="Processes", description="Processes that share a training, one a GPU of the worker.")
     tracking: dict[str, Any] = Field(default_factory=dict, title="Tracking", description="The MLflow run to which the stage belongs.")
     asked_by: str = Field("", title="Asked by", description="The flow run that asked for it.")
 
@@ -268,7 +271,7 @@ def require_expected(explanation: Mapping[str, Any], expected: Mapping[str, Any]
     if found:
         raise DispatchError(
             f"this worker would not make what was asked for ({'; '.join(found[:3])}); give it and the run that asks the same code and libraries, "
-            "and set LIMBECK_DISPATCH_DEVICE there to the device of this pool"
+            "and set LIMBECK_DISPATCH_DEVICE there to the class of this pool's hardware"
         )
 
 

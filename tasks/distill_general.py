@@ -7,7 +7,7 @@ from tasks.recipe import GeneralSlice
 from tasks.stage import Bench, stage
 
 
-@stage(makes="checkpoint", engine="general", threads="half", together=True)
+@stage(makes="checkpoint", engine="general", threads="alone", together=True)
 async def distill_general(bench: Bench, knobs: GeneralSlice, *, base: Parcel, corpus: Parcel) -> None:
     """Copy the pretrained teacher's inner layers on general text."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "corpus": corpus})

@@ -7,13 +7,13 @@ from tasks.recipe import IntermediateSlice, PredictionSlice, SignalSlice
 from tasks.stage import Bench, stage
 
 
-@stage(makes="signals", engine="signals", threads="half")
+@stage(makes="signals", engine="signals", threads="alone")
 async def record_signals(bench: Bench, knobs: SignalSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None) -> None:
     """Keep what the teacher's mapped layers show of each row, so that no student of that map runs the teacher again."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
 
 
-@stage(makes="checkpoint", engine="intermediate", threads="one", together=True)
+@stage(makes="checkpoint", engine="intermediate", threads="branch", together=True)
 async def distill_layers(
     bench: Bench,
     knobs: IntermediateSlice,
@@ -33,7 +33,7 @@ async def distill_layers(
     await bench.run(knobs.model_dump(mode="json"), inputs=inputs)
 
 
-@stage(makes="checkpoint", engine="prediction", threads="one", together=True)
+@stage(makes="checkpoint", engine="prediction", threads="branch", together=True)
 async def distill_predictions(
     bench: Bench,
     knobs: PredictionSlice,

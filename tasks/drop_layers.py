@@ -7,19 +7,19 @@ from tasks.recipe import ContributionSlice, DropSlice
 from tasks.stage import Bench, stage
 
 
-@stage(makes="contributions", engine="contributions", threads="one")
+@stage(makes="contributions", engine="contributions", threads="branch")
 async def measure_contributions(bench: Bench, knobs: ContributionSlice, *, base: Parcel, rows: Parcel) -> None:
     """Measure how much each layer changes its input."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})
 
 
-@stage(makes="similarity", engine="similarity", threads="half")
+@stage(makes="similarity", engine="similarity", threads="alone")
 async def measure_similarity(bench: Bench, knobs: ContributionSlice, *, base: Parcel, teacher: Parcel, rows: Parcel) -> None:
     """Measure how like each layer of the fine-tuned teacher still is to the pretrained one."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "teacher": teacher, "rows": rows})
 
 
-@stage(makes="checkpoint", engine="drop", threads="one", together=True)
+@stage(makes="checkpoint", engine="drop", threads="branch", together=True)
 async def drop_layers(
     bench: Bench,
     knobs: DropSlice,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from asyncio.subprocess import Process
@@ -12,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from tasks.engine_environment import environment
 from tasks.errors import BY_NAME, EngineError, Interrupted, OutOfMemory
 from tasks.fork_server import LINE, ORDER, Forked, ForkServer
 from tasks.job import die_with_parent
 
 PATIENCE = 45.0  # seconds an engine gets to write its checkpoint after it was asked to stop; torchrun gives its processes 30 of them
-ROOT = Path(__file__).resolve().parents[1]
 
 
 async def run_engine(
@@ -37,7 +36,7 @@ async def run_engine(
 
 async def start(module: str, order: Mapping[str, Any], folder: Path, errors: IO[bytes], server: ForkServer | None) -> Process | Forked:
     """Start an engine in its folder; several processes that share one are torchrun's to start."""
-    processes, own = order.get("processes", 1), environment(order["threads"])
+    processes, own = order.get("processes", 1), environment(order["threads"], order.get("device", "cpu"))
     if server is not None and processes == 1:
         return await server.start(module, folder, errors, own)
     return await asyncio.create_subprocess_exec(
@@ -95,19 +94,3 @@ async def stop(process: Process | Forked) -> None:
     except TimeoutError:
         process.kill()
         await process.wait()
-
-
-def environment(threads: int) -> dict[str, str]:
-    """Return the engine's environment: what must be set before torch is imported."""
-    # Whoever started this worker may have set these for itself; an engine shares its work only with those that torchrun starts for it.
-    own = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    return own | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
-        # Threads that spin for long cost fifty times the work when cores are shared, as branches side by side do; threads that never spin
-        # cost small models a third of their speed. This many turns are a few microseconds.
-        "GOMP_SPINCOUNT": "1000",
-        # glibc would hand large blocks back to the system after every batch and take them again for the next.
-        "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**29),
-        "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
-    }  # fmt: skip

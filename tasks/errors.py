@@ -15,6 +15,7 @@ LimbeckError                 the user sees one sentence and a non-zero exit
 │   ├── OutOfMemory          the machine's memory ran out
 │   └── Interrupted          a person or a scheduler asked the stage to stop
 ├── RegistryError            the tracker or the model registry refused
+│   └── EvaluationChanged    a registered evaluation is not the one that was judged
 ├── ServerError              a Prefect server is not there, or refuses
 └── StackError               the servers of this machine cannot be started, asked, saved or restored
 """
@@ -82,6 +83,10 @@ class RegistryError(LimbeckError):
     """The tracker or the model registry refused."""
 
 
+class EvaluationChanged(RegistryError):
+    """A registered evaluation is not, byte for byte, the one that was judged; nobody is promoted on it."""
+
+
 class ServerError(LimbeckError):
     """A Prefect server is not there, or refuses."""
 
@@ -94,7 +99,7 @@ BY_NAME: dict[str, type[LimbeckError]] = {
     kind.__name__: kind
     for kind in (
         LimbeckError, RecipeError, DataError, ModelError, StoreError, ArtifactDamaged, LeaseTaken, LeaseLost,
-        GateError, BudgetError, DispatchError, EngineError, OutOfMemory, Interrupted, RegistryError, ServerError, StackError,
+        GateError, BudgetError, DispatchError, EngineError, OutOfMemory, Interrupted, RegistryError, EvaluationChanged, ServerError, StackError,
     )
 }  # fmt: skip
 """The tree by name, so that an error crosses from the engine's process to ours as itself."""

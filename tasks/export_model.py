@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from tasks.contracts import Parcel
 from tasks.recipe import ExportSlice, QuantizeSlice
-from tasks.stage import Bench, stage
+from tasks.stage import ENGINE_LIBRARIES, Bench, stage
 
-PACKERS = ("numpy", "onnx", "onnxruntime", "tokenizers")
+PACKERS = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pyarrow", "tokenizers")
+"""What a graph is written, made smaller and asked with."""
 
 
-@stage(makes="export", engine="export", module="tasks.exports", threads="one", libraries=("torch", "transformers", "onnxscript", *PACKERS))
+@stage(makes="export", engine="export", module="tasks.exports", threads="branch", libraries=(*ENGINE_LIBRARIES, "onnxscript", *PACKERS))
 async def export_onnx(bench: Bench, knobs: ExportSlice, *, model: Parcel, rows: Parcel) -> None:
     """Write a checkpoint as an fp32 graph and compare their answers; what ONNX cannot express is noted, not raised."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"model": model, "rows": rows})
 
 
-@stage(makes="export", engine="quantize", module="tasks.exports", threads="one", libraries=PACKERS)
+@stage(makes="export", engine="quantize", module="tasks.exports", threads="branch", libraries=(*PACKERS, "scipy"))
 async def quantize_onnx(bench: Bench, knobs: QuantizeSlice, *, export: Parcel, rows: Parcel) -> None:
     """Write an fp32 graph in int8 by every way, weigh each on the selection rows, and keep the better one."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})

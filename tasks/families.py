@@ -159,6 +159,15 @@ def shape_of(config: Any) -> dict[str, int | None]:
     return {knob: config.get(name) if isinstance(config, Mapping) else getattr(config, name, None) for knob, name in names}
 
 
+MOST_PARAMETERS = 2e10
+"""Far beyond any encoder, and short of what a machine could not even build."""
+
+
+def about_parameters(layers: int, width: int, inner: int, words: int) -> int:
+    """Return about how many parameters a model of this shape has; ``words`` are the numbers of its embeddings."""
+    return layers * width * (4 * width + 2 * inner) + words
+
+
 def require_signal(config: Any, signal: str, where: str = "") -> None:
     """Refuse to copy what a family cannot show; say why, and what can be done."""
     family = family_of(config)

@@ -7,19 +7,19 @@ from tasks.recipe import AnswerSlice, MixSlice, Teacher
 from tasks.stage import Bench, stage
 
 
-@stage(makes="checkpoint", engine="finetune", threads="half", together=True)
+@stage(makes="checkpoint", engine="finetune", threads="alone", together=True)
 async def finetune_teacher(bench: Bench, knobs: Teacher, *, rows: Parcel, base: Parcel) -> None:
     """Train the teacher with labels; the best checkpoint on the selection rows is kept."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"rows": rows, "base": base})
 
 
-@stage(makes="answers", engine="answer", threads="half")
+@stage(makes="answers", engine="answer", threads="alone")
 async def answer_rows(bench: Bench, knobs: AnswerSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None) -> None:
     """Ask the teacher once about every row, for all students together."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
 
 
-@stage(makes="answers", engine="mix")
+@stage(makes="answers", engine="mix", libraries=("torch", "safetensors", "numpy"))
 async def mix_answers(bench: Bench, knobs: MixSlice, *, answers: list[Parcel]) -> None:
     """Mix the answers of an ensemble's teachers."""
     await bench.run(knobs.model_dump(mode="json"), lists={"answers": answers})

@@ -88,6 +88,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
         self.listening = False
         self.numbers, self.running = itertools.count(), dict[int, Forked]()
@@ -103,7 +104,7 @@ class ForkServer:
         self.send({"load": module})
 
     async def start(self, module: str, folder: Path, errors: IO[bytes], environment: Mapping[str, str]) -> Forked:
-        """Have an engine run ``python -m module`` on the order in a folder, with the threads that an environment names."""
+        """Have an engine run ``python -m module`` on the order in a folder, in an environment."""
         reader, writer = os.pipe()
         stdout = asyncio.StreamReader(limit=LINE)
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(reader, "rb"))
@@ -122,14 +123,18 @@ class ForkServer:
             self.loop, self.listening = asyncio.get_running_loop(), True
             self.loop.add_reader(self.wire, self.hear)
         engine = Forked(self, next(self.numbers), stdout)
-        threads = {name: environment[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-        order = {"number": engine.number, "module": module, "folder": str(folder), "environment": threads}
+        order = {"number": engine.number, "module": module, "folder": str(folder), "environment": self.changed(environment)}
         self.running[engine.number] = engine
         try:
             socket.send_fds(self.wire, [json.dumps(order).encode()], [handle.fileno() for handle in handles])
         except OSError:
             self.close()
         return engine
+
+    def changed(self, environment: Mapping[str, str]) -> dict[str, str | None]:
+        """Return what a fork must set, or take away (None), to have this environment instead of the process's that it is forked from."""
+        names = sorted({*environment, *self.environment})
+        return {name: environment.get(name) for name in names if environment.get(name) != self.environment.get(name)}
 
     def lend(self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]) -> Lent:
         """Do the same for a thread beside the loop; only where the server is ``used``, because for one process alone there is nothing to spare."""
@@ -143,12 +148,12 @@ class ForkServer:
 
     def open(self, environment: Mapping[str, str]) -> None:
         """Start the process; ``-P``, because a file named like a library may lie where the user stands."""
+        self.environment = {**environment, **WITHOUT_THREADS}
         self.wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "tasks.fork_server", str(theirs.fileno())], pass_fds=[theirs.fileno()], preexec_fn=die_with_parent,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
-                env={**environment, **WITHOUT_THREADS},
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True, env=self.environment,
             )  # fmt: skip
 
     def tell(self, number: int, signal_number: int) -> None:
@@ -271,7 +276,9 @@ def become(order: Mapping[str, Any], handles: list[int]) -> None:
         for there, handle in enumerate(handles):
             os.dup2(handle, there)
         os.chdir(order["folder"])
-        os.environ.update(order["environment"])
+        for name in order["environment"]:
+            os.environ.pop(name, None)
+        os.environ.update({name: value for name, value in order["environment"].items() if value is not None})
         sys.argv = [order["module"], str(Path(order["folder"]) / ORDER)]
         runpy.run_module(order["module"], run_name="__main__")
         status = 0

@@ -7,7 +7,7 @@ from tasks.recipe import InspectSlice
 from tasks.stage import Bench, stage
 
 
-@stage(makes="inspection", engine="inspect", module="tasks.scoring", threads="one", libraries=("numpy",))
+@stage(makes="inspection", engine="inspect", module="tasks.scoring", libraries=("numpy", "pyarrow"))
 async def inspect_answers(bench: Bench, knobs: InspectSlice, *, card: Parcel, rows: Parcel, teacher: Parcel | None = None) -> None:
     """Look into the answers of one scorecard, beside the teacher's."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"card": card, "teacher": teacher, "rows": rows})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import resource
 import signal
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from tasks.engine_environment import require_libraries
 from tasks.errors import EngineError, LimbeckError, OutOfMemory, RecipeError, StoreError
 
 PR_SET_PDEATHSIG = 1
@@ -37,7 +37,7 @@ class Job:
         self.output = Path(order["output"])
         # An order that names no place keeps them to itself: in a folder beside its own, the next order would go on from where this one stopped.
         self.checkpoints = Path(order.get("checkpoints", self.output / "checkpoints"))
-        self.threads: int = order.get("threads", os.cpu_count() or 1)
+        self.threads: int = order.get("threads", 1)
         self.last_report = 0.0
         self.say = mute if silent else emit
 
@@ -100,6 +100,7 @@ def serve_order(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], order: Mapp
     try:
         if order["job"] not in jobs:
             raise RecipeError(f"unknown job {order['job']!r}; choose one of {', '.join(sorted(jobs))}")
+        require_libraries(order.get("libraries", {}))
         job = Job(order, silent=silent)
         job.output.mkdir(parents=True, exist_ok=True)
         facts = jobs[order["job"]](job)

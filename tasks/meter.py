@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tasks.ports.fingerprint import cpu_model, device_class, gpu_model
+from tasks.ports.machine import cpu_model, gpu_class, gpu_model
 
 POWERCAP = Path("/sys/class/powercap")
 MICRO, MILLI = 1e-6, 1e-3
@@ -30,6 +30,8 @@ class Meter:
     threads: int
     processes: int
     started: float
+    cores: int = 1
+    """Cores that the stage holds."""
     machine_seconds: float = 0.0
     gpu_joules: float | None = 0.0
     cpu_joules: float | None = 0.0
@@ -37,11 +39,6 @@ class Meter:
     """CPU seconds of everybody on the machine."""
     said: list[Mapping[str, Any]] = field(default_factory=list)
     ended: float | None = None
-
-    @property
-    def cores(self) -> int:
-        """Cores that the stage holds."""
-        return self.threads * self.processes
 
     def hear(self, event: Mapping[str, Any]) -> None:
         """Take down what an engine says that it used."""
@@ -84,12 +81,12 @@ class Machine:
     @cached_property
     def gpus(self) -> Gpus:
         """The energy counters of the GPUs; none where stages use none."""
-        return Gpus() if device_class() == "cuda" else Gpus(())
+        return Gpus() if gpu_class() else Gpus(())
 
-    def begin(self, threads: int, processes: int) -> Meter:
-        """Start to measure somebody who holds so many cores."""
+    def begin(self, threads: int, processes: int, cores: int | None = None) -> Meter:
+        """Start to measure somebody who holds so many cores; left out: one for each thread."""
         self.look()
-        meter = Meter(threads, processes, self.looked)
+        meter = Meter(threads, processes, self.looked, cores or threads * processes)
         self.meters.append(meter)
         return meter
 

@@ -12,14 +12,14 @@ from tasks.stage import Bench, stage
 TEXTS_AT_ONCE = 1000
 
 
-@stage(makes="corpus", engine="tokenize", threads="one")
+@stage(makes="corpus", engine="tokenize")
 async def prepare_corpus(bench: Bench, knobs: CorpusText, *, source: Parcel, base: Parcel) -> None:
     """Tokenize general text with the teacher's tokenizer."""
     documents = await asyncio.to_thread(write_documents, bench, source, knobs.text)
     await bench.run(knobs.model_dump(mode="json"), inputs={"base": base}, folders={"documents": documents})
 
 
-@stage(makes="checkpoint", engine="pretrain", threads="all")
+@stage(makes="checkpoint", engine="pretrain", threads="alone")
 async def pretrain_base(bench: Bench, knobs: Pretraining, *, source: Parcel) -> None:
     """Learn a vocabulary and train a small masked language model from nothing."""
     documents = await asyncio.to_thread(write_documents, bench, source, "text")

@@ -11,6 +11,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,14 +19,14 @@ from typing import Any, TypeVar
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks.errors import DataError, GateError, RecipeError, RegistryError
+from tasks.errors import DataError, EvaluationChanged, GateError, RecipeError, RegistryError
 from tasks.gate.criteria import Champion
 from tasks.gate.promotion import BY_HAND, Against, Compare, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.judging import Judging, verdict_tags
 from tasks.ports.registry import Registry, Standing, lock_key
 from tasks.ports.tracker import Tracker, only_one
-from tasks.scoring.evaluation import Evaluation, paired_gain, read_evaluation
+from tasks.scoring.evaluation import Evaluation, paired_gain, read_evaluation, unseen_by_both
 
 Result = TypeVar("Result")
 
@@ -65,7 +66,7 @@ def settle_run(judging: Judging, registry: Registry, numbers: Mapping[str, str],
         reader = Reader(registry, places, Path(folder))
         champion, theirs = reader.champion(standing) if any(one.reference == "champion" for one in gate.criteria) else (None, None)
         if champion is not None:
-            champion = Champion(champion.version, champion.checkpoint, champion.row, theirs is not None and theirs.rows == judging.rows_sha256)
+            champion = beside(champion, judging, theirs)
         decisions = judging.decide(champion, theirs)
         versions = versions_of(standing, {number: decisions[name] for name, number in numbers.items()})
         policy = Policy(gate.promote, gate.prefer, gate.margin)
@@ -74,6 +75,19 @@ def settle_run(judging: Judging, registry: Registry, numbers: Mapping[str, str],
     news = commit(registry, standing, outcome, versions, judged, kind="run", recipe=judging.recipe.name, run=run, policy=gate.promote)
     after = {**standing.aliases, **outcome.moves}
     return summary(outcome, after, versions) | {"decisions": decisions, "news": news}
+
+
+def beside(champion: Champion, judging: Judging, theirs: Evaluation | None) -> Champion:
+    """Say of a champion on which rows a run's candidates can be compared with it; all of a run are judged on the same, and learn from the same."""
+    if theirs is None:
+        return replace(champion, comparable=False)
+    same = theirs.rows == judging.rows_sha256
+    try:
+        common = unseen_by_both(judging.answers("teacher"), theirs)
+    except DataError as error:
+        return replace(champion, comparable=False, why=f"cannot be compared: {error}")
+    why = "learned from some of the rows that judge" if same else "was judged on other rows"
+    return replace(champion, comparable=same and common.whole, why=why, on=common.said)
 
 
 class Reader:
@@ -107,10 +121,10 @@ class Reader:
 
         def compare(version: Version, champion: Version) -> Against:
             try:
-                ours, theirs = self.evaluation(version.number), self.evaluation(champion.number)
-                return Against(paired_gain(ours.about["headline"], ours, theirs, confidence))
+                common = unseen_by_both(self.evaluation(version.number), self.evaluation(champion.number))
+                return Against(paired_gain(common.ours.about["headline"], common.ours, common.theirs, confidence), on=common.said)
             except (DataError, RegistryError) as error:
-                return Against(None, str(error))
+                return Against(None, str(error), changed=isinstance(error, EvaluationChanged))
 
         return compare
 

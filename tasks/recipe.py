@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from tasks.catalog import GLUE, TaskSpec, glue_task
+from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
 from tasks.errors import ModelError
-from tasks.families import HIDDEN, SCORES, STATES, require_alone, require_global, require_signal, require_words
+from tasks.families import HIDDEN, MOST_PARAMETERS, SCORES, STATES, about_parameters, require_alone, require_global, require_signal, require_words
 
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME, max_length=60)]
@@ -28,6 +29,19 @@ STARTS_BY_NAME = (*LAYER_STARTS, "embeddings", "random")
 FIGURES = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes")
 COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")
 """What the gate can weigh beside the metrics of a task: figures of every row, and of its cost where a ledger knows it; joules are those of one inference."""
+HEADLINE = "headline"
+"""Stands in a criterion for the task's headline metric, whatever that is."""
+KIND_METRICS = {"classification": ("accuracy", "f1", "matthews"), "regression": ("pearson", "spearman", "pearson_spearman", "mse")}
+"""Metrics by the kind of task that they are of."""
+THREADS_ALONE = 4
+"""One number for all machines. Where there are only two cores, or one, four threads cost little: 2 % (float32) to 24 % (bf16)
+more processor time than one thread, and no more than two threads (6 x 384, measured on two cores)."""
+SPLITS = ("train", "selection", "validation", "holdout")
+"""The splits of a task's own rows."""
+LARGEST_NUMBER = 2**32 - 1
+"""The greatest whole number that a knob takes where it states no bound of its own; the greatest seed that every library takes."""
+LARGEST_LAYERS, LARGEST_WIDTH, LARGEST_INNER, LARGEST_VOCABULARY = 1_000, 65_536, 1_000_000, 10_000_000
+"""Bounds of a model's shape, each far beyond any encoder; together they are bounded too (``MOST_PARAMETERS``)."""
 StageName = Literal["general", "augmentation", "intermediate"]
 
 
@@ -45,12 +59,41 @@ class Choices:
 class Knobs(BaseModel):
     """Frozen, and strict about names: an unknown key is an error, not a silent default."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def is_what_it_looks_like(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true for a number, "3" in quotes for 3, and yes or 1 for a switch, which pydantic would all take; 1.0 is 1."""
+        kinds = kinds_in(cls.model_fields[str(info.field_name)].annotation)
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            require_kind(one, kinds)
+        return value
 
     def key_values(self) -> dict[str, Any]:
         """Return the knobs that decide what a stage makes, as plain values."""
         semantic = (name for name, field in type(self).model_fields.items() if is_semantic(field))
         return {name: plain(getattr(self, name)) for name in semantic}
+
+
+@cache
+def kinds_in(annotation: Any) -> frozenset[type]:
+    """Return the plain types inside an annotation such as ``tuple[int, ...] | None``."""
+    inner = get_args(annotation) if get_origin(annotation) is not Literal else tuple(type(one) for one in get_args(annotation))
+    return frozenset([annotation]) if isinstance(annotation, type) and not inner else frozenset().union(*(kinds_in(part) for part in inner))
+
+
+def require_kind(value: Any, kinds: frozenset[type]) -> None:
+    """Raise ValueError where a value would only become a number or a switch by being read as another kind of thing than it is."""
+    numeric, shown = kinds & {int, float}, str(value).lower() if isinstance(value, bool) else repr(value)[:60]
+    if numeric and isinstance(value, bool) and bool not in kinds:
+        raise ValueError(f"{shown} is no number; write one")
+    if numeric and isinstance(value, str) and str not in kinds:
+        raise ValueError(f"{shown} is text and no number; write it without quotes")
+    if int in numeric and isinstance(value, (int, float)) and abs(value) > LARGEST_NUMBER and (float not in kinds or isinstance(value, int)):
+        raise ValueError(f"at most {LARGEST_NUMBER:,} is legal")
+    if bool in kinds and not numeric and value is not None and not isinstance(value, bool) and not (str in kinds and isinstance(value, str)):
+        raise ValueError(f"{shown} is no switch; write true or false")
 
 
 def plain(value: Any) -> Any:
@@ -72,6 +115,38 @@ def handling(default: Any, description: str, **limits: Any) -> Any:
     return Field(default, description=description, json_schema_extra={"semantic": False}, **limits)
 
 
+class JudgingSet(Knobs):
+    """Labelled rows beside the task's own, of another kind or from elsewhere, on which every model is scored. They are never learned from."""
+
+    source: str = handling("", "A file, a folder or a hub id. Empty: the recipe's own data, of which split names other rows.")
+    revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
+    split: str = Field("", max_length=200, description="Which file of a folder, its name without ending (axb/test); empty: validation, test or the only one.")
+    text: str | None = Field(None, description="Column of the text; empty: as in the task.")
+    pair: str | None = Field(None, description="Column of the second text, for pair tasks; empty: as in the task.")
+    label: str | None = Field(None, description="Column of the label; empty: as in the task.")
+    labels: tuple[str, ...] | None = Field(None, description="What the numbers in its label column mean, from 0 on; empty: as its file says.")
+    classes: dict[str, tuple[str, ...]] = Field(
+        {}, description="Which classes of the task a label stands for, where they are called otherwise; for several, answers are merged: any of them is right."
+    )
+    rows: int | None = Field(None, ge=1, description="Use at most this many rows (a fixed sample).")
+    overlaps: Literal["keep", "leave-out", "purge"] = Field(
+        "keep", description="Rows that overlap with training rows. keep: they are told, and the gate looks into them; leave-out: of the set; purge: of train."
+    )
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def one_or_several(cls, given: Any) -> Any:
+        """Take one class for a list of one."""
+        return {name: [value] if isinstance(value, str) else value for name, value in given.items()} if isinstance(given, Mapping) else given
+
+    @model_validator(mode="after")
+    def has_rows_of_its_own(self) -> Self:
+        """Refuse a set that would be the rows by which the recipe chooses and learns anyway."""
+        if not self.source and self.split in ("", "train"):
+            raise ValueError("a judging set has rows of its own; name their source, or a split of the recipe's own data other than train")
+        return self
+
+
 class Data(Knobs):
     """Where the labelled rows come from and how they are divided."""
 
@@ -80,16 +155,21 @@ class Data(Knobs):
     licence: str = handling("unknown", "Licence of the data, for the model card.")
     synthetic: bool = handling(False, "The data is generated; the model card and the table say so.")
     selection_rows: int = Field(1000, ge=0, description="Rows held back from train to choose checkpoints; at most a tenth of train.")
-    holdout_rows: int = Field(0, ge=0, description="Rows held back from train only for reporting; 5,000 or more give tight intervals.")
+    holdout_rows: int = Field(0, ge=0, description="Rows held back from train only for reporting; at most a fifth of train.")
+    purge: bool = Field(True, description="Take rows out of train that overlap with held-back ones: same sentence, 8 words in a row, or one in the other.")
+    group: str | None = Field(None, description="Column of groups of which none may be on both sides; it decides instead of the texts.")
     validation_share: float = Field(0.1, gt=0, lt=0.5, description="Share of train used as validation where the source has no validation split.")
     train_rows: int | None = Field(None, ge=1, description="Use at most this many training rows (a seeded sample).")
     seed: int = Field(0, ge=0, description="Seed of the split.")
+    judge: dict[Name, JudgingSet | None] = handling(
+        {}, "Judging sets by name: rows on which every model is scored beside the task's own; null leaves one out that the task brings."
+    )
 
 
 class Training(Knobs):
     """What every training loop needs; the stages below add their own."""
 
-    epochs: float = Field(3.0, gt=0, description="Passes over the data; ignored where steps is given.")
+    epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the data; ignored where steps is given.")
     steps: int | None = Field(None, ge=1, description="Optimizer steps, a budget that does not grow with the data.")
     batch_size: int = Field(32, ge=1, description="Examples in a batch.")
     batch_tokens: int = Field(8192, ge=32, description="Most tokens (padding included) in a batch: bounds memory when texts are long.")
@@ -97,12 +177,30 @@ class Training(Knobs):
     warmup: float = Field(0.1, ge=0, lt=1, description="Share of the steps with a rising learning rate.")
     schedule: Literal["linear", "constant"] = Field("linear", description="Learning rate after warm-up.")
     weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay; not on biases and norms.")
+    beta1: float = Field(0.9, ge=0, lt=1, description="Share of AdamW's mean of gradients that a step keeps.")
+    beta2: float = Field(0.999, ge=0, lt=1, description="Share of AdamW's mean of squared gradients that a step keeps.")
+    eps: float = Field(1e-8, gt=0, le=1, description="Added to AdamW's denominator; BERT's own code has 1e-6.")
     clip: float = Field(1.0, gt=0, description="Largest gradient norm.")
     dropout: float | None = Field(None, ge=0, lt=1, description="Dropout while training; empty keeps the model's own.")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="auto: bfloat16 arithmetic where the hardware has it.")
     max_length: int = Field(128, ge=8, le=8192, description="Longest input in tokens; what is cut off is reported.")
     evaluations: int = Field(4, ge=0, description="How often the selection rows are scored; the best checkpoint is kept. 0 keeps the last.")
     checkpoint_minutes: float = handling(5.0, "Minutes between the checkpoints that an interrupted stage resumes from.", gt=0)
+
+
+def require_buildable(layers: int, hidden: int, feed_forward: int, vocabulary: int = 0) -> None:
+    """Raise ValueError for a shape that would take a machine hours to build, or all of its memory."""
+    parameters = about_parameters(layers, hidden, feed_forward, vocabulary * hidden)
+    if parameters > MOST_PARAMETERS:
+        raise ValueError(f"layers, hidden and feed_forward make a model of {parameters:.2g} parameters, and at most {MOST_PARAMETERS:.0g} are legal")
+
+
+class TaskTraining(Training):
+    """A training on the task, whose checkpoints are scored by their answers to the selection rows."""
+
+    choose_by: Literal["headline", "accuracy", "f1", "matthews", "pearson", "spearman", "pearson_spearman", "mse"] = Field(
+        "headline", description="Metric by which the best checkpoint is chosen on the selection rows; headline: the one that decides the task."
+    )
 
 
 class SeededTraining(Training):
@@ -114,23 +212,31 @@ class SeededTraining(Training):
 class Pretraining(SeededTraining):
     """Train a small masked language model on the corpus first (for the demo, or a language of your own)."""
 
-    layers: int = Field(4, ge=1, description="Transformer layers.")
-    hidden: int = Field(128, ge=8, description="Width.")
-    heads: int = Field(4, ge=1, description="Attention heads.")
-    feed_forward: int = Field(512, ge=8, description="Inner width of the feed-forward blocks.")
-    vocabulary: int = Field(2000, ge=100, description="WordPiece vocabulary learned from the corpus.")
+    layers: int = Field(4, ge=1, le=LARGEST_LAYERS, description="Transformer layers.")
+    hidden: int = Field(128, ge=8, le=LARGEST_WIDTH, description="Width.")
+    heads: int = Field(4, ge=1, le=LARGEST_WIDTH, description="Attention heads.")
+    feed_forward: int = Field(512, ge=8, le=LARGEST_INNER, description="Inner width of the feed-forward blocks.")
+    vocabulary: int = Field(2000, ge=100, le=LARGEST_VOCABULARY, description="WordPiece vocabulary learned from the corpus.")
     mask_share: float = Field(0.15, gt=0, lt=1, description="Share of tokens that are predicted (Devlin et al. 2018, arXiv:1810.04805).")
 
+    @model_validator(mode="after")
+    def can_be_built(self) -> Self:
+        """Refuse a shape that no machine could hold."""
+        require_buildable(self.layers, self.hidden, self.feed_forward, self.vocabulary)
+        return self
 
-class Teacher(SeededTraining):
+
+class Teacher(SeededTraining, TaskTraining):
     """The large model: pretrained, fine-tuned on the task, then copied by the small ones."""
 
     model: str = handling("google-bert/bert-base-uncased", "A hub id or a folder of a pretrained encoder.")
     revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
     already_finetuned: bool = Field(False, description="The model carries a trained head for this task: take it as it is.")
     licence: str = handling("unknown", "Licence of the teacher's weights, for the model card.")
-    floor: float | None = handling(None, "Least headline score on the selection rows; empty: the majority class plus 5 points.")
-    epochs: float = Field(3.0, gt=0, description="Passes over the training rows.")
+    floor: float | None = handling(
+        None, "Least headline score on the selection rows; empty: the majority class plus 5 points, by an interval on fewer than 200 rows."
+    )
+    epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the training rows.")
     learning_rate: float = Field(3e-5, gt=0, description="Peak learning rate; 2e-5 to 5e-5 is usual for BERT-base.")
 
 
@@ -197,7 +303,10 @@ class Matching(Method):
     hidden: float = Field(1.0, ge=0, description="Weight of the hidden-state loss; 0 leaves it out.")
     attention: float = Field(1.0, ge=0, description="Weight of the attention-score loss; 0 leaves it out. Needs equal head counts.")
     projection: Literal["shared", "per_layer", "none"] = Field("shared", description="Linear map from the student's width to the teacher's.")
-    formula: Literal["masked", "paper"] = Field("masked", description="masked: padding never counts; paper: the reference code's unmasked means.")
+    formula: Literal["masked", "paper"] = Field(
+        "masked",
+        description="masked: padding never counts; paper: means over rows padded to max_length, as in the authors' code.",
+    )
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
         """Layers, widths and heads must agree where they are compared, and the family must show what is compared."""
@@ -401,10 +510,10 @@ class Patience(Knobs):
     normalise: bool = Field(True, description="Compare directions; without it lengths count too.")
 
 
-class Prediction(Training):
+class Prediction(TaskTraining):
     """Task distillation, second phase: the teacher's softened answers (Hinton et al. 2015, arXiv:1503.02531)."""
 
-    epochs: float = Field(3.0, gt=0, description="Passes over the training rows.")
+    epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the training rows.")
     learning_rate: float = Field(1e-4, gt=0, description="Peak learning rate; small students take more than the teacher.")
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student; none is also fastest on a CPU.")
     temperature: float = Field(2.0, gt=0, description="Divides both logits; 1 means no softening, 2 to 8 is usual.")
@@ -436,10 +545,16 @@ class TaskDistillation(Knobs):
 class Shape(Knobs):
     """The student's architecture: the teacher's, made smaller."""
 
-    layers: int = Field(ge=1, description="Transformer layers.")
-    hidden: int | None = Field(None, ge=8, description="Width; empty: the teacher's.")
-    heads: int | None = Field(None, ge=1, description="Attention heads; empty: the teacher's.")
-    feed_forward: int | None = Field(None, ge=8, description="Inner width of the feed-forward blocks; empty: the teacher's.")
+    layers: int = Field(ge=1, le=LARGEST_LAYERS, description="Transformer layers.")
+    hidden: int | None = Field(None, ge=8, le=LARGEST_WIDTH, description="Width; empty: the teacher's.")
+    heads: int | None = Field(None, ge=1, le=LARGEST_WIDTH, description="Attention heads; empty: the teacher's.")
+    feed_forward: int | None = Field(None, ge=8, le=LARGEST_INNER, description="Inner width of the feed-forward blocks; empty: the teacher's.")
+
+    @model_validator(mode="after")
+    def can_be_built(self) -> Self:
+        """Refuse a shape that no machine could hold; what is left to the teacher is bounded there."""
+        require_buildable(self.layers, self.hidden or 8, self.feed_forward or 8)
+        return self
 
 
 def require_distinct(values: tuple[Any, ...] | None, what: str) -> None:
@@ -487,7 +602,7 @@ class Student(Shape):
         return self
 
 
-class LayerDropping(Training):
+class LayerDropping(TaskTraining):
     """Remove whole layers, then train what is left (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
 
     strategies: tuple[Annotated[str, Choices(*STRATEGIES)], ...] = Field(("top",), min_length=1, description=f"{', '.join(STRATEGIES)}.")
@@ -544,8 +659,11 @@ class Speed(Knobs):
     batch: int = Field(1, ge=1, description="Sentences at once.")
     length: int = Field(32, ge=1, description="Tokens in a sentence.")
     threads: int = Field(1, ge=1, description="CPU threads.")
-    repeats: int = Field(30, ge=5, description="Timed calls of each model.")
+    repeats: int = Field(30, ge=5, description="Timed calls of each model, at least; more follow until its median is known within 5 %.")
     warmup: int = Field(5, ge=0, description="Untimed calls before.")
+    seconds: float = Field(
+        10.0, gt=0, le=3600, description="When timed calls end: what is not known by then is unsteady and decides nothing. A tenth is always used."
+    )
 
 
 class Exporting(Knobs):
@@ -588,9 +706,12 @@ class Exports(Exporting, Quantizing):
 class Criterion(Knobs):
     """One condition that a candidate must meet: a bound on a figure, or a test against the teacher or the current champion."""
 
-    metric: str = Field(description=f"A metric of the task, or one of {', '.join((*FIGURES, *COSTS))}.")
+    metric: str = Field(description=f"A metric of the task, its {HEADLINE} metric by that word, or one of {', '.join((*FIGURES, *COSTS))}.")
     at_least: float | None = Field(None, description="Lowest acceptable value.")
     at_most: float | None = Field(None, description="Highest acceptable value.")
+    reading: Literal["interval", "mean"] = Field(
+        "interval", description="Where a bound on quality is read: at the worse end of the figure's interval, or by the mean alone, which counts luck as merit."
+    )
     of_teacher: bool = Field(False, description="The bound is a share of the teacher's value; short for relative_to: teacher.")
     relative_to: Literal["teacher", "champion"] | None = Field(None, description="Whose value the bound or the test is about; without a champion yet: met.")
     by: Literal["share", "difference"] = Field("share", description="A relative bound is a share of the other's value, or a difference to it.")
@@ -598,7 +719,16 @@ class Criterion(Knobs):
     test: Literal["non-inferiority", "superiority"] | None = Field(
         None, description="Instead of a bound, for a metric of the task: the paired difference's interval must clear the margin, below or above zero."
     )
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the test's two-sided interval.")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the two-sided interval that is read; several candidates are corrected for (Holm).")
+    worst_of: tuple[str, ...] = Field((), description="Judging sets, and the gate's split, of which the worst decides; empty: the gate's split.")
+
+    @model_validator(mode="after")
+    def is_known_on_every_set(self) -> Self:
+        """A judging set has a model's quality and nothing else, and no champion's answers."""
+        if self.worst_of and (not self.is_quality or self.reference == "champion"):
+            raise ValueError(f"criterion {self.metric!r}: worst_of holds a metric of the task, or retained, against a bound or the teacher; leave worst_of out")
+        require_distinct(self.worst_of, "worst_of")
+        return self
 
     @model_validator(mode="after")
     def has_one_bound(self) -> Self:
@@ -613,7 +743,19 @@ class Criterion(Knobs):
             raise ValueError(f"criterion {self.metric!r} is relative to the teacher and to the champion; write it as two criteria")
         if self.by == "difference" and self.reference is None:
             raise ValueError(f"criterion {self.metric!r} is a difference, but to nothing; set relative_to: teacher or champion")
+        if self.reading == "mean" and (self.test is not None or not self.is_quality):
+            raise ValueError(f"criterion {self.metric!r}: reading: mean is for bounds on quality; tests read intervals, and a cost has none; leave it out")
         return self
+
+    @property
+    def is_quality(self) -> bool:
+        """Tell whether it is about what a model answers, which rows drawn anew would change, and not about what it costs."""
+        return self.metric == "retained" or self.metric not in (*FIGURES, *COSTS)
+
+    @property
+    def reads_interval(self) -> bool:
+        """Tell whether noise decides: a test, or a bound on quality that is not read by the mean."""
+        return self.test is not None or (self.is_quality and self.reading == "interval")
 
     @property
     def reference(self) -> Literal["teacher", "champion"] | None:
@@ -624,15 +766,25 @@ class Criterion(Knobs):
 class Gate(Knobs):
     """Which candidates may be called champion."""
 
-    criteria: tuple[Criterion, ...] = Field((Criterion(metric="retained", at_least=0.95),), description="All must hold.")
+    criteria: tuple[Criterion, ...] = Field(
+        (Criterion(metric=HEADLINE, test="non-inferiority", relative_to="teacher", tolerance=0.02),),
+        description="All must hold; the default: certainly no more than two points (0.02) below the teacher.",
+    )
     prefer: Literal["smallest", "fastest", "best"] = Field("smallest", description="Which accepted candidate becomes champion.")
-    split: Literal["validation", "holdout"] = Field("validation", description="Where quality is read; holdout where the recipe holds rows back for reporting.")
+    split: Literal["validation", "holdout"] = Field(
+        "holdout", description="Which rows decide: holdout rows; validation, on which everybody has looked before, decides where the recipe says so."
+    )
     too_good: float = Field(0.05, ge=0, description="A headline score certainly better than the teacher's by more than this is looked into, not accepted.")
     perfect_rows: int = Field(100, ge=1, description="A perfect headline score on at least so many rows is looked into, not accepted.")
-    leakage: float = Field(0.02, ge=0, le=1, description="Share of the split's rows that may also stand in what students learn from; more is looked into.")
+    leakage: float = Field(0.02, ge=0, le=1, description="Share of the split's rows that may overlap with what students learn from; more is looked into.")
     promote: Literal["auto", "manual", "never"] = handling("auto", "The best accepted candidate becomes champion, or challenger (manual), or nothing (never).")
     margin: float = handling(0.0, "Points of the headline score (0.01 is one point) that a new champion may certainly lose to the old one.", ge=0)
     register_as: str | None = handling(None, "Name of the registered model; empty: task and teacher.", pattern=r"^\w[\w .-]*$")
+
+    def for_headline(self, metric: str) -> Gate:
+        """Return the gate of a task whose headline metric is this one."""
+        criteria = tuple(one.model_copy(update={"metric": metric}) if one.metric == HEADLINE else one for one in self.criteria)
+        return self.model_copy(update={"criteria": criteria})
 
 
 class Report(Knobs):
@@ -642,10 +794,18 @@ class Report(Knobs):
 
 
 class Resources(Knobs):
-    """What a run may use of this machine; never part of a key."""
+    """How a run is laid out on a machine. Threads are part of keys: another number adds sums up in another order."""
 
-    cores: int | None = handling(None, "Cores for the whole run; empty: all that this process may use.", ge=1)
-    threads: int | None = handling(None, "Threads of one student's training; empty: one, so that branches run side by side.", ge=1)
+    cores: int | None = handling(None, "Cores that stages may hold at once; empty: all that this process may use.", ge=1)
+    threads: int = Field(
+        1, ge=1, le=256, description="Threads of a stage that runs beside others like it: students, dropped models, scores, exports."
+    )
+    threads_alone: int = Field(
+        THREADS_ALONE,
+        ge=1,
+        le=256,
+        description="Threads of a stage that the others wait for: pretraining, teacher, its answers and layers, general distillation.",
+    )
 
 
 class Budget(Knobs):
@@ -693,6 +853,46 @@ class RowsSlice(Data):
     task: TaskSpec = Field(description="Columns, labels and metrics.")
 
 
+class JudgingRowsSlice(Knobs):
+    """What the rows of a judging set depend on, beside the names of the task's classes."""
+
+    name: str = handling(..., "What the recipe calls it, for what is said.")
+    kind: Literal["classification", "regression"] = Field(description="What its labels are.")
+    text: str = Field(description="Column of the text.")
+    pair: str | None = Field(description="Column of the second text.")
+    label: str = Field(description="Column of the label.")
+    labels: tuple[str, ...] | None = Field(None, description="What the numbers in its label column mean.")
+    numbered: bool = Field(False, description="Numbers in its label column mean what they mean in train.")
+    classes: tuple[tuple[str, tuple[str, ...]], ...] = Field((), description="Which classes of the task a label stands for.")
+    split: str = Field("", description="Which file of a folder.")
+    rows: int | None = Field(None, description="Rows at most.")
+    leave_out: bool = Field(False, description="Rows that overlap with training rows are left out.")
+
+
+class PurgeSlice(Knobs):
+    """What the purge of train for judging sets depends on, beside their rows."""
+
+    names: tuple[str, ...] = Field(description="The sets, in order.")
+
+
+class JudgingScoreSlice(Knobs):
+    """What the scores on a judging set depend on."""
+
+    kind: Literal["classification", "regression"] = Field(description="What answers are.")
+    metrics: tuple[str, ...] = Field(description="Metrics to report.")
+    headline: str = Field(description="The metric that decides.")
+    max_length: int = Field(128, description="Longest input in tokens.")
+    resamples: int = Field(1000, description="Bootstrap resamples behind every interval.")
+    confidence: float = Field(0.95, description="Confidence of the intervals.")
+
+
+class CorpusRead(Knobs):
+    """What decides which of a corpus's words are learned from."""
+
+    text: str = Field("text", description="Name of the text column.")
+    most: int | None = Field(None, description="Words that are read at most: a text has no more words than tokens. Empty: all.")
+
+
 class GeneralSlice(GeneralDistillation):
     """General distillation of one shape."""
 
@@ -721,6 +921,7 @@ class MixSlice(Knobs):
 
     combine: Literal["weights", "certainty"] = Field("weights", description="By weights, or by each teacher's certainty of the row.")
     weights: tuple[float, ...] = Field(description="Weight of each teacher.")
+    temperature: float = Field(1.0, gt=0, description="At which each teacher is softened before the mixture, as students soften it; 1 for numbers.")
 
 
 class SignalSlice(Knobs):
@@ -762,7 +963,7 @@ class ContributionSlice(Knobs):
     max_length: int = Field(128, description="Longest input in tokens.")
 
 
-class DropSlice(SeededTraining):
+class DropSlice(SeededTraining, TaskTraining):
     """One strategy, one number of layers, one seed."""
 
     strategy: str = Field(description="Which layers go.")
@@ -857,8 +1058,13 @@ class Recipe(Knobs):
         if self.corpus is None and (self.general_distillation or self.pretraining):
             raise ValueError("general_distillation and pretraining need a corpus; add a corpus section")
         if self.gate.split == "holdout" and not self.data.holdout_rows:
-            raise ValueError("gate.split is holdout but data.holdout_rows is 0; hold rows back or use validation")
+            raise ValueError(
+                "the gate decides on holdout rows, and data.holdout_rows is 0; hold rows back (data.holdout_rows: 2000), "
+                "or say gate.split: validation, with which the rows of the validation split decide"
+            )
         self.check_criteria()
+        self.check_choices()
+        self.check_judging_sets()
         self.check_ensemble()
         self.check_exports()
         for student in self.students:
@@ -868,10 +1074,39 @@ class Recipe(Knobs):
 
     def check_criteria(self) -> None:
         """Refuse a criterion that nothing could ever be held against."""
-        legal = (*FIGURES, *COSTS, *self.spec.metrics)
+        legal = (*FIGURES, *COSTS, HEADLINE, *self.spec.metrics)
         unknown = [criterion.metric for criterion in self.gate.criteria if criterion.metric not in legal]
         if unknown:
             raise ValueError(f"gate: unknown metric {unknown[0]!r}; legal are {', '.join(legal)}")
+
+    def check_choices(self) -> None:
+        """Refuse to choose checkpoints by a metric of the other kind of task."""
+        own = {f"students.{student.name}.prediction": student.prediction for student in self.students}
+        trainings: dict[str, TaskTraining | None] = {"teacher": self.teacher, "task_distillation.prediction": self.task_distillation.prediction}
+        trainings |= {f"ensemble.teachers.{number - 2}": colleague for number, colleague in self.colleagues}
+        legal = ("headline", *KIND_METRICS[self.spec.kind])
+        for where, training in {**trainings, "layer_dropping": self.layer_dropping, **own}.items():
+            if training is not None and training.choose_by not in legal:
+                raise ValueError(f"{where}.choose_by is {training.choose_by}, and {self.spec.name} is a {self.spec.kind}; choose one of {', '.join(legal)}")
+
+    def check_judging_sets(self) -> None:
+        """Refuse judging sets that have no name of their own or another form than the task, and a criterion of one that is not there."""
+        made = ["teacher", *(student.name for student in self.students), *self.dropped]
+        for name, given in self.judging_sets.items():
+            where = f"data.judge.{name}"
+            if name in (*SPLITS, *made):
+                raise ValueError(f"{where} is called like a split or a model of this recipe; give it another name")
+            if given.pair is not None and self.spec.pair is None:
+                raise ValueError(f"{where} names a second text, and the task {self.spec.name} has one text alone; leave pair out")
+            if self.spec.kind == "regression" and (given.labels or given.classes):
+                raise ValueError(f"{where} names classes, and the task {self.spec.name} predicts a number; leave labels and classes out")
+            if given.overlaps == "purge" and not self.data.purge:
+                raise ValueError(f"{where}.overlaps is purge, and data.purge is false; leave one of them out")
+        legal = (self.gate.split, *self.judging_sets)
+        for unknown in (name for criterion in self.gate.criteria for name in criterion.worst_of if name not in legal):
+            near = get_close_matches(unknown, legal, 1)
+            raise ValueError(f"gate: worst_of names {unknown!r}, which is no judging set of data.judge; {f'did you mean {near[0]!r}? ' if near else ''}"
+                             f"legal are {', '.join(legal)}")  # fmt: skip
 
     def check_ensemble(self) -> None:
         """Refuse an ensemble that cannot be mixed, or that nobody would listen to."""
@@ -976,6 +1211,16 @@ class Recipe(Knobs):
     def spec(self) -> TaskSpec:
         """The task's columns, labels and metrics."""
         return glue_task(self.task) if isinstance(self.task, str) else self.task
+
+    @property
+    def judging_sets(self) -> dict[str, JudgingSet]:
+        """The judging sets by name: those that a task of GLUE brings, where its source has them, and the recipe's own.
+
+        Of the former, rows that overlap with training rows are left out: a set that nobody asked for must not make the gate refuse everybody.
+        """
+        brought = JUDGING_SETS.get(self.spec.name, {}) if self.is_glue else {}
+        sets = {**{name: JudgingSet(split=split, overlaps="leave-out") for name, split in brought.items()}, **self.data.judge}
+        return {name: given for name, given in sets.items() if given is not None}
 
     @property
     def is_glue(self) -> bool:

@@ -67,7 +67,7 @@ def register_one(
         exports=[one["row"] for one in exports.values()],
     )  # fmt: skip
     version = tracker.register(
-        name, candidate["name"], folder, card=card, tags=tags(recipe, candidate, decision, about) | digests_of(exports) | {"rows.sha256": judging.rows_sha256},
+        name, candidate["name"], folder, card=card, tags=tags(recipe, candidate, decision, about) | digests_of(exports) | judging.digests,
         description=describe(candidate, recipe.gate.split), pairs=recipe.spec.pair is not None, packer=packer, alias=None,
         beside={FOLDER: partial(judging.evaluation, candidate["name"])}, files=partial(export_files, exports, packer.workspace / f"{candidate['name']}.onnx"),
     )  # fmt: skip
@@ -108,7 +108,8 @@ def describe(candidate: Mapping[str, Any], split: str) -> str:
     """Say in one line what a version is."""
     retained = (candidate["retained"] or {}).get(split, {}).get("value")
     share = f"{retained:.1%} of the teacher, " if retained is not None else ""
-    return f"{candidate['name']}: {share}{candidate['speedup']:.1f}x faster, {candidate['bytes'] / 1e6:.0f} MB"
+    pace = "speed unsteady" if candidate.get("unsteady") else f"{candidate['speedup']:.1f} times as fast"
+    return f"{candidate['name']}: {share}{pace}, {candidate['bytes'] / 1e6:.0f} MB"
 
 
 def tags(recipe: Recipe, candidate: Mapping[str, Any], decision: Decision, about: Mapping[str, Any]) -> dict[str, str]:
@@ -122,11 +123,14 @@ def tags(recipe: Recipe, candidate: Mapping[str, Any], decision: Decision, about
         "size_mb": f"{candidate['bytes'] / 1e6:.1f}",
         "params_m": f"{candidate['parameters'] / 1e6:.2f}",
         "latency_ms": f"{candidate['latency_ms']:.2f}",
-        "speedup": f"{candidate['speedup']:.2f}",
+        "speedup": "unsteady" if candidate.get("unsteady") else f"{candidate['speedup']:.2f}",
         **verdict_tags(decision),
         "gate.alone": "accepted" if decision.accepted else "refused",
-        "figures": json.dumps({name: row.get(name) for name in ("bytes", "latency_ms", "speedup", "headline", "quality")}),
+        "figures": json.dumps(
+            {name: row.get(name) for name in ("bytes", "latency_ms", "speedup", "unsteady", "headline", "quality", "selection")}
+        ),
         "checkpoint.sha256": candidate["checkpoint"],
+        "seed": str(candidate.get("selected_seed", "")),
         "task": recipe.spec.name,
         "teacher": about["teacher"],
         "recipe": recipe.name,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tasks.contracts import Parcel
-from tasks.recipe import ScoreSlice, Speed
-from tasks.stage import Bench, stage
+from tasks.recipe import JudgingScoreSlice, ScoreSlice, Speed
+from tasks.stage import ENGINE_LIBRARIES, Bench, stage
+
+SCALES = (*ENGINE_LIBRARIES, "onnxruntime", "scipy")
 
 
-@stage(makes="scorecard", engine="score", module="tasks.scoring", threads="one", libraries=("torch", "transformers", "numpy", "scipy", "evaluate"))
+@stage(makes="scorecard", engine="score", module="tasks.scoring", threads="branch", libraries=SCALES)
 async def score_model(
     bench: Bench, knobs: ScoreSlice, *, models: list[Parcel], teacher: Parcel, rows: Parcel, teacher_predictions: Parcel | None = None
 ) -> None:
@@ -18,7 +20,16 @@ async def score_model(
     await bench.run(values | task, inputs=inputs, lists={"models": models})
 
 
-@stage(makes="speed", engine="measure", module="tasks.scoring", threads="all", hardware=True)
+@stage(makes="scorecard", engine="judge", module="tasks.scoring", threads="branch", libraries=SCALES)
+async def score_judging_set(
+    bench: Bench, knobs: JudgingScoreSlice, *, models: list[Parcel], teacher: Parcel, judging: Parcel, teacher_predictions: Parcel | None = None
+) -> None:
+    """Score one candidate, all seeds together, beside its teacher on the rows of a judging set."""
+    inputs = {"teacher": teacher, "rows": judging, "teacher_predictions": teacher_predictions}
+    await bench.run(knobs.model_dump(mode="json"), inputs=inputs, lists={"models": models})
+
+
+@stage(makes="speed", engine="measure", module="tasks.scoring", libraries=SCALES, hardware=True)
 async def measure_speed(bench: Bench, knobs: Speed, *, model: Parcel, teacher: Parcel) -> None:
     """Time a candidate and its teacher in turn, with nothing else of this run on the machine."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"model": model, "teacher": teacher})

@@ -13,6 +13,7 @@ from typing import Any
 from tasks.contracts import Parcel
 from tasks.fork_server import ForkServer
 from tasks.meter import Machine
+from tasks.recipe import THREADS_ALONE
 
 JUST = 30.0  # seconds for which a run takes its plan's word for what is in the store
 
@@ -41,6 +42,8 @@ class StageRecord:
     """Of a stage under way."""
     threads: int = 1
     processes: int = 1
+    cores: int = 1
+    """Cores that it holds while it is made: at most those of the run, however many threads it has."""
     parcel: Parcel | None = None
     task_run: str = ""
 
@@ -51,7 +54,7 @@ class StageRecord:
 
 
 class Cores:
-    """Shares cores among stages, first come, first served. How many threads a stage gets never depends on load, because results could."""
+    """Shares cores among stages, first come, first served. A stage's threads never depend on them, because results would."""
 
     def __init__(self, total: int) -> None:
         self.total, self.free = total, total
@@ -85,6 +88,9 @@ class Session:
     store: Any
     cores: int
     threads: int = 1
+    """Of a stage that runs beside others like it."""
+    threads_alone: int = THREADS_ALONE
+    """Of a stage that all others wait for."""
     tracker: Any = None
     watcher: Any = None
     force: frozenset[str] = frozenset()
@@ -96,7 +102,7 @@ class Session:
     plan: Session | None = None
     """A walk through the same recipe, made just before."""
     processes: int = 1
-    """Processes that share one training: as many as this worker has GPUs. Results agree up to the order of sums and the draw of dropout: no key knows of it."""
+    """Processes that share one training. Results agree up to the order of sums and the draw of dropout."""
     purse: Any = None
     """What the run may spend; None where nobody counts."""
     dispatcher: Any = None
@@ -130,10 +136,9 @@ class Session:
         computed = [record for record in self.records if record.cache == "miss"]
         return [record.used if record.meter is None else record.meter.used(self.machine, self.machine.looked) for record in computed]
 
-    def threads_for(self, share: str) -> int:
-        """Return the threads of a stage: all cores, half of them, or a branch's share."""
-        shares = {"all": self.cores, "half": max(1, self.cores // 2), "one": min(self.threads, self.cores)}
-        return shares[share]
+    def threads_for(self, how: str) -> int:
+        """Return the threads of a stage: what the recipe says, never what the machine has; another number gives other bytes."""
+        return {"single": 1, "branch": self.threads, "alone": self.threads_alone}[how]
 
     def parcel_of(self, name: str, label: str) -> Parcel | None:
         """Return what a finished stage of this run made."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -25,21 +25,31 @@ from prefect.states import Completed, Failed
 
 from tasks.contracts import Parcel
 from tasks.dispatch import notes_of, require_expected
+from tasks.engine_environment import NUMERIC, environment
 from tasks.engine_process import run_engine
-from tasks.errors import BudgetError, DispatchError, Interrupted, LeaseTaken, LimbeckError, StoreError
+from tasks.errors import BudgetError, DispatchError, Interrupted, LeaseLost, LeaseTaken, LimbeckError, StoreError
 from tasks.gpu_slots import gpu_slots
 from tasks.meter import Meter
-from tasks.ports.fingerprint import code_digest, device_class, differences, hardware, key_of, library_versions, strings_in
-from tasks.ports.store.artifacts import disk_trouble, parcel_of
+from tasks.ports.fingerprint import KEY_SCHEMA, code_digest, differences, key_of, library_versions
+from tasks.ports.machine import cpu_class, device_class, hardware
+from tasks.ports.program import Root
+from tasks.ports.store.artifacts import disk_trouble, is_of_this_release, used_of
+from tasks.ports.store.inputs import HeldInputs
 from tasks.recipe import Knobs
 from tasks.scoring.ledger import cost_of, headline_figures
 from tasks.session import Session, StageRecord, current_session
+from tasks.set_back import told_in_order
 from tasks.stage_progress import ProgressPage
 
 Body = Callable[..., Awaitable[None]]
 LOOK = 5.0  # seconds between two looks at what a stage under way takes
 WITHOUT_A_MODEL = {"tokenize", "mix"}
 """Jobs of the training engine that run no model. Said here and not at the doors, because a door's decorator is part of its key."""
+OTHER_RELEASE = "what another release of Limbeck stored is not taken"
+TOKENIZERS = ("tokenizers", "sentencepiece")
+"""What reads a tokenizer's files."""
+ENGINE_LIBRARIES = ("torch", "transformers", *TOKENIZERS, "safetensors", "numpy", "pyarrow")
+"""What the training engine computes with, and reads and writes its files with."""
 UNKNOWN = "0" * 64
 """The digest of a parcel that a plan has not seen, because its stage would run first."""
 
@@ -59,9 +69,23 @@ class Frame:
     together: bool
 
     @property
+    def device(self) -> str:
+        """The class of hardware on which its engine computes here."""
+        return device_class() if self.on_gpu else cpu_class()
+
+    @property
     def on_gpu(self) -> bool:
         """Whether its engine runs models where a GPU is, if there is one; the scales and the packing room always work on the CPU."""
         return self.module == "tasks.training" and self.engine is not None and self.engine not in WITHOUT_A_MODEL
+
+    @property
+    def roots(self) -> tuple[Root, ...]:
+        """Where the code begins that makes its result: the function itself, its engine's job, and how an engine is set up before it."""
+        own = (self.body.__module__, self.body.__name__, None)
+        if self.engine is None:
+            return (own,)
+        set_up = [(f"{self.module}.__main__", "main", None), (environment.__module__, environment.__name__, None)]
+        return own, (f"{self.module}.jobs", "JOBS", self.engine), *set_up
 
 
 @dataclass
@@ -73,6 +97,7 @@ class Bench:
     record: StageRecord
     workspace: Path
     checkpoints: Path
+    held: HeldInputs
     facts: dict[str, Any] = field(default_factory=dict)
     heard: float = 0.0
     page: ProgressPage | None = None
@@ -85,8 +110,8 @@ class Bench:
         return folder
 
     def folder(self, parcel: Parcel) -> Path:
-        """Return the files behind an input."""
-        return Path(self.session.store.folder(parcel))
+        """Return the files behind an input; of a source, the copy that the store keeps."""
+        return self.held.folder(parcel)
 
     async def run(
         self,
@@ -107,6 +132,8 @@ class Bench:
             "checkpoints": str(self.checkpoints),
             "threads": self.record.threads,
             "processes": self.record.processes,
+            "device": self.frame.device.split("-")[0],
+            "libraries": self.record.explanation["libraries"],
         }
         self.facts |= await run_engine(self.frame.module, order, self.workspace, self.listen, self.session.engines)
 
@@ -142,23 +169,22 @@ def stage(
     makes: str,
     engine: str | None = None,
     module: str = "tasks.training",
-    threads: str = "one",
-    libraries: tuple[str, ...] = ("torch", "transformers", "numpy"),
+    threads: Literal["single", "branch", "alone"] = "single",
+    libraries: tuple[str, ...] = ENGINE_LIBRARIES,
     hardware: bool = False,
     together: bool = False,
 ) -> Callable[[Body], Callable[..., Awaitable[Parcel]]]:
     """Make a function a stage. It is called as ``await door(knobs, name=parcel, …, label="shown")`` inside a run, and returns a parcel.
 
-    ``makes`` is the kind of parcel; ``engine`` the job that the function starts, whose code is part of the key; ``threads`` one of ``one``,
-    ``half``, ``all``; ``libraries`` those whose version is part of the key; ``hardware`` keys the result by this very machine; ``together``:
-    several processes of a worker may share its training.
+    ``makes`` is the kind of parcel; ``engine`` the job that the function starts, whose code is part of the key. The recipe says how many
+    ``threads`` a stage has that runs beside others like it (``branch``) or that others wait for (``alone``); ``single`` adds nothing up by threads.
+    ``libraries`` have their versions in the key. ``hardware``: it is keyed by this very machine. ``together``: processes may share its training.
     """
 
     def frame_it(body: Body) -> Callable[..., Awaitable[Parcel]]:
-        name = body.__name__.replace("_", "-")
-        frame = Frame(name, makes, body, engine, module, threads, libraries, hardware, together)
+        frame = Frame(body.__name__.replace("_", "-"), makes, body, engine, module, threads, libraries, hardware, together)
 
-        @task(name=name, task_run_name=name + "{shown}", persist_result=False, cache_policy=NO_CACHE)
+        @task(name=frame.name, task_run_name=frame.name + "{shown}", persist_result=False, cache_policy=NO_CACHE)
         async def door(knobs: Knobs, shown: str, parcels: dict[str, Any]) -> Any:
             return await enter(frame, current_session(), knobs, shown.lstrip("/"), parcels)
 
@@ -168,11 +194,12 @@ def stage(
             if session.planning:
                 return await plan_stage(frame, session, knobs, label, parcels)
             # Inputs travel as the states of the tasks that made them: that is what draws the edges of the run graph.
-            state = await door(knobs, f"/{label}" if label else "", linked(session, parcels), return_state=True)
+            state = await told_in_order(door(knobs, f"/{label}" if label else "", linked(session, parcels), return_state=True))
             parcel: Parcel = await state.aresult()
             session.made_by[id(parcel)] = state
             return parcel
 
+        vars(call)["frame"] = frame
         return call
 
     return frame_it
@@ -259,15 +286,26 @@ async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Kn
         record.state = "waiting"
         session.tell(record)
         # Cores come before the lease: one that waited for cores would keep a worker that has some from the stage.
-        async with session.slots.take(min(session.cores, record.threads * record.processes)):
-            with contextlib.suppress(LeaseTaken):
+        async with session.slots.take(record.cores):
+            try:
                 async with session.store.lease(record.key, note, wait=False) as lease:
                     return await find_or_make(frame, session, record, knobs, parcels, lease)
+            except LeaseTaken:
+                pass
+            except LeaseLost as error:
+                await overtaken(session, record, error)
         async with session.store.lease(record.key, note):
             pass  # whoever held it is done, or gone
         found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
         if found is not None:
             return finish(session, record, found, "hit", started)
+
+
+async def overtaken(session: Session, record: StageRecord, error: LeaseLost) -> None:
+    """Note that another worker took a stage over, as from a machine that slept: the run waits for its result."""
+    get_run_logger().warning(str(error))
+    if session.tracker is not None:
+        await asyncio.to_thread(session.tracker.stage_failed, record, str(error), True)
 
 
 async def find_or_make(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any) -> Any:
@@ -297,11 +335,12 @@ async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs
     page = ProgressPage(record.shown, session.tracker.url_of_stage(record) if session.tracker is not None else None)
     try:
         async with store.checkpoints(record.key, get_run_logger().info) as checkpoints:
-            for parcel in all_of(parcels):
-                await asyncio.to_thread(store.folder, parcel)  # a store elsewhere fetches it; the body then finds it at once
-            bench = Bench(frame, session, record, workspace, checkpoints, page=page)
-            async with metered(session, record):
-                await frame.body(bench, knobs, **parcels)
+            held = await asyncio.to_thread(HeldInputs, store, list(all_of(parcels)))
+            bench = Bench(frame, session, record, workspace, checkpoints, held, page=page)
+            with held.in_words():
+                async with metered(session, record):
+                    await frame.body(bench, knobs, **parcels)
+            await asyncio.to_thread(held.require_unchanged)
         whole = True
         return await asyncio.to_thread(
             store.publish, record.key, kind=frame.makes, folder=bench.output, facts=bench.facts,
@@ -316,7 +355,7 @@ async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs
 async def metered(session: Session, record: StageRecord) -> AsyncIterator[None]:
     """Measure what is done inside, and end it in order once the run has spent its budget; what it took is noted however it ends."""
     with contextlib.ExitStack() as at_the_end:
-        meter = session.machine.begin(record.threads, record.processes)
+        meter = session.machine.begin(record.threads, record.processes, record.cores)
         record.meter = meter
         at_the_end.callback(note_used, session, record, meter)
         async with within_budget(session):
@@ -399,9 +438,8 @@ async def fail(session: Session, record: StageRecord, error: BaseException, star
 def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[str, Any]) -> StageRecord:
     """Enter a stage in the run's list."""
     record = StageRecord(frame.name, label, key_of(explanation), frame.makes, explanation, threads=session.threads_for(frame.threads))
-    if frame.together:
-        record.processes = session.processes
-        record.threads = max(1, min(record.threads, session.cores // session.processes))
+    record.processes = session.processes if frame.together else 1
+    record.cores = session.cores if frame.hardware else min(session.cores, record.threads * record.processes)
     session.records.append(record)
     return record
 
@@ -409,25 +447,26 @@ def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[
 def explain(frame: Frame, session: Session, knobs: Knobs, parcels: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything that a stage's key is made of, by name, so that two keys can be compared field by field."""
     values = knobs.key_values()
-    roots = [(frame.body.__module__, frame.body.__name__)]
-    if frame.engine is not None:
-        roots.append((f"{frame.module}.jobs", "JOBS"))
-    where = {"hardware": hardware()} if frame.hardware else {}
     return {
+        "schema": KEY_SCHEMA,
         "stage": frame.name,
-        "code": code_of(tuple(roots), frozenset([frame.engine or "", *strings_in(values)])),
+        "code": code_digest(frame.roots, values),
         "knobs": values,
         "inputs": {name: digests(parcel) for name, parcel in parcels.items() if parcel is not None},
         "libraries": library_versions(frame.libraries),
-        "device": session.dispatcher.device if is_sent(frame, session) else device_class(),
-        **where,
+        **(computed_by(frame, session) if frame.engine is not None else {}),
     }
 
 
-@functools.cache
-def code_of(roots: tuple[tuple[str, str], ...], choices: frozenset[str]) -> str:
-    """Return a code digest, once per process."""
-    return code_digest(roots, choices)
+def computed_by(frame: Frame, session: Session) -> dict[str, Any]:
+    """Return what an engine's numbers are computed by, for its key. Rows are read and counted: they are the same everywhere."""
+    return {
+        "device": session.dispatcher.device if is_sent(frame, session) else frame.device,
+        "environment": NUMERIC,
+        **({"threads": session.threads_for(frame.threads)} if frame.threads != "single" else {}),
+        **({"processes": session.processes} if frame.together and session.processes > 1 else {}),
+        **({"hardware": hardware()} if frame.hardware else {}),
+    }
 
 
 def digests(parcel: Parcel | Sequence[Parcel]) -> Any:
@@ -461,11 +500,16 @@ def reason(frame: Frame, session: Session, changes: list[str] | None) -> str:
 
 
 def nearest(frame: Frame, session: Session, explanation: Mapping[str, Any]) -> tuple[list[str] | None, Mapping[str, Any] | None]:
-    """Return how the nearest earlier result of a stage differs, and its manifest; None for what is not known."""
+    """Return how the nearest earlier result of a stage differs, and its manifest; None for what is not known.
+
+    One of another release still says how long the stage took, but it is never taken.
+    """
     earlier = [(list(differences(explanation, then["explanation"])), then) for then in session.earlier(frame.name)]
-    return min(earlier, key=lambda found: len(found[0]), default=(None, None))
+    own = [found for found in earlier if is_of_this_release(found[1])]
+    changes, like = min(own or earlier, key=lambda found: len(found[0]), default=(None, None))
+    return ([OTHER_RELEASE] if earlier and not own else changes), like
 
 
 def took(manifest: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return what making an earlier result took."""
-    return parcel_of(manifest, "").used if manifest else {}
+    return used_of(manifest) if manifest else {}

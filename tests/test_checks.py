@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tasks.checks import check_students, require_selection
-from tasks.errors import DataError, LimbeckError
-from tasks.recipe import Recipe
+from tasks.checks import check_students, require_floor, require_selection, same_reading
+from tasks.errors import DataError, GateError, LimbeckError
+from tasks.recipe import Recipe, Teacher
 from tests.tiny import write_tiny_bert
 
 
 def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
-    return Recipe.model_validate({"name": "tiny", "task": {"name": "tiny"}, "students": [{"name": "small", "layers": 2, **student}], **sections})
+    own = {"name": "tiny", "task": {"name": "tiny"}, "gate": {"split": "validation"}, "students": [{"name": "small", "layers": 2, **student}]}
+    return Recipe.model_validate({**own, **sections})
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,8 @@ SECOND = {"teachers": [{"model": "other"}]}
         ({"prediction": {"hard_weight": 1}}, {"transfer": {"source": "x", "alone": True}}, "learns from labels alone .hard_weight: 1."),
         ({"signal": "labels"}, {"ensemble": SECOND}, "nobody learns from the ensemble's answers"),
         ({}, {"ensemble": {**SECOND, "combine": "certainty"}, "task": "stsb"}, "certainty needs classes, and the task stsb predicts a number"),
+        ({}, {"teacher": {"choose_by": "pearson"}}, "teacher.choose_by is pearson, and tiny is a classification; choose one of headline, accuracy, f1"),
+        ({"prediction": {"choose_by": "f1"}}, {"task": "stsb"}, "students.small.prediction.choose_by is f1, and stsb is a regression"),
     ],
 )
 def test_a_recipe_that_would_fail_later_or_be_read_in_part(student: dict[str, Any], sections: dict[str, Any], sentence: str) -> None:
@@ -133,8 +136,60 @@ def test_a_checkpoint_of_ones_own_reads_as_its_teacher_does(tmp_path: Path, tiny
     check_students(recipe({"start": str(other)}), tiny_bert, {"small": other})  # answers are about whole texts
 
 
+def judged(score: float, rows: int, split: str = "selection") -> dict[str, Any]:
+    return {"selection_score": score, "selection_accuracy": score, "majority": 0.5, "selection_count": rows, "selection_split": split}
+
+
+@pytest.mark.parametrize(
+    ("score", "rows", "refused", "doubted"),
+    [
+        (0.54, 1000, True, False),  # so many rows are held against the floor of 0.55 by the score
+        (0.56, 1000, False, False),
+        (0.54, 30, False, True),  # as well the luck of thirty rows
+        (0.60, 30, False, True),
+        (0.90, 30, False, False),
+        (0.20, 30, True, False),  # labels in another order: below with the whole interval
+    ],
+)
+def test_the_floor_is_not_decided_by_the_luck_of_a_few_rows(score: float, rows: int, refused: bool, doubted: bool) -> None:
+    if refused:
+        with pytest.raises(GateError, match=f"on {rows:,} selection rows and the floor is 0.550"):
+            require_floor(Teacher(), judged(score, rows))
+    else:
+        assert bool(require_floor(Teacher(), judged(score, rows))) is doubted
+
+
+def test_what_a_floor_says_where_it_cannot_tell() -> None:
+    said = require_floor(Teacher(), judged(0.6, 30))
+    assert "on 30 selection rows" in said and "from 0.423 to 0.754" in said and "raise data.selection_rows" in said
+    assert "training rows, since none are held back" in require_floor(Teacher(), judged(0.6, 30, "train"))
+
+
+def test_a_floor_of_ones_own_is_taken_at_its_word() -> None:
+    with pytest.raises(GateError, match=r"the floor is 0\.800 \(teacher\.floor\)"):
+        require_floor(Teacher(floor=0.8), judged(0.79, 30))
+    assert require_floor(Teacher(floor=0.5), judged(0.79, 30)) == ""
+
+
+def test_the_floor_of_a_regression_is_a_correlation_whatever_decides_the_task() -> None:
+    facts = {"selection_score": -1.3, "selection_count": 1000, "selection_split": "selection", "majority": 0.0}
+    assert require_floor(Teacher(), {**facts, "selection_correlation": 0.4}) == ""
+    with pytest.raises(GateError, match="the least correlation"):
+        require_floor(Teacher(), {**facts, "selection_correlation": 0.2})
+    few = require_floor(Teacher(), {**facts, "selection_count": 20, "selection_correlation": 0.2})
+    assert "from -0.266 to 0.590" in few and "from -1.000 to 1.000" in require_floor(Teacher(), {**facts, "selection_count": 3, "selection_correlation": 0.2})
+
+
 def test_a_sweep_needs_rows_to_choose_by() -> None:
     with pytest.raises(DataError, match="too small for one; add rows"):
         require_selection({"rows": {"train": 5, "validation": 1, "selection": 0}})
     require_selection({"rows": {"selection": 1}})
     require_selection({})  # a plan has not counted them
+
+
+@pytest.mark.parametrize(("name", "other"), [("spm.model", b"other pieces"), ("sentencepiece.bpe.model", b"other"), ("vocab.json", b'{"a": 1}')])
+def test_vocabularies_without_a_tokenizer_json_are_compared_too(tmp_path: Path, name: str, other: bytes) -> None:
+    for folder, body in (("one", b'{"a": 0}'), ("same", b'{"a": 0}'), ("other", other)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_bytes(body)
+    assert same_reading(tmp_path / "one", tmp_path / "same") and not same_reading(tmp_path / "one", tmp_path / "other")

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from flows.drive import warm_engines
-from tasks import fork_server
-from tasks.engine_process import environment, run_engine
+from tasks import engine_environment, fork_server
+from tasks.engine_environment import environment
+from tasks.engine_process import run_engine
 from tasks.errors import EngineError, Interrupted, OutOfMemory, RecipeError, RegistryError
 from tasks.fork_server import ForkServer, Lent
 from tasks.ports.packer import Packer
@@ -28,8 +29,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="engines are for
 
 ROOT = Path(__file__).resolve().parents[1]
 LOADED = """
-    import os
-    with open(os.environ["LOADED"], "a") as report:
+    import os, pathlib
+    with pathlib.Path(__file__).parents[1].joinpath("loaded").open("a") as report:
         report.write(f"{os.getpid()}\\n")
 """
 MAIN = """
@@ -62,8 +63,7 @@ def do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Do:
     (tmp_path / "working").mkdir()
     for name, text in (("__init__", ""), ("jobs", LOADED), ("__main__", MAIN)):
         (tmp_path / "working" / f"{name}.py").write_text(textwrap.dedent(text))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("LOADED", str(tmp_path / "loaded"))
+    monkeypatch.setattr(engine_environment, "module_path", lambda: f"{ROOT}{os.pathsep}{tmp_path}")
 
     def run(server: ForkServer, job: str, listen: Any = lambda event: None, *, threads: int = 1, name: str = "") -> Any:
         folder = tmp_path / (name or job)
@@ -156,8 +156,11 @@ def test_no_engine_outlives_the_process_that_ran_it(do: Do, tmp_path: Path) -> N
     program = f"""
 import asyncio
 from pathlib import Path
+from tasks import engine_environment
 from tasks.engine_process import run_engine
 from tasks.fork_server import ForkServer
+
+engine_environment.module_path = lambda: {f"{ROOT}{os.pathsep}{tmp_path}"!r}
 
 async def run():
     await run_engine("working", {order!r}, Path({str(tmp_path / "wait")!r}), lambda event: print(event["message"], flush=True), ForkServer())

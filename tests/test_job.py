@@ -47,8 +47,8 @@ def order(folder: Path, **knobs: Any) -> Path:
     pq.write_table(pa.table({"text": ["the film was good and the song was bad " * 20] * 64}), folder / "documents" / "documents.parquet")
     shape = {"layers": 1, "hidden": 64, "heads": 4, "feed_forward": 64, "vocabulary": 100, "mask_share": 0.2}
     course = {"epochs": 1.0, "steps": 2, "batch_size": 8, "batch_tokens": 8192, "learning_rate": 1e-3, "warmup": 0.0, "schedule": "linear",
-              "weight_decay": 0.0, "clip": 1.0, "dropout": 0.0, "precision": "fp32", "max_length": 64, "seed": 0, "evaluations": 0,
-              "checkpoint_minutes": 5.0}  # fmt: skip
+              "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "clip": 1.0, "dropout": 0.0, "precision": "fp32", "max_length": 64,
+              "seed": 0, "evaluations": 0, "checkpoint_minutes": 5.0}  # fmt: skip
     path = folder / "order.json"
     path.write_text(json.dumps({
         "job": "pretrain", "knobs": {**shape, **course, **knobs}, "inputs": {"documents": str(folder / "documents")},

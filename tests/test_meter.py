@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import textwrap
 import time
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from tasks import engine_environment
 from tasks.engine_process import run_engine
+from tasks.engine_sources import sources_folder
 from tasks.errors import EngineError
 from tasks.meter import Counters, Gpus, Machine, busy_seconds, packages, visible
 
@@ -45,7 +48,7 @@ sys.exit(serve({"busy": busy}, sys.argv[1]))
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run a real engine that computes for so long, and so long in a child of its own; return what it said."""
     (tmp_path / "working.py").write_text(textwrap.dedent(WORKING))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(engine_environment, "module_path", lambda: f"{sources_folder()}{os.pathsep}{tmp_path}")
 
     def run(**knobs: Any) -> list[dict[str, Any]]:
         said: list[dict[str, Any]] = []

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
 
@@ -28,6 +29,7 @@ from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.tracker import Tracker
 from tasks.promote_models import delete_here, promote_here, roll_back_here, settle_run, under_lock
+from tasks.scoring import evaluation
 from tests import postgres
 from tests.contenders import candidate, judging_of, promote, register
 
@@ -257,6 +259,41 @@ def test_other_rows_make_a_challenger_and_a_person_decides(embedded: Stage) -> N
     assert "judged on other rows" in found["words"][0]["reason"]
     hand = here(embedded, "m", lambda registry: promote_here(registry, None, "champion", False, ""))
     assert hand["aliases"]["champion"] == "2" and "challenger" not in hand["aliases"]
+
+
+def test_a_champion_that_knew_the_rows_beats_nobody_by_that(embedded: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It learned from half of the rows that judge; on the other half its challenger is as good. With too few of those a person decides."""
+    known = [f"Text  {number}" for number in range(40)]
+    decide(embedded, "m", "first", 300, wrong={"first": tuple(range(40, 50))}, learned=known)
+    honest = {"wrong": {"second": (*range(40), *range(40, 50))}}
+    few = decide(embedded, "m", "second", 200, **honest)
+    assert few["aliases"]["challenger"] == "2" and few["aliases"]["champion"] == "1"
+    assert "of 80, 40 were answered by both and learned from by neither, and 200 are needed; a person decides" in few["words"][0]["reason"]
+    monkeypatch.setattr(evaluation, "FEWEST", 30)
+    enough = decide(embedded, "m", "third", 100, wrong={"third": honest["wrong"]["second"]})
+    assert enough["champion"]["candidate"] == "third" and "on 40 of 80 rows" in enough["words"][0]["reason"]
+
+
+def test_nobody_takes_over_from_a_champion_whose_evaluation_was_swapped_for_a_worse_one(embedded: Stage) -> None:
+    """Its own checksum fits: whoever can write the model's files writes both. The registry's digest does not."""
+    decide(embedded, "m", "first", 300)
+    champion = evaluation_in(embedded, "1")
+    worse = judging_of(embedded.folder / "worse", candidate("first", 300), wrong={"first": range(40)}).evaluation("first")
+    for file in champion.iterdir():
+        file.write_bytes((worse / file.name).read_bytes())
+    found = decide(embedded, "m", "second", 200, wrong=WORSE)
+    assert found["aliases"]["champion"] == "1" and found["aliases"]["challenger"] == "2"
+    assert "m version 1 is not the one that was registered: somebody changed its files" in found["words"][0]["reason"]
+    hand = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", False, ""))
+    assert hand["words"][0]["outcome"] == "refused" and "somebody changed its files" in hand["words"][0]["reason"]
+    forced = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", True, "looked at it"))
+    assert forced["aliases"]["champion"] == "2"
+
+
+def evaluation_in(stage: Stage, number: str) -> Path:
+    """Return the folder of a version's evaluation in the artifact store."""
+    model = stage.tracker.find_version("m", number).source.removeprefix("models:/")
+    return Path(urlparse(stage.tracker.client.get_logged_model(model).artifact_location).path) / "evaluation"
 
 
 def test_a_goal_relative_to_the_champion_is_held_against_who_is_champion_then(embedded: Stage) -> None:

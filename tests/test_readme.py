@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -35,9 +38,9 @@ def test_every_command_is_ours_or_make() -> None:
 
 
 @pytest.mark.parametrize("name", sorted({words[0] for words in OURS}))
-def test_commands_take_the_options_shown(name: str, tmp_path: Path) -> None:
-    done = limbeck(name, "--help", cwd=tmp_path, home=tmp_path)
-    assert done.returncode == 0
+def test_commands_take_the_options_shown(name: str) -> None:
+    done = CliRunner().invoke(app, [name, "--help"])
+    assert done.exit_code == 0
     for words in OURS:
         if words[0] == name:
             assert all(word in done.stdout for word in words if word.startswith("--"))
@@ -72,6 +75,15 @@ def test_the_shelf_shown_is_the_shelf() -> None:
 
     rows = [f"| `{path.stem}` | {read_yaml(path)['about']} |" for path in sorted(SHELF.glob("*.yaml"), key=lambda path: path.stem)]
     assert [line for line in README.splitlines() if line in rows] == rows
+
+
+def test_tables_of_results_are_printed_from_their_files() -> None:
+    from flows.results_folder import table_of
+
+    tables = re.findall(r"<!-- table: (\S+) -->\n(.*?)\n<!-- end of table -->", README, re.DOTALL)
+    printed = [(name, table_of(ROOT / "deployments" / "results", name)) for name, _ in tables]
+    assert tables and tables == printed, "run: limbeck results deployments/results --table FILE, and put what it prints between the two marks"
+    assert README[: README.index("\n|")].endswith(f"<!-- table: {tables[0][0]} -->"), "the first table of all is one of them"
 
 
 def test_the_gate_shown_is_legal() -> None:

@@ -13,15 +13,15 @@ from tasks.errors import DataError
 from tasks.recipe import Exporting, Exports, Quantizing, Recipe
 
 STUDENT = {"name": "half", "layers": 2}
+PLAIN = {"name": "r", "task": "sst2", "gate": {"split": "validation"}, "students": [STUDENT]}
 
 
 def recipe(**changes: Any) -> Recipe:
-    values = {"name": "r", "task": "sst2", "students": [STUDENT], "layer_dropping": {"strategies": ["top"], "drop": [1]}, "exports": {}}
-    return Recipe.model_validate(values | changes)
+    return Recipe.model_validate(PLAIN | {"layer_dropping": {"strategies": ["top"], "drop": [1]}, "exports": {}} | changes)
 
 
 def test_no_section_no_exports() -> None:
-    assert Recipe.model_validate({"name": "r", "task": "sst2", "students": [STUDENT]}).exports is None and recipe().exports == Exports()
+    assert Recipe.model_validate(PLAIN).exports is None and recipe().exports == Exports()
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_what_decides_neither_graph_is_in_neither_key() -> None:
 
 @pytest.mark.parametrize(("flags", "expected"), [("avx2 avx512_vnni", False), ("avx2 avx_vnni", False), ("avx2 avx512f", True), ("asimd", False), ("", False)])
 def test_weights_keep_to_seven_bits_where_bytes_cannot_be_multiplied(monkeypatch: pytest.MonkeyPatch, flags: str, expected: bool) -> None:
-    monkeypatch.setattr("tasks.ports.fingerprint.cpuinfo", lambda: f"flags : {flags}")
+    monkeypatch.setattr("tasks.ports.machine.cpuinfo", lambda: f"flags : {flags}")
     assert narrow(Exports()) is expected and narrow(Exports(reduce_range="yes")) and not narrow(Exports(reduce_range="no"))

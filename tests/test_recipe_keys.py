@@ -10,9 +10,10 @@ from pydantic import ValidationError
 from flows.licences import licences_of
 from flows.recipe_file import SHELF, load_recipe
 from tasks.errors import ModelError
-from tasks.ports import fingerprint
+from tasks.ports.fingerprint import narrowing, program
 from tasks.recipe import GeneralDistillation, Intermediate, Method, Recipe, Relations, SelfAttention, Sizes, sections_of
 from tasks.training.objectives import OBJECTIVES
+from tests.doors import all_frames
 
 
 def without_licences(values: Any) -> Any:
@@ -58,13 +59,12 @@ def test_every_method_has_knobs_and_an_objective() -> None:
     assert {kind.called for kind in Method.__subclasses__()} == set(OBJECTIVES)
 
 
-def test_the_code_of_a_method_counts_for_its_own_stages_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    load, asked = fingerprint.load_module, set[str]()
-    monkeypatch.setattr(fingerprint, "load_module", lambda name: asked.add(name) or load(name))
+def test_the_code_of_a_method_counts_for_its_own_stages_alone() -> None:
+    frames = {frame.name: frame.roots for frame in all_frames()}
     for method, own, other in (("layers", "matching", "relating"), ("relations", "relating", "replacing"), ("triple", "triple", "self_attention")):
-        asked.clear()
-        fingerprint.read_digest([("tasks.training.jobs", "JOBS")], ["intermediate" if method != "triple" else "general", method])
-        assert f"tasks.training.{own}" in asked and f"tasks.training.{other}" not in asked
+        roots = frames["distill-general" if method == "triple" else "distill-layers"]
+        reached = {module for module, _ in program().reach(roots, narrowing(roots).entries({"method": method}))}
+        assert f"tasks.training.{own}" in reached and f"tasks.training.{other}" not in reached
 
 
 def test_a_form_that_fills_every_section_in_is_no_wish() -> None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 from prefect import flow
 
+from tasks.contracts import Parcel
+from tasks.errors import ArtifactDamaged, DataError
+from tasks.ports.sources import resolve_file
+from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.open import open_store
 from tasks.recipe import AnswerSlice
 from tasks.session import Session, use_session
@@ -41,3 +49,99 @@ def test_two_workers_share_the_stages_of_one_run(prefect_server: None, tmp_path:
     made = [Counter(record.cache for record in session.records) for session in sessions]
     assert made[0]["miss"] + made[1]["miss"] == STAGES, "each stage is made once"
     assert min(made[0]["miss"], made[1]["miss"]) >= 2, f"one worker kept the other from working: {made}"
+
+
+ASLEEP, DONE = "asleep", "done"
+EVENTS: dict[str, asyncio.Event] = {}
+NAPPERS: list[Session] = []
+
+
+@stage(makes="answers")
+async def answers_of_a_napper(bench: Bench, knobs: AnswerSlice) -> None:
+    """Lose the lease in the middle, as on a machine whose lid was closed, and wake up when another worker has published."""
+    if bench.session is NAPPERS[0] and not EVENTS[DONE].is_set():
+        (bench.session.store.root / "locks" / bench.record.key).unlink()
+        EVENTS[ASLEEP].set()
+        await EVENTS[DONE].wait()
+    (bench.output / "made.txt").write_text(str(NAPPERS.index(bench.session)))
+
+
+def test_a_worker_that_slept_takes_what_another_made_meanwhile_and_publishes_nothing(prefect_server: None, tmp_path: Path) -> None:
+    NAPPERS[:] = [Session(open_store(str(tmp_path / "store"), tmp_path / f"cache-{number}"), 1, 1) for number in range(2)]
+
+    @flow
+    async def worker(session: Session, before: str, after: str) -> Path:
+        await EVENTS[before].wait()
+        with use_session(session):
+            made = await answers_of_a_napper(AnswerSlice(max_length=8))
+        EVENTS[after].set()
+        return Path(session.store.folder(made)) / "made.txt"
+
+    async def both() -> list[Path]:
+        EVENTS.update({name: asyncio.Event() for name in (ASLEEP, DONE, "start", "end")})
+        EVENTS["start"].set()
+        return await asyncio.gather(worker(NAPPERS[0], "start", "end"), worker(NAPPERS[1], ASLEEP, DONE))
+
+    files = asyncio.run(both())
+    assert [file.read_text() for file in files] == ["1", "1"], "the first one's result came too late"
+    assert [session.records[0].cache for session in NAPPERS] == ["hit", "miss"]
+    assert not list((tmp_path / "store" / "temporary").iterdir())
+MEANWHILE: list[Callable[[], Any]] = []
+"""What a person does while a stage works."""
+
+
+@stage(makes="rows")
+async def keep_text(bench: Bench, knobs: AnswerSlice, *, source: Parcel, earlier: Parcel | None = None) -> None:
+    """Keep what a source says, after a while."""
+    for edit in MEANWHILE:
+        edit()
+    (bench.output / "made.txt").write_text(bench.folder(source).read_text())
+
+
+def run_stage(session: Session, **parcels: Parcel) -> Parcel:
+    """Run that stage in a flow of its own."""
+
+    @flow
+    async def one() -> Parcel:
+        with use_session(session):
+            return await keep_text(AnswerSlice(max_length=8), **parcels)
+
+    return asyncio.run(one())
+
+
+def test_what_is_edited_during_a_run_is_never_stored_under_the_digest_of_before(prefect_server: None, tmp_path: Path) -> None:
+    store, text = open_store(str(tmp_path / "store"), tmp_path / "cache"), tmp_path / "texts.txt"
+    text.write_text("as it was")
+    source = resolve_file(str(text))
+    text.write_text("AS IT WAS")
+    with pytest.raises(DataError, match="texts.txt has changed, or is gone, since this run began"):
+        run_stage(Session(store, 1, 1), source=source)
+    assert not list(store.manifests()) and not list(store.workspace().iterdir())
+    text.write_text("as it was")
+    MEANWHILE[:] = [lambda: text.write_text("AS IT WAS")]
+    made = run_stage(Session(store, 1, 1), source=source)
+    assert (store.folder(made) / "made.txt").read_text() == "as it was"
+
+    MEANWHILE[:] = [lambda: (store.folder(made) / "more.txt").write_text("planted in a result that is read")]
+    with pytest.raises(ArtifactDamaged, match="nothing was published; run again"):
+        run_stage(Session(store, 1, 1), source=source, earlier=made)
+    MEANWHILE.clear()
+    assert len(list(store.manifests())) == 1
+
+
+def test_a_result_of_another_release_is_a_miss_that_says_so_and_still_tells_how_long_it_took(prefect_server: None, tmp_path: Path) -> None:
+    store, text = FolderStore((tmp_path / "store").resolve()), tmp_path / "texts.txt"
+    text.write_text("a text")
+    source = resolve_file(str(text))
+    run_stage(Session(store, 1, 1), source=source)
+    (manifest,) = store.manifests()
+    older = {name: value for name, value in manifest.items() if name not in ("key_schema", "seal")} | {"schema": 1, "seconds": 4.5, "used": {}}
+    store.manifest_path(manifest["key"]).write_text(json.dumps(older))
+    planning = Session(store, 1, 1, planning=True)
+    with use_session(planning):
+        asyncio.run(keep_text(AnswerSlice(max_length=8), source=source))
+    (record,) = planning.records
+    assert (record.cache, record.why, record.estimate) == ("miss", "what another release of Limbeck stored is not taken", 4.5)
+    session = Session(store, 1, 1)
+    made = run_stage(session, source=source)
+    assert [each.cache for each in session.records] == ["miss"] and store.find(manifest["key"]) == made

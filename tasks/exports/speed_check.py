@@ -17,10 +17,13 @@ fewest that a recipe may ask, 5. A graph that is exactly as fast must not be ref
 
 
 def too_slow(facts: Mapping[str, Any], least: float) -> str:
-    """Return why an int8 graph may not be published; empty where it may. ``facts`` are of int8 timed in turn with its own fp32."""
+    """Return why an int8 graph may not be published; empty where it may. ``facts`` are of int8 timed in turn with its own fp32.
+
+    What is unsteady keeps no graph out.
+    """
     found = facts["speedup"]
-    if found >= least * (1 - NOISE):
+    if facts["unsteady"] or found >= least * (1 - NOISE):
         return ""
     ours, theirs = (facts[name]["p50_ms"] for name in ("model", "teacher"))
     at = f"batch {facts['batch']}, length {facts['length']}, threads {facts['threads']}"
-    return f"int8 takes {ours:.3g} ms, its own fp32 {theirs:.3g} ms ({at}): {found:.2f} times as fast, and exports.min_speedup asks for {least:g}"
+    return f"int8 takes {ours:g} ms, its own fp32 {theirs:g} ms ({at}): {found:.2f} times as fast, and exports.min_speedup asks for {least:g}"

@@ -1,8 +1,10 @@
 """One criterion against one candidate: met or not, missed by how much, and a sentence. Pure: figures in, words out.
 
-A bound is absolute, or a share of the teacher's or the champion's figure, or a difference to it. A test reads the interval of a paired
-difference, turned so that more is better (a gain): non-inferior is what certainly loses no more than the tolerance, superior what certainly
-gains more than it. What is unknown is never met.
+A bound is absolute, or a share of the teacher's or the champion's figure, or a difference to it. A bound on quality is read at the worse end of
+the figure's interval, unless the criterion says ``reading: mean``: for ``retained`` that is non-inferiority by a share of the teacher's score.
+A test reads the interval of a paired difference, turned so that more is better (a gain): non-inferior is what certainly loses no more than the
+tolerance, superior what certainly gains more than it (Piaggio et al. 2012, "Reporting of noninferiority and equivalence randomized trials").
+What is unknown is never met.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import Any
 
 from tasks.recipe import COSTS, FIGURES, Criterion
 
+PACED = ("latency_ms", "speedup", "joules")
+"""Figures that follow from how long an inference takes."""
 UNKNOWN = 1.0  # the relative shortfall of a figure that is not known: as bad as missing the whole bound
 ROUNDING = 1e-12  # what a sum of decimal fractions may be off
 LEDGER = {"dollars": "dollars_on_demand"}
@@ -22,7 +26,10 @@ LEDGER = {"dollars": "dollars_on_demand"}
 
 @dataclass(frozen=True)
 class Gain:
-    """How far a candidate's metric lies above another's on the same rows, with its interval; errors are turned, so that more is better."""
+    """A figure with its interval: what a bound is held against, or how far a candidate's metric lies above another's on the same rows.
+
+    Of a difference, errors are turned, so that more is better.
+    """
 
     value: float
     low: float
@@ -50,41 +57,69 @@ class Champion:
     checkpoint: str
     row: Mapping[str, Any]
     comparable: bool = True
-    """It was judged on the very rows of this gate."""
+    """It was judged on the very rows of this gate, and has not learned from any of them."""
+    why: str = "was judged on other rows"
+    """Why it is not comparable."""
+    on: str = ""
+    """On which rows a test compares it; empty where that is all of them."""
 
 
 def weigh(
-    criterion: Criterion, candidate: Mapping[str, Any], teacher: Mapping[str, Any], champion: Champion | None = None, gain: Gain | None = None
-) -> Finding:
-    """Hold a candidate against one criterion; ``gain`` is the paired difference that a test reads."""
+    criterion: Criterion, candidate: Mapping[str, Any], teacher: Mapping[str, Any], champion: Champion | None = None, read: Gain | None = None,
+    rivals: int = 1,
+) -> Finding:  # fmt: skip
+    """Hold a candidate against one criterion; ``read`` is the interval that it reads, widened for so many ``rivals`` (see ``confidence_for``)."""
     metric = criterion.metric
     if criterion.reference == "champion":
         if champion is None:
             return Finding(metric, True, f"{metric}: there is no champion yet: met")
         if champion.checkpoint == candidate.get("checkpoint"):
             return Finding(metric, True, f"{metric}: it is the champion itself: met")
-        if not champion.comparable and metric not in (*FIGURES, *COSTS):
-            return Finding(metric, False, f"{metric}: the champion, version {champion.version}, was judged on other rows: not met", UNKNOWN)
-    whose = f"champion v{champion.version}'s" if champion and criterion.reference == "champion" else "the teacher's"
+        if not champion.comparable and criterion.is_quality and (criterion.test is None or read is None):
+            return Finding(metric, False, f"{metric}: the champion, version {champion.version}, {champion.why}: not met", UNKNOWN)
+    if metric in PACED and candidate.get("unsteady"):
+        return Finding(metric, False, f"{metric} is unsteady: not met", UNKNOWN)
+    whose = f"champion v{champion.version}'s{champion.on}" if champion and criterion.reference == "champion" else "the teacher's"
     if criterion.test is not None:
-        return tested(criterion, gain, whose)
+        return tested(criterion, read, whose, rivals)
     reference = champion.row if champion is not None and criterion.reference == "champion" else teacher
-    return bounded(criterion, figure(candidate, metric), None if criterion.reference is None else figure(reference, metric), whose)
+    theirs = None if criterion.reference is None else figure(reference, metric)
+    return bounded(criterion, figure(candidate, metric), theirs, whose, read, rivals)
 
 
-def bounded(criterion: Criterion, value: float | None, theirs: float | None, whose: str) -> Finding:
-    """Hold a figure against its bound."""
+def confidence_for(criterion: Criterion, rivals: int) -> float:
+    """Return the confidence at which one of so many candidates is read, so that all of their intervals together hold with that of the criterion.
+
+    Holm 1979: a first step that divides what may go wrong by the number of candidates (Bonferroni); ``verdicts.step_down`` takes the next ones.
+    """
+    return 1 - (1 - criterion.confidence) / rivals
+
+
+def bounded(criterion: Criterion, value: float | None, theirs: float | None, whose: str, read: Gain | None = None, rivals: int = 1) -> Finding:
+    """Hold a figure, or the worse end of its interval, against its bound."""
     metric = criterion.metric
     if value is None:
         return Finding(metric, False, f"{metric} is unknown: not met", UNKNOWN)
     if criterion.reference is not None and theirs is None:
         return Finding(metric, False, f"{metric} {shown(value)}, but {whose} is unknown: not met", UNKNOWN)
+    if criterion.reads_interval and read is None:
+        return Finding(metric, False, f"{metric} {shown(value)}, but how sure that is, is unknown: not met", UNKNOWN)
     bound, sign = bound_of(criterion, theirs), "≥" if criterion.at_least is not None else "≤"
-    missing = (bound - value if sign == "≥" else value - bound) - criterion.tolerance
-    held = f"{metric} {shown(value)} {sign} {shown(bound)}{basis(criterion, theirs, whose)}"
+    held, counted = f"{metric} {shown(value)}", value
+    where = " by the mean" if criterion.is_quality else ""
+    if criterion.reads_interval and read is not None:
+        counted, end = (read.low, "lower") if sign == "≥" else (read.high, "upper")
+        held, where = f"{held} [{shown(read.low)}, {shown(read.high)}]", f" at its {end} end{level(criterion, rivals)}"
+    missing = (bound - counted if sign == "≥" else counted - bound) - criterion.tolerance
+    held = f"{held} {sign} {shown(bound)}{basis(criterion, theirs, whose)}{where}"
     if missing <= ROUNDING * max(1.0, abs(bound)):
         return Finding(metric, True, f"{held}: met")
     return Finding(metric, False, f"{held}: missed by {shown(missing)}", share(missing, bound))
+
+
+def level(criterion: Criterion, rivals: int) -> str:
+    """Say how much wider an interval is because several candidates are asked; nothing of one alone."""
+    return f", {100 * confidence_for(criterion, rivals):.4g} % for {rivals} candidates" if rivals > 1 else ""
 
 
 def bound_of(criterion: Criterion, theirs: float | None) -> float:
@@ -107,13 +142,13 @@ def basis(criterion: Criterion, theirs: float | None, whose: str) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def tested(criterion: Criterion, gain: Gain | None, whose: str) -> Finding:
+def tested(criterion: Criterion, gain: Gain | None, whose: str, rivals: int = 1) -> Finding:
     """Hold the interval of a paired gain against the margin of a test."""
     metric, margin = criterion.metric, -criterion.tolerance if criterion.test == "non-inferiority" else criterion.tolerance
     if gain is None:
         return Finding(metric, False, f"{metric} could not be compared row by row with {whose}: not met", UNKNOWN)
     word = "no worse than" if criterion.test == "non-inferiority" else "better than"
-    held = f"{metric} {gain.value:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}] to {whose}, {word} by {shown(criterion.tolerance)}"
+    held = f"{metric} {gain.value:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}] to {whose}, {word} by {shown(criterion.tolerance)}{level(criterion, rivals)}"
     met = gain.low >= margin if criterion.test == "non-inferiority" else gain.low > margin
     if met:
         return Finding(metric, True, f"{held}: met")
@@ -122,7 +157,9 @@ def tested(criterion: Criterion, gain: Gain | None, whose: str) -> Finding:
 
 
 def figure(row: Mapping[str, Any], metric: str) -> float | None:
-    """Return one figure of a candidate; None where it is missing, unknown or undefined."""
+    """Return one figure of a candidate; None where it is missing, unknown, undefined or unsteady."""
+    if metric in PACED and row.get("unsteady"):
+        return None
     if metric in COSTS:
         entry = (row.get("cost") or {}).get(LEDGER.get(metric, metric))
         value = entry.get("value") if isinstance(entry, Mapping) else entry

@@ -6,11 +6,11 @@
 | ``previous``       | the champion before it, for a rollback |
 | ``challenger``     | one that a person should look at: policy ``manual``, or it could not be compared with the champion |
 | ``champion-small`` | of all released versions the smallest |
-| ``champion-fast``  | of all released versions the one with the greatest speed-up |
+| ``champion-fast``  | of all released versions with a steady speed the one with the greatest speed-up |
 
 Released is what the gate accepted under policy ``auto``, or a person promoted; what a person rolled back is withdrawn, until a person promotes
-it again. Whether a new champion is worse is asked row by row: it is, if the interval of the paired gain lies below minus ``margin``. Models that
-were judged on other rows are not compared: the newcomer becomes challenger, and a person decides.
+it again. Whether a new champion is worse is asked row by row, on rows that neither of the two learned from: it is, if the interval of the paired gain lies
+below minus ``margin``. Where too few such rows were answered by both they are not compared: the newcomer becomes challenger, and a person decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tasks.gate.criteria import Gain, shown
-from tasks.gate.verdicts import ACCEPT, preference
+from tasks.gate.verdicts import ACCEPT, measure_for, preference
 
 ALIASES = ("champion", "challenger", "previous", "champion-small", "champion-fast")
 BY_HAND = ("champion", "challenger", "champion-small", "champion-fast")
@@ -50,6 +50,10 @@ class Against:
 
     gain: Gain | None
     why: str = ""
+    on: str = ""
+    """On which rows; empty where both were judged on them all and learned from none."""
+    changed: bool = False
+    """Whether there is none because somebody changed what was judged; nobody promotes on that without force."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,8 @@ def promote_run(contenders: Sequence[str], versions: Mapping[str, Version], alia
     wanted: dict[str, str] = {}
     for outcome, alias in (("eligible", "champion" if policy.promote == "auto" else "challenger"), ("unsure", "challenger")):
         fitting = [number for number, word in words.items() if word.outcome == outcome]
-        best = min(fitting, key=lambda number: preference(versions[number].row, policy.prefer), default=None)
+        measure = measure_for(versions[number].row for number in fitting)
+        best = min(fitting, key=lambda number: preference(versions[number].row, policy.prefer, measure), default=None)
         best = wanted.setdefault(alias, best) if best is not None else None
         for number in fitting:
             lost = Word(number, "accepted", f"version {best} of the same run is preferred")
@@ -117,9 +122,19 @@ def stand(version: Version, champion: Version | None, withdrawn: Collection[str]
     if version.checkpoint == champion.checkpoint:
         said = f"the same weights as the champion's, version {champion.number}"
         return Word(number, "held", said) if version.rows == champion.rows else Word(number, "eligible", f"{said}, judged anew")
-    if preference(version.row, policy.prefer) >= preference(champion.row, policy.prefer):
+    if policy.prefer == "fastest" and (version.row.get("unsteady") or champion.row.get("unsteady")):
+        return unsteady_word(version, champion)
+    measure = measure_for([version.row, champion.row])
+    if preference(version.row, policy.prefer, measure) >= preference(champion.row, policy.prefer, measure):
         return Word(number, "accepted", f"the champion, version {champion.number}, is preferred: it is no less {WORD[policy.prefer]}")
     return no_worse(version, champion, policy, compare(version, champion))
+
+
+def unsteady_word(version: Version, champion: Version) -> Word:
+    """Say what becomes of a version where speed should decide and is unsteady: the champion stays, or a person decides where its speed is the unsteady one."""
+    if version.row.get("unsteady"):
+        return Word(version.number, "accepted", f"its speed is unsteady and the recipe prefers the fastest: the champion, version {champion.number}, stays")
+    return Word(version.number, "unsure", f"the speed of the champion, version {champion.number}, is unsteady; a person decides (limbeck promote)")
 
 
 WORD = {"smallest": "small", "fastest": "fast", "best": "good"}
@@ -130,7 +145,7 @@ def no_worse(version: Version, champion: Version, policy: Policy, against: Again
     whom = f"the champion, version {champion.number}"
     if against.gain is None:
         return Word(version.number, "unsure", f"not compared with {whom}: {against.why}; a person decides (limbeck promote)")
-    said = f"{against.gain.value:+.4g} [{against.gain.low:+.4g}, {against.gain.high:+.4g}] to {whom}"
+    said = f"{against.gain.value:+.4g} [{against.gain.low:+.4g}, {against.gain.high:+.4g}] to {whom}{against.on}"
     if against.gain.high < -policy.margin:
         return Word(version.number, "refused", f"certainly worse by more than {shown(policy.margin)}: {said}")
     return Word(version.number, "eligible", f"{THAN[policy.prefer]} than {whom}, and not certainly worse: {said}")
@@ -154,10 +169,13 @@ def objection(version: Version, alias: str, versions: Mapping[str, Version], ali
     champion = versions.get(aliases.get("champion", ""))
     if alias != "champion" or champion is None or champion.checkpoint == version.checkpoint:
         return None
-    gain = compare(version, champion).gain
+    against = compare(version, champion)
+    if against.changed:
+        return against.why
+    gain = against.gain
     if gain is None or gain.high >= 0:
         return None
-    return f"it is certainly worse than the champion, version {champion.number}: {gain.value:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}]"
+    return f"it is certainly worse than the champion, version {champion.number}: {gain.value:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}]{against.on}"
 
 
 def roll_back(versions: Mapping[str, Version], aliases: Mapping[str, str]) -> Outcome | str:
@@ -185,15 +203,22 @@ def settle(
     after = {number: replace(version, state=states.get(number, version.state)) for number, version in versions.items()}
     released = [version for version in after.values() if version.state == RELEASED or version.number == champion]
     for alias, prefer in NICHES.items():
-        target[alias] = wanted.get(alias) or best_of(released, prefer, aliases.get(alias))
+        target[alias] = wanted.get(alias) or best_of(that_count(released, prefer, aliases.get(alias)), prefer, aliases.get(alias))
     order = sorted(target, key=ORDER.index)
     moves = {alias: target[alias] for alias in order if target[alias] != aliases.get(alias)}
     return Outcome(words, moves, {number: state for number, state in states.items() if versions[number].state != state})
 
 
+def that_count(versions: Sequence[Version], prefer: str, holder: str | None) -> list[Version]:
+    """Return the versions among which a preference decides: those of steady speed for the fastest; where there are none, whoever holds the alias."""
+    steady = [version for version in versions if prefer != "fastest" or not version.row.get("unsteady")]
+    return steady or [version for version in versions if version.number == holder]
+
+
 def best_of(versions: Sequence[Version], prefer: str, holder: str | None) -> str | None:
     """Return the preferred version's number, or None where there is none; of equals the one that holds the alias keeps it."""
-    best = min(versions, key=lambda version: (preference(version.row, prefer), version.number != holder, -int(version.number)), default=None)
+    measure = measure_for(version.row for version in versions)
+    best = min(versions, key=lambda version: (preference(version.row, prefer, measure), version.number != holder, -int(version.number)), default=None)
     return None if best is None else best.number
 
 

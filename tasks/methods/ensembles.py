@@ -1,7 +1,8 @@
 """Ensembles: the answers of several teachers, mixed into those of one, by fixed weights or by how sure each teacher is of the row at hand.
 
 Paper: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Network", arXiv:1503.02531, who mix the predictive distributions.
-The weight by certainty, 1 - entropy / log C, is the plainest of those in use.
+Each teacher is softened before it is mixed: softening the mixture instead would leave one sure teacher as sure as before among unsure ones.
+The weight by certainty, 1 - entropy / log C of the answer as it is, is the plainest of those in use.
 Shape letters in this file: M teachers, N rows, C classes (1 for regression).
 """
 
@@ -39,13 +40,22 @@ def by_certainty(logits_MNC: Tensor, weights_M: Sequence[float]) -> Tensor:
 MIXTURES: dict[str, Mixture] = {"weights": by_weights, "certainty": by_certainty}
 
 
-def mixed(logits_MNC: Tensor, weights_M: Sequence[float], *, combine: str) -> Tensor:
-    """Return logits [N, C] of the mixture of the teachers' distributions (of their values, for regression)."""
+def mixed(
+    logits_MNC: Tensor, weights_M: Sequence[float], *, combine: str, temperature: float
+) -> Tensor:
+    """Return logits [N, C] that give, divided by ``temperature``, the mixture of the teachers' distributions softened at it.
+
+    For regression they are the mixture of the teachers' values, whatever the temperature. Raises RecipeError for an
+    unknown mixture or temperature, ModelError for weights that do not fit the teachers.
+    """
     if combine not in MIXTURES:
         raise RecipeError(f"unknown ensemble mixture {combine!r}; choose one of {', '.join(sorted(MIXTURES))}")
+    if not temperature > 0.0:
+        raise RecipeError(f"temperature is {temperature}; it must be greater than 0, and 2 to 8 is usual")
     if len(weights_M) != len(logits_MNC) or not all(weight > 0 for weight in weights_M):
         raise ModelError(f"{len(logits_MNC)} teachers need as many weights greater than 0, not {list(weights_M)}")
     weights_MN1 = MIXTURES[combine](logits_MNC, weights_M)[..., None]
     if logits_MNC.shape[-1] == 1:
         return (weights_MN1 * logits_MNC.double()).sum(0).to(logits_MNC.dtype)
-    return torch.logsumexp(logits_MNC.double().log_softmax(-1) + weights_MN1.log(), 0).to(logits_MNC.dtype)
+    softened_MNC = (logits_MNC.double() / temperature).log_softmax(-1)
+    return (temperature * torch.logsumexp(softened_MNC + weights_MN1.log(), 0)).to(logits_MNC.dtype)

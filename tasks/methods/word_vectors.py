@@ -35,6 +35,15 @@ def _nearest_in_block(vectors_VE: NDArray[np.floating], block: NDArray[np.int64]
     cosines_RV = vectors_VE[block] @ vectors_VE.T
     cosines_RV[np.arange(len(block)), block] = -np.inf
     best_RK = np.argpartition(-cosines_RV, count - 1, axis=1)[:, :count]
+    _settle_ties(best_RK, cosines_RV)
     best_RK.sort(axis=1)  # the stable sort below then settles ties by index
     order_RK = np.argsort(-np.take_along_axis(cosines_RV, best_RK, axis=1), axis=1, kind="stable")
     return np.take_along_axis(best_RK, order_RK, axis=1)
+
+
+def _settle_ties(best_RK: NDArray[np.int64], cosines_RV: NDArray[np.floating]) -> None:
+    """Of words as near as the last one that is taken, take those of lower index; a partition takes any of them."""
+    last_R1 = np.take_along_axis(cosines_RV, best_RK, axis=1).min(axis=1, keepdims=True)
+    for row in np.flatnonzero(np.count_nonzero(cosines_RV >= last_R1, axis=1) > best_RK.shape[1]):
+        nearer, level = cosines_RV[row] > last_R1[row], cosines_RV[row] == last_R1[row]
+        best_RK[row] = np.concatenate([np.flatnonzero(nearer), np.flatnonzero(level)])[: best_RK.shape[1]]

@@ -1,40 +1,48 @@
-"""Leakage: rows that judge a model and also stand in what it learns from. Texts count as the same where only case, width or white space differ.
+"""Leakage: rows that choose or judge a model and overlap with what it learns from, by the measure by which train is purged (``overlap``).
 
 Augmented rows are variants of training rows, and so are looked for where those are.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-Texts = Iterable[tuple[str, str | None]]
+from tasks.ports.overlap import HeldBack, Sentences, sentences_of
+
 JUDGING = ("validation", "holdout")
+HELD = ("selection", *JUDGING)
 
 
-def normal(text: str | None) -> str:
-    """Return a text without what does not make another text of it."""
-    return " ".join(unicodedata.normalize("NFKC", text or "").casefold().split())
+def leaked(learned: Iterable[Sentences], held: Mapping[str, Sequence[Sentences]]) -> dict[str, int]:
+    """Count by split the held-back rows that overlap with a learned one."""
+    index = HeldBack([row for rows in held.values() for row in rows])
+    index.overlaps(learned)
+    return by_split(index.found().tolist(), held)
 
 
-def together(texts: Sequence[str], pairs: Sequence[str] | None) -> Texts:
-    """Return the texts of rows with their second texts, if they have any."""
-    return zip(texts, pairs if pairs is not None else [None] * len(texts), strict=True)
+def leaked_by_group(learned: Iterable[tuple[str, Sentences]], held: Mapping[str, Sequence[tuple[str, Sentences]]]) -> dict[str, int]:
+    """Count by split the held-back rows whose group is also learned from, or whose very text is; rows are given with their groups."""
+    groups, texts = set(), set()
+    for group, row in learned:
+        groups.add(group)
+        texts.add(row)
+    return by_split([group in groups or row in texts for rows in held.values() for group, row in rows], held)
 
 
-def leaked(learned: Texts, judging: Mapping[str, Texts]) -> dict[str, int]:
-    """Count by split the rows that judge and are also learned from."""
-    wanted = {split: [(normal(text), normal(pair)) for text, pair in texts] for split, texts in judging.items()}
-    judged = {row for rows in wanted.values() for row in rows}
-    seen = judged & {(normal(text), normal(pair)) for text, pair in learned}
-    return {split: sum(row in seen for row in rows) for split, rows in wanted.items()}
+def by_split(found: Sequence[bool], held: Mapping[str, Sequence[object]]) -> dict[str, int]:
+    """Add up by split what was found of all rows of all splits."""
+    counts, start = {}, 0
+    for split, rows in held.items():
+        counts[split] = sum(found[start : start + len(rows)])
+        start += len(rows)
+    return counts
 
 
-def judging_texts(rows: Path) -> dict[str, Texts]:
-    """Read the texts of the splits that judge from a folder of prepared rows."""
+def held_sentences(rows: Path) -> dict[str, list[Sentences]]:
+    """Read the texts of the splits that are held back from a folder of prepared rows."""
     import pyarrow.parquet as pq
 
-    files = {split: rows / f"{split}.parquet" for split in JUDGING if (rows / f"{split}.parquet").is_file()}
+    files = {split: rows / f"{split}.parquet" for split in HELD if (rows / f"{split}.parquet").is_file()}
     tables = {split: pq.ParquetFile(path).read(["text", "pair"]).to_pydict() for split, path in files.items()}
-    return {split: zip(table["text"], table["pair"], strict=True) for split, table in tables.items()}
+    return {split: sentences_of(table["text"], table["pair"]) for split, table in tables.items()}

@@ -21,7 +21,7 @@ HASH = 32  # bytes of a sha256
 def remembered(kind: str, parts: Any, find_out: Callable[[], Any]) -> Any:
     """Return what was found out before for these parts, else find it out and remember it; parts and answers are what JSON holds."""
     place = Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser() / "cache" / kind / sha256(json.dumps(parts).encode()).hexdigest()
-    with suppress(OSError):
+    with suppress(OSError, ValueError, RecursionError):
         kept = place.read_bytes()
         if sha256(kept[HASH:]).digest() == kept[:HASH]:
             return json.loads(kept[HASH:])

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol
 
+from tasks.engine_environment import environment
 from tasks.errors import RegistryError
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 10.0  # seconds a packer gets to end once nothing more is to be packed
 
 
@@ -105,11 +105,10 @@ class Packer:
     def start(self) -> Process:
         """Start the process."""
         self.workspace.mkdir(parents=True, exist_ok=True)
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         (reads, orders), (answers, writes) = os.pipe(), os.pipe()
         self.orders, self.answers = os.fdopen(orders, "w"), os.fdopen(answers)
         with os.fdopen(reads, "rb") as stdin, os.fdopen(writes, "wb") as stdout, self.errors.open("wb") as stderr:
-            return self.starting("tasks.ports.package", self.workspace, (stdin, stdout, stderr), environment)
+            return self.starting("tasks.ports.package", self.workspace, (stdin, stdout, stderr), environment(1))
 
     @property
     def errors(self) -> Path:

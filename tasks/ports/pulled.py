@@ -6,26 +6,23 @@ same list of files when a model is registered, when it has arrived in MLflow, an
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import RegistryError
+from tasks.errors import DataError, EvaluationChanged, RegistryError
+from tasks.ports.bounded import read_json
 from tasks.ports.fingerprint import hash_file
+from tasks.ports.model_files import SENTENCEPIECE
+from tasks.ports.model_settings import LARGEST_FILE, WORD_FILES, foreign
 from tasks.ports.store.artifacts import digest_of, is_safe, may_carry_code
 
 PARTS = {"model": "", "components/tokenizer": "", "evaluation": "evaluation/"}
 """Folders of a package, and where their files lie in a pulled folder."""
-PLAIN = {".safetensors", ".json", ".txt", ".model", ".md", ".onnx", ".parquet"}
-"""Kinds of files that a model folder needs."""
-VOCABULARIES = ("tokenizer.json", "vocab.json", "added_tokens.json")
-"""Files whose keys are words, not settings."""
-CODE_KEYS = {"auto_map", "custom_pipelines", "transformers_weights", "trust_remote_code"}
-"""Settings by which transformers would load a model's own code, or other weights than those that were judged."""
-KERNEL_KEYS = {"attn_implementation", "_attn_implementation", "experts_implementation"}
-"""Settings that name a kernel; one with a slash in its name is fetched from a hub and run."""
+EVALUATION, EVALUATION_TAG = "evaluation", "evaluation.sha256"
+PLAIN = {".safetensors", ".json", ".txt", ".md", ".onnx", ".parquet"}
+"""Kinds of files that a model folder needs, beside SentencePiece's vocabularies, which have names of their own."""
 
 
 def files_of(package: Path) -> dict[str, Path]:
@@ -39,7 +36,7 @@ def files_of(package: Path) -> dict[str, Path]:
             enter(found, place + path.relative_to(package / part).as_posix(), path)
     if (package / "README.md").is_file():
         enter(found, "README.md", package / "README.md")
-    if not {"config.json", "model.safetensors"} <= found.keys() or not any(name.startswith(("tokenizer", "vocab")) for name in found):
+    if not {"config.json", "model.safetensors"} <= found.keys() or not any(name.startswith(("tokenizer", "vocab", *SENTENCEPIECE)) for name in found):
         raise RegistryError("the stored model is not whole: it lacks its config, weights or tokenizer; nothing was written")
     return found
 
@@ -48,7 +45,7 @@ def enter(found: dict[str, Path], name: str, path: Path) -> None:
     """Note a file under its name in the pulled folder."""
     if name in found:
         raise RegistryError(f"the stored model holds two files that would be {name}; nothing was written")
-    if not is_safe(name) or path.suffix.lower() not in PLAIN:
+    if not is_safe(name) or (path.suffix.lower() not in PLAIN and path.name not in SENTENCEPIECE):
         raise RegistryError(f"the stored model holds {name}, which is no kind of file that a model needs; nothing was written")
     found[name] = path
 
@@ -56,6 +53,32 @@ def enter(found: dict[str, Path], name: str, path: Path) -> None:
 def folder_digest(files: Mapping[str, Path]) -> str:
     """Return the digest of a folder as it is pulled: names, sizes and bytes of every file."""
     return digest_of({name: {"size": path.stat().st_size, "sha256": hash_file(path, remember=False)} for name, path in files.items()})
+
+
+def evaluation_digest(files: Mapping[str, Path]) -> str | None:
+    """Return the digest of the evaluation among a folder's files; None where there is none."""
+    found = {name: path for name, path in files.items() if name.startswith(PARTS[EVALUATION])}
+    return folder_digest(found) if found else None
+
+
+def require_judged_evaluation(folder: Path, package: Callable[[], Path], tags: Mapping[str, str], shown: str) -> None:
+    """Refuse an evaluation that is not, byte for byte, what was registered: its own checksum proves nothing, for who changes one file changes the other.
+
+    Versions registered before evaluations had a digest are held against that of their whole ``package``, which is fetched for it. Raises EvaluationChanged,
+    and DataError where the registry has no digest at all.
+    """
+    ours = {f"{PARTS[EVALUATION]}{path.name}": path for path in sorted(folder.iterdir())}
+    if any(path.is_symlink() or not path.is_file() for path in ours.values()):
+        raise EvaluationChanged(f"the evaluation of {shown} holds what is no plain file; it is not believed")
+    if EVALUATION_TAG in tags:
+        same = evaluation_digest(ours) == tags[EVALUATION_TAG]
+    elif "model.folder.sha256" in tags:
+        others = {name: path for name, path in files_of(package()).items() if not name.startswith(PARTS[EVALUATION])}
+        same = folder_digest(others | ours) == tags["model.folder.sha256"]
+    else:
+        raise DataError(f"{shown} was registered without a digest of its evaluation, so it is not compared; run its recipe again, or promote by hand")
+    if not same:
+        raise EvaluationChanged(f"the evaluation of {shown} is not the one that was registered: somebody changed its files; it is not believed")
 
 
 def write_folder(files: Mapping[str, Path], folder: Path) -> Path:
@@ -69,26 +92,17 @@ def write_folder(files: Mapping[str, Path], folder: Path) -> Path:
 def require_no_code(files: Mapping[str, Path]) -> None:
     """Refuse settings by which a library would run code, or load weights, that nobody judged."""
     for name, path in files.items():
-        if path.suffix == ".json" and "/" not in name and name not in VOCABULARIES:
-            for key, value in settings_of(name, path):
-                if key in CODE_KEYS or (key in KERNEL_KEYS and "/" in str(value)):
-                    raise RegistryError(f"the stored model asks for code or weights of its own ({key} in {name}), which are never loaded; nothing was written")
+        if path.suffix == ".json" and "/" not in name and name not in WORD_FILES:
+            for key in foreign(settings_of(name, path)):
+                raise RegistryError(f"the stored model asks for code or weights of its own ({key} in {name}), which are never loaded; nothing was written")
 
 
-def settings_of(name: str, path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield every setting of a JSON file, inner ones too."""
+def settings_of(name: str, path: Path) -> Any:
+    """Return what a file of settings says."""
     try:
-        yield from pairs_in(json.loads(path.read_text()))
-    except (ValueError, RecursionError) as error:
-        raise RegistryError(f"{name} of the stored model is not JSON; nothing was written") from error
-
-
-def pairs_in(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the keys and values of nested mappings."""
-    for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ():
-        if isinstance(key, str):
-            yield key, inner
-        yield from pairs_in(inner)
+        return read_json(path, LARGEST_FILE)
+    except ValueError as error:
+        raise RegistryError(f"{name} of the stored model is not JSON ({error}); nothing was written") from error
 
 
 def require_judged(files: Mapping[str, Path], tags: Mapping[str, str], shown: str) -> None:

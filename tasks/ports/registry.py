@@ -14,6 +14,7 @@ with another store is refused. Two first decisions at one moment under two store
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from tasks.errors import DataError, RegistryError
+from tasks.ports.pulled import EVALUATION, require_judged_evaluation
 from tasks.ports.store.artifacts import IDENTITY, Lease
 from tasks.ports.tracker import Tracker, every, require_legal_name
 
@@ -30,7 +32,6 @@ DECISION = "decision."
 STORE = "limbeck.store"
 LONGEST = 5000  # what MLflow's databases keep of a tag
 REASON, BECAUSE = 120, 500  # characters that are kept of the gate's and of a person's reason where a decision would not fit
-EVALUATION = "evaluation"
 
 
 @dataclass(frozen=True)
@@ -73,19 +74,34 @@ class Registry:
         return model
 
     def evaluation(self, number: str, workspace: Path) -> Path:
-        """Return the evaluation that travels with a version: where the artifact store is a folder, its own, else fetched."""
+        """Return a copy of the evaluation that travels with a version, which is the registered one to the last byte.
+
+        Raises DataError where there is none that can be held against the registry, EvaluationChanged where it is another.
+        """
         folder = workspace / f"{EVALUATION}-{number}"
         if folder.exists():
-            return folder / EVALUATION
-        with self.tracker.asking(f"read the evaluation of {self.name} version {number}"):
+            return folder
+        shown = f"{self.name} version {number}"
+        with self.tracker.asking(f"read the evaluation of {shown}"):
             version = self.tracker.find_version(self.name, number)
             if "rows.sha256" not in version.tags:
                 raise DataError(f"version {number} was registered without its evaluation")
             self.tracker.require_own(version)
             place = urlparse(self.tracker.client.get_logged_model(version.source.removeprefix("models:/")).artifact_location)
+            fetched = workspace / f"fetched-{number}"
             if place.scheme in ("", "file"):
-                return Path(unquote(place.path)) / EVALUATION
-            return self.tracker.fetch(f"models:/{self.name}/{number}/{EVALUATION}", folder)
+                package = Path(unquote(place.path))
+                shutil.copytree(package / EVALUATION, fetched, symlinks=True)
+            else:
+                package = workspace / f"package-{number}"
+                fetched = self.tracker.fetch(f"models:/{self.name}/{number}/{EVALUATION}", fetched)
+            require_judged_evaluation(fetched, lambda: self.whole(version, package), version.tags, shown)
+        fetched.rename(folder)
+        return folder
+
+    def whole(self, version: Any, package: Path) -> Path:
+        """Return a version's whole package: where the artifact store is a folder, its own, else fetched."""
+        return package if package.is_dir() else self.tracker.fetch(f"models:/{self.name}/{version.version}", package)
 
     def record(self, standing: Standing, kind: str, **said: Any) -> int:
         """Write a decision down; the caller holds the lock, or two decisions could take one number."""

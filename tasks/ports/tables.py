@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,47 +13,37 @@ import numpy as np
 
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
-from tasks.ports.leaks import JUDGING, judging_texts, leaked, together
+from tasks.ports.leaks import JUDGING, held_sentences, leaked
+from tasks.ports.overlap import Sentences, sentences_of
 from tasks.ports.sources import nearest
+from tasks.ports.splits import Split, divide, leaks_of
+from tasks.recipe import Data
 
 SHARD = re.compile(r"-\d+-of-\d+\.")
 READERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".txt": "text"}
-MOST_HELD = {"selection": 0.1, "holdout": 0.2}  # share of train that a held-back split may take
 TRANSFER_IDS = 10**12  # ids of the user's own text start here, far from those of rows
 MOST_CLASSES = 200
 
 
-@dataclass
-class Split:
-    """Rows of one split as columns, and where they came from."""
-
-    file: str
-    texts: list[str]
-    pairs: list[str] | None
-    labels: list[Any]
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def take(self, rows: Sequence[int]) -> Split:
-        """Return some of the rows."""
-        pairs = None if self.pairs is None else [self.pairs[row] for row in rows]
-        return Split(self.file, [self.texts[row] for row in rows], pairs, [self.labels[row] for row in rows])
+def prepare_rows(source: Path, spec: TaskSpec, data: Data, output: Path) -> dict[str, Any]:
+    """Read, check and divide the rows of a task, and write them; return counts and shares."""
+    divided, names, facts = divided_rows(source, spec, data)
+    write_rows(divided, spec, names, output)
+    return facts
 
 
-def prepare_rows(source: Path, spec: TaskSpec, data: Any, output: Path) -> dict[str, Any]:
-    """Read, check and divide the rows of a task; return counts and shares."""
+def divided_rows(source: Path, spec: TaskSpec, data: Data) -> tuple[dict[str, Split], list[str] | None, dict[str, Any]]:
+    """Read, check and divide the rows of a task; return its splits, the names of its labels, and counts and shares."""
     files = split_files(source, spec)
     names: list[str] | None = list(spec.labels) if spec.labels else None
-    splits = {split: read_split(paths, spec) for split, paths in files.items()}
+    splits = {split: read_split(paths, spec, data.group) for split, paths in files.items()}
     if spec.kind == "classification":
         names = names or label_names(files["train"][0], spec, splits["train"])
     dropped = {split: clean(rows, spec, names) for split, rows in splits.items()}
-    divided = divide(splits, data)
+    divided, purged = divide(splits, data)
     if spec.kind == "classification":
         require_classes(divided, names or [])
-    write_rows(divided, spec, names, output)
-    return facts_of(divided, spec, names) | {"unlabelled": dropped}
+    return divided, names, facts_of(divided, spec, names) | {"purged": purged, "unlabelled": dropped}
 
 
 def split_files(source: Path, spec: TaskSpec) -> dict[str, list[Path]]:
@@ -94,23 +83,32 @@ def read_table(path: Path) -> Any:
         raise DataError(f"{path.name} cannot be read as {READERS.get(path.suffix, 'a table')}: {str(error).splitlines()[0]}") from error
 
 
-def read_split(paths: list[Path], spec: TaskSpec) -> Split:
-    """Read the task's columns of a file, or of its shards in order."""
-    shards = [read_columns(path, spec) for path in paths]
-    pairs = [pair for shard in shards for pair in shard.pairs or ()]
+def read_split(paths: list[Path], spec: TaskSpec, group: str | None = None) -> Split:
+    """Read the task's columns of a file, or of its shards in order; ``group`` is a column of groups."""
+    shards = [read_columns(path, spec, group) for path in paths]
+    pairs, groups = ([value for shard in shards for value in getattr(shard, name) or ()] for name in ("pairs", "groups"))
     texts, labels = ([value for shard in shards for value in getattr(shard, name)] for name in ("texts", "labels"))
-    return Split(paths[0].name, texts, pairs if spec.pair else None, labels)
+    return Split(paths[0].name, texts, pairs if spec.pair else None, labels, groups if group else None)
 
 
-def read_columns(path: Path, spec: TaskSpec) -> Split:
+def read_columns(path: Path, spec: TaskSpec, group: str | None) -> Split:
     """Read the task's columns of one file."""
     table = read_table(path)
-    for role, column in (("text", spec.text), ("pair", spec.pair), ("label", spec.label)):
+    for role, column in (("text", spec.text), ("pair", spec.pair), ("label", spec.label), ("group", group)):
         if column is not None and column not in table.column_names:
             hint = nearest(column, table.column_names)
             raise DataError(f"{path.name} has no {role} column {column!r}; it has {', '.join(table.column_names)}{hint}")
     texts, labels = table.column(spec.text).to_pylist(), table.column(spec.label).to_pylist()
-    return Split(path.name, texts, table.column(spec.pair).to_pylist() if spec.pair else None, labels)
+    groups = group_names(path, group, table.column(group).to_pylist()) if group else None
+    return Split(path.name, texts, table.column(spec.pair).to_pylist() if spec.pair else None, labels, groups)
+
+
+def group_names(path: Path, column: str, values: list[Any]) -> list[str]:
+    """Return the groups of rows by name; a row without one could not be kept together with those that it belongs to."""
+    empty = next((number for number, value in enumerate(values, start=1) if value is None or value == ""), None)
+    if empty is not None:
+        raise DataError(f"{path.name}, row {empty}: the group in column {column!r} is empty; give each row a group, or leave data.group out")
+    return [str(value) for value in values]
 
 
 def label_names(path: Path, spec: TaskSpec, rows: Split) -> list[str]:
@@ -145,7 +143,7 @@ def clean(rows: Split, spec: TaskSpec, names: list[str] | None) -> int:
     kept = [row for row, label in enumerate(labels) if label is not None]
     rows.labels = labels
     whole = rows.take(kept)
-    rows.texts, rows.pairs, rows.labels = whole.texts, whole.pairs, whole.labels
+    rows.texts, rows.pairs, rows.labels, rows.groups = whole.texts, whole.pairs, whole.labels, whole.groups
     return len(labels) - len(kept)
 
 
@@ -180,36 +178,6 @@ def read_number(label: Any, file: str, row: int) -> float | None:
     return value
 
 
-def divide(splits: dict[str, Split], data: Any) -> dict[str, Split]:
-    """Hold rows back from train. Rows with equal text share a fate, so that no held-back row is also learned from."""
-    train = splits["train"]
-    order = shuffled_groups(train, data.seed)
-    wanted = {"selection": data.selection_rows, "holdout": data.holdout_rows}
-    if "validation" not in splits:
-        wanted = {"validation": max(1, round(len(train) * data.validation_share)), **wanted}
-    parts: dict[str, list[int]] = {name: [] for name in wanted}
-    start = 0
-    for name, count in wanted.items():
-        limit = min(count, int(len(train) * MOST_HELD.get(name, 0.5)))
-        while start < len(order) and len(parts[name]) < limit:
-            parts[name].extend(order[start])
-            start += 1
-    rest = [row for group in order[start:] for row in group][: data.train_rows]
-    if not rest:
-        raise DataError(f"{train.file} has {len(train)} rows and none is left to learn from; hold fewer back")
-    held = {name: train.take(sorted(rows)) for name, rows in parts.items() if rows or name == "selection"}
-    return {"train": train.take(sorted(rest)), "validation": splits.get("validation") or held["validation"], **held}
-
-
-def shuffled_groups(rows: Split, seed: int) -> list[list[int]]:
-    """Return groups of rows with equal text, in an order that depends on the seed and the texts alone."""
-    groups: dict[bytes, list[int]] = {}
-    for row, text in enumerate(rows.texts):
-        pair = rows.pairs[row] if rows.pairs else ""
-        groups.setdefault(sha256(f"{seed}\0{text.strip()}\0{pair.strip()}".encode()).digest(), []).append(row)
-    return [groups[digest] for digest in sorted(groups)]
-
-
 def require_classes(splits: dict[str, Split], names: list[str]) -> None:
     """Refuse a split in which a class never occurs: its scores would say nothing."""
     for split, rows in splits.items():
@@ -223,14 +191,15 @@ def write_rows(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None
     output.mkdir(parents=True, exist_ok=True)
     start = 0
     for split in sorted(splits):
-        write_split(output / f"{split}.parquet", splits[split], start, spec.kind)
+        numbers = None if split == "train" else splits[split].numbers.tolist()
+        write_split(output / f"{split}.parquet", splits[split], start, spec.kind, numbers)
         start += len(splits[split])
     about = {"name": spec.name, "kind": spec.kind, "labels": names, "metrics": list(spec.metrics), "headline": spec.headline, "pairs": spec.pair is not None}
     (output / "task.json").write_text(json.dumps(about, sort_keys=True))
 
 
-def write_split(path: Path, rows: Split, start: int, kind: str) -> None:
-    """Write one split."""
+def write_split(path: Path, rows: Split, start: int, kind: str, groups: list[int] | None = None) -> None:
+    """Write one split; ``groups`` say which of its rows belong together."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -240,17 +209,15 @@ def write_split(path: Path, rows: Split, start: int, kind: str) -> None:
         "text": pa.array(rows.texts, pa.string()),
         "pair": pa.array(rows.pairs if rows.pairs is not None else [None] * count, pa.string()),
         "label": pa.array(rows.labels, pa.int64() if kind == "classification" else pa.float64()),
+        "group": pa.array(groups if groups is not None else [None] * count, pa.int64()),
     }
     pq.write_table(pa.table(columns), path, compression="zstd")
 
 
 def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) -> dict[str, Any]:
     """Return what a person wants to know of the rows."""
-    known = {(text, pair) for text, pair in zip(splits["validation"].texts, splits["validation"].pairs or splits["validation"].texts, strict=True)}
     train = splits["train"]
-    overlap = sum((text, pair) in known for text, pair in zip(train.texts, train.pairs or train.texts, strict=True))
-    facts: dict[str, Any] = {"rows": {split: len(rows) for split, rows in splits.items()}, "train_validation_overlap": overlap,
-                             "leaked": leaks_of(splits),
+    facts: dict[str, Any] = {"rows": {split: len(rows) for split, rows in splits.items()}, "leaked": leaks_of(splits),
                              "rows_sha256": {split: digest_of(rows) for split, rows in splits.items() if split in JUDGING},
                              "longest_words": max(len(text.split()) for text in train.texts)}  # fmt: skip
     if spec.kind == "classification":
@@ -267,18 +234,27 @@ def digest_of(rows: Split) -> str:
     return digest.hexdigest()
 
 
-def leaks_of(splits: dict[str, Split]) -> dict[str, int]:
-    """Count the rows that judge and are also learned from."""
-    texts = {split: together(rows.texts, rows.pairs) for split, rows in splits.items() if split in ("train", *JUDGING)}
-    return leaked(texts.pop("train"), texts)
-
-
 def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, rows: Path) -> dict[str, Any]:
-    """Write unlabelled text of the user's own as training rows without labels; count which of the ``rows`` that judge stand in it."""
+    """Write unlabelled text of the user's own as training rows without labels; count which of the held-back ``rows`` overlap with it."""
     texts, pairs = read_texts(source, text, pair)
     output.mkdir(parents=True, exist_ok=True)
     write_split(output / "train.parquet", Split(source.name, texts, pairs, [None] * len(texts)), TRANSFER_IDS, "classification")
-    return {"rows": len(texts), "leaked": leaked(together(texts, pairs), judging_texts(rows))}
+    return {"rows": len(texts), "leaked": leaked(sentences_of(texts, pairs), held_sentences(rows))}
+
+
+def leaks_of_corpus(source: Path, column: str, most: int | None, rows: Path) -> dict[str, Any]:
+    """Count which of the held-back ``rows`` overlap with the documents of a corpus, of which so many words are read (None: all)."""
+    held, words = held_sentences(rows), 0
+
+    def documents() -> Iterator[Sentences]:
+        nonlocal words
+        for text in read_documents(source, column):
+            if most is not None and words >= most:
+                return
+            words += len(text.split())
+            yield from sentences_of([text])
+
+    return {"leaked": leaked(documents(), held), "words": words}
 
 
 def read_texts(source: Path, text: str = "text", pair: str | None = None) -> tuple[list[str], list[str] | None]:

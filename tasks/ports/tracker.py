@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import itertools
+import json
 import logging
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -30,14 +31,19 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from tasks.errors import RegistryError
+from tasks.ports.file_locks import take_lock
 from tasks.ports.fingerprint import hash_file
 from tasks.ports.graphs import EXPORT_TAGS, require_plain_graph
+from tasks.ports.markdown import plain_words
+from tasks.ports.migrations import one_at_a_time
 from tasks.ports.packer import Packer
 from tasks.ports.processes import this_process
-from tasks.ports.pulled import files_of, folder_digest, require_judged, require_no_code, write_folder
+from tasks.ports.pulled import EVALUATION_TAG, evaluation_digest, files_of, folder_digest, require_judged, require_no_code, write_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 CURVE_SECONDS = 20.0  # between two deliveries of a curve, so that a long stage can be watched in MLflow
+PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}  # of databases that MLflow keeps its tables in
+SQL_NOISE = ("(Background on", "[SQL:", "[parameters:")  # lines of a database's error that tell people nothing
 LOCK_SECONDS = 600.0  # longer than any registration takes
 WORDS = ("worse", "inside the noise", "not known by one seed", "better")
 SHOWN = ("score", "retained_pct", "speedup_x", "size_mb")  # of the figures that decide, those that a list of runs has room for
@@ -79,7 +85,14 @@ class Tracker:
 
         # Registering reads the model back through MLflow's own default address, whatever address the client was given.
         mlflow.set_tracking_uri(self.uri)
-        return MlflowClient(tracking_uri=self.uri)
+        resolve_served_artifacts(self.uri, self.served)
+        with one_at_a_time(self.uri):  # it makes or migrates the tables of a database in a file
+            return MlflowClient(tracking_uri=self.uri)
+
+    @property
+    def served(self) -> Path | None:
+        """The folder behind ``mlflow-artifacts:/``, where this tracker opens the database of the server that keeps it."""
+        return self.artifact_root if self.uri.startswith("sqlite:") else None
 
     # --- runs ---------------------------------------------------------------------------------------------------------------------------
 
@@ -117,7 +130,8 @@ class Tracker:
         if self.artifact_root is not None and not self.uri.startswith("http"):
             where = (self.artifact_root / self.experiment.replace("/", "-")).as_uri()
         tags = {"mlflow.experimentKind": "custom_model_development",
-                "mlflow.note.content": f"Limbeck: small models for {self.experiment}. Parent runs are flow runs; the registry holds the models."}  # fmt: skip
+                "mlflow.note.content": f"Limbeck: small models for {plain_words(self.experiment)}. "
+                "Parent runs are flow runs; the registry holds the models."}  # fmt: skip
         return str(self.client.create_experiment(self.experiment, artifact_location=where, tags=tags))
 
     def new_child(self, name: str, tags: Mapping[str, str]) -> str:
@@ -273,11 +287,12 @@ class Tracker:
 
     def recall(self, run: str, name: str) -> dict[str, Any]:
         """Return what a run noted of itself: its ``recipe``, its ``stages`` or its ``ledger``."""
-        import mlflow.artifacts
-
-        with self.asking(f"read the {name} of run {run[:8]}"):
-            place = self.client.get_run(run).info.artifact_uri
-            return dict(mlflow.artifacts.load_dict(f"{place}/run/{name}.json"))
+        with self.asking(f"read the {name} of run {run[:8]}"), tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
+            text = Path(self.client.download_artifacts(run, f"run/{name}.json", folder)).read_text()
+            try:
+                return dict(json.loads(text))
+            except ValueError as error:
+                raise OSError(f"run/{name}.json is no JSON ({error})") from error
 
     def candidates(self, models: Sequence[Mapping[str, Any]], *, best: str, standing: str, split: str = "validation") -> None:
         """Log one nested run a candidate with the figures that decide, and those of the best on the parent. Where all was known already: the parent alone.
@@ -412,7 +427,9 @@ class Tracker:
         try:
             for part, place in beside.items():
                 shutil.copytree(place(), package / part)
-            tags |= {"model.folder.sha256": folder_digest(files_of(package))}
+            whole = files_of(package)
+            judged = evaluation_digest(whole)
+            tags |= {"model.folder.sha256": folder_digest(whole)} | ({EVALUATION_TAG: judged} if judged else {})
             model = self.upload(candidate, package, tags, packer.workspace / f"{candidate}.stored")
         finally:
             shutil.rmtree(package, ignore_errors=True)  # several models of full size would fill the disk
@@ -438,7 +455,7 @@ class Tracker:
 
     def stored_package(self, model: Any, workspace: Path) -> Path:
         """Return a package as the artifact store has it: its own folder where it is on this machine, else a download."""
-        place = local_folder(model.artifact_location)
+        place = local_folder(model.artifact_location, self.served)
         if place is not None:
             return place
         import mlflow.artifacts
@@ -520,7 +537,7 @@ class Tracker:
         temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
         with self.asking(f"fetch {name}@{alias}"):
             version = self.find_version(name, str(alias))
-            place = local_folder(self.require_own(version))
+            place = local_folder(self.require_own(version), self.served)
             if place is not None:
                 files_of(place)  # copying would follow a link
             try:
@@ -594,7 +611,7 @@ class Tracker:
         except Exception as error:
             if not isinstance(error, troubles()):
                 raise
-            said = str(error).strip().splitlines()
+            said = [line for line in str(error).strip().splitlines() if not line.startswith(SQL_NOISE)]
             raise RegistryError(without_secrets(f"MLflow at {self.uri} could not {what}: {said[-1] if said else type(error).__name__}")) from error
 
 
@@ -616,11 +633,50 @@ def require_reachable(uri: str) -> None:
             raise RegistryError(f"MLflow's database {file} cannot be written; set LIMBECK_HOME or MLFLOW_TRACKING_URI to a place that can")
     elif uri.startswith(("http://", "https://")):
         try:
-            urllib.request.urlopen(uri.rstrip("/") + "/health", timeout=5).close()
-        except urllib.error.HTTPError:
-            return  # somebody answers; whether it is MLflow shows in the first real question
+            urllib.request.urlopen(without_secrets(uri).rstrip("/") + "/health", timeout=5).close()
+        except urllib.error.HTTPError as error:
+            if error.code < 500:
+                return  # somebody answers; whether it is MLflow shows in the first real question
+            raise RegistryError(without_secrets(f"the MLflow server at {uri} does not do its work (status {error.code}); {advice}")) from error
         except (OSError, ValueError) as error:
             raise RegistryError(without_secrets(f"there is no MLflow server at {uri} ({getattr(error, 'reason', error)}); {advice}")) from error
+    elif urlparse(uri).scheme.partition("+")[0] in PORTS:
+        require_database(uri, advice)
+
+
+def require_database(uri: str, advice: str) -> None:
+    """Ask once whether anybody listens where MLflow's database is; a socket without a host is not asked."""
+    place = urlparse(uri)
+    try:
+        if place.hostname:
+            socket.create_connection((place.hostname, place.port or PORTS[place.scheme.partition("+")[0]]), timeout=5).close()
+    except (OSError, ValueError) as error:
+        raise RegistryError(without_secrets(f"there is no database of MLflow at {uri} ({error}); {advice}")) from error
+
+
+def resolve_served_artifacts(uri: str, root: Path | None) -> None:
+    """Let MLflow find artifacts without the server through which they were logged.
+
+    An experiment that was made through ``limbeck ui`` has ``mlflow-artifacts:/…`` for its place: what that server keeps in this home's own folder. Where
+    the database of the home is opened itself, the folder is, too.
+    """
+    if root is None:
+        return
+    from mlflow.store.artifact import artifact_repository_registry as known
+    from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
+    from mlflow.store.artifact.mlflow_artifacts_repo import MlflowArtifactsRepository
+
+    def repository(place: str, tracking_uri: str | None = None, registry_uri: str | None = None) -> Any:
+        import mlflow
+
+        if (tracking_uri or mlflow.get_tracking_uri()) != uri:
+            return MlflowArtifactsRepository(place, tracking_uri=tracking_uri, registry_uri=registry_uri)
+        folder = local_folder(place, root)
+        if folder is None:
+            raise RegistryError(f"{place} is kept by another server; set MLFLOW_TRACKING_URI to it")
+        return LocalArtifactRepository(folder.as_uri(), tracking_uri=tracking_uri, registry_uri=registry_uri)
+
+    known._artifact_repository_registry.register("mlflow-artifacts", repository)
 
 
 def without_secrets(text: str) -> str:
@@ -636,14 +692,19 @@ def require_legal_name(name: str) -> None:
 
 def same_judgement(known: Mapping[str, str], given: Mapping[str, str]) -> bool:
     """Tell whether two versions of one checkpoint were judged alike: on the same rows, with the same word of the criteria that know no champion."""
-    word, rows = ("gate.alone", "gate"), "rows.sha256"
+    word, rows = ("gate.alone", "gate"), ("rows.sha256", "judging_sets.sha256")
     alone, ours = ((tags.get(word[0]) or tags.get(word[1])) for tags in (known, given))
-    return alone == ours and known.get(rows) == given.get(rows)
+    return alone == ours and all(known.get(tag) == given.get(tag) for tag in rows)
 
 
-def local_folder(place: str) -> Path | None:
-    """Return the folder behind an artifact location; None where it is not on this machine."""
+def local_folder(place: str, served: Path | None) -> Path | None:
+    """Return the folder behind an artifact location; None where it is not on this machine. ``served`` is what a server of this home serves."""
     found = urlparse(place)
+    if found.scheme == "mlflow-artifacts" and served is not None and not found.netloc:
+        inside = Path(unquote(found.path)).relative_to("/")
+        if ".." in inside.parts:
+            raise RegistryError(f"{place} leads out of the artifacts of this MLflow; nothing was read")
+        return served.resolve() / inside
     return Path(unquote(found.path)) if found.scheme in ("", "file") else None
 
 
@@ -660,16 +721,9 @@ def only_one(what: str) -> Iterator[None]:
     """Hold a lock of this home folder; the kernel frees it when its holder dies."""
     folder = Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser() / "cache" / "locks"
     folder.mkdir(parents=True, exist_ok=True)
-    give_up = time.monotonic() + LOCK_SECONDS
+    refusal = RegistryError("another process has been registering under this name for ten minutes; stop it and try again")
     with (folder / sha256(what.encode()).hexdigest()[:16]).open("w") as handle:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    raise RegistryError("another process has been registering under this name for ten minutes; stop it and try again") from None
-                time.sleep(0.1)
+        take_lock(handle, LOCK_SECONDS, refusal)
         yield
 
 
@@ -711,19 +765,28 @@ def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split
     ours, theirs, retained = score_of(model, split), score_of(teacher, split), ((model["retained"] or {}).get(split) or {}).get("value")
     values = {
         "score": ours, "retained_pct": scaled(retained, 100), "params_m": scaled(model["parameters"], 1e-6), "size_mb": scaled(model["bytes"], 1e-6),
-        "flops_g": scaled(model["flops"], 1e-9), "latency_ms": model["latency_ms"], "speedup_x": model["speedup"],
+        "flops_g": scaled(model["flops"], 1e-9), **paces_of(model),
         "compression_x": teacher["bytes"] / model["bytes"] if model["bytes"] else None, "memory_mb": scaled(model.get("memory_bytes"), 1e-6),
         "quality_drop_pts": None if ours is None or theirs is None else 100 * (theirs - ours),
         "score_deviation": (model.get("deviation") or {}).get(split, {}).get(model["headline"]), **least_lead(model, split), **costs_of(model),
+        **judged_figures(model),
     }  # fmt: skip
     now = int(time.time() * 1000)
     return [Metric(name, float(value), now, 0) for name, value in values.items() if value is not None]
 
 
+def paces_of(model: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return latency and speed-up, and what follows from them; of unsteady ones only how far they spread, because a chooser would compare them."""
+    latency, high = model["latency_ms"], model.get("latency_high_ms")
+    spread = {"latency_spread": None if not latency or high is None else 100 * (high / latency - 1)}
+    return spread if model.get("unsteady") else {"latency_ms": latency, "speedup_x": model["speedup"], **spread}
+
+
 def words_against(model: Mapping[str, Any], split: str) -> dict[str, str]:
-    """Return the tag that says how a candidate stands to the plain baselines of its size; none where there are none."""
+    """Return the tags that say how a candidate stands to the plain baselines of its size, where there are any, and that its speed is unsteady, where it is."""
     said = [f"{splits[split]['verdict']}: {baseline}" for baseline, splits in (model.get("against") or {}).items() if split in splits]
-    return {"against": "; ".join(said)} if said else {}
+    shaky = {"speed": "unsteady"} if model.get("unsteady") else {}
+    return {"against": "; ".join(said), **shaky} if said else shaky
 
 
 def least_lead(model: Mapping[str, Any], split: str) -> dict[str, float]:
@@ -733,13 +796,24 @@ def least_lead(model: Mapping[str, Any], split: str) -> dict[str, float]:
     return {} if least is None else {f"lead_{name}pts": 100 * least[part] for name, part in (("", "value"), ("low_", "low"), ("high_", "high"))}
 
 
+def judged_figures(model: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return a model's figures on every judging set; MLflow shows each set in a section of its own."""
+    found: dict[str, float | None] = {}
+    for name, one in (model.get("judged") or {}).items():
+        figures = {"score": one["metrics"][model["headline"]]["value"], "retained_pct": scaled((one.get("retained") or {}).get("value"), 100),
+                   "drop_pts": scaled(one.get("drop"), 100)}  # fmt: skip
+        found |= {f"judge/{name}/{figure}": value for figure, value in figures.items()}
+        found |= {f"judge/{name}/{metric}": score["value"] for metric, score in one["metrics"].items()}
+    return found
+
+
 def costs_of(model: Mapping[str, Any]) -> dict[str, float | None]:
     """Return what one inference draws, and what making a candidate took, shared stages left out; the run's own totals have other names."""
     cost = model.get("cost") or {}
     named = {
         "joules": "joules", "made_kwh": "kwh", "made_co2e_kg": "co2e_kg", "made_dollars": "dollars_on_demand", "made_dollar_spot": "dollars_spot",
     }  # fmt: skip
-    return {name: (cost.get(part) or {}).get("value") for name, part in named.items()}
+    return {name: (cost.get(part) or {}).get("value") for name, part in named.items() if name != "joules" or not model.get("unsteady")}
 
 
 def scaled(value: float | None, factor: float) -> float | None:

@@ -36,7 +36,7 @@ def against_sentence(model: Mapping[str, Any], split: str) -> str:
     if not found:
         return ""
     parts = [f"{WORDS[one['verdict']]} `{baseline}` ({gap(one)}, {seeds_of(one)})" for baseline, one in found]
-    return f"On {split} its {model['headline']} is {', and '.join(parts)}, a model of the same size that learned from the labels alone."
+    return f"Over seeds, its {model['headline']} on {split} is {', and '.join(parts)}, a model of the same size that learned from the labels alone."
 
 
 def seeds_of(one: Mapping[str, Any]) -> str:

@@ -22,8 +22,8 @@ def calibration_rows(model: Model) -> list[str]:
     """Return the expected calibration error, or the mean error of a regression."""
     look = model.get("inspection") or {}
     if number(look.get("ece")) is not None:
-        return [f"| expected calibration error, first seed | {figure(look['ece'], '.4f')} | measured |"]
-    return [f"| mean absolute error, first seed | {figure(look['mae'], '.4f')} | measured |"] if number(look.get("mae")) is not None else []
+        return [f"| expected calibration error | {figure(look['ece'], '.4f')} | measured |"]
+    return [f"| mean absolute error | {figure(look['mae'], '.4f')} | measured |"] if number(look.get("mae")) is not None else []
 
 
 def cost_rows(model: Model) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tasks.report.speed_words import latency_said, speedup_said
+
 FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx"}
 SECTION = """## Exports
 
@@ -59,7 +61,7 @@ def table_row(row: Mapping[str, Any], split: str) -> str:
     """Return one export's line of the table."""
     score = row["metrics"][split][row["headline"]]["value"]
     shown = "—" if score is None else f"{score:.4f}"
-    figures = (shown, f"{row['bytes'] / 1e6:.1f}", f"{row['latency_ms']:.2f}", f"{row['speedup']:.1f}")
+    figures = (shown, f"{row['bytes'] / 1e6:.1f}", latency_said(row), speedup_said(row, ""))
     return "| " + " | ".join((f"`{FILES[row['export']['format']]}`", *figures, held(row["export"]), row["engine"])) + " |"
 
 
@@ -68,5 +70,6 @@ def held(export: Mapping[str, Any]) -> str:
     same = f"{export['equal_answers']:.1%} of {export['rows']:,} answers equal"
     if export["format"] == "onnx":
         return f"{same}, logits within {export['largest_difference']:.1e} of the checkpoint's"
-    speed = f", {export['speedup']:.2f} times as fast" if export.get("speedup") else ""
+    pace = f"{export['speedup']:.2f} times as fast" if export.get("speedup") else ""
+    speed = f", {'speed unsteady' if export.get('unsteady') else pace}" if pace else ""
     return f"{same}; {export['metric']} {export['score']:.4f} on the selection rows, its own fp32 {export['fp32']['score']:.4f}{speed}"

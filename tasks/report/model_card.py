@@ -8,9 +8,15 @@ from typing import Any
 
 from tasks.catalog import glue_task
 from tasks.gate.verdicts import Decision
+from tasks.ports.markdown import code_span, one_line, plain_words
 from tasks.report.against import against_sentence
 from tasks.report.card_rows import more_rows
 from tasks.report.exports_section import exports_section
+from tasks.report.held_back import held_back_lines
+from tasks.report.judging_sets import card_rows
+from tasks.report.means import VARIED, mean_of
+from tasks.report.page_words import plural
+from tasks.report.speed_words import latency_said, milliseconds, times_as_fast
 
 DASH = "—"
 TEMPLATE = """---
@@ -31,7 +37,7 @@ TEMPLATE = """---
 
 {licences}
 - Rows: {rows}.
-- Recipe: `{recipe}`; run `{run}`. `limbeck reproduce {run}` runs it again from nothing and compares what every stage makes.
+{held}{seeds}- Recipe: `{recipe}`; run `{run}`. `limbeck reproduce {run}` runs it again from nothing and compares what every stage makes.
 
 | stage | key |
 |---|---|
@@ -62,6 +68,7 @@ No code of Limbeck is needed. Weights are safetensors.
 LIMITS = """The model was judged on the rows named above and on nothing else: not on other domains, not on other languages, not for fairness.
 Latency and memory belong to the machine on which they were measured."""
 SYNTHETIC = "**The data is synthetic: these figures say nothing about natural language.**"
+MEANS = f"Means over seeds stand beside them, for comparing methods: {VARIED}."
 UNLICENSED = "A licence that is given as unknown was not stated in the recipe: find out before you pass the model on."
 
 
@@ -78,8 +85,10 @@ def model_card(
         summary=summary(model, teacher, recipe, data),
         warning=f"{synthetic}\n\n" if synthetic else "",
         figures="\n".join(figure_rows(model)),
-        licences="\n".join(f"- {one['what']}: `{one['source']}`, licence: {one['licence']}." for one in data["licences"]),
+        licences="\n".join(f"- {one['what']}: {code_span(one['source'])}, licence: {plain_words(one['licence'])}." for one in data["licences"]),
         rows=", ".join(f"{count:,} {split}" for split, count in data["rows"].items()),
+        held="".join(f"- {line}\n" for line in held_back_lines(data.get("held_back") or {})),
+        seeds="".join(f"- {line}\n" for line in seed_lines(model)),
         recipe=recipe["name"],
         run=data["run"][:8],
         stages="\n".join(f"| {stage['name']}{' ' + stage['label'] if stage['label'] else ''} | `{stage['key'][:16]}` |" for stage in stages),
@@ -104,20 +113,20 @@ def gate_words(decision: Decision, gate: Mapping[str, Any], registered: str) -> 
         so_far = "Not decided here: it meets" if decision.accepted else f"Refused ({decision.verdict}): this is how it stands to"
         said = (f"{so_far} the criteria that need no champion. Those relative to the champion ({', '.join(pending)}) are judged at promotion, under the "
                 f"registry's lock, against whoever is champion then; `limbeck show {registered}` says what came of it.")  # fmt: skip
-    return "\n\n".join(part for part in (said, "\n".join(f"- {reason}" for reason in decision.reasons)) if part)
+    return "\n\n".join(part for part in (said, "\n".join(f"- {one_line(reason, 1000)}" for reason in decision.reasons)) if part)
 
 
 def sentence(note: str | None) -> str:
     """Return what a stage noted as a sentence of its own."""
-    return f"Note: {note}." if note else ""
+    return f"Note: {plain_words(note, 1000)}." if note else ""
 
 
 def summary(model: Mapping[str, Any], teacher: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Say in a sentence what the model is, and in another how it stands to the same shape without a teacher."""
     split = recipe.get("gate", {}).get("split", "validation")
     ours, theirs = (row["metrics"][split][model["headline"]]["value"] for row in (model, teacher))
-    pace = f", {model['speedup']:.1f} times as fast" if model["speedup"] is not None else ""
-    what = f"A {model['role']} of `{data['teacher']}` on `{task_of(recipe)['name']}`"
+    pace = f", {times_as_fast(model)}" if model["speedup"] is not None else ""
+    what = f"A {model['role']} of {code_span(data['teacher'])} on {code_span(task_of(recipe)['name'])}"
     sentence = against_sentence(model, split)
     return f"{what}: {model['headline']} on {split} {said(ours)} (teacher {said(theirs)}){pace}. {sentence}".rstrip()
 
@@ -129,7 +138,7 @@ def header(model: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[st
     base = None if recipe.get("pretraining") else recipe["teacher"]["model"]
     tags = ["limbeck", "distillation" if model["role"] != "dropped" else "layer-dropping", "text-classification"]
     return ModelCardData(
-        license=data["teacher_licence"], base_model=base if base and public(base) == base else None, library_name="transformers",
+        license=one_line(data["teacher_licence"]), base_model=base if base and public(base) == base == one_line(base) else None, library_name="transformers",
         pipeline_tag="text-classification", tags=tags, metrics=list(model["metrics"]["validation"]), model_name=f"{recipe['name']}-{model['name']}",
         eval_results=results(model, task_of(recipe)["name"]),
     ).to_yaml()  # fmt: skip
@@ -171,15 +180,16 @@ def public(source: str) -> str:
 
 def figure_rows(model: Mapping[str, Any]) -> list[str]:
     """Return the table of figures; each says whether it was measured or computed."""
-    at = model["measured_at"]
+    at, shaky = model["measured_at"], f"; unsteady: {model['unsteady']}" if model.get("unsteady") else ""
     where = f"batch {at['batch']}, length {at['length']}, {at['threads']} thread(s), {at['engine']}"
     return [
         *quality_rows(model),
+        *card_rows(model),
         f"| parameters | {said(model['parameters'], ',')} | computed |",
         f"| weights on disk | {said(model['bytes'], ',')} bytes | measured |",
         f"| FLOPs at length {model['flops_length']} | {said(model['flops'], '.3f', 1e-9)} G | computed |",
-        f"| latency p50 / p95 | {said(model['latency_ms'], '.2f')} / {said(model.get('latency_p95_ms'), '.2f')} ms, {where} | measured |",
-        f"| speed-up over the teacher, timed in turn with it | {said(model['speedup'], '.2f')} | measured |",
+        f"| latency p50 / p95 | {latency_said(model)} / {milliseconds(model.get('latency_p95_ms'))} ms, {where}{shaky} | measured |",
+        f"| speed-up: the teacher's latency by this one's, timed in turn | {said(model['speedup'], '.2f')}{shaky} | computed |",
         f"| peak memory of inference | {said(model['memory_bytes'], '.0f', 1e-6)} MB | measured |",
         f"| inputs longer than the limit | {said(model['truncated'], '.2%')} | measured |",
         *more_rows(model),
@@ -190,16 +200,29 @@ def quality_rows(model: Mapping[str, Any]) -> list[str]:
     """Return the figures of quality on every split."""
     rows = []
     for split, metrics in model["metrics"].items():
-        rows += [f"| {name}, {split}{over_seeds(model, split, name)} | {with_interval(score, '.4f')} | measured |" for name, score in metrics.items()]
+        rows += [f"| {name}, {split} | {with_interval(score, '.4f')} | measured |" for name, score in metrics.items()]
         rows.append(f"| share of the teacher, {split} | {with_interval((model['retained'] or {}).get(split) or {}, '.2%')} | measured |")
         rows.append(f"| agreement with the teacher, {split} | {said((model['agreement'] or {}).get(split))} | measured |")
+        rows += [f"| {name}, {split}, mean of {plural(seeds, 'seed')} ± {deviation:.4f}, for comparing methods | {with_interval(mean, '.4f')} | measured |"
+                 for name, mean, deviation, seeds in means(model, split)]  # fmt: skip
     return rows
 
 
-def over_seeds(model: Mapping[str, Any], split: str, metric: str) -> str:
-    """Say over how many seeds a figure is a mean, and how far they spread."""
-    deviation = (model.get("deviation") or {}).get(split, {}).get(metric)
-    return "" if deviation is None else f" (mean of {len(model['per_seed'][split][metric])} seeds, deviation {deviation:.4f})"
+def means(model: Mapping[str, Any], split: str) -> list[tuple[str, Mapping[str, Any], float, int]]:
+    """Return by metric the mean over seeds, their deviation and how many they are; nothing where there is one."""
+    found = {name: mean_of(model, split, name) for name in model["metrics"][split]}
+    return [(name, mean, model["deviation"][split][name], len(model["per_seed"][split][name])) for name, mean in found.items() if mean]
+
+
+def seed_lines(model: Mapping[str, Any]) -> list[str]:
+    """Say which of several seeds the model is, and what seeds vary."""
+    scores = model.get("selection_scores") or []
+    if len(scores) < 2:
+        return []
+    taken = f"it has the best score on the selection rows ({', '.join(said(score) for score in scores)})"
+    why = taken if None not in scores else "the first, because seeds were not scored on selection rows"
+    which = f"of {len(scores)} models, each trained with a seed of its own, this is that of seed {model['selected_seed']}"
+    return [f"Seeds: {which}: {why}. Its figures are its own. {MEANS}"]
 
 
 def with_interval(score: Mapping[str, float | None], form: str) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.report.charts import drop_chart
+from tasks.report.held_back import held_back_lines
+from tasks.report.judging_sets import judging_part
 from tasks.report.page_answer import answer
 from tasks.report.page_parts import (
     apart_part,
@@ -53,8 +55,8 @@ def run_page(result: Mapping[str, Any], *, curves: Curves | None = None, texts: 
         "fronts": front_parts(result), "rows": table_rows(result), "notes": notes(result), "conditions": conditions(result["models"][0]),
         "curves": curve_parts(result, curves, [model["name"]]), "looks": look_parts(result, [model] + [teacher] * (teacher is not model)),
         "apart": apart_part(result, model, texts), "drops": drop_part(result), "lineage": lineage_part(result, model),
-        "licences": licence_lines(result),
-        "ledger": ledger_part(result), "how": reproduction(result),
+        "licences": licence_lines(result), "held": held_back_lines(result.get("held_back") or {}),
+        "ledger": ledger_part(result), "how": reproduction(result), "judged": judging_part(result),
     }  # fmt: skip
     return page("page.html", result, answer=first, **parts)
 
@@ -63,7 +65,7 @@ def sweep_page(result: Mapping[str, Any]) -> str:
     """Return the page of a sweep: the answer first, then the table, the chart, and what fine-tuning changed in each layer."""
     parts = {
         "answers": answer_lines(result), "title": sweep_title(result), "table": sweep_rows(result), "marks": sweep_notes(result), "chart": sweep_chart(result),
-        "similar": SIMILAR, "ledger": ledger_part({**result, "models": []}), 
+        "similar": SIMILAR, "ledger": ledger_part({**result, "models": []}), "held": held_back_lines(result.get("held_back") or {}),
         "how": reproduction({**result, "models": [], "rows": {result["split"]: result["rows"]}}),
     }  # fmt: skip
     return page("sweep.html", result, sweep=result, **parts)

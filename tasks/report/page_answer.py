@@ -11,6 +11,7 @@ from tasks.report.exports_section import FILES
 from tasks.report.page_words import DASH, amount, bounds, count, figure, money, percent, plural, signed, span, times
 from tasks.report.pareto import ERRORS, number
 from tasks.report.results import conditions
+from tasks.report.speed_words import latency_said, times_as_fast
 
 Model = Mapping[str, Any]
 Result = Mapping[str, Any]
@@ -37,7 +38,10 @@ STANDINGS = ("champion", "accepted, not champion", "refused", "refused")
 
 
 def worth(model: Model, split: str) -> tuple[bool, float]:
-    """Return what is smallest for the best score; an undefined one comes last."""
+    """Return what is smallest for the best score, by the selection rows where they were asked; an undefined one comes last."""
+    chosen_by = number(model.get("selection_score"))
+    if chosen_by is not None:
+        return False, -chosen_by
     value = number(score_of(model, split).get("value"))
     return value is None, 0.0 if value is None else value if model["headline"] in ERRORS else -value
 
@@ -57,7 +61,8 @@ def answer(result: Result) -> dict[str, Any]:
         "model": model, "teacher": teacher, "title": title_of(result, model), "lead": lead(result, model, first_of(result, model, entry)),
         "tiles": [good(result, model, teacher), fast(model), big(model, teacher), price(result, model)],
         "verdict": verdict_of(model, entry), "reasons": [str(reason) for reason in entry.get("reasons", ())],
-        "pull": pull(entry, champion=came == 0), "aliases": other_aliases(result, model), "exports": exports_inside(result, model),
+        "pull": pull(entry, champion=came == 0, texts=result.get("texts") or "texts.csv"),
+        "aliases": other_aliases(result, model), "exports": exports_inside(result, model),
     }  # fmt: skip
 
 
@@ -108,10 +113,7 @@ def good(result: Result, model: Model, teacher: Model) -> dict[str, Any]:
 
 def fast(model: Model) -> dict[str, Any]:
     """Say how fast the model is."""
-    pace = number(model.get("speedup"))
-    return tile("How fast", figure(model.get("latency_ms"), ".2f"), "ms", [
-        "" if pace is None else f"{pace:.1f} times as fast as the teacher", f"median at {conditions(model)}",
-    ])  # fmt: skip
+    return tile("How fast", latency_said(model), "ms", [times_as_fast(model), f"median at {conditions(model)}"])
 
 
 def big(model: Model, teacher: Model) -> dict[str, Any]:
@@ -160,17 +162,17 @@ def verdict_of(model: Model, entry: Mapping[str, Any]) -> str:
 WORDS = {"champion": "accepted", "—": DASH}
 
 
-def pull(entry: Mapping[str, Any], *, champion: bool) -> list[str]:
+def pull(entry: Mapping[str, Any], *, champion: bool, texts: str) -> list[str]:
     """Return the commands that bring the model here; nothing where it was not registered."""
     if not entry.get("name"):
         return []
     wanted = f"{entry['name']}@{'champion' if champion else entry['version']}"
-    return [f"limbeck pull {quoted(wanted)} my-model", "limbeck predict my-model texts.csv"]
+    return [f"limbeck pull {quoted(wanted)} my-model", f"limbeck predict my-model {quoted(texts)}"]
 
 
 def quoted(words: str) -> str:
     """Return a word as a shell takes it."""
-    return words if re.fullmatch(r"[\w.@+-]+", words) else "'" + words.replace("'", "'\\''") + "'"
+    return words if re.fullmatch(r"[\w./@+-]+", words) else "'" + words.replace("'", "'\\''") + "'"
 
 
 def exports_inside(result: Result, model: Model) -> list[str]:
@@ -178,7 +180,7 @@ def exports_inside(result: Result, model: Model) -> list[str]:
     published = [one for one in result["models"] if one["role"] == "export" and one.get("of") == model["name"] and one.get("gate") == "published"]
     return [
         f"onnx/{FILES[one['export']['format']]}: {figure(score_of(one, result['split']).get('value'))} {one['headline']}, "
-        f"{figure(one.get('latency_ms'), '.2f')} ms, {figure(one.get('bytes'), '.1f', 1e-6)} MB"
+        f"{latency_said(one)} ms, {figure(one.get('bytes'), '.1f', 1e-6)} MB"
         for one in published
     ]
 

@@ -11,9 +11,11 @@ from markupsafe import Markup
 from tasks.report.against import against_lines
 from tasks.report.charts import curve_chart, drop_chart, front_chart, lineage_chart, reliability_chart, scatter_chart, spread
 from tasks.report.ledger import counted_lines
+from tasks.report.means import mean_of
 from tasks.report.page_answer import score_of, seeds_said, verdict_of
 from tasks.report.page_words import DASH, amount, bounds, count, figure, money, percent, plural, signed, span
 from tasks.report.pareto import Front, fronts, number
+from tasks.report.speed_words import latency_said, speed_lines, speedup_said
 from tasks.report.svg import MARKS, drawing, mark
 
 Model = Mapping[str, Any]
@@ -36,7 +38,8 @@ def front_said(found: Front) -> str:
     said = f"On the front: {', '.join(best)}." if best else "Unknown for every model of this run."
     note = f" {found.note[0].upper()}{found.note[1:]}." if found.note and best else ""
     out = f" Left out, because unknown: {', '.join(found.left_out)}." if found.left_out and best else ""
-    return said + note + out
+    shaky = f" Left out, because unsteady: {', '.join(found.unsteady)}." if found.unsteady else ""
+    return said + note + out + shaky
 
 
 def table_rows(result: Result) -> list[dict[str, Any]]:
@@ -55,16 +58,16 @@ def table_row(model: Model, split: str, entry: Mapping[str, Any], on: Sequence[s
     """Return one row, figures as text."""
     score, retained = score_of(model, split), (model.get("retained") or {}).get(split) or {}
     deviation = number(((model.get("deviation") or {}).get(split) or {}).get(model["headline"]))
+    mean = figure(mean_of(model, split, model["headline"]).get("value"))
     teacher = model["role"] == "teacher"
     return {
         "name": model["name"], "role": model["role"], "mark": role_mark(model["role"]), "champion": model.get("gate") == "champion",
         "of": model.get("of"), "engine": model.get("engine"),
         "score": figure(score.get("value")), "bounds": bounds(score),
-        "spread": f"± {deviation:.3f}, {seeds_said(model)}" if deviation is not None else seeds_said(model),
+        "spread": f"mean {mean} ± {deviation:.3f}, {seeds_said(model)}" if deviation is not None else seeds_said(model),
         "retained": DASH if teacher else percent(retained.get("value")), "retained_bounds": "" if teacher else bounds(retained, hundredth),
         "parameters": figure(model.get("parameters"), ".2f", 1e-6), "size": figure(model.get("bytes"), ".1f", 1e-6),
-        "flops": figure(model.get("flops"), ".2f", 1e-9), "latency": figure(model.get("latency_ms"), ".2f"),
-        "speedup": DASH if teacher else figure(model.get("speedup"), ".1f") + ("×" if number(model.get("speedup")) is not None else ""),
+        "flops": figure(model.get("flops"), ".2f", 1e-9), "latency": latency_said(model), "speedup": speedup_said(model, "×"),
         "memory": figure(model.get("memory_bytes"), ".0f", 1e-6), "ece": figure((model.get("inspection") or {}).get("ece"), ".3f"),
         "cost": money((model.get("cost") or {}).get("dollars_on_demand")), "gate": "teacher" if teacher else str(model.get("gate") or DASH),
         "verdict": verdict_of(model, entry), "reasons": [str(reason) for reason in entry.get("reasons", ())], "front": ", ".join(on),
@@ -83,9 +86,9 @@ def role_mark(role: str) -> Markup:
 
 
 def notes(result: Result) -> list[str]:
-    """Return what was said of candidates beside their plain baselines, and what stages noted."""
+    """Return what was said of candidates beside their plain baselines, what stages noted, and whose speed is unsteady."""
     noted = sorted({f"{model['note']}." for model in result["models"] if model.get("note")})
-    return [*against_lines(result["models"], result["split"]), *noted]
+    return [*against_lines(result["models"], result["split"]), *noted, *speed_lines(result["models"])]
 
 
 # --- training ----------------------------------------------------------------------------------------------------------------------------

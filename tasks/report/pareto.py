@@ -38,6 +38,8 @@ class Front:
     best: frozenset[str]
     left_out: tuple[str, ...]
     note: str = ""
+    unsteady: tuple[str, ...] = ()
+    """Who is left out because the cost decides nothing: how long an inference takes, where that is unsteady."""
 
 
 def front(points: Sequence[Point], *, less_is_better: bool = False) -> list[Point]:
@@ -57,21 +59,26 @@ def fronts(result: Mapping[str, Any]) -> list[Front]:
     """Return the three pictures of a run: score against latency, size and energy."""
     inference = any(energy_of_inference(model) is not None for model in result["models"])
     energy = energy_of_inference if inference else energy_of_training
-    note = "energy of one inference, estimated from its latency" if inference else "energy of its own training stages; what one inference takes is not known"
+    trained = "energy of its own training stages; what one inference takes is not known"
+    note = "energy of one inference, estimated: its latency times a constant" if inference else trained
     return [
-        picture(result, "latency", "ms", lambda model: number(model.get("latency_ms"))),
+        picture(result, "latency", "ms", lambda model: number(model.get("latency_ms")), timed=True),
         picture(result, "size of the weights", "MB", lambda model: scaled(model.get("bytes"), 1e-6)),
-        picture(result, "energy", "J" if inference else "Wh", energy, note),
+        picture(result, "energy", "J" if inference else "Wh", energy, note, timed=inference),
     ]
 
 
-def picture(result: Mapping[str, Any], title: str, unit: str, cost: Callable[[Model], float | None], note: str = "") -> Front:
-    """Return one picture; who has no score or no such cost is left out by name."""
-    found = [point_of(model, result["split"], cost(model)) for model in result["models"]]
+def picture(
+    result: Mapping[str, Any], title: str, unit: str, cost: Callable[[Model], float | None], note: str = "", *, timed: bool = False
+) -> Front:
+    """Return one picture; who has no score or no such cost is left out by name, and where it follows from a latency, whose latency is unsteady."""
+    shaky = tuple(model["name"] for model in result["models"] if timed and model.get("unsteady"))
+    steady = [model for model in result["models"] if model["name"] not in shaky]
+    found = [point_of(model, result["split"], cost(model)) for model in steady]
     points = tuple(point for point in found if point is not None)
     best = frozenset(point.name for point in front(points, less_is_better=result["headline"] in ERRORS))
-    out = tuple(model["name"] for model, point in zip(result["models"], found, strict=True) if point is None)
-    return Front(title, unit, points, best, out, note)
+    out = tuple(model["name"] for model, point in zip(steady, found, strict=True) if point is None)
+    return Front(title, unit, points, best, out, note, shaky)
 
 
 def point_of(model: Model, split: str, cost: float | None) -> Point | None:

@@ -61,7 +61,8 @@ def judge(before: Row | None, after: Row | None, around: Sequence[str]) -> dict[
 def explain(before: Row, after: Row, around: Sequence[str]) -> list[str]:
     """Say what explains that a stage made other bytes: its own inputs, knobs, code or libraries; else what is around it."""
     own = list(differences(after["explanation"], before["explanation"]))
-    threads = [f"{name}: {before[name]} → {after[name]}" for name in ("threads", "processes") if before.get(name) != after.get(name)]
+    counts = [name for name in ("threads", "processes") if name not in (*before["explanation"], *after["explanation"])]
+    threads = [f"{name}: {before[name]} → {after[name]}" for name in counts if before.get(name) != after.get(name)]
     inputs = [line for line in own if line.startswith("inputs.")]
     reasons = [line for line in own if line not in inputs] + threads
     if inputs and not reasons:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tasks.ports.markdown import plain_words
 from tasks.report.against import against_lines
+from tasks.report.means import VARIED, deviation_of, mean_of
+from tasks.report.speed_words import latency_said, speed_lines, speedup_said
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 COLUMNS = ("model", "role", "score", "retained", "params", "MB", "GFLOPs", "ms", "speed-up", "gate")
 DASH = "—"
+MEANS = f"In brackets: mean ± standard deviation over seeds, for comparing methods; {VARIED}."
 
 
 def results_table(models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation") -> Table:
@@ -19,7 +23,9 @@ def results_table(models: Sequence[Mapping[str, Any]], *, headline: str | None =
     from rich import box
     from rich.table import Table
 
-    title = f"{headline or models[0]['headline']} on {split}, ± over seeds, with its interval; latency is the median at {conditions(models[0])}"
+    title = (
+        f"{headline or models[0]['headline']} on {split} with its interval (mean ± over seeds); ms: median ± its interval at {conditions(models[0])}"
+    )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("model", overflow="fold")
     for name in COLUMNS[2:-1]:
@@ -38,13 +44,15 @@ def results_markdown(models: Sequence[Mapping[str, Any]], *, headline: str | Non
     lines = ["| " + " | ".join(COLUMNS) + " |", "|---|---|" + "---:|" * (len(COLUMNS) - 3) + "---|"]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(model, split, headline)) + " |" for model in models]
     lines += ["", *(f"- {line}" for line in against_lines(models, split))]
-    said = f"Score: {headline or models[0]['headline']} on {split}, ± its standard deviation over seeds. Latency: median at {conditions(models[0])}."
-    return "\n".join(lines).rstrip() + "\n\n" + "\n\n".join([said, *notes(models)]) + "\n"
+    said = f"Score: {headline or models[0]['headline']} on {split}, of the registered model. ms: median ± its interval at {conditions(models[0])}."
+    varied = [MEANS] if any(deviation_of(model, split, headline or model["headline"]) is not None for model in models) else []
+    return "\n".join(lines).rstrip() + "\n\n" + "\n\n".join([said, *varied, *notes(models)]) + "\n"
 
 
 def notes(models: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what stages noted about models, each note once."""
-    return [f"Note: {note}." for note in sorted({model["note"] for model in models if model.get("note")})]
+    """Return what stages noted about models, each note once, and whose speed is unsteady or was timed in another way than the teacher's."""
+    noted = [f"Note: {plain_words(note, 1000)}." for note in sorted({model["note"] for model in models if model.get("note")})]
+    return [*noted, *speed_lines(models)]
 
 
 def cells(model: Mapping[str, Any], split: str, headline: str | None = None) -> list[str]:
@@ -54,29 +62,28 @@ def cells(model: Mapping[str, Any], split: str, headline: str | None = None) -> 
     return [
         model["name"],
         model["role"],
-        with_interval(model["metrics"].get(split, {}).get(metric) or {}, deviation_of(model, split, metric)),
+        with_interval(model["metrics"].get(split, {}).get(metric) or {}) + over_seeds(model, split, metric),
         DASH if teacher else number(retained.get("value"), ".1%"),
         number(model["parameters"], ".2f", 1e-6, " M"),
         number(model["bytes"], ".1f", 1e-6),
         number(model["flops"], ".2f", 1e-9),
-        number(model["latency_ms"], ".2f"),
-        DASH if teacher else number(model["speedup"], ".1f", 1, "x"),
+        latency_said(model),
+        speedup_said(model),
         model["gate"],
     ]
 
 
-def deviation_of(model: Mapping[str, Any], split: str, metric: str) -> float | None:
-    """Return the standard deviation over seeds; None where there is one seed."""
-    value = (model.get("deviation") or {}).get(split, {}).get(metric)
-    return None if value is None else float(value)
+def over_seeds(model: Mapping[str, Any], split: str, metric: str) -> str:
+    """Return the mean over seeds and its deviation; nothing of one seed."""
+    deviation, mean = deviation_of(model, split, metric), mean_of(model, split, metric).get("value")
+    return "" if deviation is None else f" ({'' if mean is None else f'{mean:.3f} '}±{deviation:.3f})"
 
 
-def with_interval(score: Mapping[str, float | None], deviation: float | None = None) -> str:
-    """Return a score, its deviation over seeds, and its interval."""
+def with_interval(score: Mapping[str, float | None]) -> str:
+    """Return a score and its interval."""
     low, high = score.get("low"), score.get("high")
-    spread = f" ±{deviation:.3f}" if deviation is not None else ""
     interval = f" [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
-    return number(score.get("value"), ".3f") + spread + interval
+    return number(score.get("value"), ".3f") + interval
 
 
 def number(value: float | None, form: str, factor: float = 1, unit: str = "") -> str:

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tasks.errors import RecipeError
 
 DIGITS = 5  # significant digits that are kept of a measured figure
+MARKUP = re.compile(r"[\x00-\x1f\x7f`<]|\]\(")
 PLACES = ("/", "~", "./", "../")
 INSIDE = re.compile(r"(?<=[\s\[{,\"'])(/|~|\.\.?/)[^\s,\]}\"']*")
 """A place within a list or a mapping."""
@@ -25,6 +26,16 @@ class Strict(BaseModel):
     """Frozen, and strict about names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def is_shown_as_it_is(cls, values: Any) -> Any:
+        """Refuse words that would become markup on the page: it shows names and commands as they are. Notes are escaped."""
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            for words in (name, value if name != "note" else ""):
+                if isinstance(words, str) and MARKUP.search(words):
+                    raise ValueError(f"{words[:40]!r} holds a line break, a backtick or HTML, which has no place on the page")
+        return values
 
 
 class Figure(Strict):
@@ -36,10 +47,11 @@ class Figure(Strict):
 
 
 class Score(Figure):
-    """A mean over seeds, its deviation (empty for one seed), and the score of every seed."""
+    """A mean over seeds, its deviation (empty for one seed), the score of every seed, and that of the registered one (empty in older files)."""
 
     deviation: float | None = None
     per_seed: tuple[float, ...] = ()
+    own: Figure | None = None
 
 
 class Against(Figure):
@@ -50,6 +62,18 @@ class Against(Figure):
     verdict: Literal["better", "worse", "inside the noise", "not known by one seed"]
 
 
+class Judged(Strict):
+    """A model's scores on one judging set: means over seeds, and the registered model's own within each score."""
+
+    rows: int
+    scores: dict[str, Score]
+    retained: Figure = Figure()
+    difference: Figure = Figure()
+    drop: float | None = None
+    """How far the headline score lies below that on the task's own rows; None where classes are merged."""
+    merges: tuple[str, ...] = ()
+
+
 class Entry(Strict):
     """One model of a run."""
 
@@ -57,6 +81,7 @@ class Entry(Strict):
     role: str
     plain: bool = False
     seeds: tuple[int, ...] = ()
+    selected_seed: int | None = None
     scores: dict[str, dict[str, Score]]
     retained: dict[str, Figure] = {}
     difference: dict[str, Figure] = {}
@@ -64,9 +89,14 @@ class Entry(Strict):
     parameters: int
     bytes: int | None
     latency_ms: float | None
+    latency_low_ms: float | None = None
+    latency_high_ms: float | None = None
     speedup: float | None = None
+    unsteady: str | None = None
+    """Why its speed decides nothing; None where it is steady, and in files that were made before anybody asked."""
     steps: tuple[int, ...] = ()
     train_seconds: tuple[float, ...] = ()
+    judged: dict[str, Judged] = {}
 
 
 class Hardware(Strict):
@@ -96,6 +126,14 @@ class Made(Strict):
     minutes: Minutes
 
 
+class Purged(Strict):
+    """How many rows of how many were taken out of train because they overlap with held-back ones, and by which way."""
+
+    rows: int
+    of: int
+    way: Literal["text", "group", "none"]
+
+
 class Kept(Strict):
     """What runs and sweeps have in common."""
 
@@ -105,6 +143,8 @@ class Kept(Strict):
     split: str
     made: Made
     note: str = ""
+    purged: Purged | None = None
+    """None in files that were made before splits were purged."""
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -159,7 +199,7 @@ def trimmed(written: Any, note: str, where: str) -> Run | Sweep:
     if not isinstance(written, Mapping) or written.get("kind") not in CUTS or "made" not in written:
         raise RecipeError(f"{where} is not what limbeck run --json or limbeck sweep --json writes of a finished run; name such a file")
     try:
-        cut = CUTS[written["kind"]](written) | {"made": without_places(written["made"]), "note": note, "kind": written["kind"]}
+        cut = CUTS[written["kind"]](written) | {"made": without_places(written["made"]), "note": note, "kind": written["kind"], "purged": purged_of(written)}
     except (KeyError, TypeError, AttributeError) as error:
         raise RecipeError(f"{where} lacks something that a finished run has ({error}); run it again with --json and add that file") from error
     return parsed(rounded(cut), where)
@@ -178,6 +218,12 @@ def parsed(values: Any, where: str) -> Run | Sweep:
         raise RecipeError(f"{where} is no result of a {kind}: {wrong}; add it anew with limbeck results FOLDER --add OUT.json") from error
 
 
+def purged_of(written: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what is kept of how the rows were divided."""
+    purged = (written.get("held_back") or {}).get("purged")
+    return {name: purged[name] for name in ("rows", "of", "way")} if purged else None
+
+
 def cut_run(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of a run."""
     models = written["models"]
@@ -189,13 +235,35 @@ def cut_run(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entry_of(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of one model."""
-    scores = {
-        split: {name: {**score, "deviation": model["deviation"][split][name], "per_seed": model["per_seed"][split][name]} for name, score in metrics.items()}
-        for split, metrics in model["metrics"].items()
-    }
-    kept = ("name", "role", "plain", "seeds", "retained", "difference", "against", "parameters", "bytes", "latency_ms", "speedup", "steps", "train_seconds")
-    return {**{name: model[name] for name in kept}, "scores": scores}
+    """Return what is kept of one model: means over its seeds, by which methods are compared, and beside them the figures of the registered one."""
+    means = model.get("means") or {}
+    scores = {split: {name: score_of(model, means, split, name) for name in metrics} for split, metrics in model["metrics"].items()}
+    over = {what: {split: (means.get(split) or {}).get(what, found) for split, found in (model[what] or {}).items()} for what in ("retained", "difference")}
+    kept = ("name", "role", "plain", "seeds", "against", "parameters", "bytes", "latency_ms", "speedup", "steps", "train_seconds")
+    timed = {name: model.get(name) for name in ("latency_low_ms", "latency_high_ms", "unsteady")}
+    judged = {name: judged_of(found) for name, found in (model.get("judged") or {}).items()}
+    return {**{name: model[name] for name in kept}, **timed, **over, "selected_seed": model.get("selected_seed"), "scores": scores,
+            **({"judged": judged} if judged else {})}  # fmt: skip
+
+
+def score_of(model: Mapping[str, Any], means: Mapping[str, Any], split: str, name: str) -> dict[str, Any]:
+    """Return what is kept of one metric."""
+    spread = {"deviation": model["deviation"][split][name], "per_seed": model["per_seed"][split][name]}
+    return with_own(model["metrics"][split][name], means.get(split) or {}, name, spread)
+
+
+def with_own(own: Mapping[str, Any], means: Mapping[str, Any], name: str, spread: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a metric's mean over seeds and beside it the registered model's own; older results have one figure."""
+    return {**means["metrics"][name], **spread, "own": own} if means else {**own, **spread}
+
+
+def judged_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a model's scores on one judging set: means, and its own beside them, as on the task's rows."""
+    means = found.get("means") or {}
+    scores = {name: with_own(own, means, name, {"deviation": found["deviation"][name], "per_seed": found["per_seed"][name]})
+              for name, own in found["metrics"].items()}  # fmt: skip
+    over = {what: means.get(what, found[what]) for what in ("retained", "difference", "drop")}
+    return {**{name: found[name] for name in ("rows", "merges")}, **over, "scores": scores}
 
 
 def cut_sweep(written: Mapping[str, Any]) -> dict[str, Any]:

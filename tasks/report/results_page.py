@@ -1,6 +1,7 @@
 """The results page: small files of finished runs in, Markdown out. What was not run is not on it.
 
-Runs of one task, teacher and reporting split share a table; a model that several runs made, with the same scores, stands in it once.
+Runs of one task, teacher and reporting split share a table, but for those that were made before splits were purged; a model that several runs
+made, with the same scores, stands in it once.
 """
 
 from __future__ import annotations
@@ -11,24 +12,30 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from tasks.errors import RecipeError
+from tasks.ports.markdown import plain_words
 from tasks.report.against import gap
+from tasks.report.held_back import purged_briefly
+from tasks.report.means import VARIED
 from tasks.report.results import DASH, number
 from tasks.report.results_file import Cell, Entry, Figure, Run, Score, Strict, Sweep, Within
+from tasks.report.speed_words import latency_said, speedup_said
 
 HEAD = """# Results
 
 Made by `limbeck results deployments/results` from the files beside this page, one for each finished run; nothing here is written by hand.
 `limbeck results deployments/results --add OUT.json` adds what `limbeck run RECIPE --json OUT.json` wrote."""
 NOTHING = "No run has been added yet, so there is no table of ours."
-READING = """Scores are means over seeds, ± the standard deviation over seeds, with an interval over rows and seeds. *Against the plain baseline* is the paired
-difference to the same size trained on labels alone, with its own interval; *better* and *worse* hold for all comparisons of one run together
-(Holm), and where a recipe has no such baseline nothing is claimed. Steps and minutes are those of a candidate's own stages, per seed: general
-distillation, augmentation and the teacher are shared and count for the run."""
+READING = f"""Scores are means over seeds, ± the standard deviation over seeds, with an interval over rows and seeds, for comparing methods:
+{VARIED}. *Registered* is the score of the one
+seed that was chosen on the selection rows, which is the model that can be pulled; files of older releases do not have it. *Against the plain
+baseline* is the paired difference to the same size trained on labels alone, with its own interval; *better* and *worse* hold for all comparisons of
+one run together (Holm), and where a recipe has no such baseline nothing is claimed. Steps and minutes are those of a candidate's own stages, per seed:
+general distillation, augmentation and the teacher are shared and count for the run."""
 ELSEWHERE = """## From the literature
 
 Figures that others published, read where the table says. They are about other teachers, other training and other data splits (GLUE's development
 rows, as each source reports them, in points), so they say what is usual, not who is better."""
-COLUMNS = ("of the teacher", "against the plain baseline", "seeds", "parameters", "ms", "speed-up", "steps", "minutes", "run")
+COLUMNS = ("registered", "of the teacher", "against the plain baseline", "seeds", "parameters", "ms", "speed-up", "steps", "minutes", "run")
 ORDER = {"plain baseline": 0, "student": 1, "baseline": 2, "dropped": 3, "export": 4}
 PUBLISHED = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B"}
 
@@ -70,7 +77,7 @@ def task_parts(results: Sequence[Run | Sweep]) -> list[str]:
     tables: dict[tuple[Any, ...], list[Run]] = {}
     for result in results:
         if isinstance(result, Run):
-            tables.setdefault((result.made.teacher, result.split, result.headline, result.rows[result.split]), []).append(result)
+            tables.setdefault((result.made.teacher, result.split, result.headline, result.rows[result.split], result.purged is None), []).append(result)
     parts = [run_part(runs) for _, runs in sorted(tables.items())]
     return parts + [sweep_part(result) for result in results if isinstance(result, Sweep)]
 
@@ -85,7 +92,25 @@ def run_part(runs: Sequence[Run]) -> str:
     synthetic = " The data is synthetic and says nothing about natural language." if any(run.synthetic for run in runs) else ""
     lines = [f"Teacher `{first.made.teacher}`, {judged}.{synthetic}", "", *table(["model", "what", first.headline, *COLUMNS])]
     lines += [line([*model_cells(run, entry), name]) for run, entry, name in in_order(runs)]
-    return "\n".join([*lines, "", *(how(run, f"ms at {conditions(run.measured_at)}") for run in runs)])
+    return "\n".join([*lines, *judged_lines(runs), "", *(how(run, f"ms at {conditions(run.measured_at)}") for run in runs)])
+
+
+def judged_lines(runs: Sequence[Run]) -> list[str]:
+    """Return the table of scores on judging sets, where there are any."""
+    rows = [(name, found, run, entry, names) for run, entry, names in in_order(runs) for name, found in entry.judged.items()]
+    if not rows:
+        return []
+    sets = list(dict.fromkeys(name for name, *_ in rows))
+    said = f"On judging sets, of which nothing is learned; the drop is below the score on {runs[0].split}. Where classes are merged it has none."
+    lines = ["", said, "", *table(["set", "rows", "model", runs[0].headline, "registered", "of the teacher", "to the teacher", "drop", "run"])]
+    for name, found, run, entry, names in sorted(rows, key=lambda row: sets.index(row[0])):
+        teacher = entry.role == "teacher"
+        ahead, retained = (Figure() if teacher else one for one in (found.difference, found.retained))
+        merged = f" ({', '.join(found.merges)} as one)" if found.merges else ""
+        score = found.scores.get(run.headline, Score())
+        lines.append(line([f"`{name}`{merged}", f"{found.rows:,}", f"`{entry.name}`", scored(score), registered(score, entry),
+                           number(retained.value, ".1%"), number(ahead.value, "+.3f") + bounds(ahead, "+.3f"), number(found.drop, "+.3f"), names]))  # fmt: skip
+    return lines
 
 
 def in_order(runs: Sequence[Run]) -> list[tuple[Run, Entry, str]]:
@@ -117,12 +142,13 @@ def model_cells(run: Run, entry: Entry) -> list[str]:
         f"`{entry.name}`",
         what(entry),
         scored(score_of(run, entry)),
+        registered(score_of(run, entry), entry),
         number(retained.value, ".1%") + bounds(retained, ".1%"),
         against(entry, run.split),
         str(len(entry.seeds) or len(score_of(run, entry).per_seed)),
         number(entry.parameters, ".2f", 1e-6, " M"),
-        number(entry.latency_ms, ".2f"),
-        number(None if entry.role == "teacher" else entry.speedup, ".1f", 1, "x"),
+        latency_said(entry.model_dump()),
+        speedup_said(entry.model_dump()),
         number(mean(entry.steps) or None, ",.0f"),
         number(mean(entry.train_seconds) or None, ".1f", 1 / 60),
     ]
@@ -137,6 +163,14 @@ def scored(score: Score) -> str:
     """Return a score, its deviation and its interval."""
     spread = f" ±{score.deviation:.3f}" if score.deviation is not None else ""
     return number(score.value, ".3f") + spread + bounds(score, ".3f")
+
+
+def registered(score: Score, entry: Entry) -> str:
+    """Return the registered model's own score, and of several seeds which it is."""
+    if score.own is None:
+        return DASH
+    seed = f" (seed {entry.selected_seed})" if len(score.per_seed) > 1 and entry.selected_seed is not None else ""
+    return number(score.own.value, ".3f") + bounds(score.own, ".3f") + seed
 
 
 def bounds(figure: Figure, form: str) -> str:
@@ -206,9 +240,14 @@ def how(result: Run | Sweep, more: str = "") -> str:
     machine = f"{made.hardware.cpu}, {made.hardware.cores} cores, {made.hardware.gpu or 'no GPU'}"
     versions = ", ".join(f"{name} {made.versions[name]}" for name in ("torch", "transformers") if name in made.versions)
     commit = f"commit {made.commit[:9]}" if made.commit else ""
-    facts = "; ".join(part for part in (f"{made.date}, {made.minutes.run:.0f} min{cached}", machine, versions, commit, more) if part)
-    note = f" {result.note}" if result.note else ""
+    facts = "; ".join(part for part in (f"{made.date}, {made.minutes.run:.0f} min{cached}", machine, versions, commit, more, divided(result)) if part)
+    note = f" {plain_words(result.note, 1000)}" if result.note else ""
     return f"- `{result.recipe}`: {facts}.{note}" + (f"\n  `{made.command}`" if made.command else "")
+
+
+def divided(result: Run | Sweep) -> str:
+    """Say how the rows of a run were divided."""
+    return purged_briefly(result.purged.model_dump() if result.purged else None)
 
 
 def table(names: Sequence[str]) -> list[str]:

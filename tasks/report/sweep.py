@@ -21,6 +21,7 @@ def sweep_table(result: Result) -> Table:
     """Return the table as rich draws it: a row for each number of dropped layers, a column for each strategy; ``title`` goes above it."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("dropped", no_wrap=True)
@@ -28,7 +29,7 @@ def sweep_table(result: Result) -> Table:
         table.add_column(strategy, justify="right", overflow="fold")
     for drop in result["drop"]:
         cells = row_of(result, drop)
-        shown = [f"[bold]{text}[/bold]" if cell.get("chosen") else f"[dim]{text}[/dim]" if text in (OUT, DASH) else text for cell, text in cells]
+        shown = [Text(text, style="bold" if cell.get("chosen") else "dim" if text in (OUT, DASH) else "") for cell, text in cells]
         table.add_row(f"{drop} of {result['layers']}", *shown)
     return table
 

@@ -1,15 +1,17 @@
 """What a model answered to the very rows that judged it: the evaluation that travels with a registered version.
 
+The model is one seed's; versions that were registered while means over seeds were judged hold the answers of every seed, the registered one's first.
 ``predictions.parquet`` holds seed, row, label, prediction and logits of the gate's split, no texts; ``evaluation.json`` the figures, and a digest
 of the rows. Two evaluations with equal digests are of the same rows in the same order, wherever and whenever they were made, so that they can be
-compared row by row.
+compared row by row. ``sentences`` of ``predictions.parquet`` are digests of each row's texts, and ``learned.parquet`` those of what the model learned
+from: a champion is compared on rows that neither it nor its challenger has seen (``unseen_by_both``), for one that knows the rows beats everybody.
 Shape letters: N rows, S seeds.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,19 +21,26 @@ import numpy as np
 
 from tasks.errors import DataError
 from tasks.gate.criteria import Gain
+from tasks.scoring.resampling import group_numbers
 
 SCHEMA = 1
+FEWEST = 200  # rows that neither has seen, where some had to be left out; fewer tell two models apart by luck
 FOLDER = "evaluation"
 
 
 @dataclass(frozen=True)
 class JudgedRows:
-    """The rows of a split: their ids in one run, their labels, and what they hash to."""
+    """The rows of a split: their ids in one run, their labels, what they hash to, and which of them belong together."""
 
     split: str
     ids: list[int]
     labels_N: np.ndarray
     sha256: str
+    groups_N: np.ndarray | None = None
+    sentences_N: Sequence[Sequence[int]] | None = None
+    """Digests of each row's sentences."""
+    learned: np.ndarray | None = None
+    """Digests of the sentences that the models of this run learn from, sorted."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,16 @@ class Evaluation:
     about: Mapping[str, Any]
     labels_N: np.ndarray
     predictions_SN: np.ndarray
+    groups_N: np.ndarray | None = None
+    """Which rows belong together; None of versions that were registered before this was kept."""
+    sentences_N: Sequence[tuple[int, ...]] | None = None
+    learned: np.ndarray | None = None
+    """As in ``JudgedRows``; None of versions that were registered before they were kept."""
+
+    @property
+    def answers_1N(self) -> np.ndarray:
+        """The registered model's own answers."""
+        return self.predictions_SN[:1]
 
     @property
     def rows(self) -> str:
@@ -52,31 +71,37 @@ def read_judged_rows(folder: Path, split: str, digest: str) -> JudgedRows:
     """Read ids and labels of a split; its digest was computed when the rows were prepared, of texts and labels in order, whatever ids they had."""
     import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(folder / f"{split}.parquet").read(["id", "label"]).to_pydict()
-    return JudgedRows(split, table["id"], np.asarray(table["label"]), digest)
+    table = pq.ParquetFile(folder / f"{split}.parquet").read(["id", "label", "group"]).to_pydict()
+    return JudgedRows(split, table["id"], np.asarray(table["label"]), digest, group_numbers(table.get("group")))
 
 
 def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Mapping[str, Any]) -> Path:
-    """Cut one split out of a scorecard's answers, in the order of the rows, and write it with the figures beside it."""
+    """Cut the model's answers to one split out of a scorecard, in the order of the rows, and write them with the figures beside them.
+
+    Of several seeds the model is a scorecard's first.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     answers = pq.ParquetFile(scorecard / "predictions.parquet").read().to_pydict()
     place = {number: index for index, number in enumerate(rows.ids)}
     kept = [(seed, place.get(number, -1), prediction, logits) for split, seed, number, prediction, logits in zip(
-        *(answers[name] for name in ("split", "seed", "id", "prediction", "logits")), strict=True) if split == rows.split]  # fmt: skip
+        *(answers[name] for name in ("split", "seed", "id", "prediction", "logits")), strict=True) if (split, seed) == (rows.split, 0)]  # fmt: skip
     kept.sort(key=lambda entry: entry[:2])
-    seeds = sorted({entry[0] for entry in kept})
-    if [entry[:2] for entry in kept] != [(seed, row) for seed in seeds for row in range(len(rows.ids))]:
+    if [entry[1] for entry in kept] != [*range(len(rows.ids))]:
         raise DataError(f"a scorecard answers other rows of {rows.split} than the recipe's; run the recipe again with --force score-model")
     folder.mkdir(parents=True)
     columns = {
         "seed": pa.array([entry[0] for entry in kept], pa.int64()), "row": pa.array([entry[1] for entry in kept], pa.int64()),
+        "group": pa.array([None if rows.groups_N is None else rows.groups_N[entry[1]] for entry in kept], pa.int64()),
         "label": pa.array([rows.labels_N[entry[1]] for entry in kept]), "prediction": pa.array([entry[2] for entry in kept], pa.float64()),
         "logits": pa.array([entry[3] for entry in kept], pa.list_(pa.float32())),
+        "sentences": pa.array([None if rows.sentences_N is None else rows.sentences_N[entry[1]] for entry in kept], pa.list_(pa.int64())),
     }  # fmt: skip
+    if rows.learned is not None:
+        pq.write_table(pa.table({"sentence": pa.array(rows.learned, pa.int64())}), folder / "learned.parquet", compression="zstd")
     pq.write_table(pa.table(columns), folder / "predictions.parquet", compression="zstd")
-    described = {"schema": SCHEMA, "split": rows.split, "rows": len(rows.ids), "rows_sha256": rows.sha256, "seeds": len(seeds),
+    described = {"schema": SCHEMA, "split": rows.split, "rows": len(rows.ids), "rows_sha256": rows.sha256, "seeds": 1,
                  "predictions_sha256": sha256((folder / "predictions.parquet").read_bytes()).hexdigest()}  # fmt: skip
     (folder / "evaluation.json").write_text(json.dumps({**about, **described}, indent=1, sort_keys=True))
     return folder
@@ -91,30 +116,125 @@ def read_evaluation(folder: Path) -> Evaluation:
         body = (folder / "predictions.parquet").read_bytes()
         if about["schema"] != SCHEMA or sha256(body).hexdigest() != about["predictions_sha256"]:
             raise DataError("its predictions are not those that were judged, or of another format")
-        table = pq.ParquetFile(folder / "predictions.parquet").read(["label", "prediction"])
+        table = pq.ParquetFile(folder / "predictions.parquet").read(["label", "prediction", "group", "sentences"])
         shape = (int(about["seeds"]), int(about["rows"]))
         labels_SN, predictions_SN = (np.asarray(table.column(name)).reshape(shape) for name in ("label", "prediction"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"its evaluation cannot be read ({type(error).__name__})") from error
-    return Evaluation(about, labels_SN[0], predictions_SN)
+    groups = table.column("group").to_pylist()[: shape[1]] if "group" in table.column_names else None
+    sentences = [tuple(row or ()) for row in table.column("sentences").to_pylist()[: shape[1]]] if "sentences" in table.column_names else None
+    learned = folder / "learned.parquet"
+    known = pq.ParquetFile(learned).read().column("sentence").to_numpy() if learned.is_file() else None
+    return Evaluation(about, labels_SN[0], predictions_SN, group_numbers(groups), sentences if sentences and all(sentences) else None, known)
 
 
 def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: float = 0.95) -> Gain:
-    """Return how far our metric lies above theirs on the same rows, over the seeds of both; errors are turned, so that more is better."""
+    """Return how far our metric lies above theirs on the same rows, errors are turned, so that more is better."""
     from tasks.scoring.intervals import paired_difference
     from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
 
-    if ours.rows != theirs.rows:
-        raise DataError(f"judged on other rows ({ours.rows[:8]} and {theirs.rows[:8]})")
-    found = paired_difference(METRICS[metric], ours.predictions_SN, theirs.predictions_SN, ours.labels_N, confidence=confidence)
+    require_same_rows(ours, theirs)
+    found = paired_difference(METRICS[metric], ours.answers_1N, theirs.answers_1N, ours.labels_N, confidence=confidence, groups_N=ours.groups_N)
     turned = METRICS[metric] in LOWER_IS_BETTER
     return Gain(-found.value, -found.high, -found.low) if turned else Gain(found.value, found.low, found.high)
 
 
+def bound_interval(metric: str, ours: Evaluation, theirs: Evaluation, by: str, confidence: float, resamples: int = 1000) -> Gain:
+    """Return a figure of ours with the percentile interval that a bound reads, on the same resampled rows as theirs.
+
+    ``by`` says what is uncertain: "own" the metric itself, "retained" its share of theirs, "share" that share in the metric's own unit (times theirs),
+    "difference" the distance to theirs in the metric's own unit (beside theirs). At 0.95 these are the intervals of a scorecard. Raises DataError where
+    rows differ, or where theirs is so small that a share of it says nothing.
+    """
+    from tasks.scoring.intervals import bounds, enough, shares
+    from tasks.scoring.metrics import METRICS
+    from tasks.scoring.resampling import resampled
+
+    require_same_rows(ours, theirs)
+    function, both = METRICS[metric], np.concatenate([ours.answers_1N, theirs.answers_1N])
+    ours_R, theirs_R = resampled(function, both, ours.labels_N, enough(resamples, confidence), 0, ours.groups_N)
+    value, other = (function(each_N, ours.labels_N) for each_N in both)
+    if by == "own":
+        spread_R = ours_R
+    elif by == "difference":
+        spread_R = ours_R - theirs_R + other
+    elif not shares(function, other, theirs_R):
+        raise DataError(f"a share of {other:.3g} {metric} says nothing")
+    else:
+        scale = 1.0 if by == "retained" else other
+        value, spread_R = value / other * scale, ours_R / theirs_R * scale
+    found = bounds(value, spread_R, confidence)
+    return Gain(found.value, found.low, found.high)
+
+
+@dataclass(frozen=True)
+class Common:
+    """Two evaluations cut to the rows that both answered and neither model has seen."""
+
+    ours: Evaluation
+    theirs: Evaluation
+    of: int
+    """Rows that judge ours."""
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether nothing had to be left out."""
+        return len(self.ours.labels_N) == self.of
+
+    @property
+    def said(self) -> str:
+        """Say on which rows they are compared; nothing where that is all of them."""
+        return "" if self.whole else f" on {len(self.ours.labels_N):,} of {self.of:,} rows, those that both answered and neither learned from"
+
+
+def unseen_by_both(ours: Evaluation, theirs: Evaluation) -> Common:
+    """Cut two evaluations to the rows that both answered and whose sentences are in neither's training.
+
+    Versions of older releases do not say what they learned from: they are compared on equal rows alone, as they are. Raises DataError where too few rows
+    are left for a word.
+    """
+    pairs = shared_rows(ours, theirs)
+    known = [learned for learned in (ours.learned, theirs.learned) if learned is not None and len(learned)]
+    if ours.sentences_N is not None and known:
+        asked = np.unique(np.fromiter((number for row in ours.sentences_N for number in row), np.int64))
+        seen = {int(number) for learned in known for number in asked[np.isin(asked, learned)]}
+        pairs = [(here, there) for here, there in pairs if seen.isdisjoint(ours.sentences_N[here])]
+    found = Common(at_rows(ours, [here for here, _ in pairs]), at_rows(theirs, [there for _, there in pairs]), len(ours.labels_N))
+    if not found.whole and len(pairs) < FEWEST:
+        other = "" if ours.rows == theirs.rows else f"judged on other rows ({ours.rows[:8]} and {theirs.rows[:8]}): "
+        raise DataError(f"{other}of {found.of:,}, {len(pairs):,} were answered by both and learned from by neither, and {FEWEST} are needed")
+    return found
+
+
+def shared_rows(ours: Evaluation, theirs: Evaluation) -> list[tuple[int, int]]:
+    """Return where rows that both answered stand in each; of rows with equal texts the first, and only if both have one label for it."""
+    if ours.rows == theirs.rows:
+        return [(row, row) for row in range(len(ours.labels_N))]
+    if ours.sentences_N is None or theirs.sentences_N is None:
+        require_same_rows(ours, theirs)
+        return []
+    places = {row: number for number, row in reversed([*enumerate(theirs.sentences_N)])}
+    first = {row: number for number, row in reversed([*enumerate(ours.sentences_N)])}
+    found = [(here, places[row]) for row, here in first.items() if row in places and ours.labels_N[here] == theirs.labels_N[places[row]]]
+    return sorted(found)
+
+
+def at_rows(one: Evaluation, rows: Sequence[int]) -> Evaluation:
+    """Return an evaluation of some of its rows, which says nothing any more of which whole they were."""
+    kept = np.asarray(rows, dtype=np.int64)
+    groups_N = None if one.groups_N is None else one.groups_N[kept]
+    return Evaluation({**one.about, "rows_sha256": "common"}, one.labels_N[kept], one.predictions_SN[:, kept], groups_N)
+
+
+def require_same_rows(ours: Evaluation, theirs: Evaluation) -> None:
+    """Refuse to compare answers to other rows."""
+    if ours.rows != theirs.rows:
+        raise DataError(f"judged on other rows ({ours.rows[:8]} and {theirs.rows[:8]})")
+
+
 def agreement(then: Evaluation, now: Evaluation, kind: str) -> float:
-    """Return the share of rows on which a model, asked again, answers as it did; of several seeds the first is the one that was registered."""
-    if then.rows != now.rows:
-        raise DataError(f"judged on other rows ({then.rows[:8]} and {now.rows[:8]})")
+    """Return the share of rows on which a model, asked again, answers as it did."""
+    require_same_rows(then, now)
     before_N, after_N = then.predictions_SN[0], now.predictions_SN[0]
     alike_N = before_N == after_N if kind == "classification" else np.isclose(before_N, after_N, rtol=1e-3, atol=1e-3)
     return float(alike_N.mean())

@@ -1,6 +1,6 @@
 """What lies behind a score: who is taken for what, how much a model's certainty is worth, and where student and teacher part.
 
-Everything is computed from the answers that scorecards keep, of the first seed: that is the model that gets registered. Calibration: Guo et al.
+Everything is computed from the answers that scorecards keep, of the first seed of each: the chosen one, which gets registered. Calibration: Guo et al.
 2017, "On Calibration of Modern Neural Networks", arXiv:1706.04599 (equal bins of the highest probability; the expected calibration error is the
 mean gap between certainty and accuracy, weighted by the rows of each bin). Every choice of rows is by figures and then by row id, so that the
 same answers always show the same rows.

@@ -1,6 +1,7 @@
 """Bootstrap intervals: of a figure, of a difference between two models on the same rows, and of the share that a student retains.
 
-Method: Efron 1979, the bootstrap; rows are resampled, and where there are several seeds, seeds are resampled too. With only two or three
+Method: Efron 1979, the bootstrap; rows are resampled, or groups of rows where they come in groups (Davison and Hinkley 1997, section 3.8), and
+where there are several seeds, seeds are resampled too. With only two or three
 seeds the spread between seeds is underestimated (by the factor (S - 1) / S in variance): a score's interval is then a little too narrow. The
 paired difference, on which the words "better" and "worse" stand, takes the seeds' part from their variance instead (see there).
 Shape letters: N rows, S seeds, R resamples.
@@ -16,6 +17,7 @@ from tasks.scoring.metrics import LOWER_IS_BETTER, Metric
 from tasks.scoring.resampling import resampled
 
 LEAST = 0.05  # a share of a smaller score than this says nothing, so none is given
+TAIL = 10  # resamples that lie beyond each end of an interval at least, or its ends would be single draws
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,16 @@ def bounds(value: float, values_R: np.ndarray, confidence: float) -> Interval:
     return Interval(float(value), float(low), float(high))
 
 
+def enough(resamples: int, confidence: float) -> int:
+    """Return as many resamples as were asked for, or more where the ends of so wide an interval would rest on fewer than ``TAIL`` of them."""
+    return max(resamples, int(np.ceil(2 * TAIL / (1 - confidence))))
+
+
+def shares(metric: Metric, theirs: float, theirs_R: np.ndarray) -> bool:
+    """Tell whether a share of the other model's score says something: errors are no quality, and by a score near zero nothing can be divided."""
+    return bool(metric not in LOWER_IS_BETTER and theirs > LEAST and theirs_R.min() > LEAST / 5)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A candidate's score, its difference from the teacher on the same rows, and the share of the teacher's score that it retains."""
@@ -54,16 +66,16 @@ class Comparison:
 
 
 def compare(
-    metric: Metric, ours_SN: np.ndarray, theirs_N: np.ndarray, references_N: np.ndarray, *, resamples: int = 1000, confidence: float = 0.95, seed: int = 0
-) -> Comparison:
-    """Score a candidate (one row of predictions a seed) beside its teacher, all on the same resampled rows."""
+    metric: Metric, ours_SN: np.ndarray, theirs_N: np.ndarray, references_N: np.ndarray, *, resamples: int = 1000, confidence: float = 0.95, seed: int = 0,
+    groups_N: np.ndarray | None = None,
+) -> Comparison:  # fmt: skip
+    """Score a candidate (one row of predictions a seed) beside its teacher, all on the same resampled rows, or groups of them."""
     everyone = np.concatenate([ours_SN, theirs_N[None]])
-    values = resampled(metric, everyone, references_N, resamples, seed)
+    values = resampled(metric, everyone, references_N, resamples, seed, groups_N)
     ours_R, theirs_R = over_seeds(values[:-1], seed), values[-1]
     ours_S, theirs = np.asarray([metric(each, references_N) for each in ours_SN]), metric(theirs_N, references_N)
     ours = float(ours_S.mean())
-    shares = metric not in LOWER_IS_BETTER and theirs > LEAST and theirs_R.min() > LEAST / 5
-    retained = bounds(ours / theirs, ours_R / theirs_R, confidence) if shares else None
+    retained = bounds(ours / theirs, ours_R / theirs_R, confidence) if shares(metric, theirs, theirs_R) else None
     # The difference decides how many layers can go: as in ``paired_difference``, its interval is not narrower than few seeds allow.
     gaps_R = values[:-1].mean(0) - theirs_R
     difference = welch(ours - theirs, float(gaps_R.var(ddof=1)), [ours_S, np.asarray([theirs])], confidence)
@@ -78,8 +90,9 @@ class Difference(Interval):
 
 
 def paired_difference(
-    metric: Metric, first_SN: np.ndarray, second_SN: np.ndarray, references_N: np.ndarray, *, resamples: int = 1000, confidence: float = 0.95, seed: int = 0
-) -> Difference:
+    metric: Metric, first_SN: np.ndarray, second_SN: np.ndarray, references_N: np.ndarray, *, resamples: int = 1000, confidence: float = 0.95, seed: int = 0,
+    groups_N: np.ndarray | None = None,
+) -> Difference:  # fmt: skip
     """Return how far the first model's metric lies above the second's on the same rows, over the seeds of both.
 
     Rows: the variance of the difference over resamples, in which both models meet the same rows. Seeds: the variance of a mean of so few, and
@@ -87,7 +100,7 @@ def paired_difference(
     often: where seeds make all the noise, of equal models with three seeds each every seventh time instead of every twentieth. What rows and
     seeds do together is in both parts, so the interval is rather a little too wide.
     """
-    values = resampled(metric, np.concatenate([first_SN, second_SN]), references_N, resamples, seed)
+    values = resampled(metric, np.concatenate([first_SN, second_SN]), references_N, resamples, seed, groups_N)
     gaps_R = values[: len(first_SN)].mean(0) - values[len(first_SN) :].mean(0)
     scores = [np.asarray([metric(each, references_N) for each in each_SN]) for each_SN in (first_SN, second_SN)]
     return welch(float(scores[0].mean() - scores[1].mean()), float(gaps_R.var(ddof=1)), scores, confidence)

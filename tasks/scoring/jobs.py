@@ -21,7 +21,8 @@ from tasks.scoring.inspection import inspect_answers
 from tasks.scoring.intervals import compare, paired_difference
 from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS, accuracy, pearson
 from tasks.scoring.predict import logits_of, truncated_share
-from tasks.scoring.speed import engines_of, measure_latency, peak_increase
+from tasks.scoring.resampling import group_numbers
+from tasks.scoring.speed import measure_latency, peak_increase
 
 SPLITS = ("validation", "holdout")
 PROVENANCE = {"metrics": "measured", "retained": "measured", "agreement": "measured", "parameters": "computed", "flops": "computed",
@@ -29,10 +30,10 @@ PROVENANCE = {"metrics": "measured", "retained": "measured", "agreement": "measu
 
 
 def score(job: Job) -> dict[str, Any]:
-    """Score a candidate (one checkpoint a seed) beside its teacher on every reporting split."""
+    """Score a candidate (one checkpoint a seed) beside its teacher on every reporting split: the first, which is the model, by itself, and means over all."""
     knobs, models = job.knobs, job.lists["models"]
     splits = {split: read_split(job.inputs["rows"] / f"{split}.parquet") for split in SPLITS if (job.inputs["rows"] / f"{split}.parquet").is_file()}
-    card: dict[str, Any] = {"metrics": {}, "per_seed": {}, "retained": {}, "difference": {}, "agreement": {}, "rows": {}}
+    card: dict[str, Any] = {"metrics": {}, "per_seed": {}, "retained": {}, "difference": {}, "agreement": {}, "means": {}, "rows": {}}
     answers: list[dict[str, Any]] = []
     done, total = 0, len(models) * sum(len(rows["id"]) for rows in splits.values())
     for split, rows in splits.items():
@@ -43,7 +44,7 @@ def score(job: Job) -> dict[str, Any]:
         teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, split, rows)
         done += len(models) * len(rows["id"])
         answers.extend({"split": split, "seed": seed, "id": rows["id"], "logits": logits_NC} for seed, logits_NC in enumerate(logits_SNC))
-        weigh(card, split, logits_SNC, teacher_NC, rows["label"], knobs)
+        weigh(card, split, logits_SNC, teacher_NC, rows, knobs)
     write_predictions(job.output / "predictions.parquet", answers, knobs.kind)
     validation = splits["validation"]
     card |= {
@@ -66,21 +67,31 @@ def ask(job: Job, model: Path, rows: dict[str, Any], done: int, total: int) -> n
     )
 
 
-def weigh(card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: np.ndarray, labels_N: np.ndarray, knobs: Any) -> None:
-    """Enter one split's figures in the scorecard."""
-    ours_SN, theirs_N = (decided(logits, knobs.kind) for logits in (logits_SNC, teacher_NC))
-    card["metrics"][split], card["per_seed"][split], card["rows"][split] = {}, {}, len(labels_N)
+def weigh(card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: np.ndarray, rows: dict[str, Any], knobs: Any) -> None:
+    """Enter one split's figures in the scorecard: of the first seed, of each, and over all, which are the first's where it is alone."""
     for name in knobs.metrics:
         if name not in METRICS:
             raise RecipeError(f"unknown metric {name!r}; choose one of {', '.join(sorted(METRICS))}")
-        found = compare(METRICS[name], ours_SN, theirs_N, labels_N, resamples=knobs.resamples, confidence=knobs.confidence)
-        card["metrics"][split][name] = found.score.as_json()
-        card["per_seed"][split][name] = [METRICS[name](each, labels_N) for each in ours_SN]
-        if name == knobs.headline:
-            card["difference"][split] = found.difference.as_json()
-            card["retained"][split] = found.retained.as_json() if found.retained else {"value": None, "low": None, "high": None}
-    alike = accuracy if knobs.kind == "classification" else pearson
-    card["agreement"][split] = float(np.mean([alike(each, theirs_N) for each in ours_SN]))
+    ours_SN, theirs_N = (decided(logits, knobs.kind) for logits in (logits_SNC, teacher_NC))
+    card["rows"][split] = len(rows["label"])
+    card["per_seed"][split] = {name: [METRICS[name](each, rows["label"]) for each in ours_SN] for name in knobs.metrics}
+    own = weighed(ours_SN[:1], theirs_N, rows, knobs)
+    for what, found in own.items():
+        card[what][split] = found
+    card["means"][split] = own if len(ours_SN) == 1 else weighed(ours_SN, theirs_N, rows, knobs)
+
+
+def weighed(ours_SN: np.ndarray, theirs_N: np.ndarray, rows: dict[str, Any], knobs: Any) -> dict[str, Any]:
+    """Return the figures of one model, or the means of several seeds, on one split."""
+    found = {name: compare(METRICS[name], ours_SN, theirs_N, rows["label"], resamples=knobs.resamples, confidence=knobs.confidence, groups_N=rows["group"])
+             for name in knobs.metrics}  # fmt: skip
+    lead, alike = found[knobs.headline], accuracy if knobs.kind == "classification" else pearson
+    return {
+        "metrics": {name: one.score.as_json() for name, one in found.items()},
+        "difference": lead.difference.as_json(),
+        "retained": lead.retained.as_json() if lead.retained else {"value": None, "low": None, "high": None},
+        "agreement": float(np.mean([alike(each, theirs_N) for each in ours_SN])),
+    }
 
 
 def decided(logits: np.ndarray, kind: str) -> np.ndarray:
@@ -88,11 +99,39 @@ def decided(logits: np.ndarray, kind: str) -> np.ndarray:
     return logits.argmax(-1) if kind == "classification" else logits[..., 0]
 
 
+def judge(job: Job) -> dict[str, Any]:
+    """Score a candidate (one checkpoint a seed; the first is the model) beside its teacher on a judging set, whose merged classes count as one."""
+    knobs, models, folder = job.knobs, job.lists["models"], job.inputs["rows"]
+    rows, merged = read_split(folder / "validation.parquet"), json.loads((folder / "task.json").read_text())["merged"]
+    many = len(rows["id"])
+    asked = [ask(job, model, rows, seed * many, len(models) * many) for seed, model in enumerate(models)]
+    logits_SNC = np.stack([as_merged(logits_NC, merged) for logits_NC in asked])
+    teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else as_merged(teacher_logits(job, "validation", rows), merged)
+    card: dict[str, Any] = {"metrics": {}, "per_seed": {}, "retained": {}, "difference": {}, "agreement": {}, "means": {}, "rows": {}}
+    weigh(card, "validation", logits_SNC, teacher_NC, rows, knobs)
+    answers = [{"split": "validation", "seed": seed, "id": rows["id"], "logits": logits_NC} for seed, logits_NC in enumerate(logits_SNC)]
+    write_predictions(job.output / "predictions.parquet", answers, knobs.kind)
+    facts = {name: found["validation"] for name, found in card.items()} | {"headline": knobs.headline}
+    facts["truncated"] = truncated_share(models[0], rows["text"], rows["pair"], knobs.max_length)
+    (job.output / "scorecard.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
+    return facts
+
+
+def as_merged(logits_NC: np.ndarray, merged: list[int] | None) -> np.ndarray:
+    """Return logits in which the first of merged classes has the greatest of theirs and the others none: it is chosen where one of them was."""
+    if merged is None:
+        return logits_NC
+    found_NC = np.full_like(logits_NC, -np.inf)
+    for number, first in enumerate(merged):
+        found_NC[:, first] = np.maximum(found_NC[:, first], logits_NC[:, number])
+    return found_NC
+
+
 def read_split(path: Path) -> dict[str, Any]:
     """Read a reporting split."""
     table = pq.ParquetFile(path).read().to_pydict()  # read_table would import pandas
     pairs = table["pair"] if any(pair is not None for pair in table["pair"]) else None
-    return {"id": table["id"], "text": table["text"], "pair": pairs, "label": np.asarray(table["label"])}
+    return {"id": table["id"], "text": table["text"], "pair": pairs, "label": np.asarray(table["label"]), "group": group_numbers(table.get("group"))}
 
 
 def teacher_logits(job: Job, split: str, rows: dict[str, Any]) -> np.ndarray:
@@ -127,12 +166,14 @@ def measure(job: Job) -> dict[str, Any]:
     folders = {"model": job.inputs["model"], "teacher": job.inputs["teacher"]}
     # Memory first: this process has loaded the libraries and no model yet, so what is added is the candidate's alone.
     memory = peak_increase(folders["model"], batch=knobs.batch, length=knobs.length, threads=knobs.threads)
-    timed = measure_latency(folders, batch=knobs.batch, length=knobs.length, threads=knobs.threads, repeats=knobs.repeats, warmup=knobs.warmup)
+    timed = measure_latency(
+        folders, batch=knobs.batch, length=knobs.length, threads=knobs.threads, repeats=knobs.repeats, warmup=knobs.warmup, seconds=knobs.seconds
+    )
+    ours, theirs = timed["engines"]["model"], timed["engines"]["teacher"]
     facts = {
         **timed,
-        "speedup": timed["teacher"]["p50_ms"] / timed["model"]["p50_ms"],
         "memory_bytes": memory,
-        "engine": engines_of(folders),
+        "engine": ours if ours == theirs else f"{ours} against {theirs}",
         **{name: getattr(knobs, name) for name in ("batch", "length", "threads", "repeats")},
     }
     (job.output / "speed.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
@@ -148,7 +189,9 @@ def contrast(job: Job) -> dict[str, Any]:
     for split in sorted({*first} & {*second}):
         rows = read_split(job.inputs["rows"] / f"{split}.parquet")
         ours_SN, theirs_SN = (in_order(found[split], rows["id"]) for found in (first, second))
-        apart = paired_difference(metric, ours_SN, theirs_SN, rows["label"], resamples=knobs.resamples, confidence=knobs.confidence)
+        apart = paired_difference(
+            metric, ours_SN, theirs_SN, rows["label"], resamples=knobs.resamples, confidence=knobs.confidence, groups_N=rows["group"]
+        )
         splits[split] = {**apart.as_json(), "p": apart.p}
     seeds = [max((len(by_seed) for by_seed in found.values()), default=0) for found in (first, second)]
     facts = {"metric": knobs.metric, "lower_is_better": metric in LOWER_IS_BETTER, "seeds": seeds, "splits": splits}
@@ -172,4 +215,4 @@ def in_order(by_seed: dict[int, dict[int, float]], ids: list[int]) -> np.ndarray
     return np.asarray([[by_row[row] for row in ids] for _, by_row in sorted(by_seed.items())])
 
 
-JOBS = {"score": score, "measure": measure, "contrast": contrast, "inspect": inspect_answers}
+JOBS = {"score": score, "judge": judge, "measure": measure, "contrast": contrast, "inspect": inspect_answers}

@@ -80,12 +80,13 @@ def processor_kwh(used: Used, rates: Rates) -> Figure:
 
 
 def inference_joules(latency_ms: float | None, threads: int, cpu: str, rates: Rates) -> Figure:
-    """Return what one inference draws of a processor, in joules: an estimate, by how long its threads are busy and what a busy core draws."""
+    """Return what one inference draws of a processor, in joules: an estimate, its latency times a constant."""
     row = rates.drawn_by("cpu", cpu)
     watts = rates.core_watts if rates.core_watts is not None else row.load if row else None
     if latency_ms is None or not math.isfinite(latency_ms) or watts is None:
         return unknown("no latency was measured" if watts is not None else "no watts for this processor")
-    return estimated(latency_ms / 1000 * threads * watts, f"median latency x {threads} {'thread' if threads == 1 else 'threads'} x {watts:g} W per core")
+    held = f"{threads} {'thread' if threads == 1 else 'threads'}"
+    return estimated(latency_ms / 1000 * threads * watts, f"latency times a constant ({held} x {watts:g} W per core)")
 
 
 def gpu_kwh(used: Used, rates: Rates) -> Figure:

@@ -1,5 +1,7 @@
 """Metrics of many bootstrap resamples at once: rows are never copied, each resample is a weight for every distinct answer.
 
+Where rows come in groups, groups are drawn: what rows of one group have in common would else count as often as the group has rows.
+
 Drawing N rows with replacement is drawing how often each distinct column of (predictions of every model, truth) comes up, which is
 multinomial. A classifier has few distinct columns, however many rows it answered, so this costs next to nothing. Method: Efron 1979.
 Shape letters: N rows, U distinct columns, M models, R resamples, C classes, G groups of equal values.
@@ -7,11 +9,11 @@ Shape letters: N rows, U distinct columns, M models, R resamples, C classes, G g
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tasks.scoring.metrics import METRICS, Metric
+from tasks.scoring.metrics import Metric
 
 Weighted = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
@@ -19,16 +21,43 @@ CHUNK = 200  # resamples at a time: bounds memory at CHUNK x U
 ROUNDING = 1e-9  # a spread below this share of the values is rounding, not spread
 
 
-def resampled(metric: Metric, predictions_MN: np.ndarray, references_N: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """Return the metric [M, R] of every model on the same resampled rows."""
+def resampled(
+    metric: Metric, predictions_MN: np.ndarray, references_N: np.ndarray, resamples: int, seed: int, groups_N: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the metric [M, R] of every model on the same resampled rows, or groups of rows where ``groups_N`` says which belong together."""
     random, rows = np.random.default_rng(seed), len(references_N)
-    columns, counts_U = np.unique(np.vstack([predictions_MN, references_N]), axis=1, return_counts=True)
-    weighted = WEIGHTED.get(metric) or repeated(metric)
+    columns, column_N, counts_U = np.unique(np.vstack([predictions_MN, references_N]), axis=1, return_inverse=True, return_counts=True)
+    draw = drawn_groups(random, groups_N, column_N.ravel()) if groups_N is not None and comes_in_groups(groups_N) else None
+    weighted = WEIGHTED.get(metric.__name__) or repeated(metric)
     parts = []
     for start in range(0, resamples, CHUNK):
-        weights_RU = random.multinomial(rows, counts_U / rows, min(CHUNK, resamples - start)).astype(float)
+        many = min(CHUNK, resamples - start)
+        weights_RU = random.multinomial(rows, counts_U / rows, many).astype(float) if draw is None else draw(many)
         parts.append(np.stack([weighted(each_U, columns[-1], weights_RU) for each_U in columns[:-1]]))
     return np.concatenate(parts, axis=1)
+
+
+def group_numbers(values: Sequence[int | None] | None) -> np.ndarray | None:
+    """Return the groups of rows as they were written; None where nobody wrote them, or not of all rows."""
+    return None if not values or None in values else np.asarray(values, dtype=np.int64)
+
+
+def comes_in_groups(groups_N: np.ndarray) -> bool:
+    """Tell whether there are groups to be drawn; of a single one nothing can be said but by its rows."""
+    return 1 < len(np.unique(groups_N)) < len(groups_N)
+
+
+def drawn_groups(random: np.random.Generator, groups_N: np.ndarray, column_N: np.ndarray) -> Callable[[int], np.ndarray]:
+    """Return a function that draws groups with replacement, and says how often each distinct column comes up [R, U]."""
+    names, group_N = np.unique(groups_N, return_inverse=True)
+    order_N = np.argsort(column_N, kind="stable")
+    starts_U = np.flatnonzero(np.diff(column_N[order_N], prepend=-1))
+
+    def draw(resamples: int) -> np.ndarray:
+        times_RG = random.multinomial(len(names), np.full(len(names), 1 / len(names)), resamples).astype(float)
+        return np.add.reduceat(times_RG[:, group_N[order_N]], starts_U, axis=1)
+
+    return draw
 
 
 def accuracy(predictions_U: np.ndarray, references_U: np.ndarray, weights_RU: np.ndarray) -> np.ndarray:
@@ -112,6 +141,13 @@ def repeated(metric: Metric) -> Weighted:
     return weighted
 
 
-WEIGHTED: dict[Metric, Weighted] = {
-    METRICS[weighted.__name__]: weighted for weighted in (accuracy, f1, matthews, pearson, spearman, pearson_spearman, mse)
+WEIGHTED: dict[str, Weighted] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "matthews": matthews,
+    "pearson": pearson,
+    "spearman": spearman,
+    "pearson_spearman": pearson_spearman,
+    "mse": mse,
 }
+"""By the name of the metric's own function in ``metrics``."""

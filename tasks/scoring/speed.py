@@ -1,8 +1,10 @@
-"""Latency and memory of inference, measured: the candidate and its teacher in turn, so that a busy moment hits both."""
+"""Latency and memory of inference, measured: the candidate and its teacher in turn, so that a busy moment hits both.
+
+Shape letters: B batch, T tokens.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,12 +14,15 @@ import numpy as np
 
 from tasks.errors import ModelError
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
+from tasks.scoring.timing import NEAR, Median, median_of, quotient_of, time_in_turn
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 ENGINE = "torch fp32 sdpa"
 FORGET_THE_PEAK = "5"  # what Linux reads as: the peak resident size starts anew from the present one
+TRIAL = {"repeats": 9, "warmup": 2, "seconds": 0.0}
+"""Calls by which the faster library is found."""
 
 
 class Checkpoint:
@@ -47,7 +52,7 @@ class Export:
 
         self.model = OnnxModel(folder, threads=threads)
         self.config = AutoConfig.from_pretrained(folder, local_files_only=True)
-        self.engine, self.vocabulary = engine_of(folder), self.config.vocab_size
+        self.engine, self.vocabulary = str(card_of(folder)["engine"]), self.config.vocab_size
 
     def call(self, ids_BT: np.ndarray) -> Callable[[], Any]:
         """Return what asks it once about these tokens."""
@@ -61,19 +66,27 @@ def opened(folder: Path, threads: int) -> Checkpoint | Export:
     return Export(folder, threads) if is_export(folder) else Checkpoint(folder, threads)
 
 
-def engine_of(folder: Path) -> str:
-    """Say what asks a folder's model."""
-    return str(card_of(folder)["engine"]) if is_export(folder) else ENGINE
+def fastest_call(folder: Path, model: Checkpoint | Export, ids_BT: np.ndarray) -> tuple[str, Callable[[], Any]]:
+    """Return how a model is asked fastest here, and the call; of a checkpoint this tries each library that can multiply in fp32."""
+    from tasks.scoring.products import ONEDNN, by_onednn, libraries
+
+    if isinstance(model, Export):
+        return model.engine, model.call(ids_BT)
+    first, *others = libraries()
+    calls = {first: model.call(ids_BT)}
+    if ONEDNN in others:
+        packed = Checkpoint(folder, 1)
+        by_onednn(packed.model, ids_BT.size)
+        calls[ONEDNN] = packed.call(ids_BT)
+    times = time_in_turn(calls, **TRIAL) if others else {first: [0.0]}
+    best = min(times, key=lambda library: float(np.median(times[library])))
+    return f"{model.engine}, {best}", calls[best]
 
 
-def engines_of(folders: Mapping[str, Path]) -> str:
-    """Say what asks both sides of a comparison."""
-    ours, theirs = (engine_of(folders[name]) for name in ("model", "teacher"))
-    return ours if ours == theirs else f"{ours} against {theirs}"
-
-
-def measure_latency(folders: Mapping[str, Path], *, batch: int, length: int, threads: int, repeats: int, warmup: int) -> dict[str, dict[str, float]]:
-    """Return p50 and p95 in milliseconds of each model on the same random tokens, timed in turn: A, B, A, B …"""
+def measure_latency(
+    folders: Mapping[str, Path], *, batch: int, length: int, threads: int, repeats: int, warmup: int, seconds: float
+) -> dict[str, Any]:
+    """Time ``model`` and ``teacher`` in turn on the same random tokens; return milliseconds of each, their quotient, and why they are unsteady."""
     import torch
 
     torch.set_num_threads(threads)
@@ -82,16 +95,40 @@ def measure_latency(folders: Mapping[str, Path], *, batch: int, length: int, thr
         require_length(model.config, length)
     smallest = min(model.vocabulary for model in models.values())
     ids_BT = torch.randint(min(1000, smallest // 2), smallest, (batch, length), generator=torch.Generator().manual_seed(0)).numpy()
-    calls = {name: model.call(ids_BT) for name, model in models.items()}
-    times: dict[str, list[float]] = {name: [] for name in models}
     with torch.inference_mode():
-        for turn in range(warmup + repeats):
-            for name, call in calls.items():
-                started = time.perf_counter()
-                call()
-                if turn >= warmup:
-                    times[name].append(1000 * (time.perf_counter() - started))
-    return {name: {"p50_ms": float(np.median(values)), "p95_ms": float(np.quantile(values, 0.95))} for name, values in times.items()}
+        found = {name: fastest_call(folders[name], model, ids_BT) for name, model in models.items()}
+        times = time_in_turn({name: call for name, (_, call) in found.items()}, repeats=repeats, warmup=warmup, seconds=seconds)
+    return paces_of(times) | {"engines": {name: engine for name, (engine, _) in found.items()}}
+
+
+def paces_of(times: Mapping[str, list[float]]) -> dict[str, Any]:
+    """Return what the milliseconds of model and teacher, timed in turn, come to."""
+    middles = {name: median_of(values) for name, values in times.items()}
+    apart = quotient_of(times["teacher"], times["model"])
+    figures = {
+        name: {"p50_ms": figure_of(middle.value), "low_ms": middle.low, "high_ms": middle.high, "p95_ms": float(np.quantile(times[name], 0.95))}
+        for name, middle in middles.items()
+    }
+    return {
+        **figures,
+        "speedup": figures["teacher"]["p50_ms"] / figures["model"]["p50_ms"], "speedup_low": apart.low, "speedup_high": apart.high,
+        "calls": len(times["model"]), "unsteady": unsteady_because({**middles, "quotient": apart}, len(times["model"])),
+    }  # fmt: skip
+
+
+def figure_of(milliseconds: float) -> float:
+    """Round a latency to the digits that are printed, so that the quotient of two printed figures is the speed-up that stands beside them."""
+    return round(milliseconds, 2) if milliseconds >= 1 else float(f"{milliseconds:.3g}")
+
+
+def unsteady_because(found: Mapping[str, Median], calls: int) -> str:
+    """Return why figures decide nothing; empty where every interval is narrow enough."""
+    wide = {name: one.spread for name, one in found.items() if not one.known}
+    said = ", ".join(f"{WHOSE[name]} ± {100 * spread:.1f} %" for name, spread in wide.items())
+    return f"after {calls:,} calls each {said}, beyond {100 * NEAR:g} %" if wide else ""
+
+
+WHOSE = {"model": "its median", "teacher": "its teacher's median", "quotient": "its speed-up"}
 
 
 def asked(tokenizer: Any, ids_BT: Tensor) -> dict[str, Tensor]:

@@ -86,7 +86,7 @@ def mix(job: Job) -> dict[str, Any]:
     said = [load_file(folder / "answers.safetensors") for folder in job.lists["answers"]]
     ids_N = said[0]["ids"]
     logits_MNC = torch.stack([torch.from_numpy(each["logits"][rows_by_id(each["ids"], ids_N, "answers", "answer-rows")]) for each in said])
-    logits_NC = mixed(logits_MNC, job.knobs.weights, combine=job.knobs.combine)
+    logits_NC = mixed(logits_MNC, job.knobs.weights, combine=job.knobs.combine, temperature=job.knobs.temperature)
     save_file({"ids": ids_N, "logits": logits_NC.contiguous().numpy()}, job.output / "answers.safetensors")
     return {"rows": len(ids_N), "teachers": len(said)}
 

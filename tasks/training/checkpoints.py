@@ -1,7 +1,7 @@
 """What an interrupted training needs to go on as if nothing had happened: weights, optimizer, best weights so far, random state, position.
 
-Tensors are safetensors, the rest is JSON; nothing is pickled. A checkpoint is written beside the old one and renamed, so that a crash leaves
-the older one whole; the last two are kept.
+Tensors are safetensors, the rest is JSON; nothing is pickled. A checkpoint is written beside the old one, pushed to the disk and renamed, so that a
+crash leaves the older one whole; the last two are kept, and where the newest is torn the one before it is taken.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from tasks.checkpoint_files import read_marker, sync, write_marker
 from tasks.training.used_rows import UsedRows, as_whole_tables, input_table
 
 KEPT = 2
+FILES = {"state.safetensors", "state.json"}
 
 
 @dataclass
@@ -49,18 +52,37 @@ def save(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, pro
     save_file({name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}, temporary / "state.safetensors")
     numbers = {"step": progress.step, "best": progress.best, "best_step": progress.best_step, "seconds": progress.seconds}
     (temporary / "state.json").write_text(json.dumps(numbers))
+    write_marker(temporary, of=folder.name)
     shutil.rmtree(final, ignore_errors=True)
     temporary.rename(final)
+    sync(folder)
     for old in sorted(folder.glob("step-*"))[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def load(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Load the newest checkpoint under ``folder`` into modules and optimizer; without one, start at step 0."""
-    found = sorted(folder.glob("step-*")) if folder.is_dir() else []
-    if not found:
-        return Progress()
-    tensors = load_file(found[-1] / "state.safetensors")
+def load(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, tell: Callable[[str], None] = lambda words: None) -> Progress:
+    """Load the newest whole checkpoint under ``folder`` into modules and optimizer; without one, start at step 0.
+
+    One that is torn, or of another training, is told of and removed: it would stand before the steps that are trained again.
+    """
+    for found in sorted(folder.glob("step-*"), reverse=True) if folder.is_dir() else ():
+        if FILES <= (read_marker(found, of=folder.name) or {"inventory": {}})["inventory"].keys():
+            return restored(found, modules, optimizer)
+        tell(f"the checkpoint {found.name} is damaged; going on from the one before it")
+        remove(found)
+    return Progress()
+
+
+def remove(checkpoint: Path) -> None:
+    """Remove a checkpoint that is of no use, whatever it is; of several processes that share a training each may try."""
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    with suppress(OSError):
+        checkpoint.unlink(missing_ok=True)
+
+
+def restored(found: Path, modules: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    """Put the state in a whole checkpoint back into modules and optimizer, and return where the training stood."""
+    tensors = load_file(found / "state.safetensors")
     if not any(isinstance(module, UsedRows) for module in modules.modules()):
         tensors = as_whole_tables(tensors, embedding_number(modules, optimizer))
     modules.load_state_dict(part(tensors, "weight."))
@@ -68,7 +90,7 @@ def load(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer) -> 
     torch.set_rng_state(tensors["random.cpu"])
     if "random.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["random.cuda"])
-    numbers = json.loads((found[-1] / "state.json").read_text())
+    numbers = json.loads((found / "state.json").read_text())
     return Progress(**numbers, best_weights=part(tensors, "best."))
 
 

@@ -39,6 +39,7 @@ def tokenize_corpus(job: Job) -> dict[str, Any]:
         raise DataError("the corpus holds no text; check corpus.source and corpus.text")
     np.save(job.output / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
     index = {"dtype": np.dtype(dtype).name, "vocab_size": len(tokenizer), "tokens": total, "sequences": len(lengths)}
+    index["max_length"] = knobs.max_length
     (job.output / "index.json").write_text(json.dumps(index, sort_keys=True))
     return {"tokens": total, "sequences": len(lengths)}
 
@@ -67,6 +68,11 @@ def read_corpus(folder: Path, *, left: bool = False) -> Encoded:
     ids_S = np.memmap(folder / "tokens.raw", dtype=index["dtype"], mode="r")
     # One zero, seen as often as there are tokens: general text has a single segment.
     return Encoded(ids_S, np.broadcast_to(np.int8(0), ids_S.shape), np.load(folder / "offsets.npy"), left)
+
+
+def longest_sequence(folder: Path) -> int:
+    """Return the tokens that a sequence of a tokenized corpus may have at most."""
+    return int(json.loads((folder / "index.json").read_text())["max_length"])
 
 
 def learning_rows(encoded: Encoded) -> tuple[np.ndarray, np.ndarray]:

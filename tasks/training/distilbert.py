@@ -74,9 +74,17 @@ def require_bert(model: Any, shape: SimpleNamespace) -> None:
 
 def class_like(model: Any) -> Any:
     """Return DistilBERT's class with the head that this BERT has."""
-    import transformers
+    from transformers import (
+        BertForMaskedLM,
+        BertForSequenceClassification,
+        BertModel,
+        DistilBertForMaskedLM,
+        DistilBertForSequenceClassification,
+        DistilBertModel,
+    )
 
-    return getattr(transformers, type(model).__name__.replace("Bert", "DistilBert"))
+    alike = {BertModel: DistilBertModel, BertForMaskedLM: DistilBertForMaskedLM, BertForSequenceClassification: DistilBertForSequenceClassification}
+    return alike[type(model)]
 
 
 def config_of(config: Any, layers: int) -> Any:

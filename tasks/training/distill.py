@@ -32,6 +32,7 @@ from tasks.training.rows import Task, collate, encode, load_tokenizer, read_rows
 from tasks.training.selection import selector
 from tasks.training.signals import Recorded, recorded
 from tasks.training.students import build_student, freeze, load_classifier, save_model, set_dropout
+from tasks.training.value_head import started_at_labels
 from tasks.training.variants import Varied, read_candidates
 
 
@@ -53,8 +54,8 @@ def distill_intermediate(job: Job) -> dict[str, Any]:
     cast = cast_of(job, place)
     same_vocabulary(cast)
     varied = Varied(student_rows(job, cast.task), cast.tokenizer, knobs.max_length, knobs.seed, knobs.sampling, candidates(job))
-    lesson = Lesson(cast.student, cast.teacher, knobs, cast.tokenizer, labels_N=varied.rows.labels_N, kind=cast.task.kind)
-    objective = objective_of(lesson)
+    about = {"labels_N": varied.rows.labels_N, "kind": cast.task.kind, "longest": knobs.max_length}
+    objective = objective_of(Lesson(cast.student, cast.teacher, knobs, cast.tokenizer, **about))
     objective.prove(job, collate(varied.at(0), [0, 1], cast.tokenizer.pad_token_id, place))
     store_as_multiplied(cast.teacher, knobs.precision)
     course = inner_course(objective, varied, knobs, recorded(job, varied.rows.ids_N), place)
@@ -68,16 +69,16 @@ def inner_course(objective: Objective, varied: Varied, knobs: SimpleNamespace, k
     pad = varied.tokenizer.pad_token_id
 
     def loss(rows: np.ndarray) -> Tensor:
-        return objective.loss(collate(newest(varied), rows, pad, place), None if kept is None else kept.of(rows, place))
+        batch = collate(newest(varied), rows, pad, place, objective.width)
+        return objective.loss(batch, None if kept is None else kept.of(rows, place))
 
     return Course(
         modules=objective.modules,
-        batches=epoch_batches(varied, knobs),
+        batches=epoch_batches(varied, knobs, objective.width),
         loss=loss,
         tokens=lambda: newest(varied).ids_S,
         pad=pad,
         begin=objective.begin,
-        divisible=objective.divisible,
     )
 
 
@@ -108,9 +109,13 @@ def train_with_teacher(job: Job, knobs: SimpleNamespace, cast: Cast) -> dict[str
         loss=answered_loss(job, knobs, cast, varied),
         tokens=lambda: newest(varied).ids_S,
         pad=tokenizer.pad_token_id,
-        score=selector(student, task, held, encode(tokenizer, held.texts, held.pairs, knobs.max_length), tokenizer.pad_token_id, knobs.precision),
+        score=selector(student, task, held, encode(tokenizer, held.texts, held.pairs, knobs.max_length), tokenizer.pad_token_id, knobs),
     )
-    return train(job, knobs, course, student.device) | {"truncated": truncated(newest(varied), knobs.max_length)}
+    # Of the task's own rows: transfer text has none, and may be all that is learned from.
+    labelled = read_rows(job.inputs["rows"], "train", task.kind) if task.kind == "regression" else varied.rows
+    with started_at_labels(student, task, labelled.labels_N):
+        facts = train(job, knobs, course, student.device)
+    return facts | {"truncated": truncated(newest(varied), knobs.max_length)}
 
 
 def answered_loss(job: Job, knobs: SimpleNamespace, cast: Cast, varied: Varied) -> Callable[[np.ndarray], Tensor]:
@@ -172,10 +177,10 @@ def candidates(job: Job) -> Any:
     return read_candidates(job.inputs.get("candidates"))
 
 
-def epoch_batches(varied: Varied, knobs: SimpleNamespace) -> Any:
-    """Return a function that plans the batches of an epoch over that epoch's text."""
+def epoch_batches(varied: Varied, knobs: SimpleNamespace, width: int | None = None) -> Any:
+    """Return what plans the batches of an epoch over that epoch's text, padded to ``width`` where it is given."""
     options = {"size": knobs.batch_size, "tokens": knobs.batch_tokens, "seed": knobs.seed}
-    return lambda epoch: plan(varied.at(epoch).lengths_N, epoch=epoch, **options)
+    return lambda epoch: plan(varied.at(epoch).padded_to(width), epoch=epoch, **options)
 
 
 def newest(varied: Varied) -> Any:

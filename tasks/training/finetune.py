@@ -18,8 +18,9 @@ from tasks.training.batches import plan
 from tasks.training.loop import Course, train
 from tasks.training.precision import device, make_deterministic
 from tasks.training.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
-from tasks.training.selection import all_logits, selection_score, selector
+from tasks.training.selection import accuracy, all_logits, pearson, selection_score, selector
 from tasks.training.students import load_classifier, save_model, set_dropout
+from tasks.training.value_head import started_at_labels
 
 
 def finetune(job: Job) -> dict[str, Any]:
@@ -47,9 +48,11 @@ def train_with_labels(job: Job, knobs: SimpleNamespace, model: Any, task: Task, 
         loss=labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id),
         tokens=lambda: encoded.ids_S,
         pad=tokenizer.pad_token_id,
-        score=selector(model, task, held, encode(tokenizer, held.texts, held.pairs, knobs.max_length), tokenizer.pad_token_id, knobs.precision),
+        score=selector(model, task, held, encode(tokenizer, held.texts, held.pairs, knobs.max_length), tokenizer.pad_token_id, knobs),
     )
-    return train(job, knobs, course, model.device) | {"truncated": truncated(encoded, knobs.max_length)}
+    with started_at_labels(model, task, rows.labels_N):
+        facts = train(job, knobs, course, model.device)
+    return facts | {"truncated": truncated(encoded, knobs.max_length)}
 
 
 def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int) -> Any:
@@ -66,14 +69,17 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
 
 
 def judge(job: Job, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
-    """Score a finished teacher on the selection rows (on train rows where none are held back) beside what guessing would score."""
-    held = read_rows(job.inputs["rows"], "selection", task.kind)
-    held = held if len(held) else read_rows(job.inputs["rows"], "train", task.kind)
+    """Score a finished teacher on the selection rows (on train rows where none are held back) beside what guessing would score, and say on how many."""
+    held, split = read_rows(job.inputs["rows"], "selection", task.kind), "selection"
+    if not len(held):
+        held, split = read_rows(job.inputs["rows"], "train", task.kind), "train"
     encoded = encode(tokenizer, held.texts, held.pairs, job.knobs.max_length)
     logits_NC = all_logits(model, encoded, tokenizer.pad_token_id, precision=job.knobs.precision)
-    majority = np.unique(held.labels_N, return_counts=True)[1].max() / len(held) if task.kind == "classification" else 0.0
-    correct = {"selection_accuracy": float((logits_NC.argmax(-1) == held.labels_N).mean())} if task.kind == "classification" else {}
-    return {"selection_score": selection_score(task, logits_NC, held.labels_N), "majority": float(majority), **correct}
+    facts = {"selection_score": selection_score(task, logits_NC, held.labels_N), "selection_count": len(held), "selection_split": split}
+    if task.kind == "regression":
+        return facts | {"majority": 0.0, "selection_correlation": pearson(logits_NC[:, 0], held.labels_N)}
+    majority = np.unique(held.labels_N, return_counts=True)[1].max() / len(held)
+    return facts | {"majority": float(majority), "selection_accuracy": accuracy(logits_NC.argmax(-1), held.labels_N)}
 
 
 def truncated(encoded: Encoded, max_length: int) -> float:

@@ -6,6 +6,7 @@ Sanh et al. 2019, DistilBERT, arXiv:1910.01108.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 
 from tasks.job import Job
 from tasks.training.batches import by_length, plan
-from tasks.training.corpora import learning_rows, read_corpus
+from tasks.training.corpora import learning_rows, longest_sequence, read_corpus
 from tasks.training.lesson import Lesson, Objective
 from tasks.training.loop import Course, train
 from tasks.training.objectives import objective_of
@@ -31,30 +32,44 @@ def distill_general(job: Job) -> dict[str, Any]:
     teacher = freeze(load_masked_lm(job.inputs["base"], place) if knobs.method == "triple" else load_encoder(job.inputs["base"], place))
     student = build_student(knobs.start, teacher, knobs.shape, seed=knobs.seed).requires_grad_(True)
     set_dropout(student, knobs.dropout)
-    objective = objective_of(Lesson(student, teacher, knobs, tokenizer, text=encoded))
-    learned, held = learning_rows(encoded)
-    objective.prove(job, collate(encoded, learned[:2], tokenizer.pad_token_id, place))
+    longest = longest_sequence(job.inputs["corpus"])
+    objective = objective_of(Lesson(student, teacher, knobs, tokenizer, text=encoded, longest=longest))
+    objective.prove(job, collate(encoded, learning_rows(encoded)[0][:2], tokenizer.pad_token_id, place))
     store_as_multiplied(teacher, knobs.precision)
-    lengths = encoded.lengths_N[learned]
-    course = Course(
-        modules=objective.modules,
-        batches=lambda epoch: [
-            learned[batch] for batch in plan(lengths, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch)
-        ],
-        loss=lambda rows: objective.loss(collate(encoded, rows, tokenizer.pad_token_id, place)),
-        score=(lambda: -held_loss(objective, encoded, held, tokenizer.pad_token_id, knobs.precision, place)) if len(held) else None,
-        begin=objective.begin,
-        divisible=objective.divisible,
-    )
+    course = general_course(objective, encoded, tokenizer.pad_token_id, knobs, place)
     facts = train(job, knobs, course, place) | objective.finish()
     save_model(student, tokenizer, job.output)
     return facts
 
 
-def held_loss(objective: Objective, encoded: Encoded, held: np.ndarray, pad: int, precision: str, place: torch.device) -> float:
-    """Return the mean inner loss on held-back sequences."""
+def general_course(
+    objective: Objective, encoded: Encoded, pad: int, knobs: SimpleNamespace, place: torch.device
+) -> Course:
+    """Return what is learned of general text, and how it is watched on the sequences held back."""
+    learned, held = learning_rows(encoded)
+    lengths = encoded.padded_to(objective.width)[learned]
+    options = {"size": knobs.batch_size, "tokens": knobs.batch_tokens, "seed": knobs.seed}
+    return Course(
+        modules=objective.modules,
+        batches=lambda epoch: [learned[batch] for batch in plan(lengths, epoch=epoch, **options)],
+        loss=lambda rows: objective.loss(collate(encoded, rows, pad, place, objective.width)),
+        score=(lambda: -held_loss(objective, encoded, held, pad, knobs, place)) if len(held) else None,
+        begin=objective.begin,
+    )
+
+
+def held_loss(
+    objective: Objective, encoded: Encoded, held: np.ndarray, pad: int, knobs: SimpleNamespace, place: torch.device
+) -> float:
+    """Return the mean inner loss on held-back sequences.
+
+    An objective that draws masked words draws the same ones every time: between checkpoints that are judged on draws of
+    their own, the luck of the draw would choose. Draws are made on the CPU; the training's own go on as they were.
+    """
     losses = []
-    for part in by_length(encoded.lengths_N[held], size=32, tokens=8192):
-        with torch.no_grad(), arithmetic(precision, place):
-            losses.append(float(objective.loss(collate(encoded, held[part], pad, place))))
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(knobs.seed)
+        for part in by_length(encoded.padded_to(objective.width)[held], size=32, tokens=8192):
+            with torch.no_grad(), arithmetic(knobs.precision, place):
+                losses.append(float(objective.loss(collate(encoded, held[part], pad, place, objective.width))))
     return float(np.mean(losses))

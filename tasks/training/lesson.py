@@ -29,14 +29,16 @@ class Lesson:
     """General text, where that is what is read."""
     labels_N: np.ndarray | None = None
     kind: str = "classification"
+    longest: int | None = None
+    """Tokens of the longest row that there can be: what a loss pads to that counts padding."""
 
 
 class Objective:
     """What the student learns inside. ``modules`` is what is trained, the student among it; most objectives need nothing but a loss."""
 
     modules: nn.Module
-    divisible = True
-    """Whether several processes may each take a part of a batch."""
+    width: int | None = None
+    """Tokens that every row is padded to, where padding is part of the loss; None: to the longest row of a batch."""
 
     def prove(self, job: Job, batch: Batch) -> None:
         """Check on a real batch that what is read of the models is what it is taken for, before hours are spent on it."""

@@ -41,8 +41,6 @@ class Course:
     """What batches are padded with."""
     begin: Callable[[int, int], None] = lambda step, total: None
     """Told before every step which one it is, and of how many."""
-    divisible: bool = True
-    """Whether several processes may each take a part of a batch; not where padding counts, which differs from part to part."""
 
 
 def train(job: Job, knobs: SimpleNamespace, course: Course, place: torch.device) -> dict[str, Any]:
@@ -52,7 +50,7 @@ def train(job: Job, knobs: SimpleNamespace, course: Course, place: torch.device)
     crew = join(place)
     with thrift(course, crew, place) as table:
         optimizer = make_optimizer(course.modules, knobs)
-        progress = checkpoints.load(job.checkpoints, course.modules, optimizer)
+        progress = checkpoints.load(job.checkpoints, course.modules, optimizer, job.log)
         if progress.step:
             job.log(f"resuming at step {progress.step:,} of {total:,}")
         run = Run(job, knobs, course, optimizer, progress, total, crew, table)
@@ -119,7 +117,7 @@ class Run:
         self.course.begin(self.progress.step, self.total)
         self.prepare()
         with arithmetic(self.knobs.precision, place):
-            loss = self.loss(self.crew.share(rows) if self.course.divisible else rows)
+            loss = self.loss(self.crew.share(rows))
         loss.backward()
         self.update()
         self.progress.step += 1
@@ -233,4 +231,6 @@ def make_optimizer(modules: nn.Module, knobs: SimpleNamespace) -> torch.optim.Op
         {"params": [value for value in learned if value.ndim > 1], "weight_decay": knobs.weight_decay},
         {"params": [value for value in learned if value.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=knobs.learning_rate, fused=True)
+    return torch.optim.AdamW(
+        groups, lr=knobs.learning_rate, betas=(knobs.beta1, knobs.beta2), eps=knobs.eps, fused=True
+    )

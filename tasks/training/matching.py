@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tasks.errors import RecipeError
+from tasks.errors import ModelError, RecipeError
 from tasks.families import family_of
 from tasks.job import Job
 from tasks.methods.attention_scores import attention_score_loss, attention_score_loss_paper
@@ -27,9 +27,13 @@ MASKED_SCORE = -10_000.0  # what the reference code adds to the scores of padded
 
 
 class Matcher(Objective):
-    """Computes the inner loss of a batch: the student's mapped layers against the teacher's; ``knobs`` are those of the section ``matching``."""
+    """Computes the inner loss of a batch: the student's mapped layers against the teacher's.
 
-    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace) -> None:
+    ``knobs`` are those of the section ``matching``. ``longest`` is what the paper's formula pads every row to: its
+    means are taken over padding as well, so that their size depends on how much of it there is.
+    """
+
+    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, longest: int | None = None) -> None:
         layers = student.config.num_hidden_layers
         self.knobs, self.student, self.teacher = knobs, student, teacher
         self.map = map_between(student.config, teacher.config, knobs.layer_map)
@@ -41,7 +45,9 @@ class Matcher(Objective):
         self.of_teacher = Capture(teacher, **wanted(knobs, self.map.hidden, self.map.attention))
 
         self.modules = nn.ModuleDict({"student": student, "projections": self.projections})
-        self.divisible = knobs.formula == "masked"
+        self.width = longest if knobs.formula == "paper" else None
+        for model in (student, teacher) if self.width is not None else ():
+            require_positions(model.config, self.width)
 
     def prove(self, job: Job, batch: Batch) -> None:
         """Check the capture on a real batch before hours are spent on it, and say the map."""
@@ -49,11 +55,29 @@ class Matcher(Objective):
         job.log(f"layer map: student states {list(range(len(self.map.hidden)))} copy teacher states {list(self.map.hidden)}")
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
-        """Return the inner loss of one batch, a scalar; the teacher is run unless what it shows of this batch is known."""
+        """Return the inner loss of one batch, a scalar; the teacher is run unless what it shows of this batch is known.
+
+        Raises ModelError where padding counts and is not there.
+        """
+        self.require_padding(batch, theirs)
         if theirs is None:
             with torch.no_grad():  # tensors of inference mode could not be compared with gradients without a copy
                 theirs = self.of_teacher(**batch.inputs(self.teacher))
         return self.compare(self.of_student(**batch.inputs(self.student)), theirs, batch.mask_BT)
+
+    def require_padding(self, batch: Batch, theirs: Signals | None) -> None:
+        """Refuse a batch without the padding that the formula counts, and kept layers, which have none."""
+        tokens = batch.mask_BT.shape[1]
+        if self.width is not None and tokens != self.width:
+            raise ModelError(
+                f"formula: paper counts padding up to {self.width} tokens, and this batch has {tokens}; "
+                "pad it, or set formula: masked"
+            )
+        if self.knobs.formula == "paper" and theirs is not None:
+            raise ModelError(
+                "formula: paper counts padding, and kept layers are of valid tokens alone; "
+                "set keep_signals: never, or formula: masked"
+            )
 
     def finish(self) -> dict[str, Any]:
         """Return the map."""
@@ -93,6 +117,17 @@ class Matcher(Objective):
         return attention_score_loss(student_BHTT, teacher_BHTT, mask_BT, far_1TT)
 
 
+def require_positions(config: Any, width: int) -> None:
+    """Refuse to pad rows to a ``width`` for which a model has no positions."""
+    positions = getattr(config, "max_position_embeddings", None) or width
+    room = positions - ((config.pad_token_id or 0) + 1 if family_of(config).reserved_positions else 0)
+    if 0 <= room < width:  # relative positions have no limit: some models say -1
+        raise ModelError(
+            f"formula: paper pads every row to max_length, here {width} tokens, "
+            f"and this {config.model_type} model takes {room}; lower max_length"
+        )
+
+
 def map_between(student: Any, teacher: Any, name: str) -> LayerMap:
     """Return the layer map of two configs; ``kept`` is not made of two depths, but of the layers that the student has from its teacher."""
     if name != "kept":
@@ -106,7 +141,7 @@ def map_between(student: Any, teacher: Any, name: str) -> LayerMap:
 
 def layers(lesson: Lesson) -> Matcher:
     """Return the objective of a lesson."""
-    return Matcher(lesson.student, lesson.teacher, lesson.knobs.matching)
+    return Matcher(lesson.student, lesson.teacher, lesson.knobs.matching, lesson.longest)
 
 
 def wanted(knobs: SimpleNamespace, hidden: Iterable[int], attention: Iterable[int]) -> dict[str, tuple[int, ...]]:

@@ -18,8 +18,12 @@ from tasks.errors import ModelError
 
 
 def device() -> torch.device:
-    """Return the accelerator if there is one; ``LIMBECK_DEVICE=cpu`` keeps to the CPU."""
-    wanted = os.environ.get("LIMBECK_DEVICE", "cuda")
+    """Return what ``LIMBECK_DEVICE`` says, as a stage's key has it (``cpu``, ``cuda``); without it the accelerator, if any."""
+    wanted = os.environ.get("LIMBECK_DEVICE")
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ModelError(
+            "there is a GPU here, but this torch cannot use it; install a torch that is built for it, or set LIMBECK_DEVICE=cpu"
+        )
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     number, there = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()

@@ -64,6 +64,10 @@ class Encoded:
         """Return the tokens in each row."""
         return np.diff(self.offsets)
 
+    def padded_to(self, width: int | None) -> np.ndarray:
+        """Return the tokens that each row takes where all are padded to ``width``; its own where that is None."""
+        return self.lengths_N if width is None else np.full(len(self.offsets) - 1, width)
+
 
 def read_task(folder: Path) -> Task:
     """Read ``task.json`` of a rows folder."""
@@ -168,10 +172,12 @@ class Batch:
         return values
 
 
-def collate(encoded: Encoded, rows: Sequence[int] | np.ndarray, pad: int, place: torch.device) -> Batch:
-    """Pad the named rows to the longest of them."""
+def collate(
+    encoded: Encoded, rows: Sequence[int] | np.ndarray, pad: int, place: torch.device, width: int | None = None
+) -> Batch:
+    """Pad the named rows to the longest of them, or to ``width`` tokens where that is given."""
     lengths = encoded.lengths_N[rows]
-    width = int(lengths.max())
+    width = int(lengths.max()) if width is None else width
     ids_BT = np.full((len(rows), width), pad, dtype=np.int64)
     segments_BT, mask_BT = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(2))
     for place_in_batch, (row, length) in enumerate(zip(rows, lengths, strict=True)):

@@ -11,20 +11,23 @@ import torch
 
 from tasks.errors import ModelError
 from tasks.methods.attention_distributions import attention_distribution_loss
-from tests.methods.oracles import EXACT, golden_case, golden_tensors
+from tests.methods.oracles import EXACT, Oracle, reads
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_equals_the_reference_where_nothing_is_padded() -> None:
-    case, t = golden_case("relation_kl", "attention_kl_without_padding"), golden_tensors("relation_kl")
+@reads("relation_kl", "attention_kl_without_padding", "attention_kl")
+def test_equals_the_reference(oracle: Oracle) -> None:
+    """Its first row is full; of all rows the reference sets masked scores to 0 and masks nothing."""
+    rows, t = slice(0, 1 if "without_padding" in oracle.name else None), oracle.tensors
     student = t["in.student_scores"].requires_grad_()
-    loss = attention_distribution_loss(student[:1], t["in.teacher_scores"][:1], t["in.attention_mask"][:1])
+    ours, theirs = (scores[rows].masked_fill(scores[rows] <= -100, 0.0) for scores in (student, t["in.teacher_scores"]))
+    loss = attention_distribution_loss(ours, theirs, torch.ones(len(ours), 7))
     loss.backward()
-    assert loss.item() == pytest.approx(case["expected_scalars"]["loss"], rel=1e-9)
-    torch.testing.assert_close(student.grad, t["grad.attention_kl_without_padding.student_scores"], **EXACT)
+    assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
+    torch.testing.assert_close(student.grad, t[f"grad.{oracle.name}.student_scores"], **EXACT)
 
 
 def test_padding_changes_nothing() -> None:

@@ -8,12 +8,12 @@ import torch
 from tasks.methods.attention_scores import attention_score_loss, attention_score_loss_paper
 from tasks.methods.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
 from tasks.methods.layer_maps import divisible
-from tests.methods.oracles import EXACT, golden_case, golden_tensors
+from tests.methods.oracles import EXACT, Oracle, reads
 
 
-@pytest.mark.parametrize("name", ["intermediate", "intermediate_without_padding"])
-def test_equals_the_reference(name: str) -> None:
-    case, t = golden_case("tinybert", name), golden_tensors("tinybert")
+@reads("tinybert", "intermediate", "intermediate_without_padding")
+def test_equals_the_reference(oracle: Oracle) -> None:
+    name, t = oracle.name, oracle.tensors
     hidden, scores, mask = t["in.student_hidden"].requires_grad_(), t["in.student_scores"].requires_grad_(), None
     projections = Projections(4, 12, 24).double()
     projections.of(0).weight.data, projections.of(0).bias.data = t["in.fit_dense_weight"], t["in.fit_dense_bias"]
@@ -30,7 +30,7 @@ def test_equals_the_reference(name: str) -> None:
         )
     loss = torch.stack(hidden_terms).sum() + torch.stack(attention_terms).sum()
     loss.backward()
-    assert loss.item() == pytest.approx(case["expected_scalars"]["loss"], rel=1e-9)
+    assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
     torch.testing.assert_close(torch.stack(hidden_terms), t[f"out.{name}.hidden_terms"], **EXACT)
     torch.testing.assert_close(torch.stack(attention_terms), t[f"out.{name}.attention_terms"], **EXACT)
     torch.testing.assert_close(hidden.grad, t[f"grad.{name}.student_hidden"], **EXACT)
@@ -39,10 +39,11 @@ def test_equals_the_reference(name: str) -> None:
     torch.testing.assert_close(projections.of(3).bias.grad, t[f"grad.{name}.fit_dense_bias"], **EXACT)
 
 
-def test_the_threshold_edge_equals_the_reference() -> None:
-    case, t = golden_case("tinybert", "threshold_edge"), golden_tensors("tinybert")
+@reads("tinybert", "threshold_edge")
+def test_the_threshold_edge_equals_the_reference(oracle: Oracle) -> None:
+    t = oracle.tensors
     student = t["in.edge_student"].requires_grad_()
     loss = attention_score_loss_paper(student, t["in.edge_teacher"])
     loss.backward()
-    assert loss.item() == pytest.approx(case["expected_scalars"]["loss"], rel=1e-9)
+    assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
     torch.testing.assert_close(student.grad, t["grad.threshold_edge.edge_student"], **EXACT)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tasks.errors import LimbeckError, ModelError, RecipeError
 from tasks.methods.layer_dropping import drop_layers, encoder_layers
 from tasks.methods.layer_strategies import STRATEGIES, after_a_round, kept_layers, undefined
-from tests.methods.oracles import golden_json
+from tests.methods.oracles import Oracle, reads
 
 COSINES = [0.5, 0.9, 0.1, 0.9, 0.3, 0.2]
 BERT_LIKE = {
@@ -77,12 +77,28 @@ def test_published_sets(strategy: str, layers: int, drop: int, dropped: list[int
     assert kept_layers(strategy, layers, drop) == [i for i in range(layers) if i + 1 not in dropped]
 
 
-def test_sets_equal_the_reference() -> None:
+@reads("layer_dropping", "removals")
+def test_sets_equal_the_reference(oracle: Oracle) -> None:
     names = {"odd-alternate": "alternate-odd", "even-alternate": "alternate-even"}
-    for case in golden_json("layer_dropping")["removals"]:
+    for case in oracle.content:
         strategy, _, drop = case["label"].replace("readme example, top three", "top-3").rpartition("-")
         kept = kept_layers(names.get(strategy, strategy), case["layers"], int(drop))
         assert kept == case["kept_0based"], case["label"]
+
+
+@reads("layer_dropping", "edge_cases")
+def test_odd_lists_of_the_reference_keep_the_same_layers_or_are_refused(oracle: Oracle) -> None:
+    """The reference takes the layers that go, in any order; here those that stay are named, in order."""
+    refused = {"repeated index", "negative index", "index out of range"}
+    for case in oracle.content:
+        gone = [int(index) for index in case["remove_argument"].split(",") if index]
+        model = tiny("bert", num_hidden_layers=case["layers"])
+        if case["label"] in refused:
+            with pytest.raises(RecipeError, match="each once, in ascending order"):
+                drop_layers(model, gone)
+        else:
+            drop_layers(model, [layer for layer in range(case["layers"]) if layer not in gone])
+            assert model.config.kept_layers == case["kept_0based"], case["label"]
 
 
 @given(st.sampled_from(sorted(STRATEGIES)), st.integers(1, 30), st.integers(0, 30))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tasks.errors import ModelError, RecipeError
 from tasks.methods.layer_maps import LAYER_MAPS, initial_layers, layer_map
-from tests.methods.oracles import golden_json
+from tests.methods.oracles import Oracle, reads
 
 DEPTHS = st.integers(1, 40).flatmap(lambda n: st.tuples(st.integers(1, n), st.just(n)))
 
@@ -30,8 +30,9 @@ def test_published_maps(name: str, students: int, teachers: int, hidden: tuple, 
     assert (found.hidden, found.attention) == (hidden, attention)
 
 
-def test_skip_equals_the_reference_run_scripts() -> None:
-    assert list(layer_map("skip", 6, 12).attention) == golden_json("pkd")["layer_map"]["twelve_to_six_skip_0based"]
+@reads("pkd", "layer_map")
+def test_skip_equals_the_reference_run_scripts(oracle: Oracle) -> None:
+    assert list(layer_map("skip", 6, 12).attention) == oracle.content["twelve_to_six_skip_0based"]
 
 
 @given(DEPTHS)

@@ -7,20 +7,20 @@ import torch
 
 from tasks.errors import ModelError, RecipeError
 from tasks.methods.patience import patience_layers, patience_loss
-from tests.methods.oracles import EXACT, golden_case, golden_tensors
+from tests.methods.oracles import EXACT, Oracle, reads
 
 
-@pytest.mark.parametrize("name", ["patience_normalised", "patience_unnormalised"])
-def test_equals_the_reference(name: str) -> None:
-    case, t = golden_case("pkd", name), golden_tensors("pkd")
+@reads("pkd", "patience_normalised", "patience_unnormalised")
+def test_equals_the_reference(oracle: Oracle) -> None:
+    t = oracle.tensors
     student = t["in.student_cls"].requires_grad_()
     # Hidden state m is the output of layer m - 1: the reference counts layers from 0.
     copied = [state - 1 for state in patience_layers("skip", 3, 6)]
-    assert copied == case["hyperparameters"]["teacher_layers_0based"]
-    loss = patience_loss(student[:, : len(copied)], t["in.teacher_cls"][:, copied], normalise=case["hyperparameters"]["normalised"])
+    assert copied == oracle.knobs.teacher_layers_0based
+    loss = patience_loss(student[:, : len(copied)], t["in.teacher_cls"][:, copied], normalise=oracle.knobs.normalised)
     loss.backward()
-    assert loss.item() == pytest.approx(case["expected_scalars"]["loss"], rel=1e-9)
-    torch.testing.assert_close(student.grad, t[f"grad.{name}.student_cls"], **EXACT)
+    assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
+    torch.testing.assert_close(student.grad, t[f"grad.{oracle.name}.student_cls"], **EXACT)
 
 
 def test_the_layers_of_the_paper() -> None:

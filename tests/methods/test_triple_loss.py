@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from tasks.errors import ModelError
 from tasks.methods.soft_targets import softened_sum
 from tasks.methods.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
-from tests.methods.oracles import EXACT, golden_case, golden_json, golden_tensors
+from tests.methods.oracles import EXACT, Oracle, reads
 
 
-@pytest.mark.parametrize("name", ["triple_loss", "triple_loss_ddp_weights"])
-def test_equals_the_reference(name: str) -> None:
-    case, t = golden_case("distilbert", name), golden_tensors("distilbert")
-    knobs = SimpleNamespace(**case["hyperparameters"])
+@reads("distilbert", "triple_loss", "triple_loss_ddp_weights")
+def test_equals_the_reference(oracle: Oracle) -> None:
+    name, t, knobs = oracle.name, oracle.tensors, oracle.knobs
     kept = t["in.attention_mask"].bool()
     logits, hidden = t["in.student_logits"].requires_grad_(), t["in.student_last_hidden"].requires_grad_()
     soft = softened_sum(logits[kept], t["in.teacher_logits"][kept], temperature=knobs.temperature) / kept.sum()
@@ -24,16 +21,43 @@ def test_equals_the_reference(name: str) -> None:
     direction = direction_loss(hidden[kept], t["in.teacher_last_hidden"][kept])
     loss = knobs.alpha_ce * soft + knobs.alpha_mlm * words + knobs.alpha_cos * direction
     loss.backward()
-    expected = case["expected_scalars"]
+    expected = oracle.scalars
     assert [x.item() for x in (loss, soft, words, direction)] == pytest.approx([expected[x] for x in ("loss", "ce", "mlm", "cosine")], rel=1e-9)
     torch.testing.assert_close(logits.grad, t[f"grad.{name}.student_logits"], **EXACT)
     torch.testing.assert_close(hidden.grad, t[f"grad.{name}.student_last_hidden"], **EXACT)
 
 
-def test_the_start_takes_every_parameter_that_the_reference_takes() -> None:
+@reads("distilbert", "restricted_to_mlm_targets_with_mse")
+def test_equals_the_reference_on_masked_words_alone(oracle: Oracle) -> None:
+    """Soft targets of predicted tokens alone, and squared logits, are options that no knob offers here; the parts are."""
+    t, knobs, expected = oracle.tensors, oracle.knobs, oracle.scalars
+    asked, logits = t["in.mlm_labels"] != -100, t["in.student_logits"].requires_grad_()
+    ours, theirs = logits[asked], t["in.teacher_logits"][asked]
+    soft = softened_sum(ours, theirs, temperature=knobs.temperature) / asked.sum()
+    words = masked_word_sum(ours, t["in.mlm_labels"][asked]) / asked.sum()
+    squares = (ours - theirs).square().sum() / asked.sum()
+    loss = knobs.alpha_ce * soft + knobs.alpha_mlm * words + knobs.alpha_mse * squares
+    loss.backward()
+    found = {"loss": loss.item(), "ce": soft.item(), "mlm": words.item(), "mse": squares.item()}
+    assert found == pytest.approx(expected, rel=1e-9)
+    torch.testing.assert_close(logits.grad, t[f"grad.{oracle.name}.student_logits"], **EXACT)
+
+
+@reads("relation_kl", "hidden_cosine")
+def test_the_direction_equals_another_reference(oracle: Oracle) -> None:
+    t = oracle.tensors
+    student = t["in.student_hidden"].requires_grad_()
+    loss = direction_loss(student.flatten(0, 1), t["in.teacher_hidden"].flatten(0, 1))
+    loss.backward()
+    assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
+    torch.testing.assert_close(student.grad, t["grad.hidden_cosine.student_hidden"], **EXACT)
+
+
+@reads("distilbert", "student_initialisation")
+def test_the_start_takes_every_parameter_that_the_reference_takes(oracle: Oracle) -> None:
     from tasks.training.distilbert import parameter_map
 
-    golden = golden_json("distilbert")["student_initialisation"]
+    golden = oracle.content
     assert dict(parameter_map(golden["teacher_layers_0based"])) == golden["student_parameter_from_teacher_parameter"]
 
 

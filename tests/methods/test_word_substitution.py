@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 
 from tasks.errors import DataError, RecipeError
 from tasks.methods.word_substitution import FUNCTION_WORDS, keep_candidates, match_case, replaceable, sample_variant
-from tests.methods.oracles import ROOT, golden_json
+from tests.methods.oracles import ROOT, Oracle, reads
 
 WORDS = ["A", "good", "film", ",", "never", "dull"]
 OPTIONS = [[], ["fine", "bad", "great"], ["movie", "story"], [], ["not"], ["slow", "grey"]]
 DRAW = {"probability": 0.5, "seed": 1, "example": 2, "epoch": 3, "field": "text"}
 
 
-def test_the_rule_equals_the_reference() -> None:
-    tokens = golden_json("augmentation_rule")["tokens"]
+@reads("augmentation_rule", "tokens")
+def test_the_rule_equals_the_reference(oracle: Oracle) -> None:
+    tokens = oracle.content
     assert len(tokens) == 79
     assert {t["token"]: replaceable(t["token"]) for t in tokens} == {t["token"]: t["replaceable"] for t in tokens}
 

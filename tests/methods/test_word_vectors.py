@@ -34,6 +34,12 @@ def test_of_equally_near_words_the_earlier_comes_first() -> None:
     assert nearest_words(table, np.array([0]), 3).tolist() == [[1, 2, 3]]
 
 
+def test_of_equally_near_words_the_earlier_is_taken_where_there_is_no_room_for_all() -> None:
+    """A partition takes any of them: a rare word would stand in for a frequent one."""
+    table = np.array([[1.0, 0.0]] + [[0.0, 1.0]] * 60 + [[0.6, 0.8]], dtype=np.float32)
+    assert nearest_words(table, np.array([0]), 3).tolist() == [[61, 1, 2]]
+
+
 def test_small_vocabularies_and_empty_requests_work() -> None:
     assert nearest_words(vectors(3), np.array([0]), 10).shape == (1, 2)
     assert nearest_words(vectors(1), np.array([0]), 10).shape == (1, 0)

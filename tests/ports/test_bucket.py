@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from tasks.checkpoint_files import read_marker, write_marker
 from tasks.errors import StoreError
+from tasks.ports.fingerprint import key_of
 from tasks.ports.store import bucket as bucket_module
 from tasks.ports.store.artifacts import digest_of, new_manifest
 from tasks.ports.store.bucket import PART, Bucket
@@ -177,9 +179,10 @@ def test_a_network_that_fails_is_no_damage(bucket: Bucket, chaos: Chaos, tmp_pat
     store = S3Store(bucket.address, tmp_path / "cache", patience=10)
     body = b"rows"
     inventory = {"a.txt": {"size": len(body), "sha256": hashlib.sha256(body).hexdigest()}}
-    manifest = new_manifest("ab" * 32, "rows", digest_of(inventory), inventory, {}, "make", {}, 1.0)
+    key = key_of({"stage": "make"})
+    manifest = new_manifest(key, "rows", digest_of(inventory), inventory, {}, "make", {"stage": "make"}, 1.0)
     store.bucket.write(object_name(manifest["sha256"], "a.txt"), body)
-    store.bucket.write(manifest_name("ab" * 32), json.dumps(manifest).encode())
+    store.bucket.write(manifest_name(key), json.dumps(manifest).encode())
 
     def fails(*given: object) -> None:
         raise StoreError("the network is down")
@@ -210,3 +213,35 @@ def test_a_damaged_checkpoint_does_not_stand_before_its_successors(bucket: Bucke
     travelling = TravellingCheckpoints(bucket, "checkpoints/key/", tmp_path / "key")
     travelling.bring(lambda text: None)
     assert travelling.remote() == [] and not list((tmp_path / "key").glob("step-*"))
+
+
+def write_checkpoint(folder: Path, step: int, *, whole: bool) -> None:
+    """Write a checkpoint, or what a crash left of one."""
+    place = folder / f"step-{step:09d}"
+    place.mkdir(parents=True)
+    (place / "state.json").write_text("{}")
+    write_marker(place, of=folder.name)
+    if not whole:
+        (place / "state.json").write_text("{")
+
+
+def test_a_torn_checkpoint_is_neither_uploaded_nor_taken_for_newer_than_a_whole_one(bucket: Bucket, tmp_path: Path) -> None:
+    here, there = tmp_path / "here" / "key", tmp_path / "there" / "key"
+    write_checkpoint(here, 100, whole=True)
+    write_checkpoint(here, 200, whole=False)
+    first = TravellingCheckpoints(bucket, "checkpoints/key/", here)
+    first.send_new(set())
+    assert first.remote() == ["step-000000100"]
+    write_checkpoint(there, 300, whole=False)
+    told: list[str] = []
+    TravellingCheckpoints(bucket, "checkpoints/key/", there).bring(told.append)
+    assert len(told) == 1 and read_marker(there / "step-000000100", of="key") is not None
+
+
+@pytest.mark.parametrize("marker", [b"{", b"[]", b"null", b'{"inventory": []}', b'{"inventory": {}}', b'{"of": "key", "inventory": {}}', b'{"inventory": 1}'])
+def test_a_checkpoint_whose_marker_is_damaged_is_removed(bucket: Bucket, tmp_path: Path, marker: bytes) -> None:
+    bucket.write("checkpoints/key/step-000000500/state.json", b"{}")
+    bucket.write("checkpoints/key/step-000000500/whole.json", marker)
+    travelling = TravellingCheckpoints(bucket, "checkpoints/key/", tmp_path / "key")
+    travelling.bring(lambda text: None)
+    assert travelling.remote() == [] and not list((tmp_path / "key").glob("*"))

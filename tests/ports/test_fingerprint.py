@@ -2,73 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tasks.errors import StoreError
 from tasks.ports import fingerprint
-from tasks.ports.fingerprint import code_digest, differences, key_of
+from tasks.ports.fingerprint import HashMemo, code_digest, differences, key_of
+from tasks.ports.program import Program
 
-HELPER = "def double(x):\n    '''Twice.'''\n    return x + x  # a reason\n\ndef unused():\n    return 1\n"
-MAIN = "from tasks.helper import double\nfrom tasks.family import KINDS\n\ndef door(kind, x):\n    return KINDS[kind](double(x))\n"
-FAMILY = "def first(x):\n    return x\n\ndef second(x):\n    return -x\n\nKINDS = {'first': first, 'second': second}\n"
-
-
-@pytest.fixture
-def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Digest a small package of ours after edits."""
-    (tmp_path / "tasks").mkdir()
-
-    def of(choice: str = "first", **edits: str) -> str:
-        for name, source in {"helper": HELPER, "main": MAIN, "family": FAMILY, **edits}.items():
-            (tmp_path / "tasks" / f"{name}.py").write_text(source)
-        monkeypatch.setattr(fingerprint, "ROOT", tmp_path)
-        forget()
-        return code_digest([("tasks.main", "door")], {choice})
-
-    yield of
-    forget()
+SOURCE = "def double(x):\n    return x + x\n\ndef halve(x):\n    return x / 2\n\nKINDS = {'double': double, 'halve': halve}\n\n"
+SOURCE += "def door(knobs, x):\n    return KINDS[knobs.kind](x)\n"
 
 
-def forget() -> None:
-    """Let the sources be read again, as a new process would."""
-    for known in (fingerprint.sources, fingerprint.sources_sha256, fingerprint.load_module):
-        known.cache_clear()
-
-
-def test_syntax_is_read_once_while_no_source_has_changed(digest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_syntax_is_read_once_while_no_source_has_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "home"))
-    read = []
-    monkeypatch.setattr(fingerprint, "read_digest", lambda *asked, real=fingerprint.read_digest: (read.append(asked), real(*asked))[1])
-    first = digest()
-    forget()
-    assert code_digest([("tasks.main", "door")], {"first"}) == first and len(read) == 1
-    code_digest([("tasks.main", "door")], {"second"})
-    assert digest(helper=HELPER.replace("x + x", "2 * x + 1")) != first and len(read) == 3
+    read: list[Any] = []
+    monkeypatch.setattr(
+        fingerprint, "read_digest", lambda *asked, real=fingerprint.read_digest: (read.append(asked), real(*asked))[1]
+    )
 
+    def digest(source: str, kind: str = "double") -> str:
+        for known in (fingerprint.sources_sha256, fingerprint.narrowing):
+            known.cache_clear()  # as a new process would
+        monkeypatch.setattr(fingerprint, "program", lambda: Program({"tasks.main": source}))
+        return code_digest([("tasks.main", "door", None)], {"kind": kind, "steps": 3})
 
-def test_comments_docstrings_and_formatting_are_free(digest) -> None:
-    assert digest() == digest(helper="def double( x ):\n\n    # another reason\n    return (x+x)\n\ndef unused():\n    return 1\n")
-
-
-def test_a_called_helper_counts(digest) -> None:
-    assert digest() != digest(helper=HELPER.replace("x + x", "2 * x + 1"))
-
-
-def test_what_cannot_be_reached_is_free(digest) -> None:
-    assert digest() == digest(helper=HELPER.replace("return 1", "return 2"))
-
-
-def test_of_a_family_only_the_chosen_entry_counts(digest) -> None:
-    edited = FAMILY.replace("return -x", "return x * 3")
-    assert digest("first") == digest("first", family=edited)
-    assert digest("second") != digest("second", family=edited)
-
-
-def test_a_constant_counts_also_where_several_are_bound_at_once(digest) -> None:
-    several = "SMALL, (LARGE, HUGE) = 1, (2, 3)\n\ndef double(x):\n    return x * LARGE\n"
-    assert digest(helper=several) != digest(helper=several.replace("(2, 3)", "(4, 3)"))
+    first = digest(SOURCE)
+    assert digest(SOURCE) == first and len(read) == 1
+    digest(SOURCE, "halve")
+    assert digest(SOURCE.replace("x + x", "2 * x + 1")) != first and len(read) == 3
+    for known in (fingerprint.sources_sha256, fingerprint.narrowing):
+        known.cache_clear()
 
 
 def test_keys_ignore_order_and_the_type_of_whole_numbers() -> None:
@@ -82,4 +52,81 @@ def test_a_key_that_cannot_be_computed_is_an_error(bad: object) -> None:
 
 
 def test_differences_name_the_field() -> None:
+    assert list(differences({"knobs": {"steps": 2, "same": 1}}, {"knobs": {"steps": 1, "same": 1}})) == [
+        "knobs.steps: 1 → 2"
+    ]
+
+
+def test_a_result_of_the_schema_before_is_a_miss_for_one_reason_in_one_sentence() -> None:
+    now, then = {"schema": 2, "code": "a" * 64, "knobs": {"steps": 2}}, {"code": "b" * 64, "knobs": {"steps": 2}}
+    assert key_of(now) != key_of(then)
+    assert list(differences(now, then)) == [
+        "keys are made in another way since schema 2, so what was stored before is made anew"
+    ]
     assert list(differences({"knobs": {"steps": 2, "same": 1}}, {"knobs": {"steps": 1, "same": 1}})) == ["knobs.steps: 1 → 2"]
+
+
+# --- hashes of files ------------------------------------------------------------------------------------------------------------------------
+
+
+def old(path: Path, body: bytes = b"body") -> Path:
+    """Write a file; give it the times of a minute ago as far as a user can."""
+    path.write_bytes(body)
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    return path
+
+
+class Clock:
+    """Stands for the time module, so many seconds ahead."""
+
+    def __init__(self, ahead: float) -> None:
+        self.ahead = ahead
+
+    def time(self) -> float:
+        return time.time() + self.ahead
+
+
+def test_a_file_that_was_just_written_is_hashed_again_for_an_edit_may_leave_no_trace(tmp_path: Path) -> None:
+    memo, path = HashMemo(tmp_path / "hashes.json"), old(tmp_path / "file")
+    first = memo.get(path)
+    assert memo.known == {} and first == hashlib.sha256(b"body").hexdigest(), "its times are set back, but not that of the last change"
+    path.write_bytes(b"BODY")  # within the clock's granularity: size, times and inode could be the same
+    assert memo.get(path) == hashlib.sha256(b"BODY").hexdigest()
+
+
+def test_a_file_that_was_left_alone_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = old(tmp_path / "file"), []
+    monkeypatch.setattr(fingerprint, "time", Clock(60))
+    monkeypatch.setattr(fingerprint, "hash_now", lambda path, real=fingerprint.hash_now: (read.append(path), real(path))[1])
+    memo = HashMemo(tmp_path / "hashes.json")
+    assert memo.get(path) == memo.get(path) and len(read) == 1
+    memo.save()
+    again = HashMemo(tmp_path / "hashes.json")
+    assert again.get(path) == memo.get(path) and len(read) == 1
+    monkeypatch.setattr(fingerprint, "time", Clock(-3600))  # a clock that jumped back
+    assert HashMemo(tmp_path / "nothing").get(path) and not HashMemo(tmp_path / "nothing").known
+
+
+def spoilt(whole: bytes) -> list[bytes]:
+    """Return what a damaged memo may hold."""
+    kept = json.loads(whole)
+    wrong: list[object] = [[], {"x": 1}, {"x": [[1], 2]}, {"x": []}, {"x": [1, "a" * 64]}, None, 3, "text"]
+    fit = [{"sha256": hashlib.sha256(json.dumps(body).encode()).hexdigest(), "known": json.dumps(body)} for body in wrong]
+    documents = [[], {}, {"known": 1, "sha256": 2}, None, 7, kept | {"sha256": 0}, kept | {"known": kept["known"].replace("[", "[ ")}, *fit]
+    cuts = [whole[:cut] for cut in range(0, len(whole), 9)]
+    return [*cuts, b"[" * 100_000, b"\xff\xfe", json.dumps({"/a": [[1, 2, 3, 4, 5], "0" * 64]}).encode(), *(json.dumps(one).encode() for one in documents)]
+
+
+def test_a_damaged_memo_of_hashes_costs_time_and_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fingerprint, "time", Clock(60))
+    path, place = old(tmp_path / "file"), tmp_path / "hashes.json"
+    memo = HashMemo(place)
+    digest = memo.get(path)
+    memo.save()
+    for body in spoilt(place.read_bytes()):
+        place.write_bytes(body)
+        again = HashMemo(place)
+        assert again.get(path) == digest, body[:80]
+    place.unlink()
+    place.mkdir()
+    assert HashMemo(place).get(path) == digest

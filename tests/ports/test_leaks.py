@@ -1,24 +1,20 @@
-"""Rows that judge and are also learned from."""
+"""Held-back rows that overlap with what is learned from."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.ports.leaks import leaked, normal, together
-from tasks.ports.tables import prepare_rows, prepare_transfer
+from tasks.ports.leaks import leaked
+from tasks.ports.overlap import sentences_of
+from tasks.ports.tables import leaks_of_corpus, prepare_rows, prepare_transfer
 from tasks.recipe import Data, RowsSlice
 from tests.contenders import recipe_for
 
 
-def test_case_width_and_white_space_make_no_other_text() -> None:
-    assert normal("  The\tFILM\u00a0was \uff47ood ") == normal("the film was good") != normal("the film was good.")
-    assert normal("Straße") == normal("STRASSE") and normal(None) == ""
-
-
-def test_rows_are_counted_by_split_and_pairs_as_pairs() -> None:
-    learned = together(["a", "b"], ["x", "y"])
-    judging = {"validation": together(["A", "a", "a ", "b"], ["x", "y", "X", "x"]), "holdout": together(["b"], ["Y"])}
-    assert leaked(learned, judging) == {"validation": 2, "holdout": 1}
+def test_rows_are_counted_by_split_and_pairs_by_their_sentences() -> None:
+    held = {"validation": sentences_of(["A", "c", "a "], ["x", "y", "z"]), "holdout": sentences_of(["d"], ["Y"])}
+    assert leaked(sentences_of(["a", "b"], ["u", "y"]), held) == {"validation": 3, "holdout": 1}
+    assert leaked(sentences_of(["b"], ["u"]), held) == {"validation": 0, "holdout": 0}
 
 
 def write(folder: Path, validation: list[str]) -> Path:
@@ -34,11 +30,16 @@ def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Pa
     knobs = RowsSlice(**dict(Data(selection_rows=0)), task=spec)
     clean = [f"a song {number} was {word},{word}" for number in range(3) for word in ("good", "bad")]
     facts = prepare_rows(write(tmp_path / "one", ["The  film 3 was GOOD,good", *clean]), spec, knobs, tmp_path / "rows")
-    assert facts["leaked"] == {"validation": 1}
+    assert facts["leaked"] == {"validation": 0, "selection": 0} and facts["purged"]["rows"] == 1
+    as_before = prepare_rows(tmp_path / "one", spec, knobs.model_copy(update={"purge": False}), tmp_path / "before")
+    assert as_before["leaked"] == {"validation": 1, "selection": 0} and as_before["purged"]["rows"] == 0
     again = prepare_rows(write(tmp_path / "two", ["The  film 3 was GOOD,good", *clean]), spec, knobs.model_copy(update={"train_rows": 10}), tmp_path / "again")
     assert again["rows_sha256"] == facts["rows_sha256"], "ids move with the number of training rows; the rows that judge are the same"
     other = prepare_rows(write(tmp_path / "three", ["The  film 3 was GOOD,bad", *clean]), spec, knobs, tmp_path / "other")
     assert other["rows_sha256"] != facts["rows_sha256"], "another label is another row"
 
-    (tmp_path / "text.txt").write_text("a song 1 was bad\nA SONG 2 was bad\nsomething else\n")
-    assert prepare_transfer(tmp_path / "text.txt", "text", None, tmp_path / "transfer", tmp_path / "rows") == {"rows": 3, "leaked": {"validation": 2}}
+    (tmp_path / "text.txt").write_text("a song 1 was bad\nthey say that A SONG 2 was  bad\nsomething else\n")
+    leaks = {"validation": 2, "selection": 0}
+    assert prepare_transfer(tmp_path / "text.txt", "text", None, tmp_path / "transfer", tmp_path / "rows") == {"rows": 3, "leaked": leaks}
+    assert leaks_of_corpus(tmp_path / "text.txt", "text", None, tmp_path / "rows") == {"leaked": leaks, "words": 15}
+    assert leaks_of_corpus(tmp_path / "text.txt", "text", 5, tmp_path / "rows") == {"leaked": {"validation": 1, "selection": 0}, "words": 5}

@@ -12,7 +12,8 @@ import pytest
 
 from tasks.contracts import Parcel
 from tasks.errors import RegistryError
-from tasks.ports.pulled import files_of, folder_digest, pairs_in, require_judged
+from tasks.ports.model_settings import settings_in
+from tasks.ports.pulled import files_of, folder_digest, require_judged
 from tasks.ports.store.artifacts import digest_of, take_inventory
 from tests.ports.test_tracker import NAME, checkpoint, damaged, moved, new_tracker, registered, stored
 
@@ -68,6 +69,8 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a pipeline": (edit(CONFIG, custom_pipelines={"evil": {"impl": "x.Y"}}), "custom_pipelines in config.json"),
     "other weights": (edit(CONFIG, transformers_weights="other.safetensors"), "transformers_weights in config.json"),
     "a kernel of a hub": (edit(CONFIG, attn_implementation="evil/kernel"), "attn_implementation in config.json"),
+    "a kernel under an inner name": (edit(CONFIG, _attn_implementation_internal={"": "evil/kernel"}), "_attn_implementation_internal in config.json"),
+    "a config nested five thousand deep": (plant(CONFIG, b"[" * 5000), "config.json of the stored model is not JSON"),
     "code": (plant("model/modeling.py"), "modeling.py, which may carry code"),
     "code in a corner": (plant("metadata.pkl"), "metadata.pkl, which may carry code"),
     "a program": (plant("model/helper.so"), "helper.so, which is no kind of file"),
@@ -122,4 +125,16 @@ def test_a_version_of_an_older_release_has_a_digest_of_its_weights_alone(checkpo
 
 
 def test_words_of_a_vocabulary_are_no_settings() -> None:
-    assert list(pairs_in({"a": [{"b": 1}, 2], "c": {"d": None}})) == [("a", [{"b": 1}, 2]), ("b", 1), ("c", {"d": None}), ("d", None)]
+    assert list(settings_in({"a": [{"b": 1}, 2], "c": {"d": None}})) == [("a", [{"b": 1}, 2]), ("b", 1), ("c", {"d": None}), ("d", None)]
+
+
+@pytest.mark.parametrize(("name", "taken"), [("spm.model", True), ("sentencepiece.bpe.model", True), ("weights.model", False), ("spm.bin", False)])
+def test_a_vocabulary_of_sentencepiece_may_be_pulled_and_no_other_file_of_that_ending(tmp_path: Path, name: str, taken: bool) -> None:
+    for place in ("model/config.json", "model/model.safetensors", f"components/tokenizer/{name}"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text("{}")
+    if taken:
+        assert set(files_of(tmp_path)) == {"config.json", "model.safetensors", name}
+    else:
+        with pytest.raises(RegistryError, match="nothing was written"):
+            files_of(tmp_path)

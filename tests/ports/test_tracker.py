@@ -226,6 +226,16 @@ def test_a_candidate_carries_what_was_said_of_it_beside_its_baseline(tracker: Tr
     tracker.close("FINISHED")
 
 
+def test_an_unsteady_speed_is_no_figure_that_a_chooser_sorts_by(tracker: Tracker) -> None:
+    shaky = row("4x312", unsteady="after 40 calls", latency_high_ms=5.0, cost={"joules": {"value": 0.2}})
+    tracker.stage_started(record())
+    tracker.candidates([MODELS[0], shaky, MODELS[2]], best="4x312", standing="refused")
+    found = everything(tracker)["4x312"].data
+    assert not {"latency_ms", "speedup_x", "joules"} & set(found.metrics) and found.tags["speed"] == "unsteady"
+    assert found.metrics["latency_spread"] == pytest.approx(100 * (5 / 4.321 - 1))
+    tracker.close("FINISHED")
+
+
 def test_a_run_of_hits_alone_has_no_nested_runs(tracker: Tracker) -> None:
     tracker.candidates(MODELS, best="4x312", standing="champion")
     tracker.story([record(cache="hit")])

@@ -55,7 +55,8 @@ def test_every_step_of_a_training_draws_anew(tmp_path: Path) -> None:
         return out.sum()
 
     knobs = SimpleNamespace(
-        steps=6, seed=0, learning_rate=1e-6, weight_decay=0.0, warmup=0, schedule="constant", clip=1.0, precision="fp32", evaluations=0, checkpoint_minutes=1e9
+        steps=6, seed=0, learning_rate=1e-6, weight_decay=0.0, beta1=0.9, beta2=0.999, eps=1e-8, warmup=0, schedule="constant", clip=1.0, precision="fp32",
+        evaluations=0, checkpoint_minutes=1e9,
     )  # fmt: skip
     job = Job({"job": "test", "knobs": {}, "output": str(tmp_path), "checkpoints": str(tmp_path / "checkpoints")})
     train(job, knobs, Course(modules, lambda epoch: [np.arange(1)] * 3, loss), torch.device("cpu"))

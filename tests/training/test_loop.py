@@ -25,8 +25,8 @@ ENCODED = Encoded(
 )
 LABELS = torch.from_numpy((ENCODED.ids_S[ENCODED.offsets[:-1]] > 40).astype(np.int64))
 KNOBS = SimpleNamespace(
-    steps=24, epochs=1, seed=0, learning_rate=1e-2, weight_decay=0.05, warmup=0.1, schedule="linear", clip=0.7, precision="fp32", evaluations=0,
-    checkpoint_minutes=1e9,
+    steps=24, epochs=1, seed=0, learning_rate=1e-2, weight_decay=0.05, beta1=0.8, beta2=0.98, eps=1e-5, warmup=0.1, schedule="linear", clip=0.7,
+    precision="fp32", evaluations=0, checkpoint_minutes=1e9,
 )  # fmt: skip
 
 
@@ -46,7 +46,8 @@ def plain(learned: nn.Module) -> tuple[list[float], list[float]]:
     order = [batch for epoch in range(3) for batch in batches(epoch)]
     decayed = [value for value in learned.parameters() if value.ndim > 1]
     others = [value for value in learned.parameters() if value.ndim <= 1]
-    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": KNOBS.weight_decay}, {"params": others, "weight_decay": 0.0}], lr=KNOBS.learning_rate)
+    groups = [{"params": decayed, "weight_decay": KNOBS.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=KNOBS.learning_rate, betas=(0.8, 0.98), eps=1e-5)
     for step in range(KNOBS.steps):
         for group in optimizer.param_groups:
             group["lr"] = KNOBS.learning_rate * rate(step, KNOBS.steps, KNOBS.warmup, KNOBS.schedule)

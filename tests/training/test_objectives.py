@@ -171,6 +171,27 @@ def test_the_triple_loss_falls(scene: SimpleNamespace, tmp_path: Path) -> None:
     assert np.mean(losses[-9:]) < 0.8 * np.mean(losses[:9]), losses
 
 
+def test_checkpoints_of_the_triple_loss_are_judged_on_the_same_masked_words(scene: SimpleNamespace) -> None:
+    from tasks.training.corpora import read_corpus
+    from tasks.training.general import general_course
+    from tasks.training.triple import Triple
+
+    base, text = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus)
+    student = build_student("distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0).eval()
+    losses = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
+    objective = Triple(student, base, losses, load_tokenizer(scene.base), text)
+    scores = []
+    for seed in (0, 0, 1):
+        knobs = SimpleNamespace(seed=seed, batch_size=8, batch_tokens=4096, precision="fp32")
+        torch.manual_seed(len(scores))  # where the training stands when it scores
+        before = torch.get_rng_state()
+        score = general_course(objective, text, 0, knobs, CPU).score
+        assert score is not None
+        scores.append(score())
+        assert torch.equal(torch.get_rng_state(), before), "the training draws what it would have drawn"
+    assert scores[0] == scores[1] != scores[2]
+
+
 def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     from tasks.training import triple
     from tasks.training.corpora import read_corpus
@@ -298,9 +319,10 @@ def test_kept_summaries_are_those_of_a_live_teacher(scene: SimpleNamespace, tmp_
 def test_an_ensembles_answers_are_the_mixture(scene: SimpleNamespace, tmp_path: Path) -> None:
     second = do("finetune", tmp_path / "second", Teacher(**FAST, evaluations=1, seed=7), rows=scene.rows, base=scene.base)
     theirs = do("answer", tmp_path / "answers", AnswerSlice(max_length=16, precision="fp32"), rows=scene.rows, teacher=second)
-    mixed = load_file(do("mix", tmp_path / "mix", MixSlice(weights=(1.0, 3.0)), lists={"answers": [scene.answers, theirs]}) / "answers.safetensors")
-    first, other = (torch.from_numpy(load_file(folder / "answers.safetensors")["logits"]).softmax(-1) for folder in (scene.answers, theirs))
-    torch.testing.assert_close(torch.from_numpy(mixed["logits"]).softmax(-1), 0.25 * first + 0.75 * other)
+    mixed = do("mix", tmp_path / "mix", MixSlice(weights=(1.0, 3.0), temperature=2.0), lists={"answers": [scene.answers, theirs]})
+    logits = [torch.from_numpy(load_file(folder / "answers.safetensors")["logits"]) for folder in (scene.answers, theirs, mixed)]
+    first, other, both = ((each / 2).softmax(-1) for each in logits)
+    torch.testing.assert_close(both, 0.25 * first + 0.75 * other)
 
 
 # --- starts ---

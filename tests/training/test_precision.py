@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
+import pytest
 import torch
 
-from tasks.training.precision import arithmetic, store_as_multiplied
+from tasks.errors import ModelError
+from tasks.training.precision import arithmetic, device, store_as_multiplied
 from tasks.training.rows import Task
 from tasks.training.students import freeze, load_classifier, load_masked_lm
 
@@ -36,3 +38,12 @@ def test_words_are_looked_up_as_they_are_where_a_vocabulary_head_shares_their_ta
     with torch.no_grad(), arithmetic("bf16", CPU):
         ours, theirs = model(input_ids=ids_BT, output_hidden_states=True), wide(input_ids=ids_BT, output_hidden_states=True)
     assert torch.equal(ours.logits, theirs.logits) and torch.equal(ours.hidden_states[0], theirs.hidden_states[0])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU that is asked for is there")
+def test_what_is_keyed_as_a_gpus_is_never_computed_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMBECK_DEVICE", "cuda")
+    with pytest.raises(ModelError, match="this torch cannot use it; install a torch that is built for it, or set LIMBECK_DEVICE=cpu"):
+        device()
+    monkeypatch.setenv("LIMBECK_DEVICE", "cpu")
+    assert device() == CPU

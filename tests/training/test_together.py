@@ -17,7 +17,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tasks.engine_process import command, environment
+from tasks.engine_environment import environment
+from tasks.engine_process import command
 from tasks.methods.means import counted_by, mean_of
 from tasks.recipe import AnswerSlice, CorpusText, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice, Shape, Teacher
 from tasks.training.together import Crew
@@ -70,10 +71,11 @@ def write_documents(folder: Path, rows: Path) -> None:
     pq.write_table(pq.read_table(rows / "train.parquet", columns=["text"]), folder / "documents.parquet")
 
 
+BY_DEFAULT = ("general", "intermediate-paper", "prediction")  # the others take the same paths: `make slow`
 JOBS = ["finetune", "general", "general-relations", "intermediate", "intermediate-paper", "intermediate-replacing", "drop", "prediction"]
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", [job if job in BY_DEFAULT else pytest.param(job, marks=pytest.mark.slow) for job in JOBS])
 def test_two_processes_learn_what_one_learns(job: str, rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
     if job == "prediction":
         said(start(tmp_path / "answer", "answer", AnswerSlice(max_length=16, precision="fp32"), 1, rows=rows, teacher=tiny_bert))
@@ -96,6 +98,7 @@ def test_two_processes_learn_what_one_learns(job: str, rows: Path, tiny_bert: Pa
         torch.testing.assert_close(two[name], value, rtol=0, atol=2e-4, msg=name)
 
 
+@pytest.mark.slow
 def test_two_stopped_processes_go_on_as_if_nothing_had_happened(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
     knobs = Teacher(**{**FAST, "steps": 400, "evaluations": 2, "dropout": 0.1})
     assert said(start(tmp_path / "whole", "finetune", knobs, 2, rows=rows, base=tiny_bert))[-1]["event"] == "result"

@@ -20,8 +20,8 @@ from tasks.training.used_rows import used_rows_only
 CPU = torch.device("cpu")
 SIZES = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 8}
 KNOBS = SimpleNamespace(
-    steps=12, epochs=1, seed=0, learning_rate=1e-2, weight_decay=0.1, warmup=0.1, schedule="linear", clip=0.5, precision="fp32", evaluations=2,
-    checkpoint_minutes=1e9,
+    steps=12, epochs=1, seed=0, learning_rate=1e-2, weight_decay=0.1, beta1=0.9, beta2=0.999, eps=1e-8, warmup=0.1, schedule="linear", clip=0.5,
+    precision="fp32", evaluations=2, checkpoint_minutes=1e9,
 )  # fmt: skip
 EPOCH = 4
 PAD = 0

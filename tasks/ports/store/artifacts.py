@@ -1,7 +1,10 @@
 """What every store agrees on: what an artifact is, what a manifest says of it, and what a store must be able to do.
 
 An artifact is a folder of plain files. Its inventory lists path, size and sha256 of each; the digest of the inventory names the artifact, so
-whoever holds the files can check all of them against the name alone.
+whoever holds the files can check all of them against the name alone. A file too many, a link or a special file is damage like a changed byte.
+
+A manifest is bound to its key: the explanation in it must hash to the key, and a seal (a digest over all its fields) finds edited figures.
+Manifests of other releases are read for upkeep alone: they are never taken as results, and never set aside.
 """
 
 from __future__ import annotations
@@ -9,27 +12,36 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
+import re
 import shutil
+import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import rfc8785
 from pydantic import BaseModel, ConfigDict, Field
 
 from tasks.contracts import KINDS, Parcel
-from tasks.errors import StoreError
-from tasks.ports.fingerprint import hash_file
+from tasks.errors import ArtifactDamaged, StoreError
+from tasks.ports.copies import copy_hashed
+from tasks.ports.fingerprint import KEY_SCHEMA, hash_file, key_of
 
-SCHEMA = 1
+SCHEMA = 2
 HEX = r"^[0-9a-f]{64}$"
 IDENTITY = "id"
 """The file of a store that holds its own name."""
 CODE = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".py"}
 """Suffixes of files that are code, or whose loading may run some."""
+
+GONE = (FileNotFoundError, NotADirectoryError)
+"""What says that a file is not there; other errors are the disk's, and no damage of an artifact."""
+NAMES_IN_USED = ("cpu", "gpu")
+"""What a meter says in words; all else that it says is numbers."""
 
 log = logging.getLogger("limbeck.store")
 
@@ -63,7 +75,16 @@ class Store(Protocol):
         """Make a finished folder the result of a key, whole or not at all."""
 
     def folder(self, parcel: Parcel) -> Path:
-        """Return a local folder with a parcel's files, fetched and checked if need be."""
+        """Return a local folder with a parcel's files, fetched and checked if need be; of a source, where the user keeps it.
+
+        Raises ArtifactDamaged where the files are gone, or are not what the parcel's digest says.
+        """
+
+    def own_copy(self, source: Parcel) -> Path:
+        """Return a copy of a source in the store's own place, which has the source's digest whatever is done to the original.
+
+        Raises DataError where the source is not any more what its digest says.
+        """
 
     def lease(self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True) -> AbstractAsyncContextManager[Lease]:
         """Hold the right to compute a key; where another holds it, wait, or raise LeaseTaken. The note says to others what is being computed."""
@@ -78,10 +99,13 @@ class Store(Protocol):
         """Return the manifest of a key as it stands, its files unchecked."""
 
     def manifests(self) -> Iterator[dict[str, Any]]:
-        """Yield every readable manifest."""
+        """Yield every readable manifest, those of other releases too."""
 
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
         """Hash every file behind a manifest anew; say what is wrong, or None. What is wrong is set aside, so that it is made again."""
+
+    def unreadable(self) -> Iterator[tuple[str, str]]:
+        """Yield key and damage of every manifest that is damaged itself; each is set aside."""
 
     def running(self) -> list[dict[str, Any]]:
         """Return the notes of the leases that are held right now."""
@@ -101,9 +125,18 @@ class Store(Protocol):
 
 def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
     """Return the parcel that a manifest describes; where it lies is the store's word, never the manifest's."""
-    used = manifest.get("used")
-    known = {"seconds": manifest.get("seconds"), **(used if isinstance(used, Mapping) else {})}  # an older manifest has the seconds alone
-    return Parcel(str(manifest["kind"]), str(manifest["sha256"]), uri, int(manifest["bytes"]), dict(manifest["facts"]), known)
+    return Parcel(str(manifest["kind"]), str(manifest["sha256"]), uri, int(manifest["bytes"]), dict(manifest["facts"]), used_of(manifest))
+
+
+def used_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what making a result took; no seal covers the manifests of other releases, so that only plain values are read."""
+    plain = {name: value for name, value in manifest.get("used", {}).items() if is_figure(value) or name in NAMES_IN_USED and isinstance(value, str)}
+    return {"seconds": manifest.get("seconds"), **plain}  # an older manifest has the seconds alone
+
+
+def is_figure(value: Any) -> bool:
+    """Tell whether a value is a number, or a figure that is not known."""
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 class Entry(BaseModel):
@@ -115,10 +148,10 @@ class Entry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a manifest must hold to be read at all; someone else may have written it."""
+    """The fields by which upkeep reads a manifest, whichever release wrote it; someone else may have written it, too."""
 
     model_config = ConfigDict(strict=True)
-    schema_: Literal[1] = Field(alias="schema")
+    schema_: int = Field(alias="schema")
     key: str = Field(pattern=HEX)
     stage: str
     kind: str
@@ -127,21 +160,95 @@ class Manifest(BaseModel):
     facts: dict[str, Any]
     inventory: dict[str, Entry] = Field(min_length=1)
     explanation: dict[str, Any]
-    made_at: float
+    made_at: float = Field(allow_inf_nan=False)
+    seconds: float = Field(0.0, allow_inf_nan=False)
+    used: dict[str, Any] = {}
+    key_schema: int = 1
+    seal: str = ""
 
 
 def manifest_from(body: bytes, key: str) -> dict[str, Any] | None:
-    """Read a manifest; one that is not whole, of another schema or key, or that names what no store writes, is none."""
+    """Read a manifest as it stands; None for one of another release that cannot be read here.
+
+    Raises ArtifactDamaged, with what is wrong, where a manifest of this release is not whole or not the one of this key.
+    """
     try:
-        values = json.loads(body)
+        values = json.loads(body, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ArtifactDamaged("its manifest is not JSON") from error
+    foreign = isinstance(values, dict) and isinstance(values.get("schema"), int) and not is_of_this_release(values)
+    try:
         Manifest.model_validate(values)
-        whole = values["key"] == key and values["kind"] in KINDS and digest_of(values["inventory"]) == values["sha256"]
-    except (ValueError, RecursionError):
-        return None
-    planted = [name for name in values["inventory"] if not is_safe(name) or may_carry_code(name)]
+    except (ValueError, RecursionError) as error:
+        if foreign:
+            return None
+        raise ArtifactDamaged("its manifest lacks a field, or has one of a wrong type") from error
+    problem = None if foreign else problem_of_manifest(values, key)
+    if problem is not None:
+        raise ArtifactDamaged(problem)
+    return dict(values) if values["key"] == key else None
+
+
+def is_of_this_release(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether a manifest was written with the schemas of this release; any other is never taken as a result."""
+    return manifest.get("schema") == SCHEMA and manifest.get("key_schema") == KEY_SCHEMA
+
+
+def problem_of_manifest(manifest: Mapping[str, Any], key: str) -> str | None:
+    """Say why a manifest with all its fields is not the one that was stored under a key, or None."""
+    planted = [name for name in manifest["inventory"] if not is_safe(name) or may_carry_code(name)]
     if planted:
-        log.warning("the stored result %s names %r, which may carry code or lies outside of it; it is not read", key[:12], planted[0])
-    return dict(values) if whole and not planted else None
+        return f"its manifest names {planted[0]!r}, which may carry code or lies outside of it"
+    try:
+        explained = key_of(manifest["explanation"])
+        sealed = seal_of(manifest)
+    except (StoreError, ValueError, RecursionError):
+        return "its manifest has no canonical form"
+    if not key == manifest["key"] == explained:
+        return "its manifest belongs to another key"
+    if manifest["explanation"].get("stage") != manifest["stage"]:
+        return "its manifest belongs to another stage"
+    size = sum(entry["size"] for entry in manifest["inventory"].values())
+    if digest_of(manifest["inventory"]) != manifest["sha256"] or size != manifest["bytes"] or manifest["kind"] not in KINDS:
+        return "its manifest contradicts itself"
+    return "its manifest was edited" if manifest.get("seal") != sealed else None
+
+
+def seal_of(manifest: Mapping[str, Any]) -> str:
+    """Return the digest over all fields of a manifest but the seal itself."""
+    return sha256(rfc8785.dumps({name: value for name, value in manifest.items() if name != "seal"})).hexdigest()
+
+
+def refuse_constant(name: str) -> Any:
+    """Refuse NaN and infinity, which Python's JSON would read."""
+    raise ValueError(f"{name} is no JSON")
+
+
+def manifest_to_list(body: bytes | None, key: str) -> dict[str, Any] | None:
+    """Return a manifest for listings and upkeep; one that is damaged, or not there, is none."""
+    try:
+        return None if body is None else manifest_from(body, key)
+    except ArtifactDamaged:
+        return None
+
+
+def manifest_to_take(body: bytes | None, key: str, set_aside: Callable[[str], None]) -> dict[str, Any] | None:
+    """Return the manifest of a result that may be taken, its files still unchecked; the log says why another is not.
+
+    A damaged one is set aside. One of another release stays where it is.
+    """
+    if body is None:
+        return None
+    try:
+        manifest = manifest_from(body, key)
+    except ArtifactDamaged as error:
+        log.warning("stored result %s is damaged (%s); it is set aside and made again", key[:12], error)
+        set_aside(key)
+        return None
+    if manifest is not None and is_of_this_release(manifest):
+        return manifest
+    log.warning("stored result %s was made by another release of Limbeck: it is not taken, and stays until limbeck gc", key[:12])
+    return None
 
 
 def is_sound(manifest: Mapping[str, Any], problem: str | None, fate: str) -> bool:
@@ -151,19 +258,75 @@ def is_sound(manifest: Mapping[str, Any], problem: str | None, fate: str) -> boo
     return problem is None
 
 
+def plain_files(folder: Path) -> tuple[dict[str, Path], set[str]]:
+    """Return the files of an artifact's folder by their names in it, and the names of its folders, in order.
+
+    Raises StoreError where the folder, or anything in it, is a link or a special file.
+    """
+    files: dict[str, Path] = {}
+    folders: set[str] = set()
+    waiting = [("", folder)]
+    while waiting:
+        inside, place = waiting.pop()
+        if not stat.S_ISDIR(place.lstat().st_mode):
+            raise StoreError(f"{place.name} is a link, or no folder; an artifact holds plain files only")
+        for entry in list(os.scandir(place)):
+            name = inside + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                folders.add(name)
+                waiting.append((f"{name}/", Path(entry.path)))
+            elif entry.is_file(follow_symlinks=False):
+                files[name] = Path(entry.path)
+            else:
+                raise StoreError(f"{name} is {'a link' if entry.is_symlink() else 'a special file'}; an artifact holds plain files only")
+    return dict(sorted(files.items())), folders
+
+
 def take_inventory(folder: Path, kind: str, *, remember: bool = False) -> dict[str, dict[str, Any]]:
     """List a folder's files with size and sha256; refuse links, and what may carry code."""
-    inventory = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink():
-            raise StoreError(f"{path.name} is a link; an artifact holds plain files only")
-        if path.is_file():
-            if kind != "any" and may_carry_code(path.name):
-                raise StoreError(f"{path.name} may carry code, pickled or plain; models are stored as safetensors only")
-            inventory[path.relative_to(folder).as_posix()] = {"size": path.stat().st_size, "sha256": hash_file(path, remember=remember)}
-    if not inventory:
+    files = publishable(folder, kind)
+    return {name: {"size": path.stat().st_size, "sha256": hash_file(path, remember=remember)} for name, path in files.items()}
+
+
+def publishable(folder: Path, kind: str) -> dict[str, Path]:
+    """Return the files that a stage wrote by their names; refuse links, what may carry code, and a stage that wrote nothing."""
+    files, _ = plain_files(folder)
+    carriers = [name for name in files if kind != "any" and may_carry_code(name)]
+    if carriers:
+        raise StoreError(f"{carriers[0]} may carry code, pickled or plain; models are stored as safetensors only")
+    if not files:
         raise StoreError("the stage wrote no file; nothing was published")
+    return files
+
+
+def copy_artifact(folder: Path, target: Path, kind: str) -> dict[str, dict[str, Any]]:
+    """Copy what a stage wrote into a new folder and return the inventory of the copy: the bytes that are hashed are those that are kept."""
+    files = publishable(folder, kind)
+    target.mkdir(parents=True)
+    inventory = {}
+    for name, path in files.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        digest = copy_hashed(path, target / name)
+        inventory[name] = {"size": (target / name).stat().st_size, "sha256": digest}
     return inventory
+
+
+def problem_of_files(folder: Path, inventory: Inventory, *, remember: bool) -> str | None:
+    """Say how a folder differs from an inventory, or None: a file too many is as wrong as one that is missing or changed."""
+    try:
+        files, folders = plain_files(folder)
+        missing, surplus = sorted(inventory.keys() - files.keys()), sorted(files.keys() - inventory.keys())
+        surplus += sorted(folders - parents_of(inventory))
+        if missing or surplus:
+            return f"{missing[0]} is missing" if missing else f"{surplus[0]} is in it, and was not stored with it"
+        for name, expected in inventory.items():
+            if files[name].stat().st_size != expected["size"] or hash_file(files[name], remember=remember) != expected["sha256"]:
+                return f"{name} has changed"
+    except GONE:
+        return "its files are missing"
+    except StoreError as error:
+        return str(error)
+    return None
 
 
 def digest_of(inventory: Inventory) -> str:
@@ -172,11 +335,24 @@ def digest_of(inventory: Inventory) -> str:
 
 
 def is_whole(folder: Path, digest: str, *, remember: bool = False) -> bool:
-    """Tell whether a folder holds exactly the files that a digest names."""
+    """Tell whether a folder holds exactly the files that a digest names, and no empty folder."""
     try:
-        return digest_of(take_inventory(folder, "any", remember=remember)) == digest
-    except (StoreError, OSError):
+        inventory, (_, folders) = take_inventory(folder, "any", remember=remember), plain_files(folder)
+        return digest_of(inventory) == digest and folders <= parents_of(inventory)
+    except (StoreError, ValueError, *GONE):
         return False
+
+
+def parents_of(names: Iterable[str]) -> set[str]:
+    """Return the folders in which files lie, by their names in the artifact."""
+    return {parent.as_posix() for name in names for parent in PurePosixPath(name).parents}
+
+
+def first_link(root: Path, path: Path) -> Path | None:
+    """Return the first part of a path below ``root`` that is a link, or None: what a store holds lies in the store."""
+    parts = path.relative_to(root).parts
+    places = [root.joinpath(*parts[: count + 1]) for count in range(len(parts))]
+    return next((place for place in places if place.is_symlink()), None)
 
 
 def new_manifest(
@@ -186,12 +362,12 @@ def new_manifest(
     """Return a manifest as plain JSON values; a figure that is not a number is an error here, not later."""
     size = sum(entry["size"] for entry in inventory.values())
     values = {
-        "schema": SCHEMA, "key": key, "stage": stage, "kind": kind, "sha256": digest, "bytes": size, "facts": dict(facts),
+        "schema": SCHEMA, "key_schema": KEY_SCHEMA, "key": key, "stage": stage, "kind": kind, "sha256": digest, "bytes": size, "facts": dict(facts),
         "inventory": inventory, "explanation": explanation, "made_at": time.time(), "seconds": round(seconds, 3),
         "used": dict(used or {}),
     }  # fmt: skip
     plain: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
-    return plain
+    return plain | {"seal": seal_of(plain)}
 
 
 def is_safe(name: str) -> bool:
@@ -203,15 +379,34 @@ def is_safe(name: str) -> bool:
 def untouched(root: Path, rooms: Collection[str], older: float, keep: Collection[str], *, dry: bool) -> list[str]:
     """Remove what lies in some rooms of a folder and was not touched for ``older`` seconds, unless ``dry``; return what it is."""
     found = [path for room in rooms if (root / room).is_dir() for path in sorted((root / room).iterdir())]
-    old = [path for path in found if path.name not in keep and time.time() - path.stat().st_mtime > older]
+    old = [path for path in found if path.name not in keep and time.time() - path.lstat().st_mtime > older]
     for path in old if not dry else []:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        remove_tree(path)
     return [str(path.relative_to(root)) for path in old]
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file, a folder, or a link without what it leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def require_identity(found: str, address: str) -> str:
+    """Return a store's own name as it was read; one that was emptied or edited keeps nobody out, and is refused."""
+    name = found.strip()
+    if not re.fullmatch(r"[0-9a-f]{32}", name):
+        raise StoreError(f"the file {IDENTITY!r} of the store {address} holds no name of a store ({name[:40]!r}), and promotions under it would not keep each "
+                         "other out; bring the file back, or delete it if no model was ever promoted with this store")  # fmt: skip
+    return name
 
 
 def disk_trouble(error: OSError, place: Path) -> str:
     """Say an operating system's error about a disk in one sentence."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    # A copy of a folder raises one error for all of its files, whose number is lost; their words are not.
+    if error.errno in full or any(os.strerror(number) in str(error) for number in full):
         return f"the disk under {place} is full; nothing was published; make room and run again"
     return f"a file under {place} cannot be written or read ({error.strerror or error}); nothing was published"
 

@@ -7,7 +7,6 @@ whoever takes it out of the store has checked every byte against that name.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from tasks.contracts import Parcel
 from tasks.errors import StoreError
 from tasks.ports.fingerprint import key_of
-from tasks.ports.sources import files_of
+from tasks.ports.sources import copy_source, place_of
 from tasks.ports.store.artifacts import Store
 
 STAGE = "source"
@@ -44,14 +43,8 @@ async def bring(store: Store, source: Parcel) -> None:
             return
         with tempfile.TemporaryDirectory(prefix="source-", dir=store.workspace()) as folder:
             await asyncio.to_thread(copy_source, source, Path(folder))
-            publish = partial(store.publish, key, kind="source", folder=Path(folder), facts={}, stage=STAGE, explanation=explanation, lease=lease)
+            one = {"file": place_of(source).name} if place_of(source).is_file() else {}  # word vectors are a file, and engines take them as one
+            publish = partial(store.publish, key, kind="source", folder=Path(folder), facts=one, stage=STAGE, explanation=explanation, lease=lease)
             brought = await asyncio.to_thread(publish)
     if brought.sha256 != source.sha256:
         raise StoreError(f"the source {source.uri} changed while it was stored; run again")
-
-
-def copy_source(source: Parcel, folder: Path) -> None:
-    """Copy the files of a source that count; copies, because what lies in a store must not change with what the user does to the original."""
-    for name, path in files_of(source).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, folder / name)

@@ -10,11 +10,12 @@ import fcntl
 import os
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tasks.ports.store.artifacts import bytes_of, is_whole
+from tasks.ports.store.artifacts import bytes_of, first_link, is_whole, log, remove_tree
 
 
 class ArtifactCache:
@@ -31,7 +32,7 @@ class ArtifactCache:
         """Return the files of an artifact; what is not here, or not whole any more, is fetched into a new folder, checked by ``fetch``."""
         self.hold(digest)
         final = self.path(digest)
-        if final.is_dir() and is_whole(final, digest, remember=True):
+        if self.holds(digest):
             os.utime(final)
             return final
         temporary = self.root / "temporary" / f"{os.getpid()}-{uuid.uuid4().hex}"
@@ -43,19 +44,30 @@ class ArtifactCache:
             shutil.rmtree(temporary, ignore_errors=True)
         return final
 
+    def holds(self, digest: str) -> bool:
+        """Tell whether an artifact is here, whole, and behind no link."""
+        final = self.path(digest)
+        return first_link(self.root, final) is None and is_whole(final, digest, remember=True)
+
     def put(self, digest: str, folder: Path) -> None:
         """Move a whole artifact into the cache, then make room. Where another process was faster its copy stays: it may be read right now."""
         self.hold(digest)
         final = self.path(digest)
         with self.alone():
-            final.parent.mkdir(exist_ok=True)
-            if final.is_dir() and is_whole(final, digest, remember=True):
+            if self.holds(digest):
                 shutil.rmtree(folder)
                 return
-            if final.is_dir():
-                final.rename(self.root / "temporary" / f"old-{uuid.uuid4().hex}")
+            self.clear(final)
+            final.parent.mkdir(parents=True, exist_ok=True)
             folder.rename(final)
             self.make_room()
+
+    def clear(self, path: Path) -> None:
+        """Move what is not whole out of the way; of what lies behind a link, the link."""
+        doomed = first_link(self.root, path) or path
+        if doomed.is_symlink() or doomed.exists():
+            log.warning("%s in the cache %s is damaged; it is fetched again", doomed.name[:12], self.root)
+            doomed.rename(self.root / "temporary" / f"old-{uuid.uuid4().hex}")
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -76,8 +88,9 @@ class ArtifactCache:
     def make_room(self) -> None:
         """Remove what was not used for longest, until the rest fits; what a process holds stays."""
         for old in (self.root / "temporary").glob("old-*"):
-            shutil.rmtree(old, ignore_errors=True)
-        found = sorted((folder.stat().st_mtime, bytes_of(folder), folder) for folder in (self.root / "objects").glob("*/*"))
+            with contextlib.suppress(OSError):
+                remove_tree(old)
+        found = sorted((folder.lstat().st_mtime, bytes_of(folder), folder) for folder in (self.root / "objects").glob("*/*"))
         excess = sum(size for _, size, _ in found) - self.limit
         for _, size, folder in found:
             if excess <= 0:
@@ -85,12 +98,26 @@ class ArtifactCache:
             if self.remove(folder):
                 excess -= size
 
+    def unused(self, older: float, *, dry: bool) -> list[str]:
+        """Remove what no process holds and nobody has used for ``older`` seconds, unless ``dry``; return the digests."""
+        old = [path for path in sorted((self.root / "objects").glob("*/*")) if time.time() - path.lstat().st_mtime > older]
+        with self.alone():
+            return [path.name for path in old if (not self.is_held(path) if dry else self.remove(path))]
+
+    def is_held(self, folder: Path) -> bool:
+        """Tell whether a process uses an artifact."""
+        with contextlib.suppress(OSError), (self.root / "locks" / folder.name).open("rb") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        return (self.root / "locks" / folder.name).exists()
+
     def remove(self, folder: Path) -> bool:
         """Remove an artifact unless a process holds it."""
         handle = os.open(self.root / "locks" / folder.name, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_tree(folder)
             return True
         except BlockingIOError:
             return False

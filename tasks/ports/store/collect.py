@@ -73,7 +73,8 @@ def closure(manifests: Iterable[Mapping[str, Any]], roots: Iterable[str]) -> set
 
 
 def inputs_of(explanations: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the digests of the artifacts that stages take."""
+    """Yield the digests of the artifacts that stages take; notes and old manifests may say anything under this name."""
     for explanation in explanations:
-        for given in explanation.get("inputs", {}).values():
-            yield from [given] if isinstance(given, str) else given
+        inputs = explanation.get("inputs")
+        for given in inputs.values() if isinstance(inputs, Mapping) else ():
+            yield from (one for one in (given if isinstance(given, list) else [given]) if isinstance(one, str))

@@ -10,34 +10,47 @@ import asyncio
 import contextlib
 import os
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import rfc8785
 
+from tasks.checkpoint_files import sync
 from tasks.contracts import Parcel
-from tasks.errors import StoreError
-from tasks.ports.fingerprint import hash_file
+from tasks.errors import ArtifactDamaged, StoreError
+from tasks.ports.sources import copy_source
 from tasks.ports.store.artifacts import (
     IDENTITY,
     Lease,
     bytes_of,
+    copy_artifact,
     digest_of,
     disk_trouble,
+    first_link,
+    is_of_this_release,
     is_sound,
     is_whole,
+    log,
     manifest_from,
+    manifest_to_list,
+    manifest_to_take,
     new_manifest,
     parcel_of,
-    take_inventory,
+    problem_of_files,
+    remove_tree,
+    require_identity,
     untouched,
 )
+from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.leases import POLL, KernelLease, taken
 
+SOURCES_BYTES = 50 * 2**30
 ROOMS = ("objects", "manifests", "locks", "checkpoints", "quarantine", "temporary")
 
 
@@ -49,6 +62,7 @@ class FolderStore:
         try:
             for name in ROOMS:
                 (self.root / name).mkdir(parents=True, exist_ok=True)
+            self.sources = ArtifactCache(self.root / "sources", SOURCES_BYTES)
         except OSError as error:
             raise StoreError(f"the store {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder that can") from error
 
@@ -65,12 +79,14 @@ class FolderStore:
         """Return this store's own name; of many who give it one, the first does."""
         place, given = self.root / IDENTITY, self.workspace() / f"identity-{uuid.uuid4().hex}"
         try:
+            if place.is_symlink() or (place.exists() and not place.is_file()):
+                raise StoreError(f"{place} is a link, or no file; a store's name is a file of its own: put one back, or delete the link")
             if not place.exists():
                 given.write_text(uuid.uuid4().hex)
                 with contextlib.suppress(FileExistsError):
                     os.link(given, place)  # whole or not at all, and never over another's
                 given.unlink()
-            return place.read_text().strip()
+            return require_identity(place.read_bytes()[:100].decode("utf-8", "replace"), str(self.root))
         except OSError as error:
             raise StoreError(disk_trouble(error, self.root)) from error
 
@@ -80,7 +96,7 @@ class FolderStore:
 
     def find(self, key: str) -> Parcel | None:
         """Return the parcel of a key if its manifest is there and its files are what the manifest says."""
-        manifest = self.manifest(key)
+        manifest = manifest_to_take(self.manifest_body(key), key, self.set_manifest_aside)
         if manifest is None:
             return None
         if is_sound(manifest, self.problem(manifest), "set aside and made again"):
@@ -89,9 +105,15 @@ class FolderStore:
         return None
 
     def manifest(self, key: str) -> dict[str, Any] | None:
-        """Read a manifest; one that is not whole, or of another schema, is none."""
+        """Read a manifest as it stands, also one of another release; one that is damaged is none."""
+        return manifest_to_list(self.manifest_body(key), key)
+
+    def manifest_body(self, key: str) -> bytes | None:
+        """Return the bytes of a manifest, or None; a link or a special file, or what lies behind a link, has bytes that are no manifest."""
+        path = self.manifest_path(key)
         try:
-            return manifest_from(self.manifest_path(key).read_bytes(), key)
+            plain = first_link(self.root, path) is None and stat.S_ISREG(path.lstat().st_mode)
+            return path.read_bytes() if plain else b""
         except OSError:
             return None
 
@@ -102,50 +124,52 @@ class FolderStore:
     def problem(self, manifest: Mapping[str, Any], *, remember: bool = True) -> str | None:
         """Say what is wrong with the files behind a manifest, or None."""
         folder = self.object_path(manifest["sha256"])
-        for name, expected in manifest["inventory"].items():
-            path = folder / name
-            if path.is_symlink() or not path.is_file():
-                return f"{name} is missing"
-            if path.stat().st_size != expected["size"] or hash_file(path, remember=remember) != expected["sha256"]:
-                return f"{name} has changed"
-        return None
+        link = first_link(self.root, folder)
+        if link is not None:
+            return f"{link.relative_to(self.root)} is a link"
+        return problem_of_files(folder, manifest["inventory"], remember=remember)
 
     def publish(
         self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0,
         used: Mapping[str, Any] | None = None,
     ) -> Parcel:
         """Copy a finished folder into the store and bind the key to it; nothing is visible before it is whole."""
+        temporary = self.root / "temporary" / f"{os.getpid()}-{uuid.uuid4().hex}"
         try:
-            inventory = take_inventory(folder, kind)
+            inventory = copy_artifact(folder, temporary, kind)
             digest = digest_of(inventory)
             lease.assert_held()
-            self.commit_object(folder, digest)
+            self.commit_object(temporary, digest)
             manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds, used)
             self.commit_manifest(key, manifest)
         except OSError as error:
             raise StoreError(disk_trouble(error, self.root)) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(self.root / "checkpoints" / key, ignore_errors=True)
         return self.parcel(manifest)
 
-    def commit_object(self, folder: Path, digest: str) -> None:
-        """Copy a folder beside its place, sync it, and rename it there; a whole artifact that is there already stays, for others may read it."""
-        final, temporary = self.object_path(digest), self.root / "temporary" / f"{os.getpid()}-{uuid.uuid4().hex}"
-        if final.is_dir() and is_whole(final, digest):
+    def commit_object(self, temporary: Path, digest: str) -> None:
+        """Sync a copy and rename it to its place; a whole artifact that is there already stays, for others may read it."""
+        final = self.object_path(digest)
+        if self.holds(digest):
             return
+        sync_tree(temporary)
+        self.set_aside(final, self.root / "quarantine" / f"{digest[:16]}-{uuid.uuid4().hex[:8]}")
+        final.parent.mkdir(parents=True, exist_ok=True)
+        if self.holds(digest):
+            return  # a stage with another key made the same meanwhile
         try:
-            shutil.copytree(folder, temporary)
-            for path in temporary.rglob("*"):
-                if path.is_file():
-                    sync(path)
-            final.parent.mkdir(parents=True, exist_ok=True)
-            if final.is_dir() and is_whole(final, digest):
-                return  # a stage with another key made the same meanwhile
-            if final.is_dir():
-                final.rename(self.root / "quarantine" / f"{digest[:16]}-{uuid.uuid4().hex[:8]}")
             temporary.rename(final)
-            sync(final.parent)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        except OSError:
+            if not self.holds(digest):  # one that was faster at this very moment is as good
+                raise
+        sync(final.parent)
+
+    def holds(self, digest: str) -> bool:
+        """Tell whether an artifact is there, whole, and behind no link."""
+        final = self.object_path(digest)
+        return first_link(self.root, final) is None and is_whole(final, digest, remember=True)
 
     def commit_manifest(self, key: str, manifest: Mapping[str, Any]) -> None:
         """Write a manifest whole, then make it visible by one rename."""
@@ -161,18 +185,38 @@ class FolderStore:
         """Set a damaged artifact and its manifest aside, for a person to look at."""
         place = self.root / "quarantine" / f"{key[:16]}-{uuid.uuid4().hex[:8]}"
         place.mkdir(parents=True)
+        self.set_aside(self.manifest_path(key), place / "manifest.json")
+        self.set_aside(self.object_path(str(manifest["sha256"])), place / "files")
+
+    def set_manifest_aside(self, key: str) -> None:
+        """Move a damaged manifest out of the way; what it names may be somebody else's, and stays."""
+        self.set_aside(self.manifest_path(key), self.root / "quarantine" / f"{key[:16]}-{uuid.uuid4().hex[:8]}.json")
+
+    def set_aside(self, path: Path, place: Path) -> None:
+        """Move something out of the way; where it lies behind a link, the link, and never what the link leads to."""
         with contextlib.suppress(FileNotFoundError):  # another worker that needs the same may be doing the same
-            self.manifest_path(key).rename(place / "manifest.json")
-            self.object_path(str(manifest["sha256"])).rename(place / "files")
+            (first_link(self.root, path) or path).rename(place)
+        for room in ("objects", "manifests"):
+            (self.root / room).mkdir(exist_ok=True)
 
     def folder(self, parcel: Parcel) -> Path:
-        """Return where a parcel's files lie; a source lies where the user keeps it."""
+        """Return where a parcel's files lie, checked like a hit; a source lies where the user keeps it."""
         if parcel.kind == "source":
             return Path(parcel.uri.removeprefix("file://"))
         folder = self.object_path(parcel.sha256)
-        if not folder.is_dir():
-            raise StoreError(f"the artifact {parcel.sha256[:12]} is gone from {self.root}; run again to make it anew")
-        return folder
+        if self.holds(parcel.sha256):
+            return folder
+        if folder.exists() or folder.is_symlink():
+            self.set_aside(folder, self.root / "quarantine" / f"{parcel.sha256[:16]}-{uuid.uuid4().hex[:8]}")
+            log.warning("artifact %s is damaged; it is set aside", parcel.sha256[:12])
+            raise ArtifactDamaged(f"the artifact {parcel.sha256[:12]} in {self.root} is damaged; it was set aside; run again to make it anew")
+        raise ArtifactDamaged(f"the artifact {parcel.sha256[:12]} is gone from {self.root}; run again to make it anew")
+
+    def own_copy(self, source: Parcel) -> Path:
+        """Return a source as it lies in this store: where it was brought, else a copy that is made once."""
+        if self.holds(source.sha256):
+            return self.object_path(source.sha256)
+        return self.sources.folder(source.sha256, partial(copy_source, source))
 
     @asynccontextmanager
     async def lease(self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True) -> AsyncIterator[KernelLease]:
@@ -193,7 +237,7 @@ class FolderStore:
         yield self.root / "checkpoints" / key
 
     def manifests(self) -> Iterator[dict[str, Any]]:
-        """Yield every readable manifest."""
+        """Yield every readable manifest, those of other releases too."""
         for path in sorted((self.root / "manifests").glob("*/*.json")):
             manifest = self.manifest(path.stem)
             if manifest is not None:
@@ -201,10 +245,19 @@ class FolderStore:
 
     # --- upkeep ---
 
+    def unreadable(self) -> Iterator[tuple[str, str]]:
+        """Yield key and damage of every manifest that is damaged itself; each is set aside."""
+        for key in sorted(path.stem for path in (self.root / "manifests").glob("*/*.json") if path == self.manifest_path(path.stem)):
+            try:
+                manifest_from(self.manifest_body(key) or b"", key)
+            except ArtifactDamaged as error:
+                self.set_manifest_aside(key)
+                yield key, str(error)
+
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
-        """Hash every file behind a manifest anew; what is wrong is set aside."""
+        """Hash every file behind a manifest anew; what is wrong is set aside, unless another release made it."""
         problem = self.problem(manifest, remember=False)
-        if problem:
+        if problem and is_of_this_release(manifest):
             self.quarantine(manifest["key"], manifest)
         return problem
 
@@ -214,7 +267,7 @@ class FolderStore:
 
     def artifacts(self) -> dict[str, tuple[int, float]]:
         """Return bytes and age of every artifact by its digest."""
-        return {folder.name: (bytes_of(folder), time.time() - folder.stat().st_ctime) for folder in sorted((self.root / "objects").glob("*/*"))}
+        return {folder.name: (bytes_of(folder), time.time() - folder.lstat().st_ctime) for folder in sorted((self.root / "objects").glob("*/*"))}
 
     def remove_result(self, key: str) -> None:
         """Remove a manifest."""
@@ -223,13 +276,15 @@ class FolderStore:
     def remove_artifact(self, digest: str) -> None:
         """Remove an artifact: out of sight by one rename, then for good."""
         doomed = self.root / "temporary" / f"doomed-{uuid.uuid4().hex}"
-        if self.object_path(digest).is_dir():
+        with contextlib.suppress(FileNotFoundError):
             self.object_path(digest).rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            remove_tree(doomed)
 
     def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
-        """Remove workspaces, checkpoints and quarantined files that nobody has touched for ``older`` seconds."""
-        return untouched(self.root, ("temporary", "checkpoints", "quarantine"), older, keep, dry=dry)
+        """Remove workspaces, checkpoints, quarantined files and copies of sources that nobody has touched for ``older`` seconds."""
+        unused = [f"sources/{digest}" for digest in self.sources.unused(older, dry=dry)]
+        half_copied = [f"sources/{name}" for name in untouched(self.sources.root, ("temporary",), older, keep, dry=dry)]
+        return unused + half_copied + untouched(self.root, ("temporary", "checkpoints", "quarantine"), older, keep, dry=dry)
 
     def manifest_path(self, key: str) -> Path:
         """Return where a key's manifest lies."""
@@ -240,10 +295,7 @@ class FolderStore:
         return self.root / "objects" / digest[:2] / digest
 
 
-def sync(path: Path) -> None:
-    """Push a file or a folder to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def sync_tree(folder: Path) -> None:
+    """Push a folder, and everything in it, to the disk."""
+    for path in (*folder.rglob("*"), folder):
+        sync(path)

@@ -3,7 +3,8 @@
 In a folder the kernel's file lock is the lease: it is free the moment its holder dies. In a bucket there is no kernel: a lease is an object
 that its holder writes again and again, and a lease that was not written for a while has died with its holder. Each lease of a key has a
 number; to take over is to create the next number, which a conditional PUT grants to one worker only. The clock of the bucket alone says how
-old a lease is, so workers whose clocks are wrong agree all the same.
+old a lease is, so workers whose clocks are wrong agree all the same. If that clock jumps, whoever waits sees ages that do not fit the time that
+it has waited, and then goes by that time: by the kernel's clock that never jumps.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import logging
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -74,12 +76,33 @@ class KernelLease:
         self.handle = -1
 
 
+class Watch:
+    """What a waiter has seen of another's lease: since when it was not renewed, by the waiter's own clock and by the bucket's."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.number, self.age, self.since = 0, 0.0, 0.0
+        self.by_age = True
+
+    def is_dead(self, number: int, age: float) -> bool:
+        """Look at a lease: whether it was not renewed for its length. ``age`` is in seconds by the bucket's clock."""
+        now = time.monotonic()
+        off = age - self.age - (now - self.since)
+        if number != self.number or abs(off) > self.seconds / BEATS:
+            # Another lease, or one that was renewed: it is younger than it would be. One that is older by far shows that the bucket's clock was set
+            # ahead: it may live all the same, and is watched for its whole length.
+            self.by_age = number != self.number or off < 0
+            self.number, self.age, self.since = number, age, now
+        return (self.by_age and age > self.seconds) or now - self.since > self.seconds
+
+
 class BucketLease:
     """A numbered lease in a bucket, renewed by a thread of its own for as long as it is held."""
 
     def __init__(self, bucket: Bucket, key: str, seconds: float) -> None:
         self.bucket, self.key, self.seconds = bucket, key, seconds
         self.number, self.body = 0, b""
+        self.watch = Watch(seconds)
         self.done = threading.Event()
         self.thread = threading.Thread(target=self.renew, name=f"lease {key[:12]}", daemon=True)
 
@@ -110,8 +133,8 @@ class BucketLease:
 
     def is_free(self, newest: tuple[int, float, int]) -> bool:
         """Tell whether nobody holds a lease any more: an empty one was given back."""
-        _, age, size = newest
-        return size == 0 or age > self.seconds
+        number, age, size = newest
+        return size == 0 or self.watch.is_dead(number, age)
 
     def note_of_holder(self) -> dict[str, Any] | None:
         """Return what the holder wrote down, or None if nobody holds the lease."""

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,25 @@ import rfc8785
 
 from tasks.contracts import Parcel
 from tasks.errors import ArtifactDamaged, LeaseLost, StoreError
-from tasks.ports.store.artifacts import IDENTITY, Lease, digest_of, is_sound, is_whole, manifest_from, new_manifest, parcel_of, take_inventory, untouched
-from tasks.ports.store.bucket import PATIENCE, Bucket
+from tasks.ports.sources import copy_source
+from tasks.ports.store.artifacts import (
+    IDENTITY,
+    Lease,
+    digest_of,
+    is_of_this_release,
+    is_sound,
+    is_whole,
+    log,
+    manifest_from,
+    manifest_to_list,
+    manifest_to_take,
+    new_manifest,
+    parcel_of,
+    require_identity,
+    take_inventory,
+    untouched,
+)
+from tasks.ports.store.bucket import NOT_THERE, PATIENCE, Bucket, code_of
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.leases import BucketLease, taken
 from tasks.ports.store.travelling import TravellingCheckpoints
@@ -61,7 +79,7 @@ class S3Store:
         if found is None:
             self.bucket.create(IDENTITY, uuid.uuid4().hex.encode())
             found = self.bucket.read(IDENTITY) or b""
-        return found.decode().strip()
+        return require_identity(found[:100].decode("utf-8", "replace"), self.bucket.address)
 
     def workspace(self) -> Path:
         """Return the folder under which stages work, on the disk of the cache, so that what they made can be moved into it."""
@@ -70,16 +88,22 @@ class S3Store:
     # --- results ---
 
     def find(self, key: str) -> Parcel | None:
-        """Return the parcel of a key if its manifest is there and its files have the sizes that the manifest says."""
-        manifest = self.manifest(key)
-        return self.parcel(manifest) if manifest and is_sound(manifest, self.problem(manifest), "made again") else None
+        """Return the parcel of a key if its manifest is there and its files have the names and the sizes that the manifest says."""
+        manifest = manifest_to_take(self.bucket.read(manifest_name(key)), key, self.set_manifest_aside)
+        if manifest is None:
+            return None
+        if is_sound(manifest, self.problem(manifest), "set aside and made again"):
+            return self.parcel(manifest)
+        self.set_manifest_aside(key)
+        self.quarantine(manifest["sha256"])
+        return None
 
     def manifest(self, key: str) -> dict[str, Any] | None:
-        """Read a manifest; one that is not whole, or of another schema, is none."""
-        return manifest_from(self.bucket.read(manifest_name(key)) or b"null", key)
+        """Read a manifest as it stands, also one of another release; one that is damaged is none."""
+        return manifest_to_list(self.bucket.read(manifest_name(key)), key)
 
     def problem(self, manifest: Mapping[str, Any]) -> str | None:
-        """Say what is wrong with the objects behind a manifest, as far as their sizes tell, or None."""
+        """Say what is wrong with the objects behind a manifest, as far as their names and sizes tell, or None."""
         prefix = object_name(manifest["sha256"], "")
         there = {entry.name.removeprefix(prefix): entry.size for entry in self.bucket.entries(prefix)}
         for name, expected in manifest["inventory"].items():
@@ -87,7 +111,8 @@ class S3Store:
                 return f"{name} is missing"
             if there[name] != expected["size"]:
                 return f"{name} has changed"
-        return None
+        surplus = sorted(there.keys() - manifest["inventory"].keys())
+        return f"{surplus[0]!r} is in it, and was not stored with it" if surplus else None
 
     def parcel(self, manifest: Mapping[str, Any]) -> Parcel:
         """Return the parcel behind a manifest."""
@@ -99,8 +124,14 @@ class S3Store:
             return Path(parcel.uri.removeprefix("file://"))
         return self.cache.folder(parcel.sha256, lambda folder: self.fetch(parcel.sha256, folder))
 
-    def fetch(self, digest: str, folder: Path) -> None:
-        """Fetch an artifact; one whose bytes are not what its name says is set aside."""
+    def own_copy(self, source: Parcel) -> Path:
+        """Return a source as it lies in this host's cache: fetched from where it was brought, else copied once from where the user keeps it."""
+        if source.uri.startswith("s3://"):
+            return self.folder(source)
+        return self.cache.folder(source.sha256, partial(copy_source, source))
+
+    def fetch(self, digest: str, folder: Path, *, set_aside: bool = True) -> None:
+        """Fetch an artifact; one whose bytes are not what its name says is set aside, unless it shall stay."""
         prefix = object_name(digest, "")
         entries = self.bucket.entries(prefix)
         if not entries:
@@ -111,15 +142,22 @@ class S3Store:
                 raise ArtifactDamaged(f"the artifact {digest[:12]} in {self.bucket.address} names a file outside of itself; it is not read")
             self.bucket.download(entry.name, path, entry.size)
         if not is_whole(folder, digest):
-            self.quarantine(digest)
+            if set_aside:
+                self.quarantine(digest)
             raise ArtifactDamaged(f"the artifact {digest[:12]} in {self.bucket.address} is damaged; it was set aside; run again to make it anew")
 
     def quarantine(self, digest: str) -> None:
-        """Set a damaged artifact aside, for a person to look at; without its files no manifest is a hit."""
+        """Set a damaged artifact aside, for a person to look at; without its files no manifest is a hit.
+
+        A worker may not remove artifacts: then they stay until upkeep (limbeck verify) sets them aside, and are not taken meanwhile.
+        """
         place = f"quarantine/{digest[:16]}-{uuid.uuid4().hex[:8]}/"
-        for entry in self.bucket.entries(object_name(digest, "")):
-            self.bucket.copy(entry.name, place + entry.name.removeprefix(object_name(digest, "")))
-            self.bucket.delete(entry.name)
+        try:
+            for entry in self.bucket.entries(object_name(digest, "")):
+                self.bucket.copy(entry.name, place + entry.name.removeprefix(object_name(digest, "")))
+                self.bucket.delete(entry.name)
+        except StoreError as error:
+            log.warning("the damaged artifact %s could not be set aside: %s", digest[:12], error)
 
     def publish(
         self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0,
@@ -134,10 +172,14 @@ class S3Store:
         manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds, used)
         self.commit(key, manifest, lease)
         self.cache.put(digest, folder)
+        self.remove_checkpoints(key)
+        return self.parcel(manifest)
+
+    def remove_checkpoints(self, key: str) -> None:
+        """Remove the checkpoints of a key, in the bucket and on this host."""
         for entry in self.bucket.entries(f"checkpoints/{key}/"):
             self.bucket.delete(entry.name)
         shutil.rmtree(self.local / "checkpoints" / key, ignore_errors=True)
-        return self.parcel(manifest)
 
     def commit(self, key: str, manifest: Mapping[str, Any], lease: Lease) -> None:
         """Make a manifest visible; one that is there already is replaced only by the holder of the lease, who knows that it must be."""
@@ -152,31 +194,49 @@ class S3Store:
             raise LeaseLost(f"another worker published {key[:12]} first; what this one made is not needed")
 
     def manifests(self) -> Iterator[dict[str, Any]]:
-        """Yield every readable manifest; they are fetched side by side."""
-        names = [entry.name for entry in self.bucket.entries("manifests/") if entry.name.endswith(".json")]
-        for manifest in self.bucket.pool.map(self.manifest, [name.rsplit("/", 1)[-1].removesuffix(".json") for name in names]):
+        """Yield every readable manifest, those of other releases too; they are fetched side by side."""
+        for manifest in self.bucket.pool.map(self.manifest, self.keys()):
             if manifest is not None:
                 yield manifest
 
+    def keys(self) -> list[str]:
+        """Return the keys that have a manifest, readable or not."""
+        keys = [entry.name.rsplit("/", 1)[-1].removesuffix(".json") for entry in self.bucket.entries("manifests/") if entry.name.endswith(".json")]
+        return sorted({key for key in keys if key})
+
     # --- upkeep ---
 
-    def damage(self, manifest: Mapping[str, Any]) -> str | None:
-        """Fetch every file behind a manifest and hash it, whatever the cache holds; what is wrong is set aside."""
-        problem = self.problem(manifest)
-        if problem:
-            self.set_manifest_aside(manifest["key"])
-            return problem
-        with tempfile.TemporaryDirectory(dir=self.workspace()) as folder:
+    def unreadable(self) -> Iterator[tuple[str, str]]:
+        """Yield key and damage of every manifest that is damaged itself; each is set aside."""
+        for key in self.keys():
             try:
-                self.fetch(manifest["sha256"], Path(folder))
-            except ArtifactDamaged as error:  # a network that fails is no damage
-                self.set_manifest_aside(manifest["key"])
-                return str(error)
-        return None
+                manifest_from(self.bucket.read(manifest_name(key)) or b"", key)
+            except ArtifactDamaged as error:
+                self.set_manifest_aside(key)
+                yield key, str(error)
+
+    def damage(self, manifest: Mapping[str, Any]) -> str | None:
+        """Fetch every file behind a manifest and hash it, whatever the cache holds; what is wrong is set aside, unless another release made it."""
+        ours, problem = is_of_this_release(manifest), self.problem(manifest)
+        if problem is None:
+            with tempfile.TemporaryDirectory(dir=self.workspace()) as folder:
+                try:
+                    self.fetch(manifest["sha256"], Path(folder), set_aside=ours)
+                except ArtifactDamaged as error:  # a network that fails is no damage
+                    problem = str(error)
+        elif ours:
+            self.quarantine(manifest["sha256"])
+        if problem and ours:
+            self.set_manifest_aside(manifest["key"])
+        return problem
 
     def set_manifest_aside(self, key: str) -> None:
         """Move a manifest out of the way, for a person to look at."""
-        self.bucket.copy(manifest_name(key), f"quarantine/{key[:16]}-{uuid.uuid4().hex[:8]}.json")
+        try:
+            self.bucket.copy(manifest_name(key), f"quarantine/{key[:16]}-{uuid.uuid4().hex[:8]}.json")
+        except StoreError as error:
+            if code_of(error.__cause__) not in NOT_THERE:  # another worker that needs the same has done the same
+                raise
         self.bucket.delete(manifest_name(key))
 
     def running(self) -> list[dict[str, Any]]:
@@ -222,6 +282,10 @@ class S3Store:
             await asyncio.sleep(min(5.0, self.lease_seconds / 10) * random.uniform(0.5, 1))
         try:
             yield held
+        except LeaseLost:  # a worker that was stopped sends checkpoints again once it goes on; where there is a result nobody needs them
+            if await asyncio.to_thread(self.manifest, key) is not None:
+                await asyncio.to_thread(self.remove_checkpoints, key)
+            raise
         finally:
             await asyncio.shield(asyncio.to_thread(held.release))
 

@@ -12,16 +12,17 @@ import re
 import shutil
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from tasks.checkpoint_files import MARKER, read_marker
 from tasks.errors import ArtifactDamaged, StoreError
-from tasks.ports.store.artifacts import digest_of, is_safe, is_whole, take_inventory
+from tasks.ports.store.artifacts import is_safe
 from tasks.ports.store.bucket import Bucket
 
 KEPT = 2
 LOOK = 2.0  # seconds between two looks for a new checkpoint
-MARKER = "whole.json"
 STEP = re.compile(r"step-\d{9}")
 
 log = logging.getLogger("limbeck.store")
@@ -37,13 +38,13 @@ class TravellingCheckpoints:
 
     def bring(self, tell: Callable[[str], None]) -> None:
         """Fetch the newest whole checkpoint unless this host has a newer one; a damaged one is removed, and the one before it is taken."""
-        mine = max((path.name for path in self.folder.glob("step-*")), default="")
+        mine = max((path.name for path in self.folder.glob("step-*") if read_marker(path, of=self.folder.name)), default="")
         for step in sorted(self.remote(), reverse=True):
             if step <= mine:
                 return
             try:
                 self.fetch(step)
-            except (ArtifactDamaged, ValueError, KeyError, TypeError) as error:
+            except (ArtifactDamaged, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 log.warning("checkpoint %s of %s is removed: %s", step, self.prefix, error)
                 self.remove(step)  # it would stand before every earlier step that is trained again
                 continue
@@ -66,11 +67,13 @@ class TravellingCheckpoints:
         if not set(marker["inventory"]) <= there:
             raise ArtifactDamaged("some of its files are gone")
         try:
+            temporary.mkdir(parents=True)
             for name, entry in marker["inventory"].items():
                 if not is_safe(name):
                     raise ArtifactDamaged(f"it names a file outside of itself: {name!r}")
                 self.bucket.download(f"{self.prefix}{step}/{name}", temporary / name, int(entry["size"]))
-            if not is_whole(temporary, digest_of(marker["inventory"])):
+            (temporary / MARKER).write_text(json.dumps(marker))
+            if read_marker(temporary, of=self.folder.name) is None:
                 raise ArtifactDamaged("its bytes are not what was written")
             shutil.rmtree(self.folder / step, ignore_errors=True)
             temporary.rename(self.folder / step)
@@ -94,19 +97,24 @@ class TravellingCheckpoints:
                 return
 
     def send_new(self, sent: set[str]) -> None:
-        """Upload the newest local checkpoint if it was not yet, then remove all but the last two from the bucket."""
-        steps = sorted(path.name for path in self.folder.glob("step-*"))
-        if not steps or steps[-1] in sent:
-            return
-        step = steps[-1]
-        if step in self.remote():
-            sent.add(step)  # brought from there: the bucket need not be asked about it every time
-            return
-        inventory = take_inventory(self.folder / step, "any")
-        for name, entry in inventory.items():
+        """Upload the newest whole local checkpoint if it was not yet, then remove all but the last two from the bucket."""
+        for step in sorted((path.name for path in self.folder.glob("step-*")), reverse=True):
+            if step in sent:
+                return
+            if step in self.remote():
+                sent.add(step)  # brought from there: the bucket need not be asked about it every time
+                return
+            marker = read_marker(self.folder / step, of=self.folder.name)
+            if marker is not None:
+                self.send(step, marker)
+                sent.add(step)
+                return
+
+    def send(self, step: str, marker: Mapping[str, Any]) -> None:
+        """Upload one checkpoint, its marker last."""
+        for name, entry in marker["inventory"].items():
             self.bucket.upload(self.folder / step / name, f"{self.prefix}{step}/{name}", entry["sha256"])
-        self.bucket.write(f"{self.prefix}{step}/{MARKER}", json.dumps({"inventory": inventory}).encode())
-        sent.add(step)
+        self.bucket.write(f"{self.prefix}{step}/{MARKER}", json.dumps(marker).encode())
         for old in sorted(set(self.remote()))[:-KEPT]:
             self.remove(old)
 

@@ -1,0 +1,56 @@
+"""Checkpoint folders that count whole or not at all: a crash, a full disk or a network may tear one.
+
+Beside its files a checkpoint holds a marker, written last, with the size and the sha256 of each file and the name of the
+training that it is of. Where the newest checkpoint is not what its marker says, the one before it is kept for that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any
+
+MARKER = "whole.json"
+
+
+def write_marker(folder: Path, of: str) -> None:
+    """Write a checkpoint's marker, and push everything in the folder to the disk.
+
+    ``of`` is the name of the training's folder. Raises OSError where the disk refuses.
+    """
+    (folder / MARKER).write_text(json.dumps({"of": of, "inventory": files_in(folder)}))
+    for path in (*folder.iterdir(), folder):
+        sync(path)
+
+
+def read_marker(folder: Path, of: str) -> dict[str, Any] | None:
+    """Return the marker of a checkpoint if the folder's files are what it says, and it is of this training; else None."""
+    try:
+        marker = json.loads((folder / MARKER).read_bytes())
+        whole = not folder.is_symlink() and marker["of"] == of and marker["inventory"] == files_in(folder) != {}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return dict(marker) if whole else None
+
+
+def files_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return size and sha256 of a checkpoint's files; raises ValueError where it holds anything but plain files."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() or not path.is_file():
+            raise ValueError(f"{path.name} is no plain file")
+        if path.name != MARKER:
+            with path.open("rb") as stream:
+                found[path.name] = {"size": path.stat().st_size, "sha256": file_digest(stream, "sha256").hexdigest()}
+    return found
+
+
+def sync(path: Path) -> None:
+    """Push a file or a folder to the disk; raises OSError where that fails."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,28 @@
+"""Somebody's words on a page of ours: what a recipe or a file says is shown as text, and never becomes a heading, a link, HTML or a line of its own."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+LONGEST = 200  # characters that are shown
+SPECIAL = re.compile(r"([\\`*_{}\[\]()#!|~])")
+ADDRESS = re.compile(r"(?i)\b(https?|ftp|mailto|www)([:.])|(@)")
+
+
+def one_line(text: str, longest: int = LONGEST) -> str:
+    """Return a text on one line: control characters, line breaks and what turns the direction of writing become spaces, and a long one is shortened."""
+    shown = " ".join("".join(" " if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") else letter for letter in str(text)).split())
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def plain_words(text: str, longest: int = LONGEST) -> str:
+    """Return a text as Markdown that shows it: no markup, no HTML, and no address that becomes a link."""
+    shown = SPECIAL.sub(r"\\\1", html.escape(one_line(text, longest), quote=False))
+    return ADDRESS.sub(lambda found: f"{found[1] or ''}\\{found[2] or found[3]}", shown)
+
+
+def code_span(text: str, longest: int = LONGEST) -> str:
+    """Return a text between backticks, which nothing in it can end; in a table neither."""
+    return f"`{one_line(text, longest).replace('`', chr(39)).replace('|', '/') or ' '}`"

@@ -1,0 +1,280 @@
+"""Overlap: whether a row repeats the text of another. Train is purged by this measure, and leaks are counted by it.
+
+A learned row overlaps with a held-back one where a sentence of one (its text or its second text)
+- is equal to a sentence of the other,
+- shares ``SHARED`` words in a row with it,
+- holds it in full, if it is the held-back one's and has ``HELD`` words or more, or
+- stands in it in full, if it is the learned one's and has ``LEARNED`` words or more.
+Sentences are compared as ``folded``: words count, not their case, their width or the white space between them.
+
+Sequences of words are looked up by hashes of 64 bits in sorted arrays, so that time grows with the number of words, whatever the texts repeat.
+
+Shape letters in this file: N learned rows, S words of a batch of them, P places in held-back sentences, G different sequences of words.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+
+Sentences = tuple[str, ...]
+"""The folded texts of one row: one, or two of a pair."""
+SHARED = 8  # words in a row that two independent texts hardly ever share
+HELD = 2  # a held-back text of one word is a word of the language, and stands in others by chance
+LEARNED = 3  # a learned fragment of one or two words gives nothing of a sentence away
+NONE = np.iinfo(np.int64).max
+"""Stands for the number of a row where there is none."""
+GREAT, GREAT_SHARE = 50, 0.1  # rows, and share of all rows, beyond which rows that overlap are no group
+BATCH = 5_000_000  # characters that are looked up at once
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+def folded(text: str | None) -> str:
+    """Return a text without what does not make another text of it: case, width, and the white space between words."""
+    text = text or ""
+    return " ".join((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold().split())
+
+
+def sentences_of(texts: Iterable[str], pairs: Iterable[str | None] | None = None) -> list[Sentences]:
+    """Return the folded sentences of rows; a second text that is missing is left out."""
+    if pairs is None:
+        return [(folded(text),) for text in texts]
+    return [(folded(text), folded(pair)) if pair else (folded(text),) for text, pair in zip(texts, pairs, strict=True)]
+
+
+def batches(rows: Iterable[Sentences]) -> Iterator[list[Sentences]]:
+    """Yield rows in batches that bound memory however long the texts are."""
+    batch: list[Sentences] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += sum(map(len, row))
+        if size > BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+class HeldBack:
+    """Held-back rows, in which learned rows are looked up; remembers which of them were found."""
+
+    def __init__(self, rows: Sequence[Sentences]) -> None:
+        self.rows = len(rows)
+        words = dict.fromkeys(word for row in rows for sentence in row for word in sentence.split())
+        self.vocabulary = {word: number for number, word in enumerate(words, start=1)}
+        places = Places(rows, self.vocabulary)
+        self.wholes, self.parts = {}, {}
+        for count, hashes_S in places.sequences(SHARED):
+            inside_S, whole_S = places.inside(count), places.whole(count)
+            self.wholes[count] = Sequences(hashes_S[whole_S], places.rows_S[whole_S])
+            self.parts[count] = Sequences(hashes_S[inside_S], places.rows_S[inside_S])
+
+    def overlaps(self, learned: Iterable[Sentences]) -> np.ndarray:
+        """Return for each learned row the number of the first held-back row that it overlaps with, ``NONE`` where there is none. [N]"""
+        return np.concatenate([np.zeros(0, np.int64), *(self.overlaps_of(batch) for batch in batches(learned))])
+
+    def overlaps_of(self, batch: Sequence[Sentences]) -> np.ndarray:
+        """Look up one batch."""
+        places, first_N = Places(batch, self.vocabulary), np.full(len(batch), NONE)
+        for count, hashes_S in places.sequences(SHARED):
+            inside_S, whole_S = places.inside(count), places.whole(count)
+            lookups = [(self.wholes[count], inside_S if count >= HELD else whole_S)]
+            if count >= LEARNED:
+                lookups.append((self.parts[count], whole_S if count < SHARED else inside_S))
+            for sequences, chosen_S in lookups:
+                np.minimum.at(first_N, places.rows_S[chosen_S], sequences.first_rows(hashes_S[chosen_S]))
+        return first_N
+
+    def found(self) -> np.ndarray:
+        """Tell of each held-back row whether a learned row that was looked up overlaps with it."""
+        found = np.zeros(self.rows, bool)
+        for sequences in (*self.wholes.values(), *self.parts.values()):
+            found[sequences.found_rows()] = True
+        return found
+
+
+def related(rows: Sequence[Sentences]) -> np.ndarray:
+    """Return for each row the number of its group: rows that overlap, directly or by way of others, are in one; groups are numbered as they appear. [N]
+
+    A great group has a phrase in common that stands everywhere, which relates nobody: its rows stand for themselves.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    index, edges, nodes = HeldBack(rows), [np.zeros((2, 0), np.int64)], len(rows)
+    places = Places(rows, index.vocabulary)
+    for count, hashes_S in places.sequences(SHARED):
+        known = index.parts[count] if count == SHARED else index.wholes[count]
+        chosen_S = places.inside(count) if count >= LEARNED else places.whole(count)
+        sequence_S = known.numbers(hashes_S[chosen_S])
+        there_S = sequence_S >= 0
+        edges.append(np.stack([places.rows_S[chosen_S][there_S], nodes + sequence_S[there_S]]))
+        nodes += len(known.hashes_G)
+    ends = np.concatenate(edges, axis=1)
+    names = connected_components(coo_array((np.ones(ends.shape[1]), ends), shape=(nodes, nodes)), directed=False)[1][: len(rows)]
+    great = np.bincount(names) > max(GREAT, GREAT_SHARE * len(rows))
+    return numbered([(name, row if great[name] else -1) for row, name in enumerate(names.tolist())])
+
+
+def numbered(names: Sequence[object]) -> np.ndarray:
+    """Number names as they appear, from 0 on. [N]"""
+    numbers: dict[object, int] = {}
+    return np.asarray([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
+
+
+class Places:
+    """The words of a batch of rows laid end to end; a zero stands after each sentence, and for each word that the vocabulary does not have."""
+
+    def __init__(self, rows: Sequence[Sentences], vocabulary: dict[str, int]) -> None:
+        number_of = vocabulary.get
+        lines = [[number_of(word, 0) for word in sentence.split()] + [0] for row in rows for sentence in row]
+        lengths = np.fromiter(map(len, lines), np.int64, len(lines))
+        self.words_S = np.fromiter(chain.from_iterable(lines), np.int64, int(lengths.sum()))
+        sentences_N = np.fromiter(map(len, rows), np.int64, len(rows))
+        self.rows_S = np.repeat(np.repeat(np.arange(len(rows)), sentences_N), lengths)
+        self.starts = np.cumsum(lengths) - lengths
+        self.lengths = lengths - 1
+        self.room_S = room(self.words_S)
+        self.values = mixed(len(vocabulary) + 1)
+
+    def sequences(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield from 1 on how many words, and at each place a hash of so many words from there on; only places with ``inside`` have a meaning."""
+        values_S = self.values[self.words_S]
+        hashes_S = values_S.copy()
+        yield 1, hashes_S
+        for count in range(2, most + 1):
+            hashes_S *= FACTOR
+            hashes_S[: max(0, len(hashes_S) - count + 1)] += values_S[count - 1 :]
+            yield count, hashes_S
+
+    def inside(self, count: int) -> np.ndarray:
+        """Return the places from which so many known words of one sentence follow."""
+        return np.flatnonzero(self.room_S >= count)
+
+    def whole(self, count: int) -> np.ndarray:
+        """Return the places at which a sentence of exactly so many words begins, all of them known."""
+        starts = self.starts[self.lengths == count]
+        return starts[self.room_S[starts] == count]
+
+
+class Sequences:
+    """Different sequences of words, the rows that have them, and whether each was found elsewhere. Places are given in the order of their rows."""
+
+    def __init__(self, hashes_P: np.ndarray, rows_P: np.ndarray) -> None:
+        self.hashes_G, first, self.sequence_P = np.unique(hashes_P, return_index=True, return_inverse=True)
+        self.rows_P, self.first_row_G = rows_P, rows_P[first]
+        self.found_G = np.zeros(len(self.hashes_G), bool)
+
+    def first_rows(self, hashes: np.ndarray) -> np.ndarray:
+        """Return the first row that has each of these sequences, ``NONE`` where no row has it; note which were found."""
+        numbers = self.numbers(hashes)
+        there = numbers >= 0
+        self.found_G[numbers[there]] = True
+        found = np.full(len(hashes), NONE)
+        found[there] = self.first_row_G[numbers[there]]
+        return found
+
+    def numbers(self, hashes: np.ndarray) -> np.ndarray:
+        """Return the number of each of these sequences, -1 where it is not known."""
+        if not len(self.hashes_G):
+            return np.full(len(hashes), -1)
+        at = np.minimum(np.searchsorted(self.hashes_G, hashes), len(self.hashes_G) - 1)
+        return np.where(self.hashes_G[at] == hashes, at, -1)
+
+    def found_rows(self) -> np.ndarray:
+        """Return the rows that have a sequence which was found."""
+        return self.rows_P[self.found_G[self.sequence_P]]
+
+
+def room(words_S: np.ndarray) -> np.ndarray:
+    """Return at each place how many words follow from there on, itself included, before the next zero."""
+    places_S = np.arange(len(words_S))
+    zeros_S = np.where(words_S == 0, places_S, len(words_S))
+    return np.minimum.accumulate(zeros_S[::-1])[::-1] - places_S
+
+
+def mixed(count: int) -> np.ndarray:
+    """Return a value of 64 well-mixed bits for each of the numbers from 0 on (Steele et al. 2014, splitmix64)."""
+    values = np.arange(1, count + 1, dtype=np.uint64) * FACTOR
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+# --- sentences inside of others of the same table ----------------------------------------------------------------------------------------
+
+
+def standing_alone(sentences: Sequence[str]) -> np.ndarray:
+    """Tell of each sentence whether no longer one of them contains it; equal sentences are given once.
+
+    All places are sorted by the words that follow (a suffix array, by doubling: Manber and Myers 1993). Places that begin with the same sentence
+    are then neighbours, so that looking at two neighbours is enough.
+    """
+    places = Places([(sentence,) for sentence in sentences], numbers_of(sentences))
+    if not len(places.words_S):
+        return np.zeros(0, bool)
+    order = order_by_words(places.words_S, int(places.lengths.max()))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    alone = places.lengths > 0
+    for step in (-1, 1):
+        near = rank[places.starts] + step
+        neighbours = order[np.clip(near, 0, len(order) - 1)]
+        alone &= ~begins_alike(places, neighbours)
+    return alone
+
+
+def numbers_of(sentences: Iterable[str]) -> dict[str, int]:
+    """Number the words of sentences from 1 on."""
+    words = dict.fromkeys(word for sentence in sentences for word in sentence.split())
+    return {word: number for number, word in enumerate(words, start=1)}
+
+
+def order_by_words(words_S: np.ndarray, longest: int) -> np.ndarray:
+    """Return all places, sorted by at least so many words that follow; equal ones stand together."""
+    bits = int(words_S.max()).bit_length()
+    length = max(1, min(longest, 62 // max(1, bits)))
+    keys = np.zeros_like(words_S)
+    for offset in range(length):
+        keys <<= bits
+        keys |= shifted(words_S, offset)
+    order, ranks = ranked(keys)
+    while length < longest and ranks[order[-1]] < len(order) - 1:
+        order, ranks = ranked(ranks * (ranks[order[-1]] + 1) + shifted(ranks, length))
+        length *= 2
+    return order
+
+
+def shifted(values: np.ndarray, offset: int) -> np.ndarray:
+    """Return values as they follow so many places later, zeros beyond the end."""
+    later = np.zeros_like(values)
+    if offset < len(values):
+        later[: len(values) - offset] = values[offset:]
+    return later
+
+
+def ranked(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order of keys, and for each its rank among the different ones, from 0 on."""
+    order = np.argsort(keys)
+    ordered = keys[order]
+    ranks = np.empty_like(keys)
+    ranks[order] = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])])
+    return order, ranks
+
+
+def begins_alike(places: Places, others: np.ndarray) -> np.ndarray:
+    """Tell of each sentence whether all of its words stand at another place, too, one place for each sentence."""
+    lengths, starts = places.lengths, places.starts
+    alike = (others != starts) & (places.room_S[others] >= lengths)
+    chosen = np.flatnonzero(alike & (lengths > 0))
+    if len(chosen):
+        many = lengths[chosen]
+        ends = np.cumsum(many)
+        within = np.arange(ends[-1]) - np.repeat(ends - many, many)
+        same = places.words_S[np.repeat(starts[chosen], many) + within] == places.words_S[np.repeat(others[chosen], many) + within]
+        alike[chosen] = np.logical_and.reduceat(same, ends - many)
+    return alike

@@ -1,0 +1,269 @@
+"""The cases of losses and measures, and the list of all cases.
+
+Inputs are small, drawn from fixed seeds; a float holds them exactly and a file shows them in few letters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.methods.golden import losses
+from tests.methods.golden.case import Case, drawn, pair
+from tests.methods.golden.tables import maps_and_strategies, texts
+
+MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0]])
+SHORT = np.array([[1, 1, 1], [1, 0, 0]])
+LEFT = np.array([[0, 0, 1, 1], [1, 1, 1, 1]])  # as XLNet is padded
+
+
+def answers() -> list[Case]:
+    """Soft targets, and labels beside them."""
+    student, teacher = pair(1, 4, 3)
+    values, theirs = pair(3, 4, 1)
+    both = {"student_BC": student, "teacher_BC": teacher}
+    numbers = {"student_BC": values, "teacher_BC": theirs, "labels_B": np.array([0.5, np.nan, -1.25, 2.0])}
+    classes = {**both, "labels_B": np.array([2, -1, 0, 1])}
+    learned = ("student_BC",)
+    made = []
+    for function in ("soft_target_loss", "softened_sum", "soft_cross_entropy_paper"):
+        for temperature in (1.0, 2.0, 8.0):
+            made.append(
+                Case(
+                    f"soft_targets.{function}",
+                    f"T{temperature:g}",
+                    getattr(losses, function),
+                    both,
+                    {"temperature": temperature},
+                    learned,
+                )
+            )
+    for kind, inputs in (("classification", classes), ("regression", numbers)):
+        labels = {name: inputs[name] for name in ("student_BC", "labels_B")}
+        made.append(Case("soft_targets.label_loss", kind, losses.label_loss, labels, {"kind": kind}, learned))
+        for formula in ("default", "paper"):
+            knobs = {"kind": kind, "temperature": 2.0, "hard_weight": 0.25, "formula": formula}
+            made.append(
+                Case(
+                    "soft_targets.prediction_loss", f"{kind}, {formula}", losses.prediction_loss, inputs, knobs, learned
+                )
+            )
+    return made
+
+
+def inner_layers() -> list[Case]:
+    """Hidden states, attention scores, and where attention looks."""
+    student, teacher = drawn(11, 2, 3, 3), drawn(12, 2, 3, 4)
+    states = {
+        "student_BTD": student,
+        "teacher_BTE": teacher,
+        "weight_ED": drawn(13, 4, 3, reach=1),
+        "bias_E": drawn(14, 4, reach=1),
+    }
+    of_states = ("student_BTD", "weight_ED", "bias_E")
+    scores = dict(zip(("student_BHTT", "teacher_BHTT"), pair(15, 2, 2, 4, 4), strict=True))
+    far = np.array([[[0, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]]])
+    hidden = np.where(MASK == 0, -10_000.0, 0.0)[:, None, None, :]
+    edge = {
+        "student": np.array([-99.9375, -100.0, -100.0625, 1.5, -200.0, 0.25]),
+        "teacher": np.array([-100.0, -99.9375, 2.0, -300.0, -150.0, -1.0]),
+    }
+    masked = {"student": scores["student_BHTT"] + hidden, "teacher": scores["teacher_BHTT"] + hidden}
+    learned = ("student_BHTT",)
+    return [
+        Case(
+            "hidden_states.hidden_state_loss",
+            "one width",
+            losses.hidden_state_loss,
+            {"student_BTD": teacher, "teacher_BTE": drawn(17, 2, 3, 4), "mask_BT": SHORT},
+            {},
+            ("student_BTD",),
+        ),
+        Case(
+            "hidden_states.hidden_state_loss",
+            "projected",
+            losses.hidden_state_loss,
+            {**states, "mask_BT": SHORT},
+            {},
+            of_states,
+        ),
+        Case(
+            "hidden_states.hidden_state_loss_paper", "projected", losses.hidden_state_loss_paper, states, {}, of_states
+        ),
+        Case(
+            "attention_scores.attention_score_loss",
+            "padded",
+            losses.attention_score_loss,
+            {**scores, "mask_BT": MASK},
+            {},
+            learned,
+        ),
+        Case(
+            "attention_scores.attention_score_loss",
+            "local layer",
+            losses.attention_score_loss,
+            {**scores, "mask_BT": MASK, "far_1TT": far},
+            {},
+            learned,
+        ),
+        Case(
+            "attention_scores.attention_score_loss_paper",
+            "padded",
+            losses.attention_score_loss_paper,
+            masked,
+            {},
+            ("student",),
+        ),
+        Case(
+            "attention_scores.attention_score_loss_paper",
+            "at the threshold",
+            losses.attention_score_loss_paper,
+            edge,
+            {},
+            ("student",),
+        ),
+        Case(
+            "attention_distributions.attention_distribution_loss",
+            "padded",
+            losses.attention_distribution_loss,
+            {**scores, "mask_BT": MASK},
+            {},
+            learned,
+        ),
+        Case(
+            "attention_distributions.log_shares",
+            "padded",
+            losses.log_shares,
+            {"scores_BHTT": scores["student_BHTT"], "kept_BT": MASK},
+        ),
+    ]
+
+
+def relations_and_patience() -> list[Case]:
+    """Relations of states, whose widths and heads differ, and summary tokens."""
+    narrow, wide = drawn(21, 2, 2, 4, 4, reach=1), drawn(22, 2, 4, 4, 3, reach=1)
+    states = {"student_BHTK": narrow, "teacher_BHTK": wide, "mask_BT": MASK}
+    summaries = dict(zip(("student_BLD", "teacher_BLD"), pair(23, 2, 3, 4), strict=True))
+    made = [
+        Case(
+            "relations.relation_loss",
+            f"{heads} relation heads",
+            losses.relation_loss,
+            states,
+            {"heads": heads},
+            ("student_BHTK",),
+        )
+        for heads in (1, 4)
+    ]
+    made.append(Case("relations.relation_scores", "wide", losses.relation_scores, {"states_BHTK": wide}, {"heads": 2}))
+    for normalise in (True, False):
+        name = "of length one" if normalise else "as they are"
+        made.append(
+            Case(
+                "patience.patience_loss",
+                name,
+                losses.patience_loss,
+                summaries,
+                {"normalise": normalise},
+                ("student_BLD",),
+            )
+        )
+    return made
+
+
+def words_and_teachers() -> list[Case]:
+    """DistilBERT's terms, mixtures of teachers, means over processes."""
+    directions = dict(zip(("student_ND", "teacher_ND"), pair(31, 4, 5), strict=True))
+    words = {"student_NV": drawn(33, 5, 6), "targets_N": np.array([-100, 3, 0, -100, 5])}
+    logits, numbers = {"logits_MNC": drawn(34, 3, 4, 3)}, {"logits_MNC": drawn(35, 3, 4, 1)}
+    weights = {"weights_M": [1.0, 0.5, 2.5]}
+    return [
+        Case("triple_loss.direction_loss", "tokens", losses.direction_loss, directions, {}, ("student_ND",)),
+        Case("triple_loss.masked_word_sum", "three of five", losses.masked_word_sum, words, {}, ("student_NV",)),
+        Case(
+            "triple_loss.rarity",
+            "counts",
+            losses.rarity,
+            {"counts_V": np.array([7, 0, 1, 2, 1000, 33])},
+            {"specials": [0, 5]},
+        ),
+        Case("ensembles.by_weights", "classes", losses.by_weights, logits, weights),
+        Case("ensembles.by_certainty", "classes", losses.by_certainty, logits, weights),
+        *(
+            Case(
+                "ensembles.mixed",
+                f"{combine}, T{temperature:g}",
+                losses.mixed,
+                logits,
+                {**weights, "combine": combine, "temperature": temperature},
+            )
+            for combine in ("weights", "certainty")
+            for temperature in (1.0, 4.0)
+        ),
+        Case(
+            "ensembles.mixed",
+            "numbers",
+            losses.mixed,
+            numbers,
+            {**weights, "combine": "weights", "temperature": 4.0},
+        ),
+        Case("means.mean_of", "three processes", losses.mean_of, {}, {"parts": [[1.5, -2.0, 4.25], [], [8.0]]}),
+        Case("means.mean_of", "nothing", losses.mean_of, {}, {"parts": [[], []]}),
+    ]
+
+
+def layers_measured() -> list[Case]:
+    """Contributions and similarities of layers."""
+    states, after = pair(41, 4, 2, 4, 3)
+    ours, theirs = drawn(43, 7, 3), drawn(44, 7, 2)
+    made = []
+    for token, mask in (("cls", MASK), ("last", MASK), ("mean", MASK), ("cls", LEFT), ("last", LEFT)):
+        side = "padded left" if mask is LEFT else "padded right"
+        knobs, inputs = {"token": token}, {"hidden_states": states, "mask_BT": mask}
+        made.append(Case("contribution.cosines_BL", f"{token}, {side}", losses.cosines_BL, inputs, knobs))
+    made.append(
+        Case(
+            "contribution.layer_cosines",
+            "mean",
+            losses.layer_cosines,
+            {"hidden_states": states, "mask_BT": MASK},
+            {"token": "mean"},
+        )
+    )
+    made.append(
+        Case(
+            "contribution.token_means_BL",
+            "last",
+            losses.token_means_BL,
+            {"values_BLT": drawn(45, 2, 3, 4), "mask_BT": MASK},
+            {"token": "last"},
+        )
+    )
+    for token in ("cls", "mean"):
+        both = {"before": states, "after": after, "mask_BT": MASK}
+        made.append(Case("layer_similarity.between_models_BL", token, losses.between_models_BL, both, {"token": token}))
+    rows = {"first_ND": ours, "second_NE": theirs}
+    made.append(Case("layer_similarity.linear_cka", "two widths", losses.linear_cka, rows))
+    made.append(
+        Case(
+            "layer_similarity.linear_cka_of",
+            "in two batches",
+            lambda first_ND, second_NE, cut: losses.linear_cka(first_ND, second_NE),
+            rows,
+            {"cut": 3},
+        )
+    )
+    return made
+
+
+def all_cases() -> list[Case]:
+    """Return every case, those of one file of ``tasks/methods`` behind each other."""
+    groups = (
+        answers,
+        inner_layers,
+        relations_and_patience,
+        words_and_teachers,
+        layers_measured,
+        maps_and_strategies,
+        texts,
+    )
+    return sorted((case for group in groups for case in group()), key=lambda case: case.of)

@@ -1,0 +1,272 @@
+"""The losses and measures of ``tasks/methods``, written a second time from their papers, in float64 numpy.
+
+Nothing here comes from ``tasks``, and nothing from torch: an error would have to be made twice, in two libraries, to
+pass. All functions also take complex numbers, because their gradients are found by a complex step (``gradient.py``).
+Functions are called as those that they check, and so are their arguments.
+Shape letters: B batch, T tokens, H heads, K head size, D student width, E teacher width, C classes, V vocabulary,
+L layers, M teachers, N rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy import ndarray
+
+MASKED_AT = -100.0  # TinyBERT's code takes a score at or below this for a masked one
+SMOOTHING = 0.7  # how strongly DistilBERT lets a token's frequency count against it
+
+
+def log_softmax(values: ndarray, kept: ndarray | bool = True) -> ndarray:
+    """Return the logarithm of the softmax over the last axis, of what is kept of it."""
+    moved = values - np.max(values.real, axis=-1, keepdims=True)
+    return moved - np.log(np.sum(np.exp(moved) * kept, axis=-1, keepdims=True))
+
+
+def length(values: ndarray) -> ndarray:
+    """Return Euclidean lengths along the last axis (numpy's own would take the absolute value of a complex number)."""
+    return np.sqrt(np.sum(values * values, axis=-1))
+
+
+def cosine(first: ndarray, second: ndarray) -> ndarray:
+    """Return the cosine along the last axis."""
+    return np.sum(first * second, axis=-1) / (length(first) * length(second))
+
+
+# --- answers: Hinton, Vinyals, Dean 2015, arXiv:1503.02531 ---
+
+
+def softened_sum(student_BC: ndarray, teacher_BC: ndarray, temperature: float) -> ndarray:
+    """T² times the sum over examples of KL(softmax(teacher / T) || softmax(student / T))."""
+    ours, theirs = log_softmax(student_BC / temperature), log_softmax(teacher_BC / temperature)
+    return temperature**2 * np.sum(np.exp(theirs) * (theirs - ours))
+
+
+def soft_target_loss(student_BC: ndarray, teacher_BC: ndarray, temperature: float) -> ndarray:
+    """The same for each example."""
+    return softened_sum(student_BC, teacher_BC, temperature) / len(student_BC)
+
+
+def soft_cross_entropy_paper(student_BC: ndarray, teacher_BC: ndarray, temperature: float) -> ndarray:
+    """TinyBERT's code (arXiv:1909.10351): cross entropy of softened answers, averaged over batch and classes."""
+    return -np.mean(np.exp(log_softmax(teacher_BC / temperature)) * log_softmax(student_BC / temperature))
+
+
+def label_loss(student_BC: ndarray, labels_B: ndarray, kind: str) -> ndarray:
+    """Cross entropy, or squared error, averaged over the rows that have a label (not below 0, not NaN)."""
+    if kind == "regression":
+        known = np.flatnonzero(~np.isnan(labels_B))
+        return np.sum((student_BC[known, 0] - labels_B[known]) ** 2) / max(1, len(known))
+    known = np.flatnonzero(labels_B >= 0)
+    return -np.sum(log_softmax(student_BC)[known, labels_B[known]]) / max(1, len(known))
+
+
+def prediction_loss(
+    student_BC: ndarray,
+    teacher_BC: ndarray,
+    labels_B: ndarray,
+    kind: str,
+    temperature: float,
+    hard_weight: float,
+    formula: str = "default",
+) -> ndarray:
+    """The teacher's answers (values, where a number is predicted) beside the labels; TinyBERT's code takes one."""
+    hard = label_loss(student_BC, labels_B, kind)
+    if formula == "paper":
+        return hard if kind == "regression" else soft_cross_entropy_paper(student_BC, teacher_BC, temperature)
+    values = np.mean((student_BC - teacher_BC) ** 2)
+    soft = values if kind == "regression" else soft_target_loss(student_BC, teacher_BC, temperature)
+    return (1 - hard_weight) * soft + hard_weight * hard
+
+
+# --- inner layers: Jiao et al. 2019, TinyBERT, arXiv:1909.10351 ---
+
+
+def projected(student: ndarray, weight_ED: ndarray | None, bias_E: ndarray | None) -> ndarray:
+    """Map the student's width to the teacher's."""
+    return student if weight_ED is None else student @ weight_ED.T + bias_E
+
+
+def hidden_state_loss(
+    student_BTD: ndarray,
+    teacher_BTE: ndarray,
+    mask_BT: ndarray,
+    weight_ED: ndarray | None = None,
+    bias_E: ndarray | None = None,
+) -> ndarray:
+    """Mean squared difference over the numbers of valid tokens."""
+    valid = mask_BT.astype(bool)
+    return np.mean((projected(student_BTD, weight_ED, bias_E)[valid] - teacher_BTE[valid]) ** 2)
+
+
+def hidden_state_loss_paper(
+    student_BTD: ndarray, teacher_BTE: ndarray, weight_ED: ndarray | None = None, bias_E: ndarray | None = None
+) -> ndarray:
+    """The same over all tokens, padding included, as the authors' code has it."""
+    return np.mean((projected(student_BTD, weight_ED, bias_E) - teacher_BTE) ** 2)
+
+
+def attention_score_loss(
+    student_BHTT: ndarray, teacher_BHTT: ndarray, mask_BT: ndarray, far_1TT: ndarray | None = None
+) -> ndarray:
+    """Mean squared difference of scores over heads and pairs of valid tokens that the layer can see."""
+    rows = range(len(mask_BT))
+    near_TT = np.ones(student_BHTT.shape[2:], bool) if far_1TT is None else far_1TT[0] == 0
+    seen = [np.outer(mask_BT[row], mask_BT[row]).astype(bool) & near_TT for row in rows]
+    gaps = [(student_BHTT[row] - teacher_BHTT[row])[:, seen[row]] for row in rows]
+    return np.sum([np.sum(gap**2) for gap in gaps]) / sum(gap.size for gap in gaps)
+
+
+def attention_score_loss_paper(student: ndarray, teacher: ndarray) -> ndarray:
+    """Mean squared difference over everything, with 0 for each score that the authors' code takes for a masked one."""
+    ours, theirs = (np.where(scores.real <= MASKED_AT, 0, scores) for scores in (student, teacher))
+    return np.mean((ours - theirs) ** 2)
+
+
+def intermediate_paper(
+    hidden_S: Sequence[ndarray],
+    hidden_T: Sequence[ndarray],
+    scores_S: Sequence[ndarray],
+    scores_T: Sequence[ndarray],
+    mask_BT: ndarray,
+    weight_ED: ndarray,
+    bias_E: ndarray,
+) -> ndarray:
+    """Sum over mapped layers of a padded batch: scores of padded keys carry -10000, nothing else hides padding."""
+    added_B11T = np.where(mask_BT == 0, -10_000.0, 0.0)[:, None, None, :]
+    hidden = [
+        hidden_state_loss_paper(ours, theirs, weight_ED, bias_E)
+        for ours, theirs in zip(hidden_S, hidden_T, strict=True)
+    ]
+    pairs = zip(scores_S, scores_T, strict=True)
+    return np.sum(hidden) + np.sum(
+        [attention_score_loss_paper(ours + added_B11T, theirs + added_B11T) for ours, theirs in pairs]
+    )
+
+
+# --- self-attention: Wang et al. 2020, MiniLM, arXiv:2002.10957; MiniLMv2, arXiv:2012.15828 ---
+
+
+def attention_distribution_loss(student_BHTT: ndarray, teacher_BHTT: ndarray, mask_BT: ndarray) -> ndarray:
+    """KL(teacher || student) of attention among valid tokens, averaged over heads and valid tokens."""
+    keys_B11T, queries_B1T = mask_BT[:, None, None, :], mask_BT[:, None, :]
+    ours, theirs = log_softmax(student_BHTT, keys_B11T), log_softmax(teacher_BHTT, keys_B11T)
+    divergence_BHT = np.sum(np.exp(theirs) * (theirs - ours) * keys_B11T, axis=-1)
+    return np.sum(divergence_BHT * queries_B1T) / (student_BHTT.shape[1] * np.sum(mask_BT))
+
+
+def log_shares(scores_BHTT: ndarray, kept_BT: ndarray) -> ndarray:
+    """The logarithm of the softmax over valid keys; that of a key that is padding is minus infinity."""
+    keys_B11T = kept_BT[:, None, None, :]
+    return np.where(keys_B11T == 1, log_softmax(scores_BHTT, keys_B11T), -np.inf)
+
+
+def relation_scores(states_BHTK: ndarray, heads: int) -> ndarray:
+    """XX^T / sqrt(R) for each of the relation heads, which cut the joined attention heads into parts R wide."""
+    joined_BTD = np.concatenate(list(np.moveaxis(states_BHTK, 1, 0)), axis=-1)
+    size = joined_BTD.shape[-1] // heads
+    parts = [joined_BTD[..., head * size : (head + 1) * size] for head in range(heads)]
+    return np.stack([part @ np.swapaxes(part, 1, 2) / np.sqrt(size) for part in parts], axis=1)
+
+
+def relation_loss(student_BHTK: ndarray, teacher_BHTK: ndarray, mask_BT: ndarray, heads: int) -> ndarray:
+    """KL(teacher || student) of relations, averaged over relation heads and valid tokens."""
+    return attention_distribution_loss(
+        relation_scores(student_BHTK, heads), relation_scores(teacher_BHTK, heads), mask_BT
+    )
+
+
+# --- summary tokens: Sun et al. 2019, PKD, arXiv:1908.09355 ---
+
+
+def patience_loss(student_BLD: ndarray, teacher_BLD: ndarray, normalise: bool) -> ndarray:
+    """Mean squared difference of vectors, made one long where ``normalise`` is set."""
+    if normalise:
+        student_BLD, teacher_BLD = (states / length(states)[..., None] for states in (student_BLD, teacher_BLD))
+    return np.mean((student_BLD - teacher_BLD) ** 2)
+
+
+# --- words: Sanh et al. 2019, DistilBERT, arXiv:1910.01108; draws, Lample, Conneau 2019, XLM, arXiv:1901.07291 ---
+
+
+def direction_loss(student_ND: ndarray, teacher_ND: ndarray) -> ndarray:
+    """1 - cosine, averaged over tokens."""
+    return np.mean(1 - cosine(student_ND, teacher_ND))
+
+
+def masked_word_sum(student_NV: ndarray, targets_N: ndarray) -> ndarray:
+    """Cross entropy summed over tokens that are predicted; the others carry -100."""
+    asked = np.flatnonzero(targets_N != -100)
+    return -np.sum(log_softmax(student_NV)[asked, targets_N[asked]])
+
+
+def rarity(counts_V: ndarray, specials: Sequence[int]) -> ndarray:
+    """A token is drawn in proportion to count^-0.7 (0 is taken for 1), a special one never."""
+    return np.array([0.0 if token in specials else max(1, count) ** -SMOOTHING for token, count in enumerate(counts_V)])
+
+
+# --- several teachers: Hinton et al. 2015, arXiv:1503.02531; means over processes: Li et al. 2020, arXiv:2006.15704 ---
+
+
+def by_weights(logits_MNC: ndarray, weights_M: Sequence[float]) -> ndarray:
+    """The given weights, their sum made 1, for every row."""
+    return np.tile((np.array(weights_M) / np.sum(weights_M))[:, None], (1, logits_MNC.shape[1]))
+
+
+def by_certainty(logits_MNC: ndarray, weights_M: Sequence[float]) -> ndarray:
+    """Given weights times 1 - entropy / log C (at least a millionth), their sum over teachers made 1 row by row."""
+    logp = log_softmax(logits_MNC)
+    certainty_MN = 1 + np.sum(np.exp(logp) * logp, axis=-1) / np.log(logits_MNC.shape[-1])
+    weights_MN = np.maximum(certainty_MN, 1e-6) * by_weights(logits_MNC, weights_M)
+    return weights_MN / np.sum(weights_MN, axis=0)
+
+
+def mixed(logits_MNC: ndarray, weights_M: Sequence[float], combine: str, temperature: float) -> ndarray:
+    """T times the logarithm of the weighted mean of softmax(z / T); of numbers, their weighted mean."""
+    weights_MN1 = (by_certainty if combine == "certainty" else by_weights)(logits_MNC, weights_M)[..., None]
+    if logits_MNC.shape[-1] == 1:
+        return np.sum(weights_MN1 * logits_MNC, axis=0)
+    return temperature * np.log(np.sum(weights_MN1 * np.exp(log_softmax(logits_MNC / temperature)), axis=0))
+
+
+def mean_of(parts: Sequence[Sequence[float]]) -> float:
+    """The mean over the numbers of all processes; 0 of none."""
+    numbers = [number for part in parts for number in part]
+    return sum(numbers) / max(1, len(numbers))
+
+
+# --- layers: Sajjad et al. 2020, arXiv:2004.03844; Kornblith et al. 2019, arXiv:1905.00414 ---
+
+
+def token_means_BL(values_BLT: ndarray, mask_BT: ndarray, token: str) -> ndarray:
+    """The value of a row's first valid token, of its last, or the mean over its valid ones."""
+    chosen = {"cls": lambda valid: valid[:1], "last": lambda valid: valid[-1:], "mean": lambda valid: valid}[token]
+    return np.stack(
+        [
+            values_LT[:, chosen(np.flatnonzero(mask))].mean(-1)
+            for values_LT, mask in zip(values_BLT, mask_BT, strict=True)
+        ]
+    )
+
+
+def cosines_BL(hidden_states: ndarray, mask_BT: ndarray, token: str) -> ndarray:
+    """The cosine of what goes into a layer and what comes out, [L + 1, B, T, D] given."""
+    return token_means_BL(np.moveaxis(cosine(hidden_states[:-1], hidden_states[1:]), 0, 1), mask_BT, token)
+
+
+def layer_cosines(hidden_states: ndarray, mask_BT: ndarray, token: str) -> ndarray:
+    """Its mean over the batch."""
+    return cosines_BL(hidden_states, mask_BT, token).mean(0)
+
+
+def between_models_BL(before: ndarray, after: ndarray, mask_BT: ndarray, token: str) -> ndarray:
+    """The cosine of a state before and after fine-tuning, [L, B, T, D] given."""
+    return token_means_BL(np.moveaxis(cosine(before, after), 0, 1), mask_BT, token)
+
+
+def linear_cka(first_ND: ndarray, second_NE: ndarray) -> float:
+    """HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L)) of the kernels XX^T and YY^T, centred by matrices."""
+    centre_NN = np.eye(len(first_ND)) - 1 / len(first_ND)
+    ours, theirs = (centre_NN @ states @ states.T @ centre_NN for states in (first_ND, second_NE))
+    return np.sum(ours * theirs) / np.sqrt(np.sum(ours * ours) * np.sum(theirs * theirs))

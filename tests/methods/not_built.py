@@ -1,0 +1,111 @@
+"""Cases of the shared oracles that no test can read, because what they are about is not built.
+
+``test_oracles.py`` keeps this list true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+NOT_BUILT: dict[str, dict[str, str]] = {
+    "albert": {
+        "students of ALBERT's own kind (shared layers, factorised embeddings)": """
+            parameters groups factorised_table shared_none shared_all shared_two_groups shared_attention
+            shared_ffn
+        """,
+    },
+    "efficient_attention": {
+        "attention in linear time": """
+            linear linear_padded linear_causal favor favor_causal favor_relu linformer linformer_shorter
+            linformer_one_head_shared linformer_one_head_shared_shorter
+            favor_root_mean_square_error_of_softmax_attention_by_features
+        """,
+    },
+    "importance": {
+        "pruning of heads and neurons": """
+            raw_one_batch by_layer_one_batch both_norms_one_batch raw_two_batches by_example two_batches_cleared
+            dynabert_one_batch dynabert_two_batches neurons_by_example half_width
+        """,
+        "DynaBERT's sizes and layers": "sizes kept_layers",
+    },
+    "int8_grids": {
+        "fake quantization on the grids that are served (graphs are quantized by ONNX Runtime itself)": """
+            eight_bits seven_bits activation_usual activation_all_positive activation_one_row_of_two
+            activation_zeros linear_dynamic
+        """,
+        "torchao's grids": "torchao_weight_8bit torchao_weight_4bit torchao_activation",
+    },
+    "lamb": {
+        "the optimizer LAMB": "albert_defaults no_exclusions no_decay adapt_all_but_norms",
+    },
+    "lite_transformer": {
+        "convolutions beside attention": """
+            light_centred light_causal light_wide_causal light_centred_wide light_with_linear light_no_softmax
+            dynamic_centred_glu dynamic_causal_glu dynamic_centred dynamic_causal_wider_than_text
+            lsra_encoder_layer_light_post lsra_encoder_layer_light_post_row1_alone
+            lsra_encoder_layer_dynamic_pre lsra_encoder_layer_dynamic_pre_row1_alone lsra_decoder_layer_light
+            lsra_decoder_layer_dynamic
+        """,
+    },
+    "lottery_ticket": {
+        "lottery tickets": "iterative one_shot",
+    },
+    "lottery_ticket_global": {
+        "lottery tickets by a share of what is left": "sparse_global",
+    },
+    "lsq": {
+        "learned steps of quantization": """
+            activation_8bit weight_by_row_8bit activation_4bit weight_by_row_4bit activation_2bit
+            weight_by_row_2bit
+        """,
+    },
+    "mobilebert": {
+        "MobileBERT's progressive transfer": """
+            as_written_step5 one_teacher_layer_step5 as_written_step15 one_teacher_layer_step15
+            as_written_step30 one_teacher_layer_step30 layer_gates
+        """,
+    },
+    "movement_regulariser": {
+        "soft movement pruning": "l1 l0 threshold_schedule",
+    },
+    "pruning": {
+        "pruning of weights by magnitude and movement": """
+            topk_keep_1.0 magnitude_keep_1.0 topk_keep_0.5 magnitude_keep_0.5 topk_keep_0.15 magnitude_keep_0.15
+            topk_keep_0.03 magnitude_keep_0.03 topk_keep_0.0 magnitude_keep_0.0 threshold_0.5_plain
+            threshold_0.7_sigmoid threshold_50.0_plain threshold_0.9999_sigmoid masked_linear_topK
+            masked_linear_magnitude masked_linear_sigmoid_threshold keep_schedule trap
+        """,
+    },
+    "q8bert": {
+        "quantization-aware training": """
+            dynamic_8bit dynamic_4bit dynamic_2bit fixed_range_1.0 linear_ema_decay0.9 linear_ema_decay0.9999
+            linear_ema_start_step2 linear_ema_no_output_requantization linear_dynamic embedding
+        """,
+    },
+    "sentence_order": {
+        "pretraining in ALBERT's way (word boundaries, n-grams, order of sentences)": """
+            token_boundary how_many_are_predicted n_grams sentence_order
+        """,
+    },
+    "synthesizer": {
+        "synthetic attention": """
+            random random_causal factorized_paper factorized factorized_paper_causal factorized_causal
+            dense_minus dense_minus_causal random_plus random_plus_causal random_plus_alpha
+            random_plus_alpha_causal dense_plus dense_plus_causal dense_plus_alpha dense_plus_alpha_causal
+        """,
+    },
+    "task_metrics": {
+        "answers in a text": "squad_v2",
+        "entities": "seqeval",
+        "translation and summaries": "sacrebleu rouge",
+        "choices and ranking": "multirc ranking",
+    },
+}
+"""Names of cases, by method and by what is missing."""
+
+
+def not_built() -> Iterator[tuple[str, str]]:
+    """Yield every named case as (method, name)."""
+    for method, reasons in NOT_BUILT.items():
+        for names in reasons.values():
+            yield from ((method, name) for name in names.split())

@@ -1,0 +1,261 @@
+"""Every method equals golden numbers that stand in the repository.
+
+They are made by formulae that are written a second time, in numpy, without a line of ``tasks``.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tasks.methods.layer_maps import LayerMap
+from tasks.methods.layer_similarity import linear_cka_of, moments_of
+from tasks.methods.means import counted_by, mean_of
+from tests.methods.golden import numbers
+from tests.methods.oracles import ROOT
+
+METHODS = ROOT / "tasks" / "methods"
+GOLDEN = numbers.stored()
+CASES = [(method, name) for method, cases in GOLDEN.items() for name in cases]
+EXACT = {"rtol": 1e-10, "atol": 1e-12}
+SINGLE = {"layer_similarity.between_models_BL": {"rtol": 1e-6, "atol": 1e-6}}
+"""Functions that compute in float32 whatever they are given."""
+ALLOWED = {
+    "__future__",
+    "collections",
+    "dataclasses",
+    "fractions",
+    "hashlib",
+    "json",
+    "pathlib",
+    "random",
+    "string",
+    "typing",
+    "numpy",
+    "tests",
+}
+
+WITHOUT_NUMBERS = {
+    "attention_scores": {},
+    "contribution": {},
+    "hidden_states": {"Projections": "maps drawn at random; what they do to a loss is in hidden_state_loss"},
+    "layer_dropping": {
+        "encoder_layers": "finds a module in a model",
+        "drop_layers": "takes layers out of a model; proven by reloading it bit for bit",
+    },
+    "layer_maps": {"LayerMap": "two lists of layers; the functions that fill it have numbers"},
+    "layer_similarity": {
+        "Moments": "sums that linear_cka_of reads",
+        "moments_of": "makes those sums",
+    },
+    "layer_strategies": {
+        "namesake": "names equal sets; it computes none",
+        "undefined": "says whether a strategy refuses",
+    },
+    "means": {
+        "in_full": "widens a number's type",
+        "alone": "one's own count; mean_of over one process is in every loss here",
+        "counted_by": "chooses the count that mean_of divides by",
+    },
+    "relations": {"require_heads": "refuses, and returns nothing"},
+    "replacing": {"Replaceable": "runs one module or the other; tested by weights set by hand"},
+    "triple_loss": {
+        "draw_targets": "draws by torch's generator; its weights are rarity",
+        "shown": "draws by torch's generator; tested by its shares",
+    },
+}
+"""Public functions and classes of ``tasks/methods`` that compute no number, and why; all others have golden numbers."""
+
+
+# --- what stands in the files ---
+
+
+def test_the_script_makes_the_committed_files_again() -> None:
+    made = numbers.computed()
+    assert set(made) == set(GOLDEN), "run python -m tests.methods.golden"
+    for method, cases in made.items():
+        assert differences(cases, GOLDEN[method]) == [], (
+            f"{method}: run python -m tests.methods.golden, and say why the numbers changed"
+        )
+        assert numbers.as_text(GOLDEN[method]) == (numbers.FOLDER / f"{method}.json").read_text(encoding="utf-8"), (
+            "a file was edited by hand"
+        )
+
+
+def differences(made: Any, stored: Any, at: str = "") -> list[str]:
+    """Return where two trees differ.
+
+    Inputs and rules must be equal. Of computed numbers the last digits may differ: numpy computes exponentials by
+    other instructions on another processor.
+    """
+    if isinstance(made, dict) and isinstance(stored, dict) and set(made) == set(stored):
+        return [found for name in made for found in differences(made[name], stored[name], f"{at}/{name}")]
+    if isinstance(made, list | tuple) and isinstance(stored, list) and len(made) == len(stored):
+        return [
+            found
+            for index, pair in enumerate(zip(made, stored, strict=True))
+            for found in differences(*pair, f"{at}/{index}")
+        ]
+    if isinstance(made, float) and isinstance(stored, float):
+        same = math.isclose(made, stored, rel_tol=1e-13, abs_tol=1e-15) if "/inputs/" not in at else made == stored
+        return [] if same or (math.isnan(made) and math.isnan(stored)) else [f"{at}: {made!r}, {stored!r}"]
+    return [] if type(made) is type(stored) and made == stored else [f"{at}: {made!r}, {stored!r}"]
+
+
+def test_differences_are_seen() -> None:
+    assert differences({"a": [1.0, 2]}, {"a": [1.0, 2]}) == [] == differences([math.nan], [math.nan])
+    assert (
+        differences({"a": [1.0]}, {"a": [1.0 + 1e-12]})
+        and differences([1], [1.0])
+        and differences([1], [1, 2])
+        and differences({"a": 1}, {})
+    )
+    assert differences({"inputs": {"x": [1.0]}}, {"inputs": {"x": [1.0 + 1e-15]}}, "/case")
+
+
+def test_the_files_stay_small() -> None:
+    assert sum(path.stat().st_size for path in numbers.FOLDER.glob("*.json")) < 100_000
+
+
+@pytest.mark.parametrize("path", sorted(Path(numbers.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
+def test_the_script_shares_nothing_with_the_methods(path: Path) -> None:
+    imported = set[str]()
+    for node in ast.walk(ast.parse(path.read_text())):
+        imported |= {name.name for name in node.names} if isinstance(node, ast.Import) else set()
+        imported |= {str(node.module)} if isinstance(node, ast.ImportFrom) else set()
+    assert {name.split(".")[0] for name in imported} <= ALLOWED
+    assert all(name.startswith("tests.methods.golden") for name in imported if name.startswith("tests"))
+
+
+# --- nothing goes without ---
+
+
+def public(path: Path) -> set[str]:
+    """Return the functions and classes that a file offers."""
+    return {
+        node.name
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize("path", sorted(METHODS.glob("[a-z]*.py")), ids=lambda path: path.stem)
+def test_every_method_has_golden_numbers_or_a_reason(path: Path) -> None:
+    """A new method without them would be checked against oracles alone, which a clean checkout does not have."""
+    numbered = {case["function"] for case in GOLDEN.get(path.stem, {}).values()}
+    excused = set(WITHOUT_NUMBERS.get(path.stem, {}))
+    assert public(path) == numbered | excused, (
+        "add cases to tests/methods/golden/cases.py, or a reason to WITHOUT_NUMBERS"
+    )
+    assert not numbered & excused
+
+
+def test_golden_numbers_are_of_methods_that_are_there() -> None:
+    there = {path.stem for path in METHODS.glob("[a-z]*.py")}
+    assert set(GOLDEN) <= there and set(WITHOUT_NUMBERS) <= there
+
+
+# --- the methods equal them ---
+
+
+def as_given(value: Any) -> Any:
+    """Return a stored tensor: whole numbers as they are, all others in float64."""
+    tensor = torch.tensor(value, dtype=torch.float64)
+    return tensor.long() if whole(value) else tensor
+
+
+def whole(value: Any) -> bool:
+    return all(map(whole, value)) if isinstance(value, list) else isinstance(value, int)
+
+
+def projected(
+    function: Callable[..., Tensor], weight_ED: Tensor | None = None, bias_E: Tensor | None = None, **given: Tensor
+) -> Tensor:
+    """Hand the projection over as a module whose parameters are the given tensors."""
+    if weight_ED is None:
+        return function(**given)
+    return function(**given, projection=lambda states: nn.functional.linear(states, weight_ED, bias_E))
+
+
+def over_processes(parts: list[list[float]]) -> float:
+    """Let every process take its mean, and average them as gradients are averaged."""
+    everybody = torch.tensor(max(1, sum(map(len, parts))) / len(parts), dtype=torch.float64)
+    with counted_by(lambda count: everybody):
+        means = [mean_of(torch.tensor(part, dtype=torch.float64).sum(), len(part)) for part in parts]
+    return float(sum(means)) / len(parts)
+
+
+def in_two_batches(first_ND: Tensor, second_NE: Tensor, cut: int) -> float:
+    return linear_cka_of(moments_of(first_ND[:cut], second_NE[:cut]) + moments_of(first_ND[cut:], second_NE[cut:]))
+
+
+OWN_WAY: dict[str, Callable[..., Callable[..., Any]]] = {
+    "hidden_states.hidden_state_loss": lambda function: partial(projected, function),
+    "hidden_states.hidden_state_loss_paper": lambda function: partial(projected, function),
+    "attention_scores.attention_score_loss": lambda function: (
+        lambda far_1TT=None, **given: function(**given, far_1TT=None if far_1TT is None else far_1TT.bool())
+    ),
+    "attention_distributions.log_shares": lambda function: (
+        lambda kept_BT, **given: function(**given, kept_BT=kept_BT.bool())
+    ),
+    "means.mean_of": lambda function: over_processes,
+    "layer_similarity.linear_cka_of": lambda function: in_two_batches,
+    "word_vectors.nearest_words": lambda function: (
+        lambda vectors_VE, rows, k: function(vectors_VE.numpy(), rows.numpy(), k)
+    ),
+}
+"""Functions that are not simply called by the names of their arguments."""
+
+
+def called(of: str) -> Callable[..., Any]:
+    """Return what calls a function of the product with stored arguments."""
+    method, name = of.split(".")
+    function = getattr(import_module(f"tasks.methods.{method}"), name)
+    return OWN_WAY.get(of, lambda plain: plain)(function)
+
+
+def as_stored(made: Any) -> Any:
+    """Return a value in the form in which it is stored."""
+    if isinstance(made, LayerMap):
+        return [list(made.hidden), list(made.attention)]
+    return made.tolist() if hasattr(made, "tolist") else made
+
+
+@pytest.mark.parametrize(("method", "name"), CASES, ids=[f"{method}-{name}" for method, name in CASES])
+def test_the_method_equals_its_golden_numbers(method: str, name: str) -> None:
+    case = SimpleNamespace(**{"table": None, **GOLDEN[method][name]})
+    of = f"{method}.{case.function}"
+    if case.table is not None:
+        for row in case.table:
+            assert as_stored(called(of)(**row["knobs"])) == (
+                pytest.approx(row["value"], rel=1e-12) if isinstance(row["value"], float) else row["value"]
+            )
+        return
+    given = {key: as_given(value) for key, value in case.inputs.items()}
+    asked = {
+        key: value.requires_grad_()
+        for key, value in given.items()
+        if case.gradients and value.is_floating_point() and not key.startswith("labels")
+    }
+    made = called(of)(**given, **case.knobs)
+    close = SINGLE.get(of, EXACT)
+    torch.testing.assert_close(
+        torch.as_tensor(made, dtype=torch.float64).detach(), torch.tensor(case.value, dtype=torch.float64), **close
+    )
+    if case.gradients:
+        made.backward()
+        assert {key for key, value in asked.items() if value.grad is not None} == set(case.gradients), (
+            "the student learns, and nothing else"
+        )
+    for key, expected in case.gradients.items():
+        torch.testing.assert_close(given[key].grad, torch.tensor(expected, dtype=torch.float64), **close)

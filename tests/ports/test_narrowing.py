@@ -1,0 +1,227 @@
+"""Families of choices: of one that is asked by a knob alone, what the knob names counts; any other counts whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.ports.fingerprint import narrowing, program
+from tasks.ports.narrowing import Narrowing
+from tasks.ports.program import Program
+from tests.doors import all_frames
+
+FAMILY = "def first(x):\n    return x\n\ndef second(x):\n    return -x\n\nKINDS = {'first': first, 'second': second}\n"
+EDITED = FAMILY.replace("return -x", "return x * 3")
+
+
+def digest(door: str, knobs: dict[str, Any], family: str = FAMILY) -> str:
+    """Digest a small package of ours, as a stage with these knobs would."""
+    program = Program({"tasks.main": f"from tasks.family import KINDS\n\n{door}", "tasks.family": family})
+    roots = [("tasks.main", "door", None)]
+    return program.digest(roots, Narrowing(program, roots).entries(knobs))
+
+
+def is_hit(door: str, **knobs: Any) -> bool:
+    """Tell whether a result stays one when the second entry is edited."""
+    return digest(door, knobs) == digest(door, knobs, EDITED)
+
+
+PLAIN = {
+    "a knob": """
+def door(knobs, x):
+    return KINDS[knobs.kind](x)
+""",
+    "a knob of a job": """
+def door(job, x):
+    return KINDS.get(job.knobs.kind, abs)(x)
+""",
+    "a knob under another name": """
+def door(job, x):
+    kind = job.knobs.kind
+    return KINDS[kind](x)
+""",
+    "a knob that a caller hands over": """
+def ask(name, x):
+    return KINDS[name](x)
+
+def door(knobs, x):
+    return ask(knobs.kind, x)
+""",
+    "a knob over two callers, by name": """
+def low(x, *, by):
+    return KINDS[by](x)
+
+def ask(name, x):
+    return low(x, by=name)
+
+def door(knobs, x):
+    return ask(knobs.kind, x)
+""",
+    "a default": """
+def ask(x, name='first'):
+    return KINDS[name](x)
+
+def door(knobs, x):
+    return ask(x)
+""",
+    "a string": """
+def door(knobs, x):
+    return KINDS['first'](x)
+""",
+    "each of a list": """
+def door(knobs, x):
+    for n, one in enumerate(knobs.kinds, start=1):
+        x = KINDS[one](x)
+    return x
+""",
+    "each of a list, in one line": """
+def door(knobs, x):
+    return [KINDS[one](x) for one in knobs.kinds]
+""",
+    "a knob that is looked up first, with a sentence": """
+def door(knobs, x):
+    if knobs.kind not in KINDS:
+        raise ValueError(sorted(KINDS))
+    return KINDS[knobs.kind](x)
+""",
+}
+
+
+@pytest.mark.parametrize("door", PLAIN.values(), ids=PLAIN)
+def test_of_a_family_that_is_asked_by_a_knob_alone_only_the_chosen_entry_counts(door: str) -> None:
+    knobs: dict[str, Any] = {"phase": {"kind": "first", "kinds": ["first"]}, "note": "second"}
+    assert is_hit(door, **knobs)
+    chosen: dict[str, Any] = {"phase": {"kind": "second", "kinds": ["first", "second"]}}
+    assert not is_hit(door, **chosen) or "'first'" in door
+    assert digest(door, knobs) != digest(door, knobs, FAMILY.replace("return x\n", "return x + 0\n"))
+
+
+HIDDEN = {
+    "what a config says": """
+def door(knobs, model):
+    return KINDS[model.config.model_type]
+""",
+    "what a config says, through a function": """
+def kind_of(model):
+    return model.config.kind
+
+def door(knobs, model):
+    return KINDS[kind_of(model)]
+""",
+    "a knob here and a config there": """
+def door(knobs, model):
+    return KINDS[knobs.kind], KINDS.get(model.config.kind)
+""",
+    "a name that is a knob or not": """
+def door(knobs, model):
+    kind = knobs.kind
+    if model:
+        kind = model.kind
+    return KINDS[kind]
+""",
+    "a parameter that one caller takes from a config": """
+def ask(name):
+    return KINDS[name]
+
+def door(knobs, model):
+    return ask(knobs.kind), ask(model.kind)
+""",
+    "a parameter of a function that is handed on": """
+def ask(name):
+    return KINDS[name]
+
+def door(knobs, names):
+    return ask(knobs.kind), map(ask, names)
+""",
+    "a parameter that is set anew": """
+def ask(name, model):
+    name = model.kind
+    return KINDS[name]
+
+def door(knobs, model):
+    return ask(knobs.kind, model)
+""",
+    "arguments behind a star": """
+def ask(name):
+    return KINDS[name]
+
+def door(knobs, given):
+    return ask(*given)
+""",
+    "all of it, one by one": """
+def door(knobs, x):
+    return [one(x) for one in KINDS.values()]
+""",
+    "its names": """
+def door(knobs, x):
+    return sorted(KINDS)
+""",
+    "the family under another name": """
+ALSO = KINDS
+
+def door(knobs, x):
+    return ALSO[x]
+""",
+    "another function's parameter": """
+def door(knobs, x):
+    return (lambda kind: KINDS[kind])(x)
+""",
+    "a loop over something else": """
+def door(knobs, names):
+    return [KINDS[one] for one in names]
+""",
+    "a knob that this stage has not": """
+def door(knobs, x):
+    return KINDS[knobs.way](x)
+""",
+    "an entry that is set": """
+def door(knobs, x):
+    KINDS[knobs.kind] = x
+    return KINDS
+""",
+}
+
+
+@pytest.mark.parametrize("door", HIDDEN.values(), ids=HIDDEN)
+def test_a_family_that_is_asked_by_anything_else_counts_whole(door: str) -> None:
+    assert not is_hit(door, kind="first", name="first", note="first")
+
+
+def test_a_string_elsewhere_among_the_knobs_does_not_narrow() -> None:
+    door = "def door(knobs, x):\n    return KINDS[knobs.kind](x)\n"
+    assert not is_hit(door, kind="second", name="first")
+
+
+EVERYWHERE = {
+    "FAMILIES", "HEADS", "MASKS", "WEIGHTED", "READERS", "MOST_HELD", "FILES", "PROVENANCE", "XLNET_NAMES", "DISTILBERT_NAMES",
+    "DEBERTA_LINEARS", "IN_A_LAYER", "OUTSIDE", "JOBS",
+}  # fmt: skip
+"""Families that count whole: asked by what a model's config says, by a metric's function, by a file's name, or read from
+end to end. Of ``JOBS`` the one that a door names is a root of its own."""
+
+
+def test_which_families_are_narrowed_and_by_which_knob() -> None:
+    found: dict[str, set[str]] = {}
+    for frame in all_frames():
+        for (_, name), asks in narrowing(frame.roots).asks.items():
+            found.setdefault(name, set()).update(["whole"] if asks is None else {asked for _, asked in asks})
+    assert EVERYWHERE <= {name for name, asks in found.items() if asks == {"whole"}}
+    assert {name: asks for name, asks in found.items() if asks != {"whole"}} == {
+        "OBJECTIVES": {"method"}, "LAYER_MAPS": {"layer_map"}, "STARTS": {"start"}, "STRATEGIES": {"start", "strategy"},
+        "MIXTURES": {"combine"}, "METRICS": {"metric", "metrics"}, "KINDS": {"kind"}, "WAYS": {"ways"},
+    }  # fmt: skip
+
+
+def test_an_edit_of_a_head_that_the_models_own_config_asks_for_is_no_hit_on_the_distilbert_recipe() -> None:
+    (roots,) = (frame.roots for frame in all_frames() if frame.name == "distill-general")
+    knobs = {"method": "triple", "start": "distilbert", "shape": {"layers": 6}, "triple": {"temperature": 2.0}}
+    sources = dict(program().sources)
+    heads = sources["tasks.training.heads"]
+    sources["tasks.training.heads"] = heads.replace(
+        "def of_bert(model: Any) -> Head:", "def of_bert(model: Any) -> Head:\n    model.eval()"
+    )
+    assert sources["tasks.training.heads"] != heads
+    edited = Program(sources, program().never_counted)
+    before, after = (one.digest(roots, Narrowing(one, roots).entries(knobs)) for one in (program(), edited))
+    assert before != after
