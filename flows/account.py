@@ -9,7 +9,7 @@ from typing import Any
 
 from flows.home import Home
 from flows.run import PINNED, available_cores, teacher_name
-from tasks.ports.fingerprint import cpu_model, gpu_model
+from tasks.ports.machine import cpu_model, gpu_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import made_with
 from tasks.recipe import Recipe

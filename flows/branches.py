@@ -6,6 +6,7 @@ The flow in ``compress.py`` says the order of the story; this file says how its 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import stdev
@@ -13,6 +14,7 @@ from typing import Any
 
 from flows.contrasts import contrast_all, plain_students
 from flows.inspections import inspect_all
+from flows.judging_sets import score_sets, with_judged
 from tasks.contracts import Parcel
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
@@ -40,6 +42,7 @@ from tasks.recipe import (
     sections_of,
 )
 from tasks.score_model import measure_speed, score_model
+from tasks.scoring.paces import with_paces
 
 NOT_COPIED = {"strategies", "drop", "after_finetuning", "token", "seeds"}
 OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
@@ -58,19 +61,59 @@ class Goods:
     candidates: Awaitable[Parcel] | None = None
     transfer: Parcel | None = None
     starts: dict[str, Parcel] = field(default_factory=dict)
+    judging: dict[str, Parcel] = field(default_factory=dict)
+    """The rows of judging sets, by name."""
     general: dict[Any, Awaitable[Parcel]] = field(default_factory=dict)
     signals: dict[SignalSlice, Awaitable[Parcel]] = field(default_factory=dict)
-    answers: dict[AnswerSlice, Awaitable[Parcel]] = field(default_factory=dict)
+    answers: dict[tuple[AnswerSlice, int], Awaitable[Parcel]] = field(default_factory=dict)
+    """By what is asked and by the number of the teacher, counted from 0."""
+    mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Parcel]] = field(default_factory=dict)
     contributions: dict[tuple[ContributionSlice, str], Awaitable[Parcel]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One small model to be judged: its name, its role, and one checkpoint for each seed."""
+    """One small model to be judged: its name, its role, and one checkpoint for each seed, in the order of the recipe.
+
+    One of the seeds is the model: it is exported, registered, and judged by its own figures; the others say how far seeds spread.
+    """
 
     name: str
     role: str
     models: list[Parcel]
+    seeds: tuple[int, ...] = (0,)
+
+    @property
+    def chosen(self) -> int:
+        """Say which of the seeds is the model: the best by its score on the selection rows, the first of equals and where seeds have no scores."""
+        scores = self.selection_scores
+        return 0 if None in scores else max(range(len(scores)), key=lambda number: (known(scores[number]), -number))
+
+    @property
+    def selection_scores(self) -> list[float | None]:
+        """The score of every seed on the selection rows; None where it was not taken, or is not known yet."""
+        return [model.facts.get("selection_score") for model in self.models]
+
+    @property
+    def model(self) -> Parcel:
+        """The checkpoint of the chosen seed; in a plan that cannot know it, one that is not made yet, so that what waits for it is not called cached."""
+        waiting = [model for model in self.models if not model.facts] if len(self.models) > 1 else []
+        return waiting[0] if waiting else self.models[self.chosen]
+
+    @property
+    def chosen_first(self) -> list[Parcel]:
+        """All checkpoints, that of the chosen seed first, as scorecards want them."""
+        return [self.models[self.chosen], *(model for number, model in enumerate(self.models) if number != self.chosen)]
+
+    def as_in_recipe(self, values: Sequence[float]) -> list[float]:
+        """Return what was found of ``chosen_first`` in the order of the recipe."""
+        others = [*values[1:]]
+        return [*others[: self.chosen], values[0], *others[self.chosen :]] if values else []
+
+
+def known(score: float | None) -> float:
+    """Return a score; one that is not known is below all others."""
+    return -math.inf if score is None else score
 
 
 def label(name: str, seed: int, seeds: tuple[int, ...]) -> str:
@@ -81,7 +124,7 @@ def label(name: str, seed: int, seeds: tuple[int, ...]) -> str:
 async def make_student(recipe: Recipe, student: Student, goods: Goods) -> Candidate:
     """Make one student, all its seeds side by side."""
     models = await asyncio.gather(*(train_student(recipe, student, seed, goods) for seed in student.seeds))
-    return Candidate(student.name, student.role, list(models))
+    return Candidate(student.name, student.role, list(models), student.seeds)
 
 
 async def train_student(recipe: Recipe, student: Student, seed: int, goods: Goods) -> Parcel:
@@ -129,21 +172,35 @@ async def answers_for(recipe: Recipe, goods: Goods, training: Prediction | Layer
     of = PatienceOf(layer_map=patience.layer_map, layers=layers) if patience is not None else None
     alone = recipe.transfer is not None and recipe.transfer.alone
     knobs = AnswerSlice(max_length=training.max_length, precision=training.precision, transfer_alone=alone, patience=of)
-    if knobs not in goods.answers:
-        goods.answers[knobs] = asyncio.ensure_future(answers_of(recipe, knobs, goods))
-    return await goods.answers[knobs]
-
-
-async def answers_of(recipe: Recipe, knobs: AnswerSlice, goods: Goods) -> Parcel:
-    """Return the teacher's answers or, of an ensemble, the mixture."""
-    text = {"transfer": goods.transfer} if goods.transfer is not None else {}
     if recipe.ensemble is None:
         shown = f"patience {knobs.patience.layer_map}, {knobs.patience.layers} layers" if knobs.patience else ""
-        return await answer_rows(knobs, teacher=await goods.teacher, rows=goods.rows, **text, label=shown)
-    teachers = [goods.teacher, *goods.colleagues]
-    said = [answer_rows(knobs, teacher=await one, rows=goods.rows, **text, label=f"teacher {number + 1}") for number, one in enumerate(teachers)]
+        return await answers_of(0, shown, knobs, goods)
+    temperature = 1.0 if recipe.spec.kind == "regression" else training.temperature
     weights = (1.0, *(colleague.weight for _, colleague in recipe.colleagues))
-    return await mix_answers(MixSlice(combine=recipe.ensemble.combine, weights=weights), answers=list(await asyncio.gather(*said)))
+    mixture = MixSlice(combine=recipe.ensemble.combine, weights=weights, temperature=temperature)
+    if (knobs, mixture) not in goods.mixtures:
+        goods.mixtures[knobs, mixture] = asyncio.ensure_future(mixture_of(mixture, knobs, goods))
+    return await goods.mixtures[knobs, mixture]
+
+
+async def mixture_of(mixture: MixSlice, knobs: AnswerSlice, goods: Goods) -> Parcel:
+    """Mix what all teachers answer, each softened as the students of this mixture soften it."""
+    said = (answers_of(number, f"teacher {number + 1}", knobs, goods) for number in range(1 + len(goods.colleagues)))
+    return await mix_answers(mixture, answers=list(await asyncio.gather(*said)))
+
+
+async def answers_of(number: int, shown: str, knobs: AnswerSlice, goods: Goods) -> Parcel:
+    """Return one teacher's answers; students of all temperatures share them."""
+    if (knobs, number) not in goods.answers:
+        goods.answers[knobs, number] = asyncio.ensure_future(asked(number, shown, knobs, goods))
+    return await goods.answers[knobs, number]
+
+
+async def asked(number: int, shown: str, knobs: AnswerSlice, goods: Goods) -> Parcel:
+    """Ask one teacher."""
+    teacher = await [goods.teacher, *goods.colleagues][number]
+    text = {"transfer": goods.transfer} if goods.transfer is not None else {}
+    return await answer_rows(knobs, teacher=teacher, rows=goods.rows, **text, label=shown)
 
 
 async def kept_signals(recipe: Recipe, student: Student, phase: Intermediate, goods: Goods, text: Mapping[str, Parcel]) -> Parcel:
@@ -234,7 +291,7 @@ async def make_dropped(
         knobs = DropSlice(**{**shared, "seed": seed}, strategy=strategy, drop=drop, kept=layers)
         return await drop_layers(knobs, base=base, rows=goods.rows, contributions=measured, **signal, **waits or {}, label=label(name, seed, dropping.seeds))
 
-    return Candidate(name, "dropped", list(await asyncio.gather(*(one(seed) for seed in dropping.seeds))))
+    return Candidate(name, "dropped", list(await asyncio.gather(*(one(seed) for seed in dropping.seeds))), dropping.seeds)
 
 
 async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods) -> list[dict[str, Any]]:
@@ -247,19 +304,19 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
     first = await score_model(knobs, models=[teacher], teacher=teacher, rows=goods.rows, label=candidates[0].name)
     cards = await asyncio.gather(
         *(
-            score_model(knobs, models=candidate.models, teacher=teacher, rows=goods.rows, teacher_predictions=first, label=candidate.name)
+            score_model(knobs, models=candidate.chosen_first, teacher=teacher, rows=goods.rows, teacher_predictions=first, label=candidate.name)
             for candidate in candidates[1:]
         )
     )
-    against, looks = await asyncio.gather(
-        contrast_all(recipe, candidates, [first, *cards], goods.rows), inspect_all(recipe, candidates, [first, *cards], goods.rows)
-    )
-    speeds = await asyncio.gather(
-        *(measure_speed(recipe.speed, model=candidate.models[0], teacher=teacher, label=candidate.name) for candidate in candidates)
-    )
-    if not all(parcel.facts for parcel in [first, *cards, *speeds]):
+    against, looks, elsewhere = await asyncio.gather(
+        contrast_all(recipe, candidates, [first, *cards], goods.rows), inspect_all(recipe, candidates, [first, *cards], goods.rows),
+        score_sets(recipe, candidates, goods),
+    )  # fmt: skip
+    speeds = await asyncio.gather(*(measure_speed(recipe.speed, model=candidate.model, teacher=teacher, label=candidate.name) for candidate in candidates))
+    if not all(parcel.facts for parcel in [first, *cards, *speeds, *(card for found in elsewhere.values() for card in found.values())]):
         return []  # a plan has no figures
-    rows = [row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
+    unpaced = [row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
+    rows = with_judged(with_paces(unpaced, [speed.facts for speed in speeds]), candidates, elsewhere, goods.judging, recipe.gate.split)
     plain = plain_students(recipe)
     return [{**one, "against": against.get(one["name"], {}), "plain": one["name"] in plain, "inspection": looks.get(one["name"])} for one in rows]
 
@@ -270,25 +327,30 @@ def deviation(per_seed: Sequence[float]) -> float | None:
 
 
 def row(candidate: Candidate, card: Parcel, speed: Parcel) -> dict[str, Any]:
-    """Join a scorecard and a speed measurement to one row of the results."""
+    """Join a scorecard and a measurement of speed to one row of the results: figures of the chosen seed, and ``means`` over all of them.
+
+    Its latency is entered when everybody was timed.
+    """
     quality, pace = dict(card.facts), dict(speed.facts)
+    per_seed = {split: {name: candidate.as_in_recipe(values) for name, values in found.items()} for split, found in quality["per_seed"].items()}
     seconds = [model.facts.get("train_seconds") for model in candidate.models]
     return {
         "name": candidate.name,
         "role": candidate.role,
-        **{name: quality[name] for name in ("parameters", "bytes", "flops", "flops_length", "metrics", "per_seed", "retained", "agreement")},
-        "deviation": {split: {name: deviation(values) for name, values in found.items()} for split, found in quality["per_seed"].items()},
+        **{name: quality[name] for name in ("parameters", "bytes", "flops", "flops_length", "metrics", "retained", "agreement")},
+        "means": quality["means"],
+        "per_seed": per_seed,
+        "deviation": {split: {name: deviation(values) for name, values in found.items()} for split, found in per_seed.items()},
         "difference": quality.get("difference"),
         "headline": quality["headline"],
         "truncated": quality.get("truncated"),
-        "latency_ms": pace["model"]["p50_ms"],
-        "latency_p95_ms": pace["model"]["p95_ms"],
-        "speedup": pace["speedup"],
         "memory_bytes": pace["memory_bytes"],
         "measured_at": {name: pace[name] for name in ("batch", "length", "threads", "repeats", "engine")},
         "train_seconds": seconds,
-        "checkpoint": candidate.models[0].sha256,
-        "selected_seed": 0,
-        "note": candidate.models[0].facts.get("note"),
+        "checkpoint": candidate.model.sha256,
+        "selected_seed": candidate.seeds[candidate.chosen],
+        "selection_score": candidate.selection_scores[candidate.chosen],
+        "selection_scores": candidate.selection_scores,
+        "note": candidate.model.facts.get("note"),
         "provenance": quality.get("provenance"),
     }

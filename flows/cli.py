@@ -8,13 +8,16 @@ import logging
 import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
 
 from flows.home import Home
+from flows.output_files import OF_THE_DISK, disk_sentence, writable
 from tasks.errors import LimbeckError, RecipeError
 
 app = typer.Typer(
@@ -27,10 +30,12 @@ SERVERS = "Run the servers of a team"
 WRITTEN = ("--json", "--plot")
 STOPPED = 130  # what shells call a command that Ctrl-C ended
 PACE = 50_000  # new objects between two looks for garbage; Python takes 700
-out = Console(width=None if sys.stdout.isatty() else 120)
+out = Console(width=None if sys.stdout.isatty() else 120, markup=False)  # a name in square brackets is a name
 
+written = partial(typer.Option, callback=writable)
+"""An option that names a file to write: whether it can be is asked before the command does anything."""
 Sets = Annotated[list[str], typer.Option("--set", metavar="a.b=value", help="Change one knob of the recipe; may be given several times.")]
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write stages, models and registered versions as JSON.")]
+JsonFile = Annotated[Path | None, written("--json", metavar="FILE", help="Write stages, models and registered versions as JSON.")]
 RegisteredName = Annotated[str, typer.Argument(metavar="NAME", help="A registered model.")]
 Reason = Annotated[str, typer.Option(help="Why; it is kept in the history.")]
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a recipe on the shelf.")]
@@ -39,11 +44,11 @@ RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, 
 @app.command(rich_help_panel=MAKE)
 def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the language and of everything trained on it.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, max=50, help="How many seeds, from --seed on; the margin gets an interval.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=50, help="How many seeds, from --seed on; what distillation gains gets an interval over them.")] = 1,
     json_file: JsonFile = None,
 ) -> None:
     """Compress a small teacher of a generated language, in minutes and without any hub."""
-    home = open_home()
+    home = open_home_for_a_run()
     from flows.servers import prefect_for_a_run
 
     out.print("The demo's data is synthetic: a small generated language, so the figures say nothing about natural language.\n")
@@ -53,15 +58,13 @@ def demo(
 
         result = run_demo(seed=seed, seeds=seeds, home=home, console=out, ready=ready, json_path=json_file)
     show_results(out, result)
-    margin = result["margin"]
-    interval = f" [{margin['low']:.1f}, {margin['high']:.1f}], {seeds} seeds" if margin["low"] is not None else ", one seed; see --seeds"
-    out.print(f"\nDistillation lifts the same student by {margin['mean']:.1f} points{interval}. The data is synthetic.", highlight=False, markup=False)
+    out.print(f"\n{result['last_words']}", highlight=False, markup=False)
 
 
 @app.command(rich_help_panel=MAKE)
 def init(
     table: Annotated[Path, typer.Argument(metavar="DATA.csv", help="Your rows: csv, tsv, jsonl or parquet.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the recipe goes; by default beside the data.")] = None,
+    output: Annotated[Path | None, written("--output", "-o", help="Where the recipe goes; by default beside the data.")] = None,
 ) -> None:
     """Write a starter recipe for rows of your own."""
     from flows.recipe_file import starter_recipe
@@ -105,10 +108,16 @@ def results(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the page and its files are, for example deployments/results.")],
     add: Annotated[Path | None, typer.Option("--add", metavar="OUT.json", help="What --json wrote of a finished run or sweep.")] = None,
     note: Annotated[str, typer.Option("--note", help="A sentence that stands beside the run that is added.")] = "",
+    table: Annotated[str | None, typer.Option("--table", metavar="FILE", help="Only print one file of the folder as a short table, as README has it.")] = None,
 ) -> None:
     """Write the results page of a folder from its files, one per finished run, after adding one to them."""
-    from flows.results_folder import add_result, write_page
+    from flows.results_folder import add_result, table_of, write_page
 
+    if table is not None and (note or add is not None):
+        raise RecipeError("--table only prints what is there; leave --add and --note out")
+    if table is not None:
+        typer.echo(table_of(folder, table))
+        return
     if note and add is None:
         raise RecipeError("--note belongs to a run that is added; name its file with --add")
     if add is not None:
@@ -124,8 +133,8 @@ def sweep(
     seeds: Annotated[str | None, typer.Option(metavar="0,1,2", help="Trainings of each strategy and number.")] = None,
     halving: Annotated[bool, typer.Option("--halving", help="A quarter of the steps and one seed for all first; the better half goes on.")] = False,
     sets: Sets = [],  # noqa: B006
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write every figure, the answer and the stages as JSON.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Write the plot: score against dropped layers, by strategy.")] = None,
+    json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write every figure, the answer and the stages as JSON.")] = None,
+    plot: Annotated[Path | None, written("--plot", metavar="FILE.svg", help="Write the plot: score against dropped layers, by strategy.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many trainings it takes and what is cached.")] = False,
 ) -> None:
     """How many layers does the task need? Drop them by every strategy, number and seed, from one teacher; the answer has an interval.
@@ -136,9 +145,6 @@ def sweep(
     from flows.recipe_file import load_recipe
     from flows.sweep_options import sweep_sets
 
-    for file in (json_file, plot):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise RecipeError(f"there is no folder {str(file.absolute().parent)!r} to write {file.name} to; make it, or name another file")
     given = sweep_sets(strategies=strategies, drop=drop, seeds=seeds, halving=halving)
     chosen = load_recipe(recipe, [*sets, *given], ["sweep"])
     if not dry_run:
@@ -154,20 +160,22 @@ def sweep(
 def plan(
     recipe: RecipeName,
     sets: Sets = [],  # noqa: B006
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write every stage, and what it would take, as JSON.")] = None,
+    json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write every stage, and what it would take, as JSON.")] = None,
 ) -> None:
     """Say what a run would do, stage by stage, why, and what it would take, before anything is spent."""
     from flows.recipe_file import load_recipe
 
     chosen = load_recipe(recipe, sets)
     home = open_home()
-    from flows.drive import plan_of, planned_session
+    from flows.drive import plan_of, planned_rows, planned_session
     from flows.run import write_json
+    from tasks.report.held_back import held_back_lines
     from tasks.report.ledger import plan_lines, plan_table
 
-    found = plan_of(planned_session(chosen, home))
+    session = planned_session(chosen, home)
+    found = plan_of(session) | {"held_back": planned_rows(chosen, session)}
     out.print(plan_table(found["stages"], f"plan of {chosen.name}"))
-    for line in plan_lines(found) + ([f"It would be refused: {found['refused']}."] if found["refused"] else []):
+    for line in plan_lines(found) + held_back_lines(found["held_back"]) + ([f"It would be refused: {found['refused']}."] if found["refused"] else []):
         out.print(line, highlight=False, markup=False)
     if json_file is not None:
         write_json(json_file, found)
@@ -181,7 +189,9 @@ def validate(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
     chosen = load_recipe(recipe, sets)
     made = [student.name for student in chosen.students]
     dropped = [f"{s}-{k}" for s in chosen.layer_dropping.strategies for k in chosen.layer_dropping.drop] if chosen.layer_dropping else []
-    out.print(f"{chosen.name} is valid: task {chosen.spec.name}, students {', '.join(made) or 'none'}, dropped {', '.join(dropped) or 'none'}", highlight=False)
+    judged = f", judged on {', '.join(chosen.judging_sets)} too" if chosen.judging_sets else ""
+    said = f"task {chosen.spec.name}, students {', '.join(made) or 'none'}, dropped {', '.join(dropped) or 'none'}{judged}"
+    out.print(f"{chosen.name} is valid: {said}", highlight=False)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -212,7 +222,7 @@ def explain(run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A r
 @app.command(rich_help_panel=LOOK)
 def ledger(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write every figure as JSON, and how it was come by.")] = None,
+    json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write every figure as JSON, and how it was come by.")] = None,
 ) -> None:
     """Say what a past run took, stage by stage, in time, kWh, CO2e and dollars, and what the cache saved."""
     mlflow = tracker()
@@ -233,7 +243,7 @@ def ledger(
 def report(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that finished.")] = None,
     show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE.html", help="Where it goes; by default into the home folder.")] = None,
+    output: Annotated[Path | None, written("--output", "-o", metavar="FILE.html", help="Where it goes; by default into the home folder.")] = None,
     no_texts: Annotated[bool, typer.Option("--no-texts", help="Leave the texts out on which student and teacher disagree.")] = False,
 ) -> None:
     """Write the page of a past run: one HTML file that says which model to take, how good, fast and big it is, and why."""
@@ -269,7 +279,7 @@ def reproduce(
     keep: Annotated[Path | None, typer.Option("--keep", metavar="FOLDER", help="Keep what the second run makes, in a new folder.")] = None,
     from_cache: Annotated[bool, typer.Option("--from-cache", help="Run nothing: compare what the store holds.")] = False,
     anyway: Annotated[bool, typer.Option("--anyway", help="Go on although a source has changed since.")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the comparison as JSON.")] = None,
+    json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write the comparison as JSON.")] = None,
 ) -> None:
     """Run a past run again from nothing, in a home of its own, and compare what every stage makes, byte for byte.
 
@@ -304,7 +314,7 @@ def verify() -> None:
     for manifest, problem in verify_store(home):
         good, bad = good + (problem is None), bad + (problem is not None)
         if problem:
-            out.print(f"{manifest['stage']} {manifest['key'][:12]}: {problem}; set aside", highlight=False, markup=False)
+            out.print(f"{manifest['stage']} {manifest['key'][:12]}: {problem}", highlight=False, markup=False)
     out.print(f"{good} results are whole, {bad} are damaged.", highlight=False)
     if bad:
         raise typer.Exit(1)
@@ -418,16 +428,15 @@ def predict(
 @app.command(rich_help_panel=HOUSE)
 def janitor() -> None:
     """End the runs that crashed workers left open, in MLflow and in Prefect, and remove what they left half-written."""
-    home = open_home()
+    home = open_home_for_a_run()
     from flows.servers import prefect_for_a_run
 
     with prefect_for_a_run(home) as ready:
-        import asyncio
-
+        from flows import server_watch
         from flows.janitor import janitor as sweep_up
 
         ready()
-        swept = asyncio.run(sweep_up())
+        swept = server_watch.run(sweep_up())
     for run in swept["ended"]:
         out.print(f"ended run {run[:8]}: its process is gone", highlight=False)
     counts = f"{len(swept['ended'])} runs ended, {len(swept['pending'])} unfinished models and {len(swept['leftovers'])} left-overs removed"
@@ -557,7 +566,7 @@ def version() -> None:
 
 def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "run", plot: Path | None = None) -> None:
     """Run a recipe, or its sweep, before a person's eyes and show what came out."""
-    home = open_home()
+    home = open_home_for_a_run()
     from flows.servers import prefect_for_a_run
 
     with prefect_for_a_run(home) as ready:
@@ -584,16 +593,14 @@ def decide_by_hand(what: str, name: str, **given: Any) -> None:
 
 def decided_in_prefect(what: str, name: str, **given: Any) -> dict[str, Any]:
     """Run one of the flows of promotion, with a Prefect server of its own where none is named."""
-    home = open_home()
+    home = open_home_for_a_run()
     from flows.servers import prefect_for_a_run
 
     with prefect_for_a_run(home) as ready:
-        import asyncio
-
-        from flows import promotion
+        from flows import promotion, server_watch
 
         ready()
-        decided: dict[str, Any] = asyncio.run(getattr(promotion, what)(name, **given))
+        decided: dict[str, Any] = server_watch.run(getattr(promotion, what)(name, **given))
     return decided
 
 
@@ -605,9 +612,24 @@ def typed(words: list[str]) -> str:
 
 def open_home() -> Home:
     """Make the home folder and set the environment before Prefect or MLflow are imported."""
+    for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
+        try:
+            _ = urlsplit(os.environ.get(name, "")).port
+        except ValueError as error:  # Prefect would not even be imported
+            raise RecipeError(f"{name} is no address ({error}); correct it, or leave it out") from error
     home = Home.from_environment().create()
     home.prepare_environment()
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO")
+    logging.raiseExceptions = False  # Prefect would print every line that its server does not take
+    return home
+
+
+def open_home_for_a_run() -> Home:
+    """Do the same, and refuse an MLflow that is not there before anything is started for it."""
+    home = open_home()
+    from tasks.ports.tracker import require_reachable
+
+    require_reachable(home.tracking_uri)
     return home
 
 
@@ -643,6 +665,14 @@ def main() -> None:
         raise SystemExit(status if isinstance(status, int) else 0)
     except LimbeckError as error:
         Console(stderr=True, width=10_000).print(f"limbeck: {error}", highlight=False, markup=False)
+        raise SystemExit(1) from None
+    except BrokenPipeError:  # whoever read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except OSError as error:
+        if error.errno not in OF_THE_DISK:
+            raise
+        print(f"limbeck: {disk_sentence(error)}", file=sys.stderr)
         raise SystemExit(1) from None
     except (KeyboardInterrupt, typer.Abort):
         print("limbeck: stopped; run the same command again to go on from there", file=sys.stderr)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from attrs import evolve
 from prefect import flow
+from prefect.context import FlowRunContext
+from prefect.logging import get_run_logger
 
 from flows.branches import Candidate, Goods, judge_all, make_dropped, make_student
 from flows.exports import beside_models, check_speed, make_exports, with_exports
+from flows.judging_sets import compare_sets, rows_of_sets, rows_to_learn, with_purge
 from flows.notices import on_failure
 from flows.results import publish_results
 from flows.run import open_run
@@ -18,8 +22,8 @@ from tasks.checks import check_students, require_floor, require_rows_for_int8
 from tasks.contracts import Parcel
 from tasks.finetune_teacher import finetune_teacher
 from tasks.prepare_corpus import prepare_corpus, pretrain_base
-from tasks.prepare_rows import prepare_rows, prepare_transfer
-from tasks.recipe import Colleague, Recipe, RowsSlice, Teacher
+from tasks.prepare_rows import compare_corpus, prepare_rows, prepare_transfer
+from tasks.recipe import Colleague, CorpusRead, Recipe, RowsSlice, Teacher
 from tasks.session import Session
 
 
@@ -35,17 +39,22 @@ async def make_everything(recipe: Recipe, sources: dict[str, Parcel], session: S
     """Pass every stage of the recipe; return the rows of the results, the candidates behind them, and the data."""
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
     require_rows_for_int8(recipe, rows.facts)
+    learned, purging = await rows_to_learn(recipe, sources, rows)
     base = await pretrained_base(recipe, sources)
     if not session.is_guess(base):
         starts = {name.removeprefix("start:"): session.store.folder(parcel) for name, parcel in sources.items() if name.startswith("start:")}
         await asyncio.to_thread(check_students, recipe, session.store.folder(base), starts)
-    goods = await shared_goods(recipe, sources, rows, base)
+    goods = await shared_goods(recipe, sources, learned, base)
+    goods.judging = await rows_of_sets(recipe, sources, learned, purging)
+    comparing = asyncio.gather(corpus_leaks(recipe, sources, rows), compare_sets(recipe, sources, goods))
     small = await all_candidates(recipe, goods)
-    candidates = [Candidate("teacher", "teacher", [await goods.teacher]), *small]
-    exports = await make_exports(recipe, candidates, rows)
+    candidates = [Candidate("teacher", "teacher", [await goods.teacher], (recipe.teacher.seed,)), *small]
+    exports = await make_exports(recipe, candidates, learned)
     everyone = beside_models(candidates, exports)
+    await comparing
     judged = await judge_all(recipe, everyone, goods)
-    return with_exports(judged, await check_speed(recipe, exports)), everyone, rows
+    known = rows if learned is rows else evolve(learned, facts=with_purge(rows.facts, learned.facts))
+    return with_exports(judged, await check_speed(recipe, exports)), everyone, known
 
 
 async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:
@@ -73,20 +82,32 @@ async def shared_goods(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel,
     )
 
 
+async def corpus_leaks(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel) -> None:
+    """Hold the general text that is learned from against the rows that are held back."""
+    if recipe.corpus and "corpus" in sources:
+        most = None if recipe.pretraining else recipe.corpus.max_tokens
+        await compare_corpus(CorpusRead(text=recipe.corpus.text, most=most), source=sources["corpus"], rows=rows)
+
+
 async def good_teacher(recipe: Recipe, rows: Parcel, base: Parcel) -> Parcel:
     """Fine-tune the teacher, and refuse one that is no better than guessing."""
     teacher = await finetune_teacher(recipe.teacher, rows=rows, base=base)
-    if teacher.facts:  # a plan has not seen them yet
-        require_floor(recipe.teacher, teacher.facts)
+    hold_against_floor(recipe.teacher, teacher)
     return teacher
+
+
+def hold_against_floor(knobs: Teacher, teacher: Parcel) -> None:
+    """Refuse a teacher below its floor, and say so where its rows cannot tell; a plan has not scored it yet, or leaves that to the run."""
+    doubt = require_floor(knobs, teacher.facts) if teacher.facts else ""
+    if doubt and FlowRunContext.get() is not None:
+        get_run_logger().warning(doubt)
 
 
 async def colleague(knobs: Colleague, rows: Parcel, base: Parcel, number: int) -> Parcel:
     """Fine-tune one more teacher of an ensemble; each must clear its floor."""
     own = Teacher(**{name: value for name, value in dict(knobs).items() if name in Teacher.model_fields})
     teacher = await finetune_teacher(own, rows=rows, base=base, label=f"teacher {number}")
-    if teacher.facts:
-        require_floor(own, teacher.facts)
+    hold_against_floor(own, teacher)
     return teacher
 
 

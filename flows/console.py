@@ -71,10 +71,15 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
     """Print the table of a finished run, the gate's reasons, and the commands that come next."""
     from flows.results import champion_line, counts, spent
     from tasks.report.against import against_lines
+    from tasks.report.judging_sets import judging_table
+    from tasks.report.page_answer import quoted
     from tasks.report.results import notes, results_table
 
     console.print()
     console.print(results_table(result["models"], split=result["split"]))
+    elsewhere = judging_table(result["models"], result["split"])
+    if elsewhere is not None:
+        console.print(elsewhere)
     for line in against_lines(result["models"], result["split"]):
         console.print(line, highlight=False, markup=False)
     for note in notes(result["models"]):
@@ -92,7 +97,8 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
         name = result["registered"][0]["name"]
         console.print(f"  limbeck pull {name}@champion my-model     # one plain Hugging Face folder", highlight=False, markup=False)
         console.print(f"  limbeck show {name}                       # its aliases, figures and the history of decisions", highlight=False, markup=False)
-        console.print("  limbeck predict my-model texts.csv", highlight=False)
+        texts = quoted(result.get("texts") or "texts.csv")
+        console.print(f"  limbeck predict my-model {texts}", highlight=False, markup=False, soft_wrap=True)
     console.print("  limbeck report --open                         # the whole run on one page", highlight=False)
     console.print("  limbeck models                                # every registered version and the gate's word on it", highlight=False)
     console.print("  limbeck ui                                    # Prefect and MLflow in the browser", highlight=False)

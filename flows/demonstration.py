@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from flows.home import Home
 from tasks.recipe import Recipe
 
 DEMO = "demo"
+TEXTS = "texts.csv"
+STUDENT = "distilled"
+BASELINES = {"without-teacher": "after the same last phase", "without-longer": "after as many steps as all phases together"}
+Result = Mapping[str, Any]
 SECTIONS = ("data", "corpus", "transfer")
 """Sections of the demo's recipe whose source is a part of the language; the recipe names each by the section's own name."""
 
 
 def language_of(home: Home, number: int) -> Path:
     """Return the folder of a generated language, written if it is not there."""
-    from tasks.demo_language import write_language
+    from tasks.demo_language import EDITION, write_examples, write_language
 
-    folder = home.root / "demo" / f"language-{number}"
+    folder = home.root / "demo" / f"language-{EDITION}-{number}"
     if not (folder / "data").is_dir():
         write_language(folder, seed=number)
+    if not (folder / TEXTS).is_file():
+        write_examples(folder / TEXTS, seed=number)
     return folder
+
+
+def texts_to_ask(recipe: Recipe) -> str:
+    """Return the file of texts that commands name: the demo's own, or a name that stands for texts of the user's."""
+    examples = Path(recipe.data.source).parent / TEXTS
+    return str(examples) if recipe.name == DEMO and examples.is_file() else TEXTS
 
 
 def with_language(recipe: Recipe, home: Home) -> Recipe:
@@ -32,3 +46,58 @@ def with_language(recipe: Recipe, home: Home) -> Recipe:
     for name in own:
         values[name]["source"] = str(folder / name)
     return Recipe.model_validate(values)
+
+
+# --- what a demo says at its end ---------------------------------------------------------------------------------------------------------
+
+
+def margins(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
+    """Return by baseline how far the distilled student is ahead of the same student without its teacher: points by seed, mean, interval."""
+    import numpy as np
+    from scipy import stats
+
+    found = {}
+    for baseline in BASELINES:
+        points = [100 * (score_of(result, STUDENT) - score_of(result, baseline)) for result in results]
+        low, high = None, None
+        if len(points) > 1:
+            low, high = (float(end) for end in stats.t.interval(0.95, len(points) - 1, loc=np.mean(points), scale=max(stats.sem(points), 1e-12)))
+        found[baseline] = {"points": points, "mean": float(np.mean(points)), "low": low, "high": high}
+    return found
+
+
+def last_words(results: Sequence[Result]) -> str:
+    """Say what a demo's figures come to: of one language beside the table that shows them, of several with an interval over them."""
+    last = results[-1]
+    if len(results) == 1:
+        beside = "; ".join(f"{score_of(last, baseline):.3f} {how}{gap_of(last, baseline)}" for baseline, how in BASELINES.items())
+        said = f"On {last['rows'][last['split']]:,} {last['split']} rows of a made-up language {STUDENT} has {score_of(last, STUDENT):.3f}"
+        return f"{said}. The same student without its teacher has {beside}. One language and one seed: --seeds 5 says how far this holds."
+    parts = [f"{apart(found)} {BASELINES[baseline]}" for baseline, found in margins(results).items()]
+    said = f"Over {len(results)} made-up languages, beside the same student without its teacher, {STUDENT} is"
+    return f"{said} {', and '.join(parts)}. The table is of the last one."
+
+
+def gap_of(result: Result, baseline: str) -> str:
+    """Say how far the student is ahead of a baseline and what may be called of that; nothing where the run compared none."""
+    one = (named(result, STUDENT).get("against") or {}).get(baseline, {}).get(result["split"])
+    if one is None:
+        return ""
+    return f" ({STUDENT} {100 * one['value']:+.1f} points [{100 * one['low']:+.1f}, {100 * one['high']:+.1f}], {one['verdict']})"
+
+
+def apart(found: Mapping[str, Any]) -> str:
+    """Say a difference over seeds, and whether it may be called one."""
+    word = "ahead by" if found["low"] > 0 else "behind by" if found["high"] < 0 else "not distinguishable, by"
+    return f"{word} {found['mean']:+.1f} points [{found['low']:+.1f}, {found['high']:+.1f}]"
+
+
+def score_of(result: Result, name: str) -> float:
+    """Return a model's headline score on the rows that the table shows."""
+    model = named(result, name)
+    return float(model["metrics"][result["split"]][model["headline"]]["value"])
+
+
+def named(result: Result, name: str) -> Mapping[str, Any]:
+    """Return a model's row by its name."""
+    return next(model for model in result["models"] if model["name"] == name)

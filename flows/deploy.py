@@ -32,6 +32,7 @@ from prefect.settings import PREFECT_API_URL
 
 from flows.deploy_pools import POOLS, Site, read_pool, settled
 from flows.deploy_timetable import GPU_POOLS, Entry, automations, schedule_of, standing, timetable, triggers_of
+from flows.server_watch import ask_prefect
 from tasks.errors import RecipeError, ServerError
 
 GPU_LIMIT = "LIMBECK_GPU_LIMIT"
@@ -80,15 +81,18 @@ async def server() -> AsyncIterator[PrefectClient]:
     if not address:
         raise ServerError("no Prefect server is named; start one with limbeck up, or set PREFECT_API_URL to one that is there")
     try:
+        await ask_prefect()
         async with get_client() as client:
             yield client
     except PrefectHTTPStatusError as error:
         status = error.response.status_code
         if status in REFUSED:
-            raise ServerError(f"the Prefect server at {shown(address)} refuses us ({status}); set PREFECT_API_AUTH_STRING to its user:password") from error
+            how = "set PREFECT_API_AUTH_STRING to its user:password, for our own by: eval \"$(limbeck env)\""
+            raise ServerError(f"the Prefect server at {shown(address)} refuses us ({status}); {how}") from error
         raise ServerError(f"the Prefect server at {shown(address)} answered {status}: {detail(error.response)}") from error
-    except (httpx.HTTPError, OSError) as error:
-        raise ServerError(f"there is no Prefect server at {shown(address)} ({error or type(error).__name__}); start it, or correct PREFECT_API_URL") from error
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        said = str(error) or type(error).__name__
+        raise ServerError(f"there is no Prefect server at {shown(address)} ({said}); start it, or correct PREFECT_API_URL") from error
 
 
 def shown(address: str) -> str:

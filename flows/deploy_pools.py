@@ -12,9 +12,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
+from flows.bounded_yaml import read_yaml_file
 from tasks.errors import RecipeError
 
 FOLDER = Path(__file__).resolve().parents[1] / "deployments" / "pools"
@@ -37,10 +35,9 @@ def read_site(path: Path | None) -> Site:
     if path is None:
         return {}
     try:
-        found = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
-        said = str(error).splitlines()[0]
-        raise RecipeError(f"--site {path} cannot be read as YAML ({said}); name a file with lines such as ecs-gpu: {{image: …}}") from error
+        found = read_yaml_file(path)
+    except ValueError as error:
+        raise RecipeError(f"--site {path} cannot be read as YAML ({error}); name a file with lines such as ecs-gpu: {{image: …}}") from error
     if not isinstance(found, dict) or not all(isinstance(values, dict) for values in found.values()):
         raise RecipeError(f"--site {path} holds no mapping of pools to variables; write lines such as ecs-gpu: {{image: …}}")
     for pool, values in found.items():

@@ -15,10 +15,10 @@ from flows.home import Home
 from flows.onlooker import ONLOOKER
 from tasks.dispatch import FLOW, GRACE, Dispatcher
 from tasks.errors import RecipeError
+from tasks.ports.machine import CLASS
 from tasks.ports.store.open import whole_address
 from tasks.recipe import Recipe
 
-DEVICES = ("cuda", "cpu-bf16", "cpu-fp32")
 CUT_OFF = (asyncio.CancelledError, KeyboardInterrupt, TerminationSignal)
 """What reaches a run from outside; anything else is a failure of its own."""
 
@@ -30,9 +30,13 @@ def new_dispatcher() -> Dispatcher | None:
         return None
     if not re.fullmatch(rf"{FLOW}/[\w .-]+", deployment):
         raise RecipeError(f"LIMBECK_DISPATCH is {deployment!r}; name a deployment of the flow {FLOW!r}, for example {FLOW}/gpu, or leave it out")
-    device = os.environ.get("LIMBECK_DISPATCH_DEVICE", DEVICES[0])
-    if device not in DEVICES:
-        raise RecipeError(f"LIMBECK_DISPATCH_DEVICE is {device!r}; set it to what the pool's workers compute on: {', '.join(DEVICES)}")
+    device = os.environ.get("LIMBECK_DISPATCH_DEVICE", "").strip()
+    if not re.fullmatch(CLASS, device):
+        said = f"is {device!r}" if device else "is not set, and LIMBECK_DISPATCH is"
+        raise RecipeError(
+            f"LIMBECK_DISPATCH_DEVICE {said}; set it to the class of the pool's workers, for example cuda-a10g or "
+            "cpu-avx512-intel: on a worker, python -m tasks.ports.machine prints it"
+        )
     return Dispatcher(deployment, device, grace=grace())
 
 
@@ -52,6 +56,14 @@ def gpu_limit() -> str:
     return given
 
 
+def processes_of_worker() -> int:
+    """Return how many processes share a training: ``LIMBECK_PROCESSES``, the number of GPUs where it is made."""
+    given = os.environ.get("LIMBECK_PROCESSES", "1")
+    if not given.isdecimal() or not 1 <= int(given) <= 64:
+        raise RecipeError(f"LIMBECK_PROCESSES is {given!r}; set it to the number of GPUs of this worker, 1 to 64, or leave it out")
+    return int(given)
+
+
 async def ready_dispatcher(recipe: Recipe, home: Home) -> Dispatcher | None:
     """Return who has the stages of this run made elsewhere, after asking whether that can be."""
     from prefect.runtime import flow_run
@@ -69,7 +81,8 @@ def terms_of(recipe: Recipe, home: Home) -> Mapping[str, Any]:
     costs.pop("budget", None)
     return {
         "store": whole_address(home.store), "own_folder": "LIMBECK_STORE" not in os.environ, "costs": costs,
-        "cores": recipe.resources.cores, "threads": recipe.resources.threads,
+        "cores": recipe.resources.cores, "threads": recipe.resources.threads, "threads_alone": recipe.resources.threads_alone,
+        "processes": processes_of_worker(),
     }  # fmt: skip
 
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+from flows import server_watch
 from flows.home import Home
 from flows.ledger import planned_cost
 from flows.onlooker import ONLOOKER, Onlooker, confirm
 from flows.run import write_json
-from tasks.engine_process import environment
+from tasks.engine_environment import environment
 from tasks.errors import BudgetError
 from tasks.fork_server import ForkServer, new_fork_server
 from tasks.recipe import Recipe
@@ -31,7 +32,7 @@ def run_recipe(
     onlooker, started = Onlooker(home, watcher, force, plan, engines, command), time.monotonic()
     token = ONLOOKER.set(onlooker)
     try:
-        result: dict[str, Any] = asyncio.run(flow_of(kind)(recipe))
+        result: dict[str, Any] = server_watch.run(flow_of(kind)(recipe))
     except asyncio.CancelledError:
         if onlooker.cancelled is not None:
             with contextlib.suppress(Exception):  # the run, or its server, may be gone by now; it has stopped all the same
@@ -106,6 +107,29 @@ def plan_of(session: Session) -> dict[str, Any]:
     return {"stages": rows, "total": sum_of(costs["miss"]), "saved": sum_of(costs["hit"]), "refused": refused, "warnings": list(rates.warnings)}
 
 
+SMALL = 16 * 2**20
+"""Bytes of a source whose rows a plan divides to say what would be left of train: seconds of work."""
+
+
+def planned_rows(recipe: Recipe, session: Session) -> dict[str, Any]:
+    """Return what is known of a plan's held-back rows: from earlier stages, or by dividing the rows now, where there are few; else nothing."""
+    from flows.judging_sets import known_of_sets, planned_sets
+    from flows.run import held_back
+    from tasks.ports.sources import resolve_data
+    from tasks.ports.tables import divided_rows
+
+    known, missing = held_back(session), [name for name in recipe.judging_sets if name not in known_of_sets(session)]
+    if known and not missing:
+        return known
+    source = resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)
+    if source.bytes > SMALL:
+        return known
+    divided, names, facts = divided_rows(Path(source.uri), recipe.spec, recipe.data)
+    found = known or {"rows": facts["rows"], "purged": facts["purged"], "leaked": {"training rows": facts["leaked"]}}
+    sets = planned_sets(recipe, missing, names, divided["train"].sentences, SMALL)
+    return {**found, **({"judging": {**found.get("judging", {}), **sets}} if sets else {})}
+
+
 def planned_records(recipe: Recipe, home: Home, kind: str = "run") -> list[StageRecord]:
     """Return the records of a walk that runs nothing."""
     return planned_session(recipe, home, kind).records
@@ -145,26 +169,10 @@ def demo_recipe(home: Home, seed: int) -> Recipe:
 
 def run_demo(*, seed: int, seeds: int, home: Home, console: Any, ready: Callable[[], None], json_path: Path | None = None) -> dict[str, Any]:
     """Write a small language, compress a teacher of it, and compare the distilled student with the same student trained without a teacher."""
+    from flows.demonstration import last_words, margins
+
     results = [watched_run(demo_recipe(home, number), home=home, console=console, ready=ready) for number in range(seed, seed + seeds)]
-    result = {**results[-1], "margin": margin(results)}
+    result = {**results[-1], "margins": margins(results), "last_words": last_words(results)}
     if json_path is not None:
         write_json(json_path, result)
     return result
-
-
-def margin(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how far distillation lifts the demo's student over the same student without a teacher: mean over seeds, with its interval."""
-    import numpy as np
-    from scipy import stats
-
-    gains = np.asarray([gain(result) for result in results])
-    if len(gains) == 1:
-        return {"points": [float(gains[0])], "mean": float(gains[0]), "low": None, "high": None}
-    low, high = stats.t.interval(0.95, len(gains) - 1, loc=gains.mean(), scale=max(stats.sem(gains), 1e-12))
-    return {"points": gains.tolist(), "mean": float(gains.mean()), "low": float(low), "high": float(high)}
-
-
-def gain(result: dict[str, Any]) -> float:
-    """Return the distilled student's lead in points of the headline metric on the validation rows."""
-    by_name = {model["name"]: model["metrics"]["validation"][model["headline"]]["value"] for model in result["models"]}
-    return 100 * (by_name["distilled"] - by_name["without-teacher"])

@@ -2,7 +2,7 @@
 
 What is no more the same model, or is slower in int8 than the recipe asks, stays in the table, and out of the folder.
 
-A model of several seeds is exported from its first, which is the one that is registered.
+Of a model of several seeds the chosen one is exported, which is the one that is registered.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Export:
     """The fp32 graph that an int8 one was made of."""
     speedup: float | None = None
     """How many times as fast as that it is; None where nobody asked."""
+    unsteady: str = ""
+    """Why that figure decides nothing; empty where it does."""
 
     @property
     def name(self) -> str:
@@ -62,7 +64,7 @@ async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows:
     """Export one candidate: fp32 always, because int8 is made of it; what fp32 fails in, int8 need not try."""
     judged = {"kind": recipe.spec.kind, "max_length": recipe.scoring.max_length}
     slice_ = ExportSlice(**part(knobs, Exporting), **judged)
-    full = await export_onnx(slice_, model=candidate.models[0], rows=rows, label=candidate.name)
+    full = await export_onnx(slice_, model=candidate.model, rows=rows, label=candidate.name)
     because = against_full(full.facts, knobs.parity) if full.facts else ""  # a plan has no figures
     found = {"onnx": Export(candidate, "onnx", graph(full), because)}
     if "int8" in knobs.formats and because:
@@ -85,7 +87,9 @@ async def timed(recipe: Recipe, export: Export) -> Export:
     if export.full is None or export.parcel is None or export.because or not least:
         return export
     pace = await measure_speed(recipe.speed, model=export.parcel, teacher=export.full, label=f"{export.name} beside its fp32")
-    return replace(export, because=too_slow(pace.facts, least), speedup=pace.facts["speedup"]) if pace.facts else export  # a plan has no figures
+    if not pace.facts:
+        return export  # a plan has no figures
+    return replace(export, because=too_slow(pace.facts, least), speedup=pace.facts["speedup"], unsteady=pace.facts["unsteady"])
 
 
 def part(knobs: Exports, kind: type[Any]) -> dict[str, Any]:
@@ -100,7 +104,7 @@ def graph(parcel: Parcel) -> Parcel | None:
 
 def narrow(knobs: Exports) -> bool:
     """Tell whether weights keep to seven bits: where an Intel-like processor would add pairs of products in 16 bits."""
-    from tasks.ports.fingerprint import cpuinfo
+    from tasks.ports.machine import cpuinfo
 
     flags = cpuinfo().split()
     return knobs.reduce_range == "yes" or (knobs.reduce_range == "auto" and "avx2" in flags and not {"avx512_vnni", "avx_vnni"} & set(flags))
@@ -114,7 +118,9 @@ def beside_models(candidates: Sequence[Candidate], exports: Sequence[Export]) ->
     found = []
     for candidate in candidates:
         found.append(candidate)
-        found += [replace(candidate, name=one.name, role="export", models=[one.parcel]) for one in exports if one.of is candidate and one.parcel is not None]
+        seed = (candidate.seeds[candidate.chosen],)
+        found += [replace(candidate, name=one.name, role="export", models=[one.parcel], seeds=seed)
+                  for one in exports if one.of is candidate and one.parcel is not None]  # fmt: skip
     return found
 
 
@@ -136,7 +142,7 @@ def columns(export: Export, model: Mapping[str, Any]) -> dict[str, Any]:
     engine = " ".join(filter(None, [ENGINES[export.format], facts.get("way")]))
     return {
         "of": export.of.name, "engine": engine, "plain": False, "against": {}, "seeds": [], "steps": [], "train_seconds": [],
-        "export": {**facts, "format": export.format, "speedup": export.speedup, "published": not because, "because": because},
+        "export": {**facts, "format": export.format, "speedup": export.speedup, "unsteady": export.unsteady, "published": not because, "because": because},
         "note": f"{export.name} is not published: {because}" if because else model.get("note"),
     }  # fmt: skip
 
@@ -145,18 +151,19 @@ def unmade_row(model: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a row without figures: the model's own shape, and unknown where something would have been measured."""
     unknown = {"value": None, "low": None, "high": None}
     return {
-        **model, "name": name, "role": "export", "bytes": None, "latency_ms": None, "latency_p95_ms": None, "speedup": None, "memory_bytes": None,
+        **model, "name": name, "role": "export", "bytes": None, "latency_ms": None, "latency_low_ms": None,
+        "latency_high_ms": None, "latency_p95_ms": None, "speedup": None, "unsteady": None, "timed": None, "memory_bytes": None,
         "metrics": {split: dict.fromkeys(found, unknown) for split, found in model["metrics"].items()},
         "per_seed": {split: {metric: [] for metric in found} for split, found in model["metrics"].items()},
         "deviation": {split: dict.fromkeys(found) for split, found in model["metrics"].items()},
-        "retained": dict.fromkeys(model["retained"] or {}, unknown), "difference": dict.fromkeys(model["difference"] or {}, unknown),
-        "agreement": dict.fromkeys(model["agreement"] or {}), "truncated": None, "checkpoint": None,
+        "means": {}, "retained": dict.fromkeys(model["retained"] or {}, unknown), "difference": dict.fromkeys(model["difference"] or {}, unknown),
+        "agreement": dict.fromkeys(model["agreement"] or {}), "truncated": None, "checkpoint": None, **({"judged": {}} if "judged" in model else {}),
     }  # fmt: skip
 
 
 def for_the_folders(rows: Sequence[Mapping[str, Any]], candidates: Sequence[Candidate], store: Any) -> dict[str, dict[str, Any]]:
     """Return by candidate what travels in its folder: by format where its files are, fetched when asked for, and its row."""
-    parcels = {candidate.name: candidate.models[0] for candidate in candidates if candidate.role == "export"}
+    parcels = {candidate.name: candidate.model for candidate in candidates if candidate.role == "export"}
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         if row["role"] == "export" and row["export"]["published"]:

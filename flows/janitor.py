@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +19,8 @@ from prefect.logging import get_run_logger
 from prefect.states import Crashed
 
 from flows.home import Home
+from flows.left_workspaces import sweep_workspaces
+from flows.stack.settings import Stack
 from tasks.ports.processes import is_gone
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker
@@ -42,6 +46,9 @@ async def janitor() -> dict[str, Any]:
     store = await asyncio.to_thread(open_store, home.store, home.cache)
     under_way = {str(note["key"]) for note in await asyncio.to_thread(store.running)}
     leftovers = await asyncio.to_thread(store.leftovers, 7 * DAY, under_way, dry=False)
+    temporary = Stack.of(home).temporary
+    workspaces = await asyncio.to_thread(sweep_workspaces, {Path(tempfile.gettempdir()), temporary, *temporary.glob("*/")})
+    leftovers += [str(path) for path in workspaces]
     get_run_logger().info(f"ended {len(ended)} runs, removed {len(pending)} unfinished models and {len(leftovers)} left-overs")
     return {"ended": ended, "pending": pending, "leftovers": leftovers}
 

@@ -14,8 +14,10 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from flows.run import Run, available_cores, processes_of_worker
-from tasks.ports.fingerprint import ROOT, cpu_model, device_class, gpu_model, hash_file
+from flows.dispatching import processes_of_worker
+from flows.run import Run, layout
+from tasks.ports.fingerprint import ROOT, hash_file
+from tasks.ports.machine import cpu_model, device_class, gpu_model
 from tasks.ports.tracker import made_with
 from tasks.recipe import Recipe
 from tasks.session import StageRecord
@@ -70,9 +72,10 @@ def library_versions() -> dict[str, str]:
 
 def hardware_of(recipe: Recipe) -> dict[str, Any]:
     """Return the machine, and how much of it the run used."""
+    cores, threads, threads_alone = layout(recipe)
     return {
         "system": f"{platform.system()} {platform.machine()}", "cpu": cpu_model(), "cpus": os.cpu_count(),
-        "cores": recipe.resources.cores or available_cores(), "threads": recipe.resources.threads or 1, "processes": processes_of_worker(),
+        "cores": cores, "threads": threads, "threads_alone": threads_alone, "processes": processes_of_worker(),
         "device": device_class(), "gpu": gpu_model(),
     }  # fmt: skip
 

@@ -9,14 +9,14 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from flows.bounded_yaml import DEEPEST, parse_yaml, read_yaml_file
 from tasks.errors import RecipeError
 from tasks.recipe import Recipe
 
 SHELF = Path(__file__).resolve().parents[1] / "deployments" / "recipes"
+PROBLEMS, SHOWN = 20, 100  # problems of a recipe that are told at once, and characters that are shown of a value
 Place = tuple[str | int, ...]
 LICENCES = {
     "data.source": "data.licence",
@@ -58,12 +58,9 @@ def find_recipe(name: str) -> Path:
 def read_yaml(path: Path) -> CommentedMap:
     """Read a YAML mapping that remembers its line numbers; a key given twice is an error."""
     try:
-        values = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
-    except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise RecipeError(f"{path}, line {line}: {error.problem}; correct the YAML") from error
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not readable YAML: {str(error).splitlines()[0]}") from error
+        values = read_yaml_file(path, "rt")
+    except ValueError as error:
+        raise RecipeError(f"{path} is not readable YAML: {error}; correct it") from error
     if not isinstance(values, CommentedMap):
         raise RecipeError(f"{path} holds no mapping; a recipe starts with name: and task:")
     return values
@@ -75,10 +72,15 @@ def apply(values: Any, setting: str) -> None:
     if not sign or not path:
         raise RecipeError(f"--set takes a.b=value, not {setting!r}")
     place, target = path.split("."), values
+    if len(place) > DEEPEST:
+        raise RecipeError(f"--set takes a path of at most {DEEPEST} steps, not {len(place):,}")
     for step in place[:-1]:
         target = enter(target, step, path)
     key: Any = index_of(target, place[-1], path) if isinstance(target, list) else place[-1]
-    target[key] = YAML(typ="safe").load(text) if text else None
+    try:
+        target[key] = parse_yaml(text) if text else None
+    except ValueError as error:
+        raise RecipeError(f"--set {path}: {text[:SHOWN]!r} is not YAML: {error}; quote the value as in --set '{path}=...'") from error
 
 
 def enter(target: Any, step: str, path: str) -> Any:
@@ -127,7 +129,9 @@ def validate(values: CommentedMap, path: Path) -> Recipe:
     try:
         return Recipe.model_validate(plain(values))
     except ValidationError as error:
-        raise RecipeError("\n".join(explain(problem, values, path) for problem in error.errors())) from error
+        told = [explain(problem, values, path) for problem in error.errors()[:PROBLEMS]]
+        more = [f"and {error.error_count() - PROBLEMS:,} more"] if error.error_count() > PROBLEMS else []
+        raise RecipeError("\n".join([*told, *more])) from error
 
 
 def plain(values: Any) -> Any:
@@ -149,8 +153,14 @@ def explain(problem: Any, values: CommentedMap, path: Path) -> str:
         inside = ".".join(map(str, place[:-1]))
         return f"{where}: unknown key {place[-1]!r}{' in ' + inside if inside else ''}; {hint}"
     message = problem["msg"].removeprefix("Value error, ")
-    given = f" (given: {problem['input']!r})" if isinstance(problem["input"], (str, int, float)) else ""
+    given = f" (given: {shortened(problem['input'])})" if isinstance(problem["input"], (str, int, float)) else ""
     return f"{where}: {shown}: {message[0].lower()}{message[1:]}{given}"
+
+
+def shortened(value: str | int | float) -> str:
+    """Return what was given, as far as it fits into a sentence."""
+    shown = repr(value) if not isinstance(value, int) or isinstance(value, bool) or abs(value) < 10**SHOWN else f"a number of {value.bit_length():,} bits"
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
 
 
 def is_branch(step: str | int) -> bool:
@@ -172,10 +182,13 @@ def line_of(values: Any, place: Place) -> int:
 
 def legal_keys(model: type[BaseModel], place: Place) -> list[str]:
     """Return the keys that are legal at a place of the recipe."""
+    named = False
     for step in place:
-        if isinstance(step, int):
+        if isinstance(step, int) or named:  # a place in a list, or the name that a user gave to a section
+            named = False
             continue
-        found = next(iter(models_in(model.model_fields[str(step)].annotation)), None)
+        annotation = model.model_fields[str(step)].annotation
+        found, named = next(iter(models_in(annotation)), None), get_origin(annotation) is dict
         if found is None:
             return []
         model = found
@@ -186,7 +199,7 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """Yield the models inside an annotation such as ``tuple[Student, ...]`` or ``Teacher | None``."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    elif get_origin(annotation) in (Union, UnionType, tuple, list):
+    elif get_origin(annotation) in (Union, UnionType, tuple, list, dict):
         for part in get_args(annotation):
             yield from models_in(part)
 
@@ -202,6 +215,7 @@ task:
   headline: {headline}
 data:
   source: {source}
+  holdout_rows: 2000    # held back from train to decide by; at most a fifth of it
 teacher:
   model: google-bert/bert-base-uncased   # a hub id, or a folder
 students:
@@ -209,7 +223,7 @@ students:
   - {{name: half-without-teacher, role: baseline, layers: 6, start: teacher, signal: labels}}
 gate:
   criteria:
-    - {{metric: retained, at_least: 0.95}}
+    - {{metric: retained, at_least: 0.95}}   # of the teacher's score, at the lower end of its interval
 """
 
 

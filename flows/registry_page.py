@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tasks.gate.promotion import ALIASES, WITHDRAWN
 from tasks.ports.registry import Standing, missing
@@ -48,10 +49,10 @@ def show_version(console: Console, name: str, standing: Standing, number: str) -
     say(console, history_lines(standing, number))
 
 
-def verdict(tags: Mapping[str, Any]) -> str:
+def verdict(tags: Mapping[str, Any]) -> Text:
     """Return the word on a version, coloured; older ones have an older word."""
     word = str(tags.get("gate.verdict") or tags.get("gate", ""))
-    return f"[{MARKS[word]}]{word}[/]" if word in MARKS else word
+    return Text(word, style=MARKS.get(word, ""))
 
 
 def names_of(standing: Standing, number: str) -> str:

@@ -16,13 +16,15 @@ from typing import Any
 from prefect.logging import get_run_logger
 
 from flows.account import made_by
+from flows.demonstration import texts_to_ask
 from flows.home import Home
 from flows.inspections import lineage_of, texts_in, texts_of
 from flows.licences import licences_of
 from flows.onlooker import ONLOOKER
 from flows.run import Run
+from tasks.engine_environment import version_of
 from tasks.errors import LimbeckError, RecipeError, RegistryError
-from tasks.ports.fingerprint import ROOT, hash_file, version_of
+from tasks.ports.fingerprint import ROOT, hash_file
 from tasks.ports.memo import remembered
 from tasks.ports.run_files import keep_report, keep_result, keeps, read_curves
 from tasks.ports.store.open import open_store
@@ -38,7 +40,8 @@ def for_the_page(recipe: Recipe, run: Run) -> Result:
     onlooker = ONLOOKER.get()
     made = made_by(recipe, seconds=time.monotonic() - run.session.opened, command=onlooker.command if onlooker else "")
     lineage = lineage_of(run.session, run.sources)
-    return {"run": run.tracker.parent, "confidence": recipe.scoring.confidence, "made": made, "lineage": lineage, "licences": licences_of(recipe)}
+    return {"run": run.tracker.parent, "confidence": recipe.scoring.confidence, "made": made, "lineage": lineage, "licences": licences_of(recipe),
+            "texts": texts_to_ask(recipe)}  # fmt: skip
 
 
 async def leave_report(recipe: Recipe, run: Run, result: Mapping[str, Any]) -> dict[str, Any]:

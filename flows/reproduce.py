@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.home import Home
+from flows.upkeep import as_it_was
 from tasks.errors import DataError, EngineError, RecipeError, RegistryError
 from tasks.ports.tracker import Tracker
 from tasks.recipe import Recipe
@@ -56,10 +57,13 @@ def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> dict[str, Any
 
 
 def recipe_again(then: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recipe of a run, told to use as many cores as the run did: another number of threads adds in another order."""
-    values = {name: value for name, value in then["recipe"].items() if name != "notify"}
+    """Return the recipe of a run with the cores and threads of then, whatever today's defaults are."""
+    values = as_it_was({name: value for name, value in then["recipe"].items() if name != "notify"})
     hardware = then["hardware"]
-    return values | {"resources": {**(values.get("resources") or {}), "cores": hardware["cores"], "threads": hardware["threads"]}}
+    # Before threads were knobs, a stage that ran alone had half of the cores.
+    alone = hardware.get("threads_alone", max(1, hardware["cores"] // 2))
+    used = {"cores": hardware["cores"], "threads": hardware["threads"], "threads_alone": alone}
+    return values | {"resources": {**(values.get("resources") or {}), **used}}
 
 
 def changed_sources(recipe: Recipe, then: Mapping[str, Any]) -> list[str]:
@@ -76,6 +80,7 @@ def found_in_store(recipe: Recipe, then: Mapping[str, Any], home: Home) -> dict[
     from flows.drive import planned_records
     from flows.manifest import code_state, hardware_of, library_versions, stage_row
 
+    os.environ["LIMBECK_PROCESSES"] = str(then["hardware"].get("processes", 1))  # as the second run would have it
     rows = [stage_row(record) for record in planned_records(recipe, home, then["kind"])]
     return {"versions": library_versions(), "hardware": hardware_of(recipe), "code": code_state(), "stages": rows, "models": {}}
 
@@ -99,7 +104,8 @@ def run_again(then: Mapping[str, Any], folder: Path, environment: Mapping[str, s
     command = [sys.executable, "-P", "-m", "flows.cli", then["kind"], str(folder / "recipe.json"), "--json", str(folder / "result.json")]
     own = {name: value for name, value in environment.items() if name not in NOT_THERE}
     path = os.pathsep.join([str(ROOT), *filter(None, [own.get("PYTHONPATH")])])
-    done = run_to_its_end(command, own | {"LIMBECK_HOME": str(folder / "home"), "PYTHONPATH": path})
+    processes = str(then["hardware"].get("processes", 1))
+    done = run_to_its_end(command, own | {"LIMBECK_HOME": str(folder / "home"), "PYTHONPATH": path, "LIMBECK_PROCESSES": processes})
     if done == STOPPED:
         raise KeyboardInterrupt
     if done != 0:

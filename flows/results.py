@@ -16,12 +16,13 @@ from prefect.utilities.annotations import quote
 from flows.announcements import announce
 from flows.branches import Candidate, label
 from flows.exports import for_the_folders, gate_word
+from flows.judging_sets import answers_of_sets
 from flows.ledger import costs_of_candidates, ledger_of
 from flows.licences import licences_of
 from flows.manifest import manifest_of
 from flows.notices import tell_of
 from flows.report import for_the_page, leave_report
-from flows.run import PINNED, Run, teacher_name
+from flows.run import PINNED, Run, held_back, teacher_name
 from flows.run_page import leave_pages
 from tasks.contracts import Parcel
 from tasks.gate.verdicts import Decision
@@ -42,7 +43,7 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
     costs = costs_of_candidates([row["name"] for row in rows], run.session)
     rows = [row | {"cost": costs[row["name"]] | {"joules": energy_of_inference(recipe, row, run)}} for row in rows]
     # What is registered already is not fetched: only a new version asks for its files.
-    folders = {candidate.name: partial(run.session.store.folder, candidate.models[0]) for candidate in candidates}
+    folders = {candidate.name: partial(run.session.store.folder, candidate.model) for candidate in candidates}
     about = describe_run(recipe, run, data)
     exports = for_the_folders(rows, candidates, run.session.store)
     with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
@@ -61,7 +62,7 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
     result = {"recipe": recipe.name, "task": recipe.spec.name, "headline": recipe.spec.headline, "split": recipe.gate.split,
               "rows": data.facts["rows"], "synthetic": recipe.data.synthetic, "stages": stages, "models": models,
               "registered": registered, "promotion": promotion, "links": run.tracker.urls(None),
-              "ledger": ledger_of(run.session), "labels": data.facts.get("labels")}  # fmt: skip
+              "ledger": ledger_of(run.session), "labels": data.facts.get("labels"), "held_back": held_back(run.session)}  # fmt: skip
     await asyncio.to_thread(run.tracker.ledger, result["ledger"])
     result["manifest"] = manifest_of(recipe, run, models, split=recipe.gate.split)
     await asyncio.to_thread(run.tracker.note, "manifest", result["manifest"])
@@ -101,11 +102,11 @@ def new_judging(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], data: 
     """Return what the gate needs: the figures, where every model's answers are, and where the rows that judge stand besides."""
     store, session, split = run.session.store, run.session, recipe.gate.split
     cards = {row["name"]: session.parcel_of("score-model", row["name"]) for row in rows}
-    transfer = session.parcel_of("prepare-transfer", "")
-    texts = {"training rows": data, **({"transfer text": transfer} if transfer else {})}
     return Judging(
         recipe, rows, data.facts, partial(store.folder, data), {name: partial(store.folder, card) for name, card in cards.items() if card is not None},
-        {where: parcel.facts.get("leaked", {}).get(split, 0) for where, parcel in texts.items()}, workspace,
+        {where: counts.get(split, 0) for where, counts in held_back(session)["leaked"].items()}, workspace,
+        [partial(store.folder, text) for text in [session.parcel_of("prepare-transfer", "")] if text is not None],
+        answers_of_sets(session, [row["name"] for row in rows], store, workspace),
     )  # fmt: skip
 
 
@@ -136,6 +137,7 @@ def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:
     described = {
         "licences": licences_of(recipe), "teacher_licence": recipe.teacher.licence,
         "teacher": teacher_name(recipe), "synthetic": recipe.data.synthetic, "digests": sources, **dict(data.facts),
+        "held_back": held_back(run.session),
     }  # fmt: skip
     versions = {name: version(name) for name in PINNED}
     stages = [stage_row(record) for record in run.session.records]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from flows.run import write_json
 from tasks.errors import RecipeError
-from tasks.report.results_file import file_name, parsed, trimmed
+from tasks.ports.bounded import read_json as read_bounded
+from tasks.report.results_brief import brief_table
+from tasks.report.results_file import Run, file_name, parsed, trimmed
 from tasks.report.results_page import Literature, literature_of, results_page
 
 PAGE, LITERATURE = "README.md", "literature.json"
@@ -47,6 +48,19 @@ def page_of(folder: Path) -> str:
     return results_page([result for _, result in found], literature(folder))
 
 
+def table_of(folder: Path, name: str) -> str:
+    """Return the short table of one run's file, for a page that quotes it."""
+    require_folder(folder)
+    path = folder / name
+    if not path.is_file():
+        known = ", ".join(sorted(one.name for one in folder.glob("*.json") if one.name != LITERATURE)) or "none"
+        raise RecipeError(f"{folder} has no file {name!r}; it has {known}")
+    result = parsed(read_json(path), str(path))
+    if not isinstance(result, Run):
+        raise RecipeError(f"{path} is of a sweep, whose table is on the results page; name the file of a run")
+    return brief_table(result)
+
+
 def literature(folder: Path) -> Literature | None:
     """Return the figures of other people that stand beside ours, where the folder has them."""
     path = folder / LITERATURE
@@ -62,6 +76,6 @@ def require_folder(folder: Path) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_bounded(path)
     except (OSError, ValueError) as error:
-        raise RecipeError(f"{path} cannot be read as JSON ({type(error).__name__}); name a file that limbeck run --json wrote") from error
+        raise RecipeError(f"{path} cannot be read as JSON ({error}); name a file that limbeck run --json wrote") from error

@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.dispatching import gpu_limit, new_dispatcher, ready_dispatcher, settle
+from flows.dispatching import gpu_limit, new_dispatcher, processes_of_worker, ready_dispatcher, settle
 from flows.home import Home
+from flows.judging_sets import known_of_sets, sources_of_sets, with_purge
 from flows.ledger import ledger_of, new_purse
 from flows.notices import require_blocks, wanted
 from flows.onlooker import ONLOOKER, STOPPED, Onlooker, stopped_by_prefect, stopped_by_sigterm
 from flows.run_page import link_to_mlflow
+from flows.server_watch import is_lost, login_to_own_server
 from tasks.contracts import Parcel
-from tasks.errors import LimbeckError, RecipeError
+from tasks.errors import LimbeckError
 from tasks.fork_server import new_fork_server
 from tasks.ports.registry import Registry
 from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
@@ -57,9 +59,8 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     processes = processes_of_worker()
     tracker = new_tracker(recipe, onlooker.home, kind)
     opening = asyncio.ensure_future(asyncio.to_thread(begin, tracker, store, registered_name(recipe, teacher_name(recipe))))
-    threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     session = Session(
-        store, cores, threads, tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes, purse=purse,
+        store, *layout(recipe), tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes, purse=purse,
         dispatcher=dispatcher, gpu_limit=gpu_limit(), engines=onlooker.engines or new_fork_server(),
     )  # fmt: skip
     already = asyncio.all_tasks() | {opening}
@@ -77,7 +78,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
         await asyncio.wait([opening])
         await stop_branches(already)
         await asyncio.shield(settle(dispatcher, error))
-        await close_early(session, tracker, "KILLED" if isinstance(error, STOPPED) else "FAILED")
+        await close_early(session, tracker, "KILLED" if isinstance(error, STOPPED) and not is_lost() else "FAILED")
         raise
     finally:
         if session.engines is not None:  # not before: engines write their checkpoints while the branches are stopped
@@ -105,7 +106,7 @@ def invite(onlooker: Onlooker) -> None:
 
     page = url_for("flow-run", obj_id=flow_run.id) if flow_run.id else None
     if onlooker.watcher is not None and page:
-        onlooker.watcher.note(f"watch it at {page}")
+        onlooker.watcher.note(f"watch it at {login_to_own_server(page)}")
 
 
 def warn(onlooker: Onlooker, warnings: Sequence[str]) -> None:
@@ -128,21 +129,33 @@ async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*running, return_exceptions=True)
 
 
+LEARNED = {"training rows": "prepare-rows", "transfer text": "prepare-transfer", "general text": "compare-corpus"}
+"""What is learned from, and the stage that held it against the rows that are held back."""
+
+
+def held_back(session: Session) -> dict[str, Any]:
+    """Return what this run's stages know of its held-back rows: their counts, what was taken out of train, and what overlaps with them all the same."""
+    stages = {where: session.parcel_of(stage, "") for where, stage in LEARNED.items()}
+    facts = {where: parcel.facts for where, parcel in stages.items() if parcel is not None and parcel.facts}
+    data, purge, sets = facts.get("training rows"), session.parcel_of("purge-rows", ""), known_of_sets(session)
+    if data is None:
+        return {}
+    leaked = {where: known["leaked"] for where, known in facts.items()}
+    data = with_purge(data, purge.facts if purge is not None else None)
+    return {"rows": data["rows"], "purged": data.get("purged"), "leaked": leaked, **({"judging": sets} if sets else {})}
+
+
 def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]]:
     """Return a session in which stages only say what they would do, and the recipe's sources."""
-    threads, cores = recipe.resources.threads or 1, recipe.resources.cores or available_cores()
     store = open_store(home.store, home.cache)
     purse = new_purse(recipe.costs)
-    session = Session(store, cores, threads, planning=True, processes=processes_of_worker(), purse=purse, dispatcher=new_dispatcher())
+    session = Session(store, *layout(recipe), planning=True, processes=processes_of_worker(), purse=purse, dispatcher=new_dispatcher())
     return session, find_sources(recipe)
 
 
-def processes_of_worker() -> int:
-    """Return how many processes share a training here: a property of the work pool, which sets ``LIMBECK_PROCESSES`` to a worker's number of GPUs."""
-    given = os.environ.get("LIMBECK_PROCESSES", "1")
-    if not given.isdecimal() or not 1 <= int(given) <= 64:
-        raise RecipeError(f"LIMBECK_PROCESSES is {given!r}; set it to the number of GPUs of this worker, 1 to 64, or leave it out")
-    return int(given)
+def layout(recipe: Recipe) -> tuple[int, int, int]:
+    """Return the cores that a run's stages may hold at once, the threads of one beside others, and of one alone."""
+    return recipe.resources.cores or available_cores(), recipe.resources.threads, recipe.resources.threads_alone
 
 
 def available_cores() -> int:
@@ -166,6 +179,7 @@ def find_sources(recipe: Recipe) -> dict[str, Parcel]:
         sources["word_vectors"] = resolve_file(words.word_vectors)
     sources |= {f"teacher:{number}": resolve_model(colleague.model, colleague.revision) for number, colleague in recipe.colleagues}
     own = {student.name: student.start for student in recipe.students if student.start not in STARTS_BY_NAME}
+    sources |= sources_of_sets(recipe)
     return sources | {f"start:{name}": resolve_model(start, None) for name, start in own.items()}
 
 

@@ -29,12 +29,14 @@ async def link_to_mlflow(tracker: Any) -> None:
 
 async def leave_pages(result: Mapping[str, Any], tracker: Any) -> None:
     """Leave what a finished run has to show."""
+    from tasks.report.judging_sets import judging_markdown
     from tasks.report.results import results_markdown
 
     files: dict[str, str] = {}
     async with spared("the report's files"):
         files = await asyncio.to_thread(tracker.report_files)
     table = results_markdown(list(result["models"]), headline=result["headline"], split=result["split"])
+    table = "\n".join([table, *judging_markdown(result["models"], result["split"])])
     async with spared("the run's text in MLflow"):
         await asyncio.to_thread(tracker.describe, description_of(result, table))
     async with spared("the results table"):

@@ -22,12 +22,14 @@ from prefect.logging import get_run_logger
 from flows.forms import VersionToScore
 from flows.home import Home
 from flows.notices import on_failure
-from flows.run import available_cores
+from flows.run import layout
 from flows.upkeep import recipe_of
 from tasks.catalog import TaskSpec
 from tasks.contracts import Parcel
 from tasks.errors import DataError, GateError, RegistryError
+from tasks.ports.leaks import JUDGING
 from tasks.ports.registry import Registry
+from tasks.ports.seen import rows_seen
 from tasks.ports.sources import resolve_data, resolve_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker
@@ -38,7 +40,9 @@ from tasks.scoring.evaluation import agreement, read_evaluation, read_judged_row
 from tasks.session import Session, use_session
 
 ALIKE = 0.99  # share of rows that must be answered as they were when the version was judged; other hardware moves a row on the edge
-OWN_ROWS = Data(selection_rows=0, holdout_rows=0)
+MOST_KNOWN = 0.02  # share of rows that the champion may have learned from; with more it would beat every honest version
+OWN_ROWS = Data(selection_rows=0, holdout_rows=0, purge=False)
+"""All rows judge, and nothing is learned from them."""
 
 
 @dataclass
@@ -65,11 +69,12 @@ async def score_version(scoring: VersionToScore) -> dict[str, Any]:
         subject = await asyncio.to_thread(pulled, tracker, scoring.name, scoring.version, workspace)
         beside = await asyncio.to_thread(champion_beside, tracker, scoring, subject, workspace)
         recipe = await asyncio.to_thread(recipe_of, tracker, {"run": subject.run})
-        with use_session(Session(store, recipe.resources.cores or available_cores(), recipe.resources.threads or 1)):
+        with use_session(Session(store, *layout(recipe))):
             rows = await rows_for(scoring, recipe, subject, workspace)
             card = await scored(recipe, subject, beside, rows)
         same = await asyncio.to_thread(compared, tracker, scoring, recipe, (subject, store.folder(rows), store.folder(card)), rows.facts, workspace)
-    figures = figures_of(scoring, recipe, card.facts, same, beside)
+        known = await asyncio.to_thread(known_to, tracker, scoring, beside, store.folder(rows), workspace)
+    figures = figures_of(scoring, recipe, card.facts, same, beside, known)
     await asyncio.to_thread(tracker.note_scores, scoring.name, subject.number, figures["numbers"], figures["tags"])
     await leave(scoring, subject, figures)
     if same is not None and same < ALIKE:
@@ -147,7 +152,22 @@ def compared(
     return agreement(then, now, recipe.spec.kind)
 
 
-def figures_of(scoring: VersionToScore, recipe: Recipe, card: Mapping[str, Any], same: float | None, beside: Subject | None) -> dict[str, Any]:
+def known_to(tracker: Tracker, scoring: VersionToScore, champion: Subject | None, rows: Path, workspace: Path) -> dict[str, int]:
+    """Count by split the rows that the champion learned from; nothing where there is none, and of versions that do not say what they learned from."""
+    if champion is None:
+        return {}
+    try:
+        learned = read_evaluation(Registry(tracker, scoring.name).evaluation(champion.number, workspace)).learned
+    except (DataError, RegistryError) as error:
+        get_run_logger().warning(f"what the champion learned from cannot be read: {error}")
+        return {}
+    files = {split: rows / f"{split}.parquet" for split in JUDGING}
+    return {split: rows_seen(path, learned) for split, path in files.items() if path.is_file()} if learned is not None else {}
+
+
+def figures_of(
+    scoring: VersionToScore, recipe: Recipe, card: Mapping[str, Any], same: float | None, beside: Subject | None, known: Mapping[str, int]
+) -> dict[str, Any]:
     """Return the figures as numbers for the run, as tags for the version, and as lines of a table."""
     numbers: dict[str, float] = {} if same is None else {"score.as_judged": same}
     tags = {name: f"{value:.4f}" for name, value in numbers.items()}
@@ -158,7 +178,9 @@ def figures_of(scoring: VersionToScore, recipe: Recipe, card: Mapping[str, Any],
             numbers[f"score.{place}.{metric}"] = found["value"]
             tags[f"score.{place}.{metric}"] = shown(found)
             lines.append(f"| {metric} on {card['rows'][split]:,} rows ({place}) | {shown(found)} |")
-        if beside is not None:
+        if known.get(split, 0) > MOST_KNOWN * card["rows"][split]:
+            lines.append(f"| rows ({place}) that the champion learned from, so that it is not compared there | {known[split]:,} of {card['rows'][split]:,} |")
+        elif beside is not None:
             ahead = card["difference"][split]
             numbers[f"score.{place}.ahead_of_champion"] = ahead["value"]
             tags[f"score.{place}.ahead_of_champion"] = f"{shown(ahead)} (version {beside.number}, {recipe.spec.headline})"

@@ -17,7 +17,7 @@ from flows.dispatching import gpu_limit
 from flows.home import Home
 from flows.ledger import new_purse
 from flows.onlooker import STOPPED
-from flows.run import available_cores, processes_of_worker
+from flows.run import available_cores
 from flows.spot import heeding_notices
 from tasks.augment_text import augment_text
 from tasks.contracts import Parcel
@@ -85,7 +85,7 @@ async def open_stage(order: StageOrder) -> AsyncIterator[Session]:
         await asyncio.to_thread(tracker.join, order.tracking["experiment"], order.tracking["run"], order.tracking["number"])
     cores, forced = min(available_cores(), order.cores or available_cores()), frozenset([order.stage] if order.force else [])
     session = Session(
-        store, cores, order.threads or 1, tracker=tracker, force=forced, processes=processes_of_worker(),
+        store, cores, order.threads, order.threads_alone, tracker=tracker, force=forced, processes=order.processes,
         purse=new_purse(Costs.model_validate(order.costs)), expected=order.explanation, gpu_limit=gpu_limit(),
     )  # fmt: skip
     status = "FINISHED"

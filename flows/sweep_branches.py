@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.branches import Candidate, Goods, make_dropped
+from flows.branches import Candidate, Goods, known, make_dropped
 from tasks.checks import check_strategies, check_sweep, layers_of
 from tasks.contracts import Parcel
 from tasks.recipe import STRATEGIES, LayerDropping, Recipe, ScoreSlice, Sweep
@@ -125,7 +125,7 @@ async def try_strategy(
         kept = search.kept.get(drop) if strategy == "greedy" else None
         candidate = await make_dropped(recipe, grid.dropping, like(grid, strategy, drop), drop, goods, kept=kept, shown=f"{strategy}-{drop}", waits=waits)
         card = await score_model(
-            scoring, models=candidate.models, teacher=trained, rows=goods.rows, teacher_predictions=swept.teacher, label=candidate.name
+            scoring, models=candidate.chosen_first, teacher=trained, rows=goods.rows, teacher_predictions=swept.teacher, label=candidate.name
         )  # fmt: skip
         tried = swept.tried.setdefault((strategy, drop), Tried())
         tried.candidate, tried.card = candidate, card
@@ -219,11 +219,6 @@ def selection_score(candidate: Candidate) -> float | None:
 def best_of(scores: Sequence[float | None]) -> int:
     """Return the number of the best score; of equals the first."""
     return max(range(len(scores)), key=lambda number: (known(scores[number]), -number))
-
-
-def known(score: float | None) -> float:
-    """Return a score, the same one for all that a plan does not know."""
-    return -math.inf if score is None else score
 
 
 def unknown() -> Parcel:

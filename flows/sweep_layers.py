@@ -14,6 +14,7 @@ from prefect import flow
 
 from flows.branches import Goods, answers_for
 from flows.compress import good_teacher, pretrained_base
+from flows.judging_sets import rows_to_learn
 from flows.notices import on_failure
 from flows.run import open_run
 from flows.spot import heeding_notices
@@ -41,6 +42,7 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Parcel], session: 
     grid = await asyncio.to_thread(grid_of, recipe, sources, session)
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
     require_selection(rows.facts)
+    rows, _ = await rows_to_learn(recipe, sources, rows)
     base = await pretrained_base(recipe, sources)
     teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
     goods = Goods(rows=rows, base=base, teacher=teacher)

@@ -14,7 +14,7 @@ from flows.ledger import costs_of_candidates, ledger_of
 from flows.manifest import manifest_of
 from flows.report import for_the_page, leave_report
 from flows.results import spent, stage_row
-from flows.run import Run
+from flows.run import Run, held_back
 from flows.sweep_branches import Swept, Tried, selection_score
 from tasks.recipe import Recipe
 
@@ -27,7 +27,7 @@ async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any
     result = sweep_result(recipe, swept) | {"stages": [stage_row(record) for record in run.session.records], "links": run.tracker.urls(None)}
     costs = costs_of_candidates([f"{cell['strategy']}-{cell['drop']}" for cell in result["cells"]], run.session)
     cells = [{**cell, "cost": costs[f"{cell['strategy']}-{cell['drop']}"]} for cell in result["cells"]]
-    result |= {"cells": cells, "ledger": ledger_of(run.session)}
+    result |= {"cells": cells, "ledger": ledger_of(run.session), "held_back": held_back(run.session)}
     result |= for_the_page(recipe, run)
     plot, text = await asyncio.to_thread(sweep_svg, result), sweep_markdown(result)
     await asyncio.to_thread(run.tracker.sweep, result, plot, text)
@@ -75,12 +75,12 @@ def figures(swept: Swept, tried: Tried, split: str) -> dict[str, Any]:
     if tried.candidate is None or tried.card is None:
         return {"state": "dropped out"}
     card, models = dict(tried.card.facts), tried.candidate.models
-    per_seed = card["per_seed"][split][card["headline"]]
+    per_seed, means = tried.candidate.as_in_recipe(card["per_seed"][split][card["headline"]]), card["means"][split]
     return {
         "state": "scored", "kept": models[0].facts["kept_layers"], "seeds": list(swept.grid.dropping.seeds),
-        "score": card["metrics"][split][card["headline"]], "per_seed": per_seed,
+        "score": means["metrics"][card["headline"]], "per_seed": per_seed,
         "deviation": deviation(per_seed),
-        "difference": card["difference"][split], "selection_score": selection_score(tried.candidate),
+        "difference": means["difference"], "selection_score": selection_score(tried.candidate),
         **{name: card[name] for name in ("parameters", "bytes", "flops")},
         "train_seconds": [model.facts.get("train_seconds") for model in models], "checkpoints": [model.sha256 for model in models],
     }  # fmt: skip

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from flows.home import Home
 from tasks.errors import RecipeError, RegistryError
+from tasks.ports.store.artifacts import is_of_this_release
 from tasks.ports.store.collect import Sweep, sweep
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker
@@ -33,7 +34,7 @@ def recipe_of(tracker: Tracker, run: dict[str, Any], sets: Sequence[str] = ()) -
     """Return the recipe that a run was started with, changed by ``a.b=value`` settings."""
     from flows.recipe_file import apply
 
-    values = tracker.recall(run["run"], "recipe")
+    values = as_it_was(tracker.recall(run["run"], "recipe"))
     for setting in sets:
         apply(values, setting)
     try:
@@ -43,11 +44,21 @@ def recipe_of(tracker: Tracker, run: dict[str, Any], sets: Sequence[str] = ()) -
         raise RecipeError(f"the recipe of run {run['run'][:8]} is not legal any more ({what}); run an edited one") from error
 
 
+def as_it_was(values: dict[str, Any]) -> dict[str, Any]:
+    """Say of an older run's recipe what it did not have to say: without rows held back for it, the validation split decided."""
+    held = (values.get("data") or {}).get("holdout_rows")
+    return values if held else {**values, "gate": {"split": "validation", **(values.get("gate") or {})}}
+
+
 def verify_store(home: Home) -> Iterator[tuple[dict[str, Any], str | None]]:
-    """Hash everything in the store anew; yield each manifest with what is wrong with it, or None."""
+    """Hash everything in the store anew; yield each manifest with what is wrong with it, or None. What is wrong was set aside, or says that it stays."""
     store = open_store(home.store, home.cache)
+    for key, problem in list(store.unreadable()):
+        yield {"stage": "result", "key": key}, f"{problem}; set aside"
     for manifest in list(store.manifests()):
-        yield manifest, store.damage(manifest)
+        problem = store.damage(manifest)
+        fate = "set aside" if is_of_this_release(manifest) else "another release made it, and it is not taken; it stays until limbeck gc"
+        yield manifest, f"{problem}; {fate}" if problem else None
 
 
 def collect(home: Home, tracker: Tracker, *, keep_days: float, dry: bool) -> Sweep:

@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect import flow
 
-from flows.drive import plan_recipe, planned_records, run_recipe
+from flows.drive import plan_recipe, planned_records, planned_rows, planned_session, run_recipe
 from flows.home import Home
+from flows.run import open_run
 from tasks import engine_process
 from tasks.errors import GateError, LimbeckError
-from tasks.recipe import Recipe
+from tasks.finetune_teacher import finetune_teacher
+from tasks.prepare_rows import prepare_rows
+from tasks.recipe import JudgingSet, Recipe, RowsSlice
+from tasks.session import StageRecord
 from tests.conftest import engines_in_this_process
 
 FAST: dict[str, Any] = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
@@ -39,11 +44,12 @@ def recipe_for(bert: Path, rows: Path, **changes: Any) -> Recipe:
         ],
         "layer_dropping": {**FAST, "strategies": ["contribution"], "drop": [1]},
         "scoring": {"resamples": 100, "max_length": 16},
-        "speed": {"repeats": 5, "warmup": 1, "length": 8},
-        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}]},
-        "resources": {"cores": 2},
+        "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
+        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}], "leakage": 1.0},  # the corpus is the rows themselves
+        "resources": {"cores": 2, "threads_alone": 1},
     }
-    return Recipe.model_validate(values | changes)
+    values |= changes
+    return Recipe.model_validate(values | {"gate": {"split": "validation", **values["gate"]}})
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +77,15 @@ def test_everything_is_made_scored_and_registered(first: dict[str, Any], home: H
         assert all(model[name] is not None for name in ("parameters", "bytes", "flops", "latency_ms", "memory_bytes", "metrics"))
 
 
+def test_the_gate_the_card_and_the_result_say_that_the_corpus_holds_the_rows_that_judge(first: dict[str, Any]) -> None:
+    """Text for general distillation that holds the judged rows used to be no leak at all."""
+    rows, found = first["rows"], first["held_back"]
+    assert found["leaked"]["general text"] == {split: rows[split] for split in ("selection", "validation")}
+    assert found["leaked"]["training rows"] == {"selection": 0, "validation": 0} and found["purged"]["way"] == "text"
+    said = f"{rows['validation']} of the {rows['validation']} rows that judge overlap with the general text (at most 100.0%): few enough"
+    assert all(said in entry["reasons"] for entry in first["registered"])
+
+
 def test_a_second_run_executes_and_registers_nothing(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
     again = run_recipe(recipe_for(tiny_bert, tiny_rows), home=home)
     assert executed(again) == set()
@@ -85,6 +100,17 @@ def test_the_plan_says_what_a_knob_would_cost(first: dict[str, Any], home: Home,
     missed = [row for row in changed if row["cache"] == "miss"]
     assert {row["stage"].partition("/")[0] for row in missed} == {"score-model", "inspect-answers"}
     assert "knobs.resamples: 100 → 200" in missed[0]["why"]
+
+
+def test_the_plan_says_what_would_be_left_of_train_before_anything_ran(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+    def planned(**data: Any) -> dict[str, Any]:
+        recipe = recipe_for(tiny_bert, tiny_rows, data={"source": str(tiny_rows), **data})
+        return planned_rows(recipe, planned_session(recipe, home))
+
+    assert planned(selection_rows=20)["rows"] == first["rows"], "of a cached stage, what it said"
+    unseen = planned(selection_rows=10)
+    assert unseen["rows"]["selection"] == 10 and unseen["purged"]["words_left"] > 5
+    assert unseen["leaked"] == {"training rows": {"validation": 0, "selection": 0}}
 
 
 def test_one_edited_byte_runs_everything_that_depends_on_it(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
@@ -179,7 +205,9 @@ def test_the_teacher_reads_as_much_of_a_text_as_its_student(home: Home, prefect_
     assert sorted(record.explanation["knobs"]["max_length"] for record in records if record.shown.startswith("answer-rows")) == [16, 32, 48]
 
 
-def test_students_of_one_map_share_one_pass_of_the_teacher(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+@pytest.fixture(scope="module")
+def several(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, dict[str, Any]]:
+    """A run of several students of one map, judged elsewhere too, after the first."""
     phase = {**FAST, "steps": None, "epochs": 2.0}
     students = [
         {"name": "two", "layers": 2, "stages": ["intermediate"], "seeds": [0, 1]},
@@ -187,9 +215,21 @@ def test_students_of_one_map_share_one_pass_of_the_teacher(first: dict[str, Any]
         {"name": "three", "layers": 3, "stages": ["intermediate"]},
         {"name": "varied", "layers": 2, "stages": ["augmentation", "intermediate"]},
     ]
-    recipe = recipe_for(tiny_bert, tiny_rows, students=students, layer_dropping=None, task_distillation={"intermediate": phase, "prediction": FAST})
+    lines = [f"{('it was fine', 'it was poor')[number % 2]} for once {number},{('good', 'bad')[number % 2]}" for number in range(10)]
+    lines += [line.replace(",positive", ",good").replace(",negative", ",bad") for line in tiny_rows.read_text().splitlines()[1:3]]
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "other.csv"
+    elsewhere.write_text("\n".join(["words,mark", *lines]) + "\n")
+    other = {"source": str(elsewhere), "text": "words", "label": "mark", "classes": {"good": "positive", "bad": "negative"}}
+    values = {"students": students, "layer_dropping": None, "task_distillation": {"intermediate": phase, "prediction": FAST},
+              "data": {"source": str(tiny_rows), "selection_rows": 20, "judge": {"other": other}},
+              "gate": {"criteria": [{"metric": "accuracy", "at_least": 0.0, "worst_of": ["validation", "other"]}], "leakage": 1.0}}  # fmt: skip
+    recipe = recipe_for(tiny_bert, tiny_rows, **values)
     with engines_in_this_process():
-        result = run_recipe(recipe, home=home)
+        return recipe, run_recipe(recipe, home=home)
+
+
+def test_students_of_one_map_share_one_pass_of_the_teacher(several: tuple[Recipe, dict[str, Any]], home: Home) -> None:
+    recipe, result = several
     names = [stage["label"] for stage in result["stages"] if stage["name"] == "record-signals"]
     assert sorted(names) == ["2 layers", "3 layers"] and executed(result) >= {"record-signals", "distill-layers"}
     assert all(stage["cache"] == "hit" for stage in result["stages"] if stage["name"] == "finetune-teacher")
@@ -197,10 +237,69 @@ def test_students_of_one_map_share_one_pass_of_the_teacher(first: dict[str, Any]
     assert {row["cache"] for row in plan_recipe(more, home=home)} == {"hit"}, "another student changes nothing for the others"
 
 
-def test_several_processes_share_a_training_and_no_key_knows(
+def test_everyone_is_judged_on_every_set_and_it_is_told_everywhere(several: tuple[Recipe, dict[str, Any]], home: Home, tmp_path: Path) -> None:
+    from tasks.ports.tracker import Tracker
+
+    recipe, result = several
+    for model in result["models"]:
+        found, own = model["judged"], model["metrics"]["validation"]["accuracy"]["value"]
+        assert {name: one["rows"] for name, one in found.items()} == {"other": 12}
+        assert all(one["drop"] == pytest.approx(own - one["metrics"]["accuracy"]["value"]) and 0 <= one["agreement"] <= 1 for one in found.values())
+    assert len(result["models"][1]["judged"]["other"]["per_seed"]["accuracy"]) == 2 and result["models"][0]["judged"]["other"]["agreement"] == 1
+    known = result["held_back"]["judging"]["other"]
+    assert known["leaked"]["general text"] == 2 >= known["leaked"]["training rows"], "two of its rows stand in the corpus"
+    assert all(entry["reasons"][0].startswith("on ") and "2 of the 12 rows of other overlap with the general text" in " ".join(entry["reasons"])
+               for entry in result["registered"])  # fmt: skip
+    tracker = Tracker(home.own_tracking_uri, home.artifacts)
+    kept = tracker.client.get_run(result["run"])
+    assert {"judge/other/score", "judge/other/drop_pts"} <= {*kept.data.metrics} and "on judging sets" in kept.data.tags["mlflow.note.content"]
+    entry = result["registered"][0]
+    tracker.download(entry["name"], entry["version"], tmp_path / "model")
+    assert "| accuracy, judging set other, 12 rows" in (tmp_path / "model" / "README.md").read_text()
+    page = Path(tracker.client.download_artifacts(result["run"], "report/report.html", str(tmp_path))).read_text()
+    assert "<h3>On judging sets</h3>" in page and "<caption>other</caption>" in page
+
+
+def test_one_set_more_recomputes_nothing_else(several: tuple[Recipe, dict[str, Any]], home: Home) -> None:
+    recipe, result = several
+    sets = recipe.data.judge
+    third = sets | {"third": JudgingSet.model_validate(dict(sets["other"]) | {"rows": 6})}  # type: ignore[arg-type]
+    more = recipe.model_copy(update={"data": recipe.data.model_copy(update={"judge": third})})
+    session = planned_session(more, home)
+    missed = [record.shown for record in session.records if record.cache == "miss"]
+    assert missed[:2] == ["prepare-judging-set/third", "compare-judging-set/third"] and all(one.endswith(" on third") for one in missed[2:])
+    assert len(missed) == 2 + len(result["models"])
+    told = planned_rows(more, session)["judging"]
+    assert told["third"]["rows"] == 6 and [*told["third"]["leaked"]] == ["training rows"] and told["other"]["leaked"]["general text"] == 2
+    renamed = recipe.model_copy(update={"data": recipe.data.model_copy(update={"judge": {"renamed": sets["other"]}})})
+    assert {row["cache"] for row in plan_recipe(renamed, home=home)} == {"hit"}, "what a set is called is in no key"
+    none = recipe.model_copy(update={"data": recipe.data.model_copy(update={"judge": {}}), "gate": recipe.gate.model_copy(update={"criteria": ()})})
+    assert {row["cache"] for row in plan_recipe(none, home=home)} == {"hit"} and "judging" not in planned_rows(none, planned_session(none, home))
+
+
+def test_a_set_for_which_train_is_purged_changes_what_is_learned(several: tuple[Recipe, dict[str, Any]], home: Home) -> None:
+    recipe, _ = several
+    purging = {"other": recipe.judging_sets["other"].model_copy(update={"overlaps": "purge"})}
+    records = planned_records(recipe.model_copy(update={"data": recipe.data.model_copy(update={"judge": purging})}), home)
+    purge, teacher = (next(record for record in records if record.name == name) for name in ("purge-rows", "finetune-teacher"))
+    assert purge.cache == "miss" and teacher.why == "waits for rows"
+
+
+@flow
+async def teacher_alone(recipe: Recipe) -> list[StageRecord]:
+    """Make the recipe's rows and its teacher, and leave it at that."""
+    async with open_run(recipe) as run:
+        rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=run.sources["data"])
+        await finetune_teacher(recipe.teacher, rows=rows, base=run.sources["teacher"])
+        return run.session.records
+
+
+def test_several_processes_share_a_training_and_its_key_says_how_many(
     first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = recipe_for(tiny_bert, tiny_rows, students=[{"name": "shared", "layers": 1, "stages": []}], layer_dropping=None)
+    """What several processes made is taken for what one makes by nobody: sums and dropout are others."""
+    recipe = recipe_for(tiny_bert, tiny_rows)
+    monkeypatch.setenv("LIMBECK_HOME", str(home.root))
     monkeypatch.setenv("LIMBECK_PROCESSES", "two")
     with pytest.raises(LimbeckError, match="LIMBECK_PROCESSES is 'two'; set it to the number of GPUs"):
         run_recipe(recipe, home=home)
@@ -208,7 +307,9 @@ def test_several_processes_share_a_training_and_no_key_knows(
     started: list[tuple[str, int]] = []
     real = engine_process.command
     monkeypatch.setattr(engine_process, "command", lambda module, processes: started.append((module, processes)) or real(module, processes))
-    assert "distill-predictions" in executed(run_recipe(recipe, home=home))
-    assert ("tasks.training", 2) in started and ("tasks.scoring", 2) not in started
+    rows, teacher = asyncio.run(teacher_alone(recipe))
+    assert started == [("tasks.training", 2)]
+    assert (rows.cache, teacher.cache, teacher.why) == ("hit", "miss", "processes: None → 2")
+    assert {record.cache for record in asyncio.run(teacher_alone(recipe))} == {"hit"}
     monkeypatch.delenv("LIMBECK_PROCESSES")
-    assert {row["cache"] for row in plan_recipe(recipe, home=home)} == {"hit"}
+    assert {row["cache"] for row in plan_recipe(recipe, home=home)} == {"hit"}, "one process has the key that it always had"

@@ -16,3 +16,13 @@ def test_a_refused_candidates_figures_are_listed_and_what_is_unknown_is_a_dash()
     first, second = (line.split("│")[1:-1] for line in said.get().splitlines() if "sst2-tinybert-4" in line)
     assert [cell.strip() for cell in first[-5:]] == ["4x312: refused", "0.912", "98.1", "—", "57.4"]
     assert [cell.strip() for cell in second[-5:]] == ["", "—", "—", "—", "—"]
+
+
+def test_square_brackets_of_a_name_are_no_markup() -> None:
+    """A teacher's folder called [/b] ended ``limbeck runs`` in a traceback."""
+    from flows.cli import out
+
+    row = {"run": "a" * 32, "started": 0, "kind": "run", "recipe": "r", "experiment": "tiny/[/b] [red]x", "status": "FINISHED", "best": "", "figures": {}}
+    with out.capture() as shown:
+        out.print(runs_table([row]))
+    assert "[/b]" in shown.get() and "[red]x" in shown.get()

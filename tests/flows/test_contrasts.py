@@ -12,6 +12,9 @@ from flows.drive import plan_recipe, run_recipe
 from flows.home import Home
 from flows.results import efforts_of
 from flows.results_folder import add_result, write_page
+from tasks.ports.registry import Registry
+from tasks.ports.tracker import Tracker
+from tasks.scoring.evaluation import read_evaluation
 from tests.flows.test_compress import FAST, executed, recipe_for
 
 STUDENTS: list[dict[str, Any]] = [
@@ -19,11 +22,6 @@ STUDENTS: list[dict[str, Any]] = [
     {"name": "plain", "role": "baseline", "signal": "labels", "layers": 2, "stages": []},
 ]
 DROPPING = {**FAST, "strategies": ["top"], "drop": [1, 2]}
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return Home(tmp_path_factory.mktemp("home")).create()
 
 
 def recipe(bert: Path, rows: Path, **changes: Any) -> Any:
@@ -50,10 +48,30 @@ def test_those_of_one_size_are_compared_and_nobody_else(first: dict[str, Any]) -
 def test_seeds_deviation_and_effort_are_told(first: dict[str, Any]) -> None:
     half, plain, teacher = ({model["name"]: model for model in first["models"]}[name] for name in ("half", "plain", "teacher"))
     scores = half["per_seed"]["validation"]["accuracy"]
+    chosen = max((0, 1), key=lambda seed: (half["selection_scores"][seed], -seed))
+    assert half["selected_seed"] == chosen and half["metrics"]["validation"]["accuracy"]["value"] == scores[chosen]
+    assert half["means"]["validation"]["metrics"]["accuracy"]["value"] == pytest.approx(sum(scores) / 2)
+    assert plain["means"]["validation"]["metrics"] == plain["metrics"]["validation"], "of one seed both are the same"
     assert half["seeds"] == [0, 1] and half["deviation"]["validation"]["accuracy"] == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
     assert plain["deviation"]["validation"]["accuracy"] is None
     assert half["steps"] == [2 * FAST["steps"]] * 2 and plain["steps"] == teacher["steps"] == [FAST["steps"]]
     assert all(seconds > 0 for model in (half, plain, teacher) for seconds in model["train_seconds"])
+
+
+def test_what_is_registered_is_the_chosen_seed_and_its_figures_are_its_own(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
+    """A version was one seed, and its card, verdict and gate were means over seeds: 0.568 on a card, 0.733 by the model that was pulled."""
+    tracker, models = Tracker(home.own_tracking_uri, home.artifacts), {model["name"]: model for model in first["models"]}
+    for entry in first["registered"]:
+        model, registry = models[entry["candidate"]], Registry(tracker, entry["name"])
+        judged = read_evaluation(registry.evaluation(entry["version"], tmp_path))
+        value = float((judged.predictions_SN[0] == judged.labels_N).mean())
+        tags = registry.read().versions[entry["version"]]
+        assert judged.predictions_SN.shape[0] == 1 and value == model["metrics"]["validation"]["accuracy"]["value"] == judged.about["figures"]["quality"]
+        assert tags["quality"] == f"{value:.4f}" and tags["seed"] == str(model["selected_seed"]) and tags["checkpoint.sha256"] == model["checkpoint"]
+        tracker.download(entry["name"], entry["version"], tmp_path / entry["version"])
+        card = (tmp_path / entry["version"] / "README.md").read_text()
+        assert f"| accuracy, validation | {value:.4f} [" in card
+        assert ("mean of 2 seeds" in card and f"this is that of seed {model['selected_seed']}" in card) == (model["name"] == "half")
 
 
 def test_a_second_run_compares_nothing_anew_and_more_seeds_do(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:

@@ -44,11 +44,6 @@ def doomed(how: str = "killed"):
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return Home(tmp_path_factory.mktemp("home")).create()
-
-
-@pytest.fixture(scope="module")
 def running(home: Home) -> Iterator[dict[str, str]]:
     """A server with everything deployed, and a worker; what crashes is tried again after a second instead of thirty."""
     with prefect_server_of_our_own() as environment:

@@ -19,23 +19,18 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from prefect import flow
 
 from flows.drive import plan_recipe, run_recipe
 from flows.home import Home
-from flows.run import open_run
 from flows.stage_run import DOORS, make_stage
 from tasks.dispatch import StageOrder
 from tasks.errors import DispatchError, RecipeError
-from tasks.finetune_teacher import finetune_teacher
-from tasks.ports.fingerprint import device_class
+from tasks.ports.machine import device_class
 from tasks.ports.run_files import read_curves
 from tasks.ports.tracker import Tracker
-from tasks.prepare_rows import prepare_rows
-from tasks.recipe import Recipe, RowsSlice
-from tasks.session import StageRecord
+from tasks.recipe import Recipe
 from tasks.stage import WITHOUT_A_MODEL
-from tests.flows.test_compress import FAST, recipe_for
+from tests.flows.test_compress import FAST, recipe_for, teacher_alone
 from tests.s3_server import BUCKET, S3Server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -155,7 +150,7 @@ def pool(prefect_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 def small(bert: Path, rows: Path, **teacher: Any) -> Recipe:
     """Return a recipe of one student; one core everywhere, so that sums are added up in one order."""
     changes: dict[str, Any] = {
-        "corpus": None, "general_distillation": None, "augmentation": None, "layer_dropping": None, "resources": {"cores": 1},
+        "corpus": None, "general_distillation": None, "augmentation": None, "layer_dropping": None, "resources": {"cores": 1, "threads_alone": 1},
         "task_distillation": {"prediction": FAST}, "students": [{"name": "half", "layers": 2, "stages": []}],
         "teacher": {"model": str(bert), "floor": 0.0, **FAST, **teacher},
     }  # fmt: skip
@@ -165,15 +160,6 @@ def small(bert: Path, rows: Path, **teacher: Any) -> Recipe:
 def digests(result: dict[str, Any]) -> dict[str, str]:
     """Return what every stage made that measures nothing."""
     return {row["stage"]: row["sha256"] for row in result["manifest"]["stages"] if not row["measured"]}
-
-
-@flow
-async def teacher_alone(recipe: Recipe) -> list[StageRecord]:
-    """Make the recipe's rows and its teacher, and leave it at that."""
-    async with open_run(recipe) as run:
-        rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=run.sources["data"])
-        await finetune_teacher(recipe.teacher, rows=rows, base=run.sources["teacher"])
-        return run.session.records
 
 
 def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
@@ -209,7 +195,8 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
     ("setting", "value", "said"),
     [("LIMBECK_DISPATCH", "gpu", "name a deployment of the flow 'stage', for example stage/gpu"),
      ("LIMBECK_DISPATCH", "stage/nowhere", "names the deployment 'stage/nowhere', which is not on this Prefect server; create it"),
-     ("LIMBECK_DISPATCH_DEVICE", "gpu", "set it to what the pool's workers compute on: cuda, cpu-bf16, cpu-fp32"),
+     ("LIMBECK_DISPATCH_DEVICE", "gpu", "is 'gpu'; set it to the class of the pool's workers, for example cuda-a10g or cpu-avx512-intel"),
+     ("LIMBECK_DISPATCH_DEVICE", "", "is not set, and LIMBECK_DISPATCH is; .* on a worker, python -m tasks.ports.machine prints it"),
      ("LIMBECK_DISPATCH_GRACE", "soon", "set it to seconds, for example 120"),
      ("LIMBECK_GPU_LIMIT", "a/b", "name a global concurrency limit of the Prefect server, for example gpu")],
 )  # fmt: skip
@@ -272,7 +259,7 @@ def test_a_whole_recipe_by_the_pool_is_the_same_as_here(
 ) -> None:
     pool.deploy()
     pool.start_worker()
-    recipe = recipe_for(tiny_bert, tiny_rows, resources={"cores": 1})
+    recipe = recipe_for(tiny_bert, tiny_rows, resources={"cores": 1, "threads_alone": 1})
     assert {row["cache"] for row in plan_recipe(recipe, home=pool.home)} == {"miss"}
     first = run_recipe(recipe, home=pool.home)
     sent = [row for row in first["ledger"]["stages"] if row["stage"].partition("/")[0] in DOORS]

@@ -20,6 +20,7 @@ from flows.home import Home
 from tasks.errors import RegistryError
 from tasks.ports.tracker import Tracker
 from tasks.recipe import Recipe
+from tasks.report.speed_words import speed_lines
 from tests.flows.test_compress import FAST
 
 STUDENT = {"name": "half", "layers": 2}
@@ -39,17 +40,17 @@ def recipe_for(bert: Path, rows: Path, **changes: Any) -> Recipe:
         "task_distillation": {"prediction": FAST | {"steps": 20}},
         "students": [STUDENT],
         "scoring": {"resamples": 100, "max_length": 16},
-        "speed": {"repeats": 5, "warmup": 1, "length": 8},
+        "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
         "exports": EXPORTS,
-        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}]},
-        "resources": {"cores": 2},
+        "gate": {"split": "validation", "criteria": [{"metric": "parameters", "at_most": 1e9}]},
+        "resources": {"cores": 2, "threads_alone": 1},
     }
     return Recipe.model_validate(values | changes)
 
 
 @pytest.fixture(scope="module")
-def home(prefect_server: None, engines_here: None, tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return Home(tmp_path_factory.mktemp("home")).create()
+def home(home: Home, prefect_server: None, engines_here: None) -> Home:
+    return home
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def test_every_export_has_a_row_with_every_figure(first: dict[str, Any]) -> None
         assert row["of"] == "half" and row["gate"] == "published" and row["against"] == {}
         assert all(row[figure] is not None for figure in ("parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes", "metrics", "truncated"))
         assert row["difference"]["validation"]["low"] is not None and row["parameters"] == rows["half"]["parameters"]
-        assert row["measured_at"]["engine"] == f"{row['engine']} against torch fp32 sdpa"
+        assert row["measured_at"]["engine"].startswith(f"{row['engine']} against torch fp32 sdpa, ")
     assert rows["half-onnx"]["engine"] == "onnxruntime fp32" and re.fullmatch("onnxruntime int8 (dynamic|static)", rows["half-int8"]["engine"])
     assert rows["half-onnx"]["metrics"] == rows["half"]["metrics"] and rows["half-onnx"]["export"]["largest_difference"] < 1e-4
     found = rows["half-int8"]["export"]
@@ -230,7 +231,11 @@ def test_int8_that_is_too_slow_stays_in_the_table_and_out_of_the_folder(
     assert rows_of(first)["half-int8"]["export"]["speedup"] > 0
     result = run_recipe(recipe_for(tiny_bert, tiny_rows, exports=EXPORTS | {"min_speedup": 1000.0}), home=home)
     row = rows_of(result)["half-int8"]
-    assert executed(result) == set() and row["gate"] == "not published" and row["latency_ms"] is not None
+    assert executed(result) == set() and row["latency_ms"] is not None
+    if row["export"]["unsteady"]:  # others use this machine now, too: what was measured keeps nothing out
+        assert row["gate"] == "published" and "exports.min_speedup, because its speed beside its own fp32 is unsteady: after" in "".join(speed_lines([row]))
+        return
+    assert row["gate"] == "not published"
     assert re.search(r"int8 takes \S+ ms, its own fp32 \S+ ms \(batch 1, length 8, threads 1\): .* exports.min_speedup asks for 1000$", row["note"])
     assert rows_of(result)["half-onnx"]["gate"] == "published" and files_in_the_folder(result, home, tmp_path) == ["model.onnx", "onnx.json"]
 

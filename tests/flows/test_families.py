@@ -17,8 +17,8 @@ from tests.flows.test_compress import FAST, recipe_for
 
 
 @pytest.fixture(scope="module")
-def home(prefect_server: None, engines_here: None, tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return Home(tmp_path_factory.mktemp("home")).create()
+def home(home: Home, prefect_server: None, engines_here: None) -> Home:
+    return home
 
 
 def sections(name: str) -> dict[str, Any]:

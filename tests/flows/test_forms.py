@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from flows.demonstration import texts_to_ask
 from flows.forms import LEFT_OUT, Changes, changes_of, recipe_of_the_shelf
 from flows.from_shelf import ready_recipe
 from flows.recipe_file import SHELF, load_recipe
 from tasks.errors import RecipeError
+from tasks.ports.tables import read_texts
 from tasks.recipe import Recipe, Sweep
 
 
@@ -46,11 +48,14 @@ def test_a_sweep_of_the_shelf() -> None:
 
 def test_the_demo_brings_its_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path))
-    language = tmp_path / "demo" / "language-0"
+    language = tmp_path / "demo" / "language-2-0"
     recipe = ready_recipe("demo", Changes.model_validate({"transfer": {"source": "own/texts"}}), ())
     assert recipe.data.source == str(language / "data") and recipe.corpus is not None and recipe.corpus.source == str(language / "corpus")
     assert recipe.transfer is not None and recipe.transfer.source == "own/texts", "what somebody changed stays"
     assert list((language / "data").iterdir()) and list((language / "corpus").iterdir())
+    texts, pairs = read_texts(Path(texts_to_ask(recipe)), "text", None)
+    assert texts_to_ask(recipe) == str(language / "texts.csv") and len(texts) == len(set(texts)) == 12 and pairs is None, "the file that commands name is there"
+    assert texts_to_ask(load_recipe("mrpc-small")) == "texts.csv"
     assert ready_recipe("mrpc-small", Changes(), ()) == load_recipe("mrpc-small")
 
 

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import databases
+
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 700.0  # a hang ends the test; a slow machine does not
 ENDED = {"press_ctrl_c": {"CRASHED", "CANCELLED"}, "send_sigterm": {"CRASHED", "CANCELLED"}, "press_cancel": {"CANCELLED"}}
@@ -31,6 +33,7 @@ def start(recipe: Path, home: Path) -> subprocess.Popen[str]:
 
 def limbeck(home: Path, *words: str) -> subprocess.Popen[str]:
     """Start a command in a process group of its own, which Ctrl-C reaches as a whole."""
+    databases.prepare(home)
     named = ("LIMBECK_", "PREFECT_", "MLFLOW_")
     quiet = {name: value for name, value in os.environ.items() if not name.startswith(named)}
     return subprocess.Popen(
@@ -58,9 +61,9 @@ def recipe(tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> Path:
         "data": {"source": str(tiny_rows), "selection_rows": 20},
         "teacher": {"model": str(tiny_bert), "steps": 2000, "floor": 0.0, **fast},
         "task_distillation": {"prediction": {"steps": 5, **fast}},
-        "students": [{"name": "small", "layers": 2}],
-        "scoring": {"max_length": 32, "resamples": 100},
-        "speed": {"repeats": 5, "warmup": 1, "length": 8},
+        "students": [{"name": "small", "layers": 2}], "resources": {"threads_alone": 1},
+        "scoring": {"max_length": 32, "resamples": 100}, "gate": {"split": "validation"},
+        "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
     }  # fmt: skip
     path = tmp_path / "stopped.yaml"
     path.write_text(yaml.safe_dump(values))
@@ -78,12 +81,15 @@ def send_sigterm(run: subprocess.Popen[str], read: str) -> None:
 
 
 def press_cancel(run: subprocess.Popen[str], read: str) -> None:
-    """Do what the Cancel button of the Prefect UI does."""
-    found = re.search(r"watch it at (http://[^/]+)/runs/flow-run/(\S+)", read)
+    """Do what a browser does in which the run's link is opened, and the Cancel button of the Prefect UI pressed."""
+    found = re.search(r"watch it at (http://[^/]+)(/limbeck/login)[?]to=/runs/flow-run/([\w-]+)#(\S+)", read)
     assert found, read
+    with urllib.request.urlopen(found[1] + found[2], found[4].encode(), timeout=10) as answer:
+        password = json.load(answer)["stored"]["prefect-password"]
     body = json.dumps({"state": {"type": "CANCELLING", "name": "Cancelling"}}).encode()
-    url = f"{found[1]}/api/flow_runs/{found[2]}/set_state"
-    urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=10).close()
+    headers = {"Content-Type": "application/json", "Authorization": f"Basic {password}"}
+    url = f"{found[1]}/api/flow_runs/{found[3]}/set_state"
+    urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10).close()
 
 
 # By default each way to stop is seen once: Ctrl-C and SIGTERM on sweeps, which have more to stop.
@@ -100,9 +106,23 @@ def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(tmp_path: Path, 
     assert not list((home / "store" / "temporary").iterdir())
 
     second = start(recipe, home)
+    read = wait_for_training(second)
+    # Its Prefect server alone is killed: the run used to wait for it for minutes. It goes on, and nothing is left open.
+    os.kill(prefect_server_of(second), signal.SIGKILL)
     out, err = second.communicate(timeout=PATIENCE)
     assert second.returncode == 0, err
-    assert "finetune-teacher: resuming at step" in out and "1 of" in out
+    assert "finetune-teacher: resuming at step" in read + out and "1 of" in out
+    assert set(asked(home / "prefect.db", "select state_type from flow_run order by created desc limit 1")) == {("COMPLETED",)}
+    assert not list((home / "store" / "temporary").iterdir()) and not list((home / "logs").iterdir())
+
+
+def prefect_server_of(run: subprocess.Popen[str]) -> int:
+    """Return the process of the Prefect server that a run has started."""
+    for children in Path(f"/proc/{run.pid}/task").glob("*/children"):
+        for pid in children.read_text().split():
+            if b"prefect" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return int(pid)
+    raise AssertionError("the run has no Prefect server of its own")
 
 
 def wait_for_training(run: subprocess.Popen[str]) -> str:

@@ -35,13 +35,9 @@ def small(bert: Path, rows: Path, **costs: Any) -> Recipe:
     changes: dict[str, Any] = {
         "corpus": None, "general_distillation": None, "augmentation": None, "layer_dropping": None,
         "task_distillation": {"prediction": FAST}, "students": [{"name": "half", "layers": 2, "stages": []}],
+        "resources": {"threads_alone": 1},
     }  # fmt: skip
     return recipe_for(bert, rows, **changes, costs=COSTS | costs)
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return Home(tmp_path_factory.mktemp("home")).create()
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from flows.notices import news_of, on_failure, require_blocks, send, tell_failur
 from flows.promotion import delete, promote, rollback
 from tasks.errors import GateError, RecipeError, RegistryError
 from tasks.ports.tracker import Tracker
+from tests.databases import is_unused
 from tests.flows.test_bad_input import SHORT
 from tests.flows.test_compress import FAST, recipe_for
 
@@ -71,8 +72,8 @@ def silence(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, engines_here: None) -> Home:
-    return Home(tmp_path_factory.mktemp("home")).create()
+def home(home: Home, engines_here: None) -> Home:
+    return home
 
 
 GATE: dict[str, Any] = {"criteria": [{"metric": "parameters", "at_most": 1e9}], "register_as": "tiny-model"}
@@ -124,7 +125,7 @@ def test_a_block_that_is_not_there_is_refused_before_anything_is_spent(heard: He
     home = Home(tmp_path / "home").create()
     with pytest.raises(RecipeError, match=f"no usable notification block '{slug}'") as caught:
         run_recipe(recipe_for(tiny_bert, tiny_rows, **SHORT, notify=[BLOCK, slug]), home=home)
-    assert "\n" not in str(caught.value) and not (home.root / "mlflow.db").exists()
+    assert "\n" not in str(caught.value) and is_unused(home.root / "mlflow.db")
     assert not list(Path(home.store).rglob("*.json"))
 
 

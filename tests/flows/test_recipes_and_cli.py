@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.deploy_pools import read_site
+from flows.judging_sets import sources_of_sets
 from flows.recipe_file import load_recipe, starter_recipe
-from tasks.errors import RecipeError
+from tasks.errors import DataError, RecipeError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,12 +39,64 @@ def limbeck(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["gate.criteria=[{metric: speeed, at_least: 1}]"], "unknown metric 'speeed'; legal are retained.*accuracy"),
         (["gate.criteria=[{metric: accuracy, test: superiority}]"], "a test compares a metric of the task with relative_to"),
         (["gate.promote=always"], "gate.promote"),
+        (["a=[1,"], r"--set a: '\[1,' is not YAML"),
+        (["teacher.steps=" + "[" * 5000], "--set teacher.steps: .* is not YAML: its lists and sections are nested more than 40 deep"),
+        (["teacher.steps=[" + "[]," * 200_000], "it holds more than 20,000 values|is not YAML"),
+        (["teacher.steps=" + "9" * 10_000], "--set teacher.steps: .* is not YAML"),
+        (["a." * 5000 + "b=1"], "a path of at most 40 steps"),
+        (["teacher.steps=true"], r"teacher\.steps: true is no number; write one \(given: True\)"),
+        (["data.seed=false"], r"data\.seed: false is no number"),
+        (["teacher.steps='3'"], r"teacher\.steps: '3' is text and no number; write it without quotes"),
+        (["teacher.learning_rate='1e-3'"], "is text and no number"),
+        (["teacher.learning_rate=.inf"], r"teacher\.learning_rate"),
+        (["students.3x384.seeds=[0,true]"], "true is no number"),
+        (["data.synthetic='no'"], r"data\.synthetic: 'no' is no switch; write true or false"),
+        (["students.3x384.layers=1000000000000"], "layers"),
+        (["students.3x384.hidden=65536", "students.3x384.feed_forward=1000000"], r"make a model of 4\.4e\+11 parameters"),
+        (["data.selection_rows=1000000000000"], "at most 4,294,967,295 is legal"),
+        (["data.judge.imdb={}"], "a judging set has rows of its own; name their source, or a split"),
+        (["data.judge.imdb.sorce=x"], r"unknown key 'sorce' in data\.judge\.imdb; did you mean 'source'\?"),
+        (["data.judge.validation.source=x"], r"data\.judge\.validation is called like a split or a model of this recipe"),
+        (["data.judge.imdb={source: x, pair: y}"], r"data\.judge\.imdb names a second text, and the task sst2 has one text alone"),
+        (["data.judge.imdb={source: x, overlaps: purge}", "data.purge=false"], r"data\.judge\.imdb\.overlaps is purge, and data\.purge is false"),
+        (["data.judge.imdb={source: x, overlaps: drop}"], r"data\.judge\.imdb\.overlaps: input should be 'keep', 'leave-out' or 'purge'"),
+        (["data.judge.Im DB.source=x"], r"data\.judge\.Im DB: string should match pattern"),
+        (["data.judge.imdb.source=x", "gate.criteria=[{metric: retained, at_least: 0.9, worst_of: [imbd]}]"],
+         r"gate: worst_of names 'imbd', which is no judging set of data\.judge; did you mean 'imdb'\? legal are holdout, imdb"),
+        (["gate.criteria=[{metric: bytes, at_most: 1, worst_of: [holdout]}]"], "criterion 'bytes': worst_of holds a metric of the task, or retained"),
     ],
 )
 def test_mistakes_are_sentences(settings: list[str], sentence: str) -> None:
     with pytest.raises((RecipeError), match=sentence):
         recipe = load_recipe("sst2-tinybert", settings)
         assert recipe
+
+
+LAUGHS = "".join(["a0: &a0 [x, x, x, x, x, x, x, x]\n", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]\n" for n in range(1, 12))])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LAUGHS, "more than 20,000 values"),
+        ("a: " + "[" * 5000, "nested more than 40 deep"), ("a: " + "[" * 1_000_000, "at most 1,000,000 are read"), ("- " * 5000, "nested more than 40 deep"),
+        ("a: [" + "[]," * 300_000 + "]", "more than 20,000 values"), ("a: &a [*a]", "stands within what it names"), ("a: 2001-99-99", "month must be in"),
+    ],
+    ids=["billion laughs", "five thousand lists", "a million brackets", "lists of lines", "very many lists", "a circle", "no date"],
+)  # fmt: skip
+def test_yaml_that_would_hold_a_process_up_is_refused_in_seconds(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "r.yaml").write_text(text)
+    began = time.monotonic()
+    with pytest.raises(RecipeError, match=said) as refused:
+        load_recipe(str(tmp_path / "r.yaml"))
+    with pytest.raises(RecipeError, match=said):
+        read_site(tmp_path / "r.yaml")
+    assert time.monotonic() - began < 20 and len(str(refused.value)) < 1000 and "\n" not in str(refused.value)
+
+
+def test_numbers_that_are_equal_are_the_same_knob_and_names_that_look_like_numbers_stay() -> None:
+    recipe = load_recipe("sst2-tinybert", ["teacher.steps=3.0", "teacher.learning_rate=1", "task={name: mine, labels: ['1', '2']}"])
+    assert (recipe.teacher.steps, recipe.teacher.learning_rate, recipe.spec.labels) == (3, 1.0, ("1", "2"))
 
 
 def test_a_student_may_bring_a_phase_that_the_recipe_has_not() -> None:
@@ -102,3 +157,17 @@ def test_a_missing_folder_stops_before_anything_is_spent() -> None:
 def test_an_unknown_hub_id_offline_is_one_sentence() -> None:
     done = limbeck("plan", "sst2-tinybert", "--set", "teacher.model=nobody/nothing", "--set", f"data.source={ROOT}/deployments")
     assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1 and "Traceback" not in done.stderr
+
+
+def test_mnli_brings_its_mismatched_rows_where_they_are(tmp_path: Path) -> None:
+    for name in ("train", "validation_matched", "validation_mismatched"):
+        (tmp_path / f"{name}.csv").write_text("premise,hypothesis,label\nit rains,it is wet,neutral\n")
+    folder, alone = f"data.source={tmp_path}", ["data.judge={}", "gate.criteria.0.worst_of=[holdout,mismatched]"]
+    recipe = load_recipe("mnli-judged", [folder, *alone])
+    assert [*recipe.judging_sets] == ["mismatched"] and sources_of_sets(recipe)["judge:mismatched"].uri.endswith("validation_mismatched.csv")
+    without = load_recipe("mnli-judged", [folder, "data.judge={mismatched: null}", "gate.criteria.0.worst_of=[]"])
+    assert without.judging_sets == {} and load_recipe("sst2-tinybert").judging_sets == {}
+    (tmp_path / "validation_mismatched.csv").unlink()
+    assert sources_of_sets(load_recipe("mnli-judged", [folder, alone[0], "gate.criteria.0.worst_of=[]"])) == {}
+    with pytest.raises(DataError, match=r"data\.judge\.mismatched: .* holds no validation_mismatched; set split to one of train, validation_matched"):
+        sources_of_sets(recipe)

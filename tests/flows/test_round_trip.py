@@ -36,11 +36,6 @@ READER = ROOT / "tests" / "clean_reader.py"
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return Home(tmp_path_factory.mktemp("home")).create()
-
-
-@pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory, tiny_rows: Path) -> Path:
     """Rows of the test's own, which it may change."""
     file = tmp_path_factory.mktemp("own") / "train.csv"

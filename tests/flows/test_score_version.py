@@ -22,11 +22,6 @@ NAME = "tiny-scored"
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return Home(tmp_path_factory.mktemp("home")).create()
-
-
-@pytest.fixture(scope="module")
 def result(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> dict[str, Any]:
     """Two students: the smaller one becomes champion."""
     changes = {"general_distillation": None, "corpus": None, "augmentation": None, "layer_dropping": None, "task_distillation": {"prediction": FAST}}

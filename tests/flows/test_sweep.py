@@ -53,13 +53,8 @@ def values_of(bert: Path, rows: Path) -> dict[str, Any]:
         "sweep": SWEEP,
         "scoring": {"resamples": 100, "max_length": 16},
         "gate": {"split": "holdout"},
-        "resources": {"cores": 4},
+        "resources": {"cores": 4, "threads_alone": 1},
     }
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return Home(tmp_path_factory.mktemp("home")).create()
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +200,7 @@ def test_the_command_line_beats_the_recipe_and_is_stored_with_it() -> None:
         ({"sweep": {"drop": [0]}}, "greater than or equal to 1"),
         ({"sweep": {"drop": [4]}}, "dropping 4 of 4 layers leaves none; the most that can go is 3"),
         ({"sweep": {"strategies": ["alternate-odd", "alternate-even"], "drop": [3]}}, "there is nothing to try"),
-        ({"data": {"source": "ROWS", "selection_rows": 0}, "gate": {}}, "set data.selection_rows"),
+        ({"data": {"source": "ROWS", "selection_rows": 0}, "gate": {"split": "validation"}}, "set data.selection_rows"),
         ({"layer_dropping": FAST | {"evaluations": 0}}, "layer_dropping.evaluations to at least 1"),
         ({"task": {"name": "tiny", "kind": "regression", "metrics": ["mse"], "headline": "mse"}}, "mse is an error; set task.headline to a score"),
     ],
@@ -249,7 +244,7 @@ def test_a_run_says_that_greedy_is_for_sweeps(prefect_server: None, home: Home, 
 
 def long_sweep(folder: Path, home: Path, bert: Path, rows: Path, until: str) -> tuple[subprocess.Popen[str], str]:
     """Start a sweep whose trainings take long enough to be stopped, and read on until a line says that it has come so far."""
-    slow = {"layer_dropping": FAST | {"steps": 1200}, "resources": {"cores": 2}, "sweep": None}
+    slow = {"layer_dropping": FAST | {"steps": 1200}, "resources": {"cores": 2, "threads_alone": 1}, "sweep": None}
     (folder / "depth.yaml").write_text(yaml.safe_dump(values_of(bert, rows) | slow))
     running = limbeck(home, "sweep", str(folder / "depth.yaml"), "--strategies", "top,bottom", "--drop", "1", "--seeds", "0,1")
     assert running.stdout is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +54,27 @@ def test_a_smaller_one_that_is_certainly_worse_is_refused_but_may_be_the_small_o
     assert found.moves == {"champion-small": "2"} and words(found) == {"2": "refused"}
     assert "certainly worse by more than 0: -0.05 [-0.08, -0.02]" in found.words[0].reason
     assert "champion" in run(OLD, version(2, 50), of=[2], aliases=HELD, gain=WORSE, margin=0.03).moves, "the recipe may allow some loss"
+
+
+def shaky(number: int, speedup: float = 9.0, **changes: Any) -> Version:
+    found = version(number, 100, speedup=speedup, **changes)
+    return replace(found, row={**found.row, "unsteady": "after 40 calls"})
+
+
+def test_an_unsteady_speed_moves_no_alias() -> None:
+    """In one run a student of 2.8 ms and its twin of 1.3 ms: neither is known to be the fastest."""
+    assert run(version(1, 200), shaky(2), of=[1, 2]).moves["champion-fast"] == "1"
+    assert "champion-fast" not in run(shaky(1), shaky(2), of=[1, 2]).moves
+    held = run(shaky(1, state=RELEASED), shaky(2), of=[2], aliases=HELD)
+    assert "champion-fast" not in held.moves
+    assert run(shaky(1, state=RELEASED), version(2, 200, speedup=1.1), of=[2], aliases=HELD).moves["champion-fast"] == "2", "what is steady decides"
+
+
+def test_where_the_fastest_is_preferred_an_unsteady_newcomer_waits_and_an_unsteady_champion_is_for_a_person() -> None:
+    newcomer = run(OLD, shaky(2), of=[2], aliases=HELD, prefer="fastest")
+    assert not newcomer.moves and words(newcomer) == {"2": "accepted"} and "its speed is unsteady" in newcomer.words[0].reason
+    old = run(shaky(1, 0.5, state=RELEASED), version(2, 100), of=[2], aliases=HELD, prefer="fastest")
+    assert "champion" not in old.moves and old.moves["challenger"] == "2" and "a person decides" in old.words[0].reason
 
 
 def test_a_larger_one_stays_behind_and_is_not_compared() -> None:

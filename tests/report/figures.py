@@ -65,3 +65,11 @@ def swept(**changes: Any) -> dict[str, Any]:
         "answer": [{"points": 1, "holds": {"drop": 1}, "mean": {"drop": 1}, "alone": []}, {"points": 3, "holds": {"drop": 1}, "mean": {"drop": 2}, "alone": []},
                    {"points": 0.5, "holds": None, "mean": None, "alone": []}],
     } | changes  # fmt: skip
+
+
+HELD_BACK: dict[str, Any] = {
+    "rows": {"train": 750, "validation": 872, "holdout": 50},
+    "purged": {"rows": 200, "of": 1000, "way": "text", "by": {"validation": 0, "holdout": 200}, "words_before": 9.4, "words_left": 8.5, "short": {}},
+    "leaked": {"training rows": {"validation": 0, "holdout": 0}, "general text": {"validation": 3, "holdout": 1}},
+}
+"""What a run knows of its held-back rows."""

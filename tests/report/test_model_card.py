@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
+from markdown_it import MarkdownIt
 
 from tasks.gate.verdicts import Decision
 from tasks.report.model_card import model_card
-from tests.report.figures import row, undefined
+from tests.report.figures import HELD_BACK, row, undefined
 
 LICENCES = [{"what": "Teacher", "source": "bert-base-uncased", "licence": "apache-2.0"}, {"what": "Data", "source": "sst2", "licence": "unknown"},
             {"what": "Corpus", "source": "wikimedia/wikipedia", "licence": "cc-by-sa-3.0, gfdl"}]  # fmt: skip
@@ -44,6 +45,39 @@ def test_no_path_of_a_machine_and_licences_are_stated() -> None:
     assert "- Data: `sst2`, licence: unknown." in text and "find out before you pass the model on" in text
     assert "- Corpus: `wikimedia/wikipedia`, licence: cc-by-sa-3.0, gfdl." in text
     assert "find out before" not in card(licences=[one for one in LICENCES if one["licence"] != "unknown"])
+
+
+HOSTILE = [
+    "mit\n---\n# Trusted\n", "<script>alert(1)</script>", "[free](http://evil.example)", "![x](http://evil.example/x.png)",
+    "see https://evil.example or www.evil.example", "mit`\n\n## Gate\n\nAccepted.\n", "a | b | c", "mit\r\nlicense: apache-2.0",
+    "\u202eevil\u2028# Trusted", "*free* __free__ ~~free~~ <b>free</b>", "x" * 5000, "&lt;b&gt;",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", HOSTILE, ids=range(len(HOSTILE)))
+def test_words_of_a_recipe_stay_words_on_the_card(words: str) -> None:
+    """A licence was pasted in as Markdown: it could end the header, add a heading, a link or a script to what a person trusts."""
+    stated = [{"what": "Teacher", "source": words, "licence": words}]
+    about = DATA | {"licences": stated, "teacher_licence": words, "teacher": words}
+    text = model_card(row("4x312", note=words), row("teacher", "teacher"), RECIPE | {"teacher": {"model": words}}, ACCEPTED, about, {"torch": "2.13.0"}, STAGES)
+    header = ModelCard(text).data
+    assert "\n" not in header.license and header.base_model in (None, words) and header.license != "apache-2.0"
+    drawn, plain = (MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(ModelCard(one).text) for one in (text, card(row("4x312", note="said"))))
+    kinds = [sorted(token.type for token in tokens if token.type != "inline") for tokens in (drawn, plain)]
+    assert [kinds[0].count(kind) for kind in ("heading_open", "html_block", "table_open", "hr")] == [
+        kinds[1].count(kind) for kind in ("heading_open", "html_block", "table_open", "hr")
+    ]
+    inner = [child.type for token in drawn for child in token.children or ()]
+    assert not {"link_open", "image", "html_inline", "s_open"} & set(inner)
+    said = [child.content for token in drawn for child in token.children or () if child.type == "text"]
+    assert len(text) < 20_000 and any(said)
+
+
+def test_what_was_purged_and_what_leaks_stands_on_the_card() -> None:
+    text = card(held_back=HELD_BACK).split("## Made from")[1].split("## Gate")[0]
+    assert "- 200 of 1,000 training rows (20.0%) were taken out, because their text overlaps with that of rows that are held back (holdout 200);" in text
+    assert "- Held-back rows that overlap with the general text: 3 of 872 validation, 1 of 50 holdout." in text
+    assert "taken out" not in card()
 
 
 def test_synthetic_data_is_said_at_the_top_and_among_the_limits() -> None:
@@ -100,13 +134,19 @@ def test_pairs_and_regression_are_loaded_as_they_must_be() -> None:
 
 
 def test_one_sentence_says_how_it_stands_to_the_same_size_without_a_teacher() -> None:
-    said = {"value": 0.012, "low": 0.004, "high": 0.02, "p": 0.002, "seeds": [3, 3], "verdict": "better"}
-    spread = {"deviation": {"validation": {"accuracy": 0.004}}, "per_seed": {"validation": {"accuracy": [0.9] * 3}}}
-    model = row("4x312", against={"finetuned": {"validation": said}}, **spread)
+    gap = {"value": 0.012, "low": 0.004, "high": 0.02, "p": 0.002, "seeds": [3, 3], "verdict": "better"}
+    mean = {"metrics": {"accuracy": {"value": 0.905, "low": 0.89, "high": 0.92}}}
+    spread = {"deviation": {"validation": {"accuracy": 0.004}}, "per_seed": {"validation": {"accuracy": [0.9] * 3}}, "means": {"validation": mean}}
+    spread |= {"selected_seed": 7, "selection_scores": [0.9, 0.93, 0.91]}
+    model = row("4x312", against={"finetuned": {"validation": gap}}, **spread)
     text = card(model)
-    assert "On validation its accuracy is better than that of `finetuned` (+0.012 [+0.004, +0.020], 3 seeds against 3), a model of the same size" in text
-    assert "| accuracy, validation (mean of 3 seeds, deviation 0.0040) | 0.9120 [0.9000, 0.9240] | measured |" in text
-    noise = card(row("4x312", against={"finetuned": {"validation": said | {"verdict": "inside the noise"}}}))
+    said = "Over seeds, its accuracy on validation is better than that of `finetuned` (+0.012 [+0.004, +0.020], 3 seeds against 3), a model of the same size"
+    assert said in text
+    assert "| accuracy, validation | 0.9120 [0.9000, 0.9240] | measured |" in text
+    assert "| accuracy, validation, mean of 3 seeds ± 0.0040, for comparing methods | 0.9050 [0.8900, 0.9200] | measured |" in text
+    assert "this is that of seed 7: it has the best score on the selection rows (0.9000, 0.9300, 0.9100)" in text
+    assert "its teacher, general distillation, augmentation and rows are the same for all of them" in text and "Seeds:" not in card()
+    noise = card(row("4x312", against={"finetuned": {"validation": gap | {"verdict": "inside the noise"}}}))
     assert "not distinguishable from" in noise and "better" not in noise
     assert "learned from the labels alone" not in card() and "better" not in card()
 

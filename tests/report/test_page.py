@@ -11,7 +11,7 @@ import pytest
 
 from tasks.report.page import report_link, run_page, sweep_page
 from tasks.report.page_answer import standing_said
-from tests.report.figures import row, undefined, written
+from tests.report.figures import HELD_BACK, row, undefined, written
 from tests.report.test_sweep import WHOLE
 
 HOSTILE = "<script>alert('x')</script><img src=http://evil.example/x onerror=y> \"'&"
@@ -136,6 +136,12 @@ def test_every_source_is_named_with_its_licence_and_an_older_result_says_nothing
     page = run_page(whole(licences=stated))
     assert "<li>Corpus: wiki, licence: cc-by-sa-3.0</li>" in page and "licence: unknown</li>" in page and HOSTILE not in page
     assert "licence" not in run_page(whole())
+
+
+def test_what_was_purged_and_what_leaks_stands_on_the_page_and_an_older_result_says_nothing_of_it() -> None:
+    page = run_page(whole(held_back=HELD_BACK))
+    assert "200 of 1,000 training rows (20.0%) were taken out" in page and "overlap with the general text: 3 of 872 validation" in page
+    assert "Held-back rows" not in run_page(whole())
 
 
 def test_where_nobody_passed_the_nearest_is_named_with_its_version() -> None:

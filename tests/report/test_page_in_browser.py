@@ -6,11 +6,10 @@ import json
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 from tasks.report.page import run_page, sweep_page
 from tests.report.figures import row
 from tests.report.test_page import CURVES, HOSTILE, TEXTS, WHOLE, whole
+from tests.web_server import answered_by
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the page was not looked at in a browser")
@@ -52,13 +52,8 @@ def counting_proxy() -> Iterator[tuple[str, list[str]]]:
         def log_message(self, *given: Any) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Refuse)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with answered_by(Refuse) as port:
+        yield f"http://127.0.0.1:{port}", asked
 
 
 def browse(place: Path, html: str, *more: str) -> str:

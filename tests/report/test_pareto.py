@@ -65,6 +65,14 @@ def test_energy_is_of_inference_where_it_is_known_and_says_which() -> None:
     assert fronts(written(models=[row("4x312", cost=none)]))[2].points == ()
 
 
+def test_an_unsteady_speed_is_on_no_front_of_time_and_named() -> None:
+    cost = {"joules": {"value": 3.6, "how": "estimated", "by": "latency times a constant"}}
+    models = [row("teacher", "teacher", cost=cost), row("4x312", cost=cost, unsteady="after 40 calls"), row("plain", cost=cost)]
+    latency, size, energy = fronts(written(models=models))
+    assert latency.unsteady == energy.unsteady == ("4x312",) and size.unsteady == () and "a constant" in energy.note
+    assert {point.name for point in latency.points} == {"teacher", "plain"} and len(size.points) == 3 and latency.left_out == ()
+
+
 def test_the_pictures_are_files_of_their_kind_and_the_same_each_time() -> None:
     found = pareto_pictures(written())
     assert found["pareto.png"].startswith(b"\x89PNG") and b">4x312<" in found["pareto.svg"] and found == pareto_pictures(written())

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tasks.report.against import against_lines
 from tasks.report.results import COLUMNS, results_markdown, results_table
+from tasks.report.speed_words import library_lines
 from tests.report.figures import row, undefined
 
 
@@ -35,12 +36,24 @@ def test_the_table_fits_in_110_columns_and_cuts_nothing() -> None:
 
 
 def test_several_seeds_show_their_deviation_and_fit_too() -> None:
-    deviation = {"validation": {"accuracy": 0.0042}}
-    models = [MODELS[0], *(one | {"deviation": deviation} for one in MODELS[1:])]
+    spread = {"deviation": {"validation": {"accuracy": 0.0042}}, "means": {"validation": {"metrics": {"accuracy": {"value": 0.905}}}}}
+    models = [MODELS[0], *(one | spread for one in MODELS[1:])]
     text = drawn(models)
     assert max(len(line) for line in text.splitlines()) <= 110 and "…" not in text
-    assert text.count("0.912 ±0.004 [0.900, 0.924]") == 3
-    assert "| 0.912 ±0.004 [0.900, 0.924] |" in results_markdown(models)
+    assert text.count("0.912 [0.900, 0.924] (0.905 ±0.004)") == 3
+    assert "| 0.912 [0.900, 0.924] (0.905 ±0.004) |" in results_markdown(models)
+    assert "for comparing methods; seeds vary a candidate's own training" in results_markdown(models) and "comparing" not in results_markdown(MODELS)
+
+
+def test_an_unsteady_speed_is_shown_with_its_spread_and_called_so() -> None:
+    why = "after 40 calls each its median ± 12.0 %, beyond 5 %"
+    models = [MODELS[0] | {"latency_low_ms": 138.0, "latency_high_ms": 144.0}, MODELS[1] | {"unsteady": why}, *MODELS[2:]]
+    models[1] |= {"latency_low_ms": 3.9, "latency_high_ms": 4.84, "measured_at": MODELS[1]["measured_at"] | {"engine": "torch fp32 sdpa, oneDNN"}}
+    text, page = drawn(models), results_markdown(models)
+    assert max(len(line) for line in text.splitlines()) <= 110 and "140.25 ±3%" in text and "4.32 ±13%" in text and text.count("unsteady") == 1
+    assert "The speed of 4x312 is unsteady and decides nothing: after 40 calls each its median ± 12.0 %, beyond 5 %." in page
+    assert library_lines([row("a", measured_at={"engine": "torch fp32 sdpa, MKL"}), models[1], row("c", measured_at={"engine": "onnxruntime int8"})]) == [
+        "Faster with the fp32 products of oneDNN, and so timed with them: 4x312."]  # fmt: skip
 
 
 def compared(value: float, low: float, high: float, verdict: str, seeds: tuple[int, int] = (3, 3)) -> dict[str, Any]:

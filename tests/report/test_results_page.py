@@ -10,7 +10,7 @@ import pytest
 from tasks.errors import RecipeError
 from tasks.report.results_file import Run, Sweep, file_name, parsed, trimmed, without_places
 from tasks.report.results_page import NOTHING, literature_of, results_page
-from tests.report.figures import row, swept, written
+from tests.report.figures import HELD_BACK, row, swept, written
 
 
 def kept(values: dict[str, Any], note: str = "") -> Any:
@@ -39,6 +39,15 @@ def test_no_folder_of_a_machine_is_kept() -> None:
     assert nested == "limbeck run demo --set=data.source=FOLDER/sst2 --set 'students=[{start: FOLDER/own, layers: 3}]'"
     assert without_places({"command": "limbeck run demo --set data.source=s3://bucket/rows"})["command"].endswith("s3://bucket/rows")
     assert kept(written(command="limbeck run deployments/recipes/a.yaml")).made.command.endswith("deployments/recipes/a.yaml")
+
+
+def test_a_result_that_was_made_before_splits_were_purged_says_so_in_a_table_of_its_own() -> None:
+    after = kept(written("later") | {"held_back": HELD_BACK})
+    assert after.purged is not None and after.purged.rows == 200
+    page = results_page([kept(written()), after])
+    lines = {name: next(line for line in page.splitlines() if line.startswith(f"- `{name}`")) for name in ("tinybert-4", "later")}
+    assert "made before splits were purged" in lines["tinybert-4"] and "200 of 1,000 training rows purged" in lines["later"]
+    assert page.count("| model |") == 2
 
 
 def test_the_table_is_sorted_and_says_what_was_compared() -> None:
@@ -73,12 +82,24 @@ def test_one_seed_is_said_beside_the_word() -> None:
     assert "+0.020] (one seed: without the noise of training)" in results_page([kept(values)])
 
 
+def test_methods_are_compared_by_means_and_the_registered_model_stands_beside_them() -> None:
+    values = written()
+    mean = {"value": 0.9, "low": 0.88, "high": 0.92}
+    values["models"][1] |= {"means": {"validation": {"metrics": {"accuracy": mean}, "retained": mean, "difference": mean}}, "selected_seed": 2}
+    entry = kept(values).models[1]
+    assert entry.scores["validation"]["accuracy"].value == entry.retained["validation"].value == entry.difference["validation"].value == 0.9
+    line = next(line for line in rows_of(results_page([kept(values)])) if "4x312" in line)
+    assert "| 0.900 ±0.004 [0.880, 0.920] | 0.912 [0.900, 0.924] (seed 2) | 90.0% [88.0%, 92.0%] |" in line
+    older = next(line for line in rows_of(results_page([kept(written())])) if "4x312" in line)
+    assert "| 0.912 ±0.004 [0.900, 0.924] | — | 98.1%" in older, "a file of before keeps its means, and nothing is made up for it"
+
+
 def test_what_is_undefined_is_a_dash() -> None:
     values = written()
     nothing = {"validation": {"value": None, "low": None, "high": None}}
     values["models"][1] |= {"metrics": {"validation": {"accuracy": nothing["validation"]}}, "retained": nothing, "speedup": None, "steps": [0], "against": {}}
     line = next(line for line in rows_of(results_page([kept(values)])) if "4x312" in line)
-    assert "None" not in line and line.count("—") == 5
+    assert "None" not in line and line.count("—") == 6
 
 
 def test_a_sweep_is_a_table_of_strategies_by_layers() -> None:

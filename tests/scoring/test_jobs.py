@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.job import Job
 from tests.scoring.small import sentences, write_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,12 +59,47 @@ def test_a_teacher_and_its_student_are_scored(place: Path, tmp_path: Path) -> No
     assert json.loads((tmp_path / "card" / "scorecard.json").read_text()) == card
     assert card["rows"] == {"validation": 60, "holdout": 30} and len(card["per_seed"]["holdout"]["f1"]) == 2
     score = card["metrics"]["validation"]["accuracy"]
-    assert score["value"] == pytest.approx(np.mean(card["per_seed"]["validation"]["accuracy"])) and score["low"] <= score["value"] <= score["high"]
+    assert score["value"] == card["per_seed"]["validation"]["accuracy"][0] and score["low"] <= score["value"] <= score["high"], "of the first, the model"
+    means = card["means"]["validation"]
+    assert means["metrics"]["accuracy"]["value"] == pytest.approx(np.mean(card["per_seed"]["validation"]["accuracy"])) and set(means) <= set(card)
+    assert own["means"]["validation"]["metrics"] == own["metrics"]["validation"]
     assert card["difference"]["holdout"]["value"] == pytest.approx(
         card["metrics"]["holdout"]["accuracy"]["value"] - own["metrics"]["holdout"]["accuracy"]["value"]
     )
     assert [event["done"] for event in events if event["event"] == "progress"][-1] == 180
     assert {*card["provenance"].values()} == {"measured", "computed"}
+
+
+def test_a_judging_set_is_scored_with_its_merged_classes_as_one(place: Path, tmp_path: Path) -> None:
+    """Against the answers themselves: chosen among three classes first, then two of them counted as one."""
+    from tasks.scoring.jobs import as_merged, judge
+    from tasks.scoring.predict import logits_of
+
+    texts, labels, folder = sentences(40), np.asarray([number % 2 for number in range(40)]), tmp_path / "set"
+    folder.mkdir()
+    (folder / "task.json").write_text('{"merged": [0, 1, 1]}')
+    columns = {"id": range(40), "text": texts, "pair": pa.nulls(40, pa.string()), "label": labels, "group": range(40)}
+    pq.write_table(pa.table({key: pa.array(column) for key, column in columns.items()}), folder / "validation.parquet")
+    models = {name: write_classifier(tmp_path / name, seed=seed, num_labels=3) for seed, name in enumerate(("teacher", "first", "second"))}
+    knobs = {name: value for name, value in CLASSES.items() if name != "flops_length"} | {"metrics": ["accuracy"]}
+
+    def judged(output: str, *names: str, **inputs: Path) -> dict[str, Any]:
+        order = {"job": "judge", "knobs": knobs, "inputs": {"rows": folder, "teacher": models["teacher"], **inputs}, "output": tmp_path / output}
+        (tmp_path / output).mkdir()
+        return judge(Job(order | {"lists": {"models": [models[name] for name in names]}}, silent=True))
+
+    own = judged("own", "teacher")
+    card = judged("card", "first", "second", teacher_predictions=tmp_path / "own")
+    answers = {name: logits_of(folder, texts, None, 32).argmax(-1) for name, folder in models.items()}
+    right = {name: float((np.minimum(found, 1) == labels).mean()) for name, found in answers.items()}
+    assert any((found == 2).any() for found in answers.values()), "else nothing was merged"
+    assert card["per_seed"]["accuracy"] == [right["first"], right["second"]] and own["metrics"]["accuracy"]["value"] == right["teacher"]
+    assert card["metrics"]["accuracy"]["value"] == right["first"] != right["second"], "the first is the model, and its figures are its own"
+    assert card["means"]["metrics"]["accuracy"]["value"] == pytest.approx((right["first"] + right["second"]) / 2) and own["means"]["agreement"] == 1
+    assert card["difference"]["value"] == pytest.approx(card["metrics"]["accuracy"]["value"] - right["teacher"]) and card["rows"] == 40
+    table = pq.ParquetFile(tmp_path / "card" / "predictions.parquet").read().to_pydict()
+    assert table["prediction"][:40] == np.minimum(answers["first"], 1).tolist() and {*table["split"]} == {"validation"}
+    assert (as_merged(np.asarray([[3.0, 1.0, 2.0]]), [0, 1, 1]) == [[3.0, 2.0, -np.inf]]).all() and as_merged(labels, None) is labels
 
 
 def test_stored_answers_replace_the_teacher(place: Path, tmp_path: Path) -> None:
@@ -96,10 +132,10 @@ def test_an_unknown_metric_is_one_sentence(place: Path, tmp_path: Path) -> None:
 
 
 def test_speed_is_measured_beside_the_teacher(place: Path, tmp_path: Path) -> None:
-    knobs = {"batch": 2, "length": 16, "threads": 1, "repeats": 5, "warmup": 1}
+    knobs = {"batch": 2, "length": 16, "threads": 1, "repeats": 5, "warmup": 1, "seconds": 0.2}
     facts = run_job(place, tmp_path / "speed", "measure", knobs, model=place / "first", teacher=place / "teacher")[-1]["facts"]
     assert json.loads((tmp_path / "speed" / "speed.json").read_text()) == facts
-    assert facts["speedup"] == pytest.approx(facts["teacher"]["p50_ms"] / facts["model"]["p50_ms"]) and facts["memory_bytes"] > 0
+    assert facts["speedup"] == facts["teacher"]["p50_ms"] / facts["model"]["p50_ms"] and facts["memory_bytes"] > 0
 
 
 def test_two_scorecards_are_compared_row_by_row(place: Path, tmp_path: Path) -> None:
@@ -111,7 +147,8 @@ def test_two_scorecards_are_compared_row_by_row(place: Path, tmp_path: Path) -> 
     assert json.loads((tmp_path / "apart" / "comparison.json").read_text()) == facts
     assert facts["seeds"] == [2, 1] and facts["lower_is_better"] is False and set(facts["splits"]) == {"validation", "holdout"}
     for split, found in facts["splits"].items():
-        expected = cards["candidate"]["metrics"][split]["accuracy"]["value"] - cards["baseline"]["metrics"][split]["accuracy"]["value"]
+        mean = cards["candidate"]["means"][split]["metrics"]["accuracy"]["value"]  # methods are compared over their seeds
+        expected = mean - cards["baseline"]["metrics"][split]["accuracy"]["value"]
         assert found["value"] == pytest.approx(expected) and found["low"] <= found["value"] <= found["high"] and 0 < found["p"] <= 1
 
 

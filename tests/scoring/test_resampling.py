@@ -28,11 +28,11 @@ def test_a_weight_is_a_repeated_row(name: str, kind: str) -> None:
     predictions, references = ANSWERS[kind]
     weights_RN = RANDOM.multinomial(80, np.full(80, 1 / 80), 50).astype(float)
     slow_R = repeated(METRICS[name])(predictions, references, weights_RN)
-    assert WEIGHTED[METRICS[name]](predictions, references, weights_RN) == pytest.approx(slow_R, abs=1e-12)
+    assert WEIGHTED[name](predictions, references, weights_RN) == pytest.approx(slow_R, abs=1e-12)
 
 
 def test_every_metric_has_its_fast_way() -> None:
-    assert set(WEIGHTED) == set(METRICS.values())
+    assert {name: METRICS[name].__name__ for name in METRICS} == {name: name for name in WEIGHTED}
 
 
 def test_a_resample_without_the_third_class_does_not_turn_into_binary_f1() -> None:
@@ -40,7 +40,7 @@ def test_a_resample_without_the_third_class_does_not_turn_into_binary_f1() -> No
     weights = np.asarray([[2.0, 1, 1, 1, 0]])  # class 2 was not drawn
     predictions = np.asarray([0, 1, 1, 1, 2])
     zero, one = 2 * 2 / (2 + 3), 2 * 2 / (3 + 2)
-    assert WEIGHTED[METRICS["f1"]](predictions, truth, weights)[0] == pytest.approx((zero + one) / 2)
+    assert WEIGHTED["f1"](predictions, truth, weights)[0] == pytest.approx((zero + one) / 2)
 
 
 def test_any_other_metric_works_too() -> None:
@@ -93,3 +93,38 @@ def test_an_error_is_never_called_retained() -> None:
 
 def test_a_teacher_near_zero_gives_no_share() -> None:
     assert compare(METRICS["matthews"], ANSWERS["two classes"][:1], np.zeros(80, dtype=int), ANSWERS["two classes"][1]).retained is None
+
+
+def test_rows_that_say_the_same_count_once_in_an_interval() -> None:
+    """Of 60 sentences in four phrases each, all phrases right or all wrong: drawn row by row, an interval would be half as wide as it is."""
+    groups, right = np.repeat(np.arange(60), 4), np.repeat(RANDOM.integers(0, 2, 60), 4)
+    truth = np.ones(240, dtype=int)
+
+    def width(groups_N: np.ndarray | None) -> float:
+        found = compare(METRICS["accuracy"], right[None], truth, truth, resamples=2000, groups_N=groups_N).score
+        return found.high - found.low
+
+    once = compare(METRICS["accuracy"], right[None, ::4], truth[::4], truth[::4], resamples=2000).score
+    assert width(groups) == pytest.approx(2 * width(None), rel=0.15) == pytest.approx(once.high - once.low, rel=0.15)
+    assert width(np.arange(240)) == width(np.zeros(240, dtype=int)) == width(None), "groups of one row each, or one of all rows, change nothing"
+
+
+def test_intervals_over_groups_hold_as_often_as_they_say() -> None:
+    held = {"rows": 0, "groups": 0}
+    truth, groups = np.ones(200, dtype=int), np.repeat(np.arange(50), 4)
+    for seed in range(200):
+        right = np.repeat(np.random.default_rng(seed).random(50) < 0.8, 4).astype(int)
+        for way, groups_N in (("rows", None), ("groups", groups)):
+            found = compare(METRICS["accuracy"], right[None], truth, truth, resamples=200, groups_N=groups_N).score
+            held[way] += found.low <= 0.8 <= found.high
+    assert held["groups"] >= 180 and held["rows"] < 160, held
+
+
+@pytest.mark.parametrize("name", ["f1", "pearson", "spearman"])
+def test_drawing_groups_is_repeating_all_rows_of_each(name: str) -> None:
+    predictions, references = ANSWERS["two classes" if name == "f1" else "values with ties"]
+    groups = RANDOM.integers(0, 20, 80)
+    names, group_N = np.unique(groups, return_inverse=True)
+    times_RG = np.random.default_rng(3).multinomial(len(names), np.full(len(names), 1 / len(names)), 40)
+    slow_R = [METRICS[name](predictions.repeat(times_G[group_N]), references.repeat(times_G[group_N])) for times_G in times_RG]
+    assert resampled(METRICS[name], predictions[None], references, 40, 3, groups)[0] == pytest.approx(slow_R, abs=1e-12)

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tasks.errors import ModelError
+from tasks.scoring.predict import load
+from tasks.scoring.products import PackedLinear, by_onednn
 from tasks.scoring.speed import measure_latency
 from tests.scoring.small import write_classifier
 
@@ -41,11 +44,25 @@ def test_memory_is_the_models_and_not_its_parents(tmp_path: Path) -> None:
 
 def test_both_are_timed_and_the_larger_takes_longer(tmp_path: Path) -> None:
     folders = {"model": write_classifier(tmp_path / "small"), "teacher": write_classifier(tmp_path / "large", num_hidden_layers=12)}
-    timed = measure_latency(folders, batch=1, length=8, threads=1, repeats=9, warmup=2)
+    timed = measure_latency(folders, batch=1, length=8, threads=1, repeats=9, warmup=2, seconds=0.3)
     assert timed["model"]["p50_ms"] < timed["teacher"]["p50_ms"]
-    assert all(0 < times["p50_ms"] <= times["p95_ms"] for times in timed.values())
+    assert timed["speedup"] == timed["teacher"]["p50_ms"] / timed["model"]["p50_ms"] and timed["speedup_low"] <= timed["speedup_high"]
+    assert all(0 < timed[name]["low_ms"] <= timed[name]["high_ms"] and timed[name]["p50_ms"] <= timed[name]["p95_ms"] for name in folders)
+    assert all(engine.startswith("torch fp32 sdpa, ") for engine in timed["engines"].values())
+
+
+def test_either_library_gives_the_same_answer(tmp_path: Path) -> None:
+    """The faster one is a matter of time alone: what is timed must be the model."""
+    model, _ = load(write_classifier(tmp_path))
+    ids = torch.arange(1, 17).reshape(2, 8)
+    with torch.inference_mode():
+        before = model(input_ids=ids).logits
+        packed = by_onednn(model, ids.numel())
+        layers = [layer for layer in packed.modules() if type(layer) is torch.nn.Linear]
+        assert not layers and any(isinstance(layer, PackedLinear) for layer in packed.modules())
+        assert torch.allclose(packed(input_ids=ids).logits, before, atol=1e-5)
 
 
 def test_a_length_without_positions_is_refused_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="speed.length is 64 and a model takes at most 32 tokens; lower"):
-        measure_latency({"model": write_classifier(tmp_path)}, batch=1, length=64, threads=1, repeats=5, warmup=0)
+        measure_latency({"model": write_classifier(tmp_path)}, batch=1, length=64, threads=1, repeats=5, warmup=0, seconds=1)

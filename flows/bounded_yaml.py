@@ -1,0 +1,71 @@
+"""Reading YAML that somebody wrote, within bounds: aliases that multiply, lists in lists and mountains of brackets are refused before they are built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
+
+LARGEST = 1_000_000  # characters of a text
+MOST = 20_000  # values in it, each counted as often as aliases repeat it; the longest recipe of the shelf has 150
+DEEPEST = 40  # lists and sections within each other
+SHOWN = 200  # characters that are shown of what the library says
+
+
+def read_yaml_file(path: Path, typ: str = "safe") -> Any:
+    """Return what a YAML file holds; ``typ`` as ruamel.yaml takes it. Raises ValueError, with the line and a reason, where it cannot be read."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"it has {path.stat().st_size:,} bytes, and at most {LARGEST:,} are read")
+        return parse_yaml(path.read_text(encoding="utf-8"), typ)
+    except UnicodeDecodeError:
+        raise ValueError("it is no text in UTF-8") from None
+    except OSError as error:
+        raise ValueError(str(error.strerror or error)) from None
+
+
+def parse_yaml(text: str, typ: str = "safe") -> Any:
+    """Return what a YAML text says; raises ValueError as ``read_yaml_file`` does."""
+    try:
+        if len(text) > LARGEST:
+            raise ValueError(f"it has {len(text):,} characters, and at most {LARGEST:,} are read")
+        require_bounds(text)
+        return YAML(typ=typ).load(text)
+    except MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ValueError(f"{line}{one_line(error.problem or error)}") from None
+    except (Exception, RecursionError) as error:  # constructors of numbers and dates raise whatever Python's own do
+        raise ValueError(one_line(error)) from None
+
+
+def require_bounds(text: str) -> None:
+    """Count a text's values as they will be, with every alias in place, without building any of them; raises ValueError beyond the bounds."""
+    known: dict[str, int] = {}
+    open_: list[tuple[str | None, int]] = []  # anchor of a collection that is open, and the count before it
+    count = 0
+    for event in YAML(typ="safe").parse(text):
+        if isinstance(event, CollectionEndEvent):
+            anchor, before = open_.pop()
+            known[anchor or ""] = count - before
+        elif isinstance(event, CollectionStartEvent):
+            open_.append((event.anchor, count))
+            count += 1
+        elif isinstance(event, AliasEvent):
+            if event.anchor in (anchor for anchor, _ in open_):
+                raise ValueError(f"the alias {event.anchor[:SHOWN]!r} stands within what it names")
+            count += known.get(event.anchor, 1)
+        elif isinstance(event, ScalarEvent):
+            known[event.anchor or ""] = 1
+            count += 1
+        if count > MOST:
+            raise ValueError(f"it holds more than {MOST:,} values, aliases counted each time")
+        if len(open_) > DEEPEST:
+            raise ValueError(f"its lists and sections are nested more than {DEEPEST} deep")
+
+
+def one_line(said: Any) -> str:
+    """Return the first line of what a library says, shortened."""
+    return next(iter(str(said).strip().splitlines()), type(said).__name__)[:SHOWN]

@@ -1,0 +1,36 @@
+"""Files that a command is asked to write: refused before its work where they cannot be written, not after hours of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from tasks.errors import RecipeError
+
+OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
+               errno.EIO)  # fmt: skip
+"""Errors of the operating system that a user can mend; others are faults of ours."""
+
+
+def writable(file: Path | None) -> Path | None:
+    """Return the file that an option names; a file that is there will be replaced. Raises RecipeError where it cannot be written."""
+    if file is None:
+        return None
+    target = file.absolute()
+    try:
+        if not target.parent.is_dir():
+            raise RecipeError(f"there is no folder {str(target.parent)!r} to write {target.name} to; make it, or name another file")
+        if target.exists() and not target.is_file():
+            raise RecipeError(f"{file} is there and is no file; name a file to write to")
+        if not os.access(target.parent, os.W_OK | os.X_OK) or (target.exists() and not os.access(target, os.W_OK)):
+            raise RecipeError(f"{file} cannot be written; name a file in a folder that can")
+    except OSError as error:  # a name that is too long
+        raise RecipeError(f"{str(file)[:100]!r} is no name of a file ({error.strerror}); name another file") from error
+    return file
+
+
+def disk_sentence(error: OSError) -> str:
+    """Say what went wrong with a file or a disk."""
+    where = f" ({error.filename})" if error.filename else ""
+    return f"a file cannot be written or read{where}: {(error.strerror or str(error)).lower()}; make room or mend it, and run the same command again"

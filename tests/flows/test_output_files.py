@@ -1,0 +1,57 @@
+"""Files that a command is asked to write: whether it can is asked before its work, and whatever the disk says is one sentence."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from flows import cli
+from flows.output_files import writable
+from tasks.errors import RecipeError
+
+WRITES = {"--json", "--plot", "--output"}
+
+
+def command() -> Any:
+    return typer.main.get_command(cli.app)
+
+
+@pytest.mark.parametrize("words", [
+    ["run", "sst2-tinybert", "--json"], ["demo", "--json"], ["resume", "--json"], ["sweep", "sst2-tinybert", "--json"], ["sweep", "sst2-tinybert", "--plot"],
+    ["plan", "sst2-tinybert", "--json"], ["ledger", "--json"], ["reproduce", "--json"], ["report", "--output"], ["init", "rows.csv", "-o"],
+], ids=lambda words: " ".join(words))  # fmt: skip
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It used to be refused by a traceback, after hours."""
+    monkeypatch.setattr(cli, "open_home", lambda: pytest.fail("the work began"))
+    with pytest.raises(RecipeError, match="there is no folder .*nowhere.* to write out to; make it, or name another file"):
+        command().main([*words, str(tmp_path / "nowhere" / "out")], standalone_mode=False)
+
+
+def test_every_option_that_names_a_file_to_write_is_asked_first() -> None:
+    found = [option for one in command().commands.values() for option in one.params if WRITES & set(option.opts)]
+    assert len(found) >= 9 and all(option.callback is not None for option in found)
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("", "is no file"), ("file/inner", "there is no folder|is no name of a file"), ("x" * 300, "is no name of a file"),
+    ("pipe", "is no file"),
+], ids=["folder", "below a file", "too long", "pipe"])  # fmt: skip
+def test_names_that_cannot_be_files_are_sentences(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RecipeError, match=said):
+        writable(tmp_path / name)
+    assert writable(tmp_path / "file") == tmp_path / "file" and writable(tmp_path / "new") and writable(None) is None
+
+
+def test_what_the_disk_says_later_is_a_sentence_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "README.md").mkdir()
+    monkeypatch.setattr("sys.argv", ["limbeck", "results", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 1 and said.startswith("limbeck: a file cannot be written or read") and len(said.strip().splitlines()) == 1
