@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 SCRATCH = tempfile.mkdtemp(prefix="limbeck-tests-")
+os.environ.setdefault("LIMBECK_TESTS_DATABASES", SCRATCH)  # pytest's workers use those of the process that started them
 OWNER = os.getpid()
 
 
@@ -34,20 +35,28 @@ gc.set_threshold(50_000)  # as the command line does: what a test process loads 
 
 import pytest  # noqa: E402 - the environment above must be set before anything is imported
 
-from tests import postgres  # noqa: E402
+from flows.home import Home  # noqa: E402
+from flows.server_watch import let_go  # noqa: E402
+from tests import databases, postgres  # noqa: E402
+from tests.prefect_server import prefect_server_of_our_own  # noqa: E402
 from tests.s3_server import S3Server, kind_here  # noqa: E402
 from tests.s3_server import s3_server as running_s3_server  # noqa: E402
-from tests.tiny import write_tiny_bert, write_tiny_rows  # noqa: E402
+from tests.tiny import write_sharded, write_tiny_bert, write_tiny_rows  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
     """Run one real Prefect server for all tests that need it; heartbeats are off, because each would cost a second."""
-    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-    from prefect.testing.utilities import prefect_test_harness
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    with prefect_test_harness(server_startup_timeout=120), temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-        yield
+    # As few services as Prefect's own harness for tests runs, whose server has no password.
+    with prefect_server_of_our_own(PREFECT__SERVER_EPHEMERAL="1") as told:
+        settings = {PREFECT_API_URL: told["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: told["PREFECT_API_AUTH_STRING"]}
+        os.environ["PREFECT_API_AUTH_STRING"] = told["PREFECT_API_AUTH_STRING"]  # for processes that a test starts
+        with temporary_settings(settings | {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+            yield
+            let_go()
+        del os.environ["PREFECT_API_AUTH_STRING"]
 
 
 @pytest.fixture
@@ -76,6 +85,12 @@ def own_environment() -> Iterator[None]:
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of 16 hidden units with a masked-LM head and a real tokenizer."""
     return write_tiny_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="session")
+def sharded_bert(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same model in several files."""
+    return write_sharded(tiny_bert, tmp_path_factory.mktemp("sharded") / "sharded-bert")
 
 
 @pytest.fixture(scope="session")
@@ -108,13 +123,17 @@ def engines_in_this_process() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An MLflow database whose tables are made; making them takes seconds, copying them does not."""
-    from tasks.ports.tracker import Tracker
+def template() -> Path:
+    """An MLflow database whose tables are made."""
+    return databases.made_once("mlflow.db", databases.migrate_mlflow)
 
-    file = tmp_path_factory.mktemp("mlflow") / "template.db"
-    Tracker(f"sqlite:///{file}", None).runs(1)
-    return file
+
+@pytest.fixture(scope="module")
+def home(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home for the tests of one module, its MLflow database made already."""
+    made = Home(tmp_path_factory.mktemp("home")).create()
+    shutil.copyfile(template, made.root / "mlflow.db")
+    return made
 
 
 @pytest.fixture(scope="session")

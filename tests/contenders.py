@@ -19,6 +19,7 @@ import numpy as np
 
 from tasks import promote_models
 from tasks.judging import Judging, verdict_tags
+from tasks.ports.pulled import EVALUATION_TAG, evaluation_digest
 from tasks.ports.registry import Registry, Standing
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
@@ -30,6 +31,8 @@ from tests.report.figures import row
 
 COUNT = 80
 LABELS = [number % 2 for number in range(COUNT)]
+BY_MEAN = {"metric": "retained", "at_least": 0.9, "reading": "mean"}
+"""Of the figures that a row states: these tests are about promotion, and eighty rows prove nothing."""
 WAIT: ContextVar[Callable[[], object]] = ContextVar("wait", default=lambda: None)
 """What happens between what is read and what is written."""
 
@@ -37,18 +40,20 @@ WAIT: ContextVar[Callable[[], object]] = ContextVar("wait", default=lambda: None
 def recipe_for(**gate: Any) -> Recipe:
     return Recipe.model_validate({
         "name": "race", "task": {"name": "tiny", "metrics": ["accuracy"]}, "students": [{"name": "any", "layers": 1}],
-        "gate": {"criteria": [{"metric": "retained", "at_least": 0.9}], **gate}, "scoring": {"resamples": 100},
+        "gate": {"split": "validation", "criteria": [BY_MEAN], **gate}, "scoring": {"resamples": 100},
     })  # fmt: skip
 
 
-def write_rows(folder: Path, *, said: str = "text") -> Path:
-    """Write the rows that judge."""
+def write_rows(folder: Path, *, said: str = "text", learned: Sequence[str] = ()) -> Path:
+    """Write the rows that judge, and those that were learned from."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True, exist_ok=True)
     texts = [f"{said} {number}" for number in range(COUNT)]
     pq.write_table(pa.table({"id": range(7, 7 + COUNT), "text": texts, "pair": pa.nulls(COUNT, pa.string()), "label": LABELS}), folder / "validation.parquet")
+    if learned:
+        pq.write_table(pa.table({"text": list(learned), "pair": pa.nulls(len(learned), pa.string())}), folder / "train.parquet")
     return folder
 
 
@@ -69,9 +74,10 @@ def candidate(name: str, size: int, **changes: Any) -> dict[str, Any]:
     return row(name, bytes=size, difference={"validation": {"value": 0.0, "low": -0.01, "high": 0.01}}, checkpoint=(name * 64)[:64].ljust(64, "0")) | changes
 
 
-def judging_of(folder: Path, *models: Mapping[str, Any], wrong: Mapping[str, Sequence[int]] | None = None, said: str = "text", **gate: Any) -> Judging:
+def judging_of(folder: Path, *models: Mapping[str, Any], wrong: Mapping[str, Sequence[int]] | None = None, said: str = "text",
+               learned: Sequence[str] = (), **gate: Any) -> Judging:  # fmt: skip
     """Return a run of these candidates before its judge."""
-    rows = write_rows(folder / f"rows {said}", said=said)
+    rows = write_rows(folder / f"rows {said}", said=said, learned=learned)
     everybody = [row("teacher", "teacher", bytes=10**9, checkpoint="t" * 64), *models]
     cards = {model["name"]: write_answers(folder / f"card {model['name']}", (wrong or {}).get(model["name"], WRONG)) for model in everybody}
     places = {name: (lambda place=place: place) for name, place in cards.items()}
@@ -89,8 +95,11 @@ def register(tracker: Tracker, name: str, judging: Judging, known: dict[str, str
             place = client.create_logged_model(tracker.experiment_id, name=model["name"])
             client.log_model_artifacts(place.model_id, str(packed(judging, model["name"])))
             known[model["name"]] = client.finalize_logged_model(place.model_id, "READY").model_id
+            judged = judging.evaluation(model["name"])
+            known[f"evaluation of {model['name']}"] = str(evaluation_digest({f"evaluation/{path.name}": path for path in judged.iterdir()}))
         figures = {"bytes": model["bytes"], "speedup": model["speedup"], "headline": 0.9, "quality": 0.9}
-        tags = {"candidate": model["name"], "checkpoint.sha256": model["checkpoint"], "rows.sha256": judging.rows_sha256, "figures": json.dumps(figures)}
+        tags = {"candidate": model["name"], "checkpoint.sha256": model["checkpoint"], "rows.sha256": judging.rows_sha256, "figures": json.dumps(figures),
+                EVALUATION_TAG: known[f"evaluation of {model['name']}"]}  # fmt: skip
         tags |= verdict_tags(decisions[model["name"]])
         version = client.create_model_version(name, f"models:/{known[model['name']]}", tags=tags)
         numbers[model["name"]] = str(version.version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 WORDS = "the a film song meal was is very not good bad fine poor truly but although and it book plot end".split()
@@ -20,6 +21,16 @@ def write_tiny_bert(folder: Path, *, layers: int = 4) -> Path:
                         max_position_embeddings=64)  # fmt: skip
     BertForMaskedLM(config).save_pretrained(folder)
     BertTokenizer(vocab={token: index for index, token in enumerate(tokens)}).save_pretrained(folder)
+    return folder
+
+
+def write_sharded(model: Path, folder: Path) -> Path:
+    """Write the same model with its weights divided over several files, as transformers saves a large one."""
+    from transformers import AutoModelForMaskedLM
+
+    shutil.copytree(model, folder, ignore=shutil.ignore_patterns("model.safetensors"))
+    AutoModelForMaskedLM.from_pretrained(model).save_pretrained(folder, max_shard_size="8KB")
+    assert not (folder / "model.safetensors").exists() and len(list(folder.glob("*.safetensors"))) > 2
     return folder
 
 

@@ -88,7 +88,7 @@ def options() -> argparse.ArgumentParser:
 
 def run_apart(name: str, threads: int, asked: argparse.Namespace) -> dict[str, Any] | None:
     """Run one benchmark in a process of its own, with the environment that the product gives its engines."""
-    from tasks.engine_process import environment
+    from tasks.engine_environment import environment
 
     repeats = QUICK_ROUNDS if asked.quick else asked.repeats
     print(f"{name}, {threads} thread{'s' if threads > 1 else ''}, {repeats} rounds", file=sys.stderr, flush=True)
@@ -96,7 +96,7 @@ def run_apart(name: str, threads: int, asked: argparse.Namespace) -> dict[str, A
         answer = Path(folder) / "answer.json"
         words = [sys.executable, "-m", "tests.benchmarks", name, "--threads", str(threads), "--repeats", str(repeats), "--inside", str(answer)]
         started = time.monotonic()
-        done = subprocess.run([*words, *(["--quick"] if asked.quick else [])], env=environment(threads), stdout=subprocess.DEVNULL)
+        done = subprocess.run([*words, *(["--quick"] if asked.quick else [])], env=os.environ | environment(threads), stdout=subprocess.DEVNULL)
         if done.returncode or not answer.exists():
             print(f"{name} ended with status {done.returncode}", file=sys.stderr)
             return None

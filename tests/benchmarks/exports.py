@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from flows.exports import narrow
 from tasks.exports.graph import tidy
 from tasks.exports.quantizing import quantize_by
 from tasks.exports.tracing import trace
+from tasks.recipe import Exports
 from tasks.scoring.onnx_models import open_session
 from tasks.training.rows import fitted
 from tests.benchmarks.measure import Contestant, Figure, Lap, interleave, timed
@@ -55,7 +57,7 @@ def graphs_of(folder: Path) -> dict[str, Path]:
     found = {"fp32": full}
     for way in ("dynamic", "static"):
         found[f"int8 {way}"] = folder / f"{way}.onnx"
-        quantize_by(way, full, found[f"int8 {way}"], reduce_range=False, feeds=lambda: (row(seed) for seed in range(CALIBRATED)))
+        quantize_by(way, full, found[f"int8 {way}"], reduce_range=narrow(Exports()), feeds=lambda: (row(seed) for seed in range(CALIBRATED)))
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.engine_process import environment
+from tasks.engine_environment import environment
 from tasks.recipe import GeneralSlice, Shape
 from tests.benchmarks.measure import Figure
 from tests.benchmarks.setting import Setting

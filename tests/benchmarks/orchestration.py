@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from flows.servers import free_port
-from tasks.engine_process import environment
+from tasks.engine_environment import environment
 from tests.benchmarks.measure import Figure, Lap
 from tests.benchmarks.setting import Setting
 from tests.s3_server import BUCKET, kind_here, s3_server
@@ -66,8 +66,8 @@ def recipe_in(folder: Path, students: list[dict[str, Any]], prediction: Mapping[
         "data": {"source": str(write_tiny_rows(folder)), "selection_rows": 20},
         "teacher": {"model": str(write_tiny_bert(folder / "bert")), "floor": 0.0, **FAST},
         "task_distillation": {"prediction": dict(prediction)}, "students": students,
-        "scoring": {"resamples": 100, "max_length": 16}, "speed": {"repeats": 5, "warmup": 1, "length": 8},
-        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}]},
+        "scoring": {"resamples": 100, "max_length": 16}, "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
+        "gate": {"split": "validation", "criteria": [{"metric": "parameters", "at_most": 1e9}]},
     }  # fmt: skip
     path = folder / "bench.yaml"
     path.write_text(yaml.safe_dump(values))

@@ -27,7 +27,7 @@ class Setting:
 
 def machine() -> dict[str, Any]:
     """Return what a reader must know to compare figures."""
-    from tasks.ports.fingerprint import device_class, hardware
+    from tasks.ports.machine import device_class, hardware
 
     return {
         "hardware": hardware(), "device": device_class(), "cores": len(os.sched_getaffinity(0)), "load": os.getloadavg(), "python": platform.python_version(),

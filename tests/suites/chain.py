@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from tasks.errors import StoreError
 from tasks.ports.store.artifacts import is_whole
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.open import open_store
+from tests.databases import is_unused
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ("measure-speed",)
@@ -35,8 +38,8 @@ def write_chain(folder: Path, bert: Path, rows: Path, **teacher: Any) -> Path:
         "teacher": {"model": str(bert), "steps": 300, "floor": 0.0, "checkpoint_minutes": 1e-6, **fast, **teacher},
         "task_distillation": {"prediction": {"steps": 5, **fast}},
         "students": [{"name": "half", "layers": 2}],
-        "scoring": {"resamples": 100, "max_length": 16}, "speed": {"repeats": 5, "warmup": 1, "length": 8},
-        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}]}, "resources": {"cores": 1},
+        "scoring": {"resamples": 100, "max_length": 16}, "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
+        "gate": {"split": "validation", "criteria": [{"metric": "parameters", "at_most": 1e9}]}, "resources": {"cores": 1, "threads_alone": 1},
     }  # fmt: skip
     path = folder / "chain.yaml"
     path.write_text(yaml.safe_dump(values))
@@ -45,11 +48,15 @@ def write_chain(folder: Path, bert: Path, rows: Path, **teacher: Any) -> Path:
 
 @dataclass
 class Host:
-    """One machine that runs the chain: its home folder, its store, and the servers that it knows."""
+    """One machine that runs the chain: its home folder, its store, and the servers that it knows.
+
+    Where an MLflow ``database`` is given, the home begins with a copy: its tables need not be made again.
+    """
 
     home: Path
     store: str = ""
     servers: Mapping[str, str] = field(default_factory=dict)
+    database: Path | None = None
 
     def environment(self) -> dict[str, str]:
         """Return what a process of this host sees: nothing of this suite's own settings."""
@@ -59,6 +66,9 @@ class Host:
 
     def start(self, *words: str, module: str = "flows.cli") -> subprocess.Popen[str]:
         """Start a command in a session of its own."""
+        if self.database is not None and is_unused(self.home / "mlflow.db"):
+            self.home.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.database, self.home / "mlflow.db")
         return subprocess.Popen(
             [sys.executable, "-m", module, *words], cwd=ROOT, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
@@ -116,9 +126,21 @@ class Host:
         return sorted(int(one[2]) for one in found if one and one[1] not in published)
 
 
+@contextlib.contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Change this process's environment for a while: it looks into stores itself."""
+    before = dict(os.environ)
+    os.environ |= values
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ |= before
+
+
 def asked(database: Path, query: str) -> list[Any]:
-    """Ask an SQLite database; one that is not there has no rows."""
-    if not database.exists():
+    """Ask an SQLite database; one that is not there, or that nobody has used, has no rows."""
+    if is_unused(database):
         return []
     with sqlite3.connect(database) as connection:
         return connection.execute(query).fetchall()

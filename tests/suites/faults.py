@@ -9,7 +9,6 @@ one: by itself where the fault passes, else after one clear sentence and a secon
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
@@ -18,17 +17,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_urlsafe
 
 from flows.home import Home
-from flows.servers import free_port, mlflow_command, prefect_command, start, stop, wait_for
+from flows.servers import free_port, listening, running
 from tasks.ports.store.s3 import object_name
 from tests.chaos import Chaos, chaos_before
 from tests.s3_server import BUCKET, Cluster, kind_here, make_bucket, s3_server
-from tests.suites.chain import Host, cache_of
+from tests.suites.chain import Host, cache_of, environment
 from tests.suites.kills import PATIENCE, Undisturbed, finish, prefect_server, undisturbed
 
 AWAY = 30.0  # seconds for which a store is unreachable
@@ -42,12 +42,13 @@ class Scene:
     folder: Path
     servers: Mapping[str, str]
     base: Undisturbed
+    database: Path | None = None
 
     def host(self, name: str, *, store: str | None = None, **servers: str) -> Host:
         """Return a host with nothing on it, and a place of its own in the bucket unless it shares one."""
         home = self.folder / name
         home.mkdir(parents=True)
-        return Host(home, f"s3://{BUCKET}/{self.folder.parent.name}-{store or name}", dict(self.servers) | servers)
+        return Host(home, f"s3://{BUCKET}/{self.folder.parent.name}-{store or name}", dict(self.servers) | servers, self.database)
 
     def run(self, here: Host, middle: Callable[[], None] = lambda: None) -> tuple[int, str, str]:
         """Run the chain and do something in the middle of the teacher's training; return status, output and errors."""
@@ -129,35 +130,36 @@ def away(chaos: Chaos, seconds: float, **then: int) -> None:
 class Restartable:
     """A server that can be killed without a word and started again at the same address."""
 
-    def __init__(self, folder: Path, name: str, command: Callable[[Home, int], list[str]], health: str) -> None:
-        self.home, self.name, self.port = Home(folder / f"{name}-server").create(), name, free_port()
-        self.command, self.url = command(self.home, self.port), f"http://127.0.0.1:{self.port}"
-        self.health = self.url + health
+    def __init__(self, folder: Path, name: str) -> None:
+        self.home, self.name, self.port, self.password = Home(folder / f"{name}-server").create(), name, free_port(), token_urlsafe(24)
 
     def __enter__(self) -> Restartable:
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        stop(self.process)
+        self.running.close()
 
     def start(self) -> None:
         """Start it and wait until it answers."""
         where = {"PREFECT_HOME": str(self.home.root), "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{self.home.root / 'prefect.db'}"}
-        self.process = start(self.home, self.name, self.command, where)
-        wait_for(self.health, self.process, self.home.root / "logs" / f"{self.name}.log")
+        self.running = ExitStack()
+        taken = self.running.enter_context(listening(self.name, self.port))
+        self.server = self.running.enter_context(running(self.home, self.name, taken, password=self.password, extra=where))
+        self.server.wait()
 
     def die_and_return(self) -> None:
         """Be killed, stay away, come back."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        os.killpg(self.server.process.pid, signal.SIGKILL)
+        self.running.close()
         time.sleep(RESTART)
         self.start()
 
 
 def killed_mlflow(scene: Scene) -> Outcome:
     """Kill the MLflow server while the teacher learns."""
-    with Restartable(scene.folder, "mlflow", mlflow_command, "/health") as server:
-        here = scene.host("mlflow-killed", MLFLOW_TRACKING_URI=server.url)
+    with Restartable(scene.folder, "mlflow") as server:
+        here = scene.host("mlflow-killed", **server.server.client)
         outcome = ended(scene, "MLflow server killed and restarted", here, scene.run(here, server.die_and_return))
         told = Host(server.home.root).versions()
         return outcome if outcome.problems or told == scene.base.versions else Outcome(outcome.fault, outcome.happened, [f"registered {told}"])
@@ -165,8 +167,8 @@ def killed_mlflow(scene: Scene) -> Outcome:
 
 def killed_prefect(scene: Scene) -> Outcome:
     """Kill the Prefect server while the teacher learns."""
-    with Restartable(scene.folder, "prefect", lambda home, port: prefect_command(port), "/api/health") as server:
-        here = scene.host("prefect-killed", PREFECT_API_URL=server.url + "/api")
+    with Restartable(scene.folder, "prefect") as server:
+        here = scene.host("prefect-killed", **server.server.client)
         return ended(scene, "Prefect server killed and restarted", here, scene.run(here, server.die_and_return))
 
 
@@ -185,18 +187,6 @@ def killed_store(scene: Scene) -> Outcome:
             return ended(scene, fault, here, scene.run(here, lambda: cluster.restart_gateway(RESTART)))
     finally:
         cluster.stop()
-
-
-@contextlib.contextmanager
-def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Change this process's environment for a while: it looks into stores itself."""
-    before = dict(os.environ)
-    os.environ |= values
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ |= before
 
 
 # --- disks, artifacts, workers, clocks --------------------------------------------------------------------------------------------------------
@@ -318,10 +308,10 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-def all_faults(names: list[str], folder: Path, servers: Mapping[str, str]) -> list[Outcome]:
+def all_faults(names: list[str], folder: Path, servers: Mapping[str, str], database: Path | None = None) -> list[Outcome]:
     """Let faults happen, one after the other."""
-    base = undisturbed("s3", folder, servers)
-    scene = Scene(folder, servers, base)
+    base = undisturbed("s3", folder, servers, database)
+    scene = Scene(folder, servers, base, database)
     return [FAULTS[name](scene) for name in names]
 
 

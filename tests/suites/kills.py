@@ -1,10 +1,11 @@
 """The kill suite: kill -9 at a moment inside a chosen window, look at what is there, go on, and end with the digests of an undisturbed run.
 
-    python -m tests.suites.kills [--moments 100] [--seed 0]      prints the table; non-zero if anything was lost, half-written or made twice
+    python -m tests.suites.kills [--moments 100] [--struck 40] [--seed 0]      prints the tables; non-zero if anything was lost, half-written or made twice
 
 Windows are functions of the product (``tests/suites/doomed.py``); a moment is one of the lines of Python that run inside. Moments outside of a
 window are random in time. Half of all moments take the engines with them, as when a machine vanishes; in the other half the engines hear that
-their parent is gone. Over S3, whoever goes on is another host: its cache folder is empty.
+their parent is gone. Over S3, whoever goes on is another host: its cache folder is empty. The moments of ``tests/suites/struck.py`` strike parts of
+a run, stop it as a whole, and set its clock.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.s3_server import BUCKET, s3_server
+from tests.suites import struck
 from tests.suites.chain import Host, reported, resumed_at, write_chain
 from tests.suites.doomed import WINDOWS
 from tests.tiny import write_tiny_bert, write_tiny_rows
@@ -70,16 +73,16 @@ class Moment:
     problems: list[str] = field(default_factory=list)
 
 
-def host(folder: Path, kind: str, servers: Mapping[str, str]) -> Host:
+def host(folder: Path, kind: str, servers: Mapping[str, str], database: Path | None = None) -> Host:
     """Return a host with nothing on it; its MLflow is a database in its home."""
     store = f"s3://{BUCKET}/{folder.parents[1].name}-{folder.name}" if kind == "s3" else ""
-    return Host(folder, store, servers)
+    return Host(folder, store, servers, database)
 
 
-def undisturbed(kind: str, folder: Path, servers: Mapping[str, str]) -> Undisturbed:
+def undisturbed(kind: str, folder: Path, servers: Mapping[str, str], database: Path | None = None) -> Undisturbed:
     """Run the chain to its end and write down how many lines each window has."""
     recipe = write_chain(folder, write_tiny_bert(folder / "bert"), write_tiny_rows(folder))
-    here, notes = host(folder / "undisturbed", kind, servers), folder / "calls.jsonl"
+    here, notes = host(folder / "undisturbed", kind, servers, database), folder / "calls.jsonl"
     started = time.monotonic()
     finish(here, recipe, {"record": str(notes)})
     calls = [json.loads(line) for line in notes.read_text().splitlines()]
@@ -95,14 +98,14 @@ def finish(here: Host, recipe: Path, plan: Mapping[str, Any] = {}) -> str:  # no
     return out
 
 
-def moments(count: int, bases: Mapping[str, Undisturbed], seed: int) -> Iterator[Moment]:
+def moments(count: int, base_of: Callable[[str], Undisturbed], seed: int) -> Iterator[Moment]:
     """Choose moments: as many in each window as fit in half of the count, at least one, the rest at random."""
     dice = random.Random(seed)
     share = max(1, count // 2 // len(WINDOWS))
     inside = [window for window in WINDOWS for _ in range(share)][:count]
     for number, window in enumerate([*inside, *["random"] * (count - len(inside))]):
         kinds = [kind for kind, windows in (("folder", IN_FOLDER), ("s3", IN_BUCKET)) if window in (*windows, "random")]
-        base = bases[kinds[number % len(kinds)]]
+        base = base_of(kinds[number % len(kinds)])
         plan: dict[str, Any] = {"host": bool(number % 4 // 2)}
         if window == "random":
             plan["after"] = dice.uniform(0.1, 0.95) * base.seconds
@@ -111,9 +114,9 @@ def moments(count: int, bases: Mapping[str, Undisturbed], seed: int) -> Iterator
         yield Moment(number, window, base.kind, plan)
 
 
-def live_through(moment: Moment, base: Undisturbed, folder: Path, servers: Mapping[str, str]) -> Moment:
+def live_through(moment: Moment, base: Undisturbed, folder: Path, servers: Mapping[str, str], database: Path | None = None) -> Moment:
     """Kill a run at a moment, look, go on, and compare with the undisturbed run."""
-    here = host(folder / f"moment-{moment.number}", moment.kind, servers)
+    here = host(folder / f"moment-{moment.number}", moment.kind, servers, database)
     here.home.mkdir()
     report = folder / f"moment-{moment.number}.jsonl"
     run = here.start(json.dumps(moment.plan | {"report": str(report)}), "run", str(base.recipe), module="tests.suites.doomed")
@@ -153,15 +156,23 @@ def judge(moment: Moment, base: Undisturbed, here: Host, before: str, after: str
     moment.problems += [f"at the end: {problem}" for problem in here.damage()]
 
 
-def all_moments(count: int, folder: Path, servers: Mapping[str, str], *, seed: int, abreast: int) -> list[Moment]:
-    """Live through moments, some side by side."""
-    bases = {}
-    for kind in ("folder", "s3"):
+def all_moments(
+    count: int, folder: Path, servers: Mapping[str, str], *, seed: int, abreast: int, base_of: Callable[[str], Undisturbed] | None = None,
+    database: Path | None = None,
+) -> list[Moment]:  # fmt: skip
+    """Live through moments, some side by side; a store that no moment uses is not asked for an undisturbed run."""
+
+    @cache
+    def made(kind: str) -> Undisturbed:
         (folder / kind).mkdir()
-        bases[kind] = undisturbed(kind, folder / kind, servers)
+        return undisturbed(kind, folder / kind, servers, database)
+
+    base_of = base_of or made
     with ThreadPoolExecutor(abreast) as pool:
-        chosen = list(moments(count, bases, seed))
-        futures = [pool.submit(live_through, moment, bases[moment.kind], folder / moment.kind, servers) for moment in chosen]
+        futures = []
+        for moment in list(moments(count, base_of, seed)):
+            (place := folder / moment.kind).mkdir(exist_ok=True)
+            futures.append(pool.submit(live_through, moment, base_of(moment.kind), place, servers, database))
         return [future.result() for future in futures]
 
 
@@ -177,7 +188,7 @@ def prefect_server(folder: Path) -> Iterator[dict[str, str]]:
     home.prepare_environment()
     with prefect_for_a_run(home) as ready:
         ready()
-        yield {"PREFECT_API_URL": os.environ["PREFECT_API_URL"]}
+        yield {name: os.environ[name] for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING")}
 
 
 def show(found: list[Moment]) -> int:
@@ -204,15 +215,21 @@ def main() -> int:
     """Run the suite with servers of its own."""
     options = argparse.ArgumentParser(prog="python -m tests.suites.kills", description=__doc__.split("\n\n")[0])  # type: ignore[union-attr]
     options.add_argument("--moments", type=int, default=100, help="how many kills (default: 100)")
+    options.add_argument("--struck", type=int, default=40, help="how many moments that a run lives through (default: 40)")
+    options.add_argument("--only", default="", help="of those only this kind, for example 'prefect'")
     options.add_argument("--seed", type=int, default=0, help="seed of the moments (default: 0)")
     options.add_argument("--abreast", type=int, default=max(1, (os.cpu_count() or 1) - 1), help="how many side by side (default: all cores but one)")
     given = options.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="limbeck-kills-"))
     os.environ["LIMBECK_HOME"] = str(folder / "home")
-    with s3_server(folder / "s3-server") as server, prefect_server(folder) as servers:
+    with s3_server(folder / "s3-server") as server:
         os.environ |= server.environment()
         print(f"S3: {server.kind}; {given.moments} moments, seed {given.seed}, {given.abreast} side by side", file=sys.stderr)
-        wrong = show(all_moments(given.moments, folder, servers | server.environment(), seed=given.seed, abreast=given.abreast))
+        chosen = [moment for moment in struck.moments(given.struck, given.seed) if given.only in moment.window][: given.struck]
+        wrong = struck.show(struck.all_struck(chosen, folder, server.environment())) if chosen else 0
+        with prefect_server(folder) if given.moments else nullcontext({}) as servers:
+            if given.moments:
+                wrong += show(all_moments(given.moments, folder, servers | server.environment(), seed=given.seed, abreast=given.abreast))
     if not wrong:
         shutil.rmtree(folder)
     return 1 if wrong else 0

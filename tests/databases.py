@@ -1,0 +1,68 @@
+"""Databases whose tables are made already: Prefect's migrations take six seconds of processor time, MLflow's two, and a copy takes none.
+
+Each is made once for all processes of a test session. What a first start in an empty home does is still seen by the tests that begin with an empty one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+SHARED = "LIMBECK_TESTS_DATABASES"
+"""Names the folder of these databases; the first process of a session makes it, those that it starts inherit the name."""
+
+
+def prepare(home: Path) -> None:
+    """Give an empty home both databases."""
+    home.mkdir(parents=True, exist_ok=True)
+    for name, make in (("prefect.db", migrate_prefect), ("mlflow.db", migrate_mlflow)):
+        if is_unused(home / name):
+            shutil.copyfile(made_once(name, make), home / name)
+
+
+def prepare_prefect(database: Path) -> None:
+    """Write a Prefect database with its tables to a place where none is."""
+    database.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(made_once("prefect.db", migrate_prefect), database)
+
+
+def is_unused(database: Path) -> bool:
+    """Tell whether nothing was ever written to a database; a home is made with empty files, so that their mode is ours."""
+    return not database.exists() or not database.stat().st_size
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """Return a database that the first who asks makes."""
+    folder = Path(os.environ[SHARED])
+    done = folder / name
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            make(begun := folder / f"begun-{name}")
+            # A copy by SQLite itself has what may still lie in a log beside the file.
+            with contextlib.closing(sqlite3.connect(begun)) as source, contextlib.closing(sqlite3.connect(folder / f"copy-{name}")) as copy:
+                source.backup(copy)
+            (folder / f"copy-{name}").rename(done)
+    return done
+
+
+def migrate_prefect(file: Path) -> None:
+    """Make Prefect's tables as its server does."""
+    own = {"PREFECT_HOME": str(file.parent / "prefect"), "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{file}"}
+    known = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    command = [sys.executable, "-P", "-m", "prefect", "server", "database", "upgrade", "--yes"]
+    subprocess.run(command, env=known | own, check=True, capture_output=True)
+
+
+def migrate_mlflow(file: Path) -> None:
+    """Make MLflow's tables as our own tracker does."""
+    from tasks.ports.tracker import Tracker
+
+    Tracker(f"sqlite:///{file}", None).runs(1)

@@ -1,0 +1,109 @@
+"""The demo on machines of several sizes: what it tells, and the bytes of what it registers, must not depend on how many cores there are.
+
+``python -m tests.suites.demos --seeds 10 --cores 2,1`` runs ``limbeck demo`` from an empty home for every seed and number of cores, one after another
+(a minute or two each on an idle machine), prints a line for each, and ends with 1 where two of them tell another story or made other bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.demonstration import BASELINES, STUDENT, TEXTS, score_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one demo said, and the digests of what it registered."""
+
+    seed: int
+    cores: int
+    minutes: float
+    champion: str | None
+    gates: dict[str, str]
+    ahead: dict[str, float]
+    """Points by which the student is ahead of each baseline."""
+    digests: dict[str, str]
+    problems: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """One line for people."""
+        ahead = ", ".join(f"{points:+.1f} on {baseline}" for baseline, points in self.ahead.items())
+        return f"seed {self.seed}, {self.cores} cores: champion {self.champion}; {ahead}; {self.gates}; {self.minutes:.1f} min {'; '.join(self.problems)}"
+
+
+def tell(seed: int, cores: int, folder: Path) -> Told:
+    """Run the demo from an empty home on the first cores that this process may use."""
+    home, out, few = folder / f"home-{seed}-{cores}", folder / f"{seed}-{cores}.json", sorted(os.sched_getaffinity(0))[:cores]
+    words = [sys.executable, "-m", "flows.cli", "demo", "--seed", str(seed), "--json", str(out)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_", "LIMBECK_"))}
+    started = time.monotonic()
+    done = subprocess.run(
+        words, cwd=ROOT, env=environment | {"LIMBECK_HOME": str(home)}, capture_output=True, text=True, preexec_fn=lambda: os.sched_setaffinity(0, few)
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"the demo of seed {seed} ended with {done.returncode}: {done.stderr[-500:]}")
+    return read(json.loads(out.read_text()), done.stdout, seed, len(few), (time.monotonic() - started) / 60)
+
+
+def read(result: dict[str, Any], printed: str, seed: int, cores: int, minutes: float) -> Told:
+    """Return what a finished demo told, and what is wrong with that."""
+    champion = (result["promotion"]["champion"] or {}).get("candidate")
+    gates = {model["name"]: model["gate"] for model in result["models"] if model["role"] in ("student", "dropped")}
+    ahead = {baseline: 100 * (score_of(result, STUDENT) - score_of(result, baseline)) for baseline in BASELINES}
+    problems = []
+    if champion != STUDENT:
+        problems.append(f"{champion} is champion, not {STUDENT}")
+    if ahead["without-teacher"] <= 0:
+        problems.append(f"{STUDENT} is not ahead of the same last phase on labels")
+    if not (Path(result["texts"]).is_file() and Path(result["texts"]).name == TEXTS):
+        problems.append("the texts that its commands name are not there")
+    if result["last_words"] not in " ".join(printed.split()):
+        problems.append("its last sentence is not what it printed")
+    digests = {model["name"]: model["checkpoint"] for model in result["models"]}
+    return Told(seed, cores, minutes, champion, gates, ahead, digests, tuple(problems))
+
+
+def differences(told: Sequence[Told]) -> list[str]:
+    """Say where demos of one seed made other bytes, and where those of several seeds tell another story."""
+    found = [f"seed {one.seed}, {one.cores} cores: {problem}" for one in told for problem in one.problems]
+    for seed in sorted({one.seed for one in told}):
+        same = [one for one in told if one.seed == seed]
+        apart = sorted({name for one in same for name, digest in one.digests.items() if digest != same[0].digests[name]})
+        if apart:
+            found.append(f"seed {seed}: {', '.join(apart)} have other bytes on {' and '.join(str(one.cores) for one in same)} cores")
+    return found
+
+
+def main() -> int:
+    """Run demos one after another."""
+    options = argparse.ArgumentParser(prog="python -m tests.suites.demos", description=__doc__.split("\n\n")[0])  # type: ignore[union-attr]
+    options.add_argument("--seeds", type=int, default=10, help="how many seeds (default: 10)")
+    options.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
+    options.add_argument("--cores", default="2,1", help="on how many cores each (default: 2,1)")
+    given = options.parse_args()
+    told = []
+    with tempfile.TemporaryDirectory(prefix="limbeck-demos-") as folder:
+        for seed in range(given.first, given.first + given.seeds):
+            for cores in map(int, given.cores.split(",")):
+                told.append(tell(seed, cores, Path(folder)))
+                print(told[-1].line, flush=True)
+    wrong = differences(told)
+    print("\n".join(wrong) or f"{len(told)} demos tell one story; those of one seed made the same bytes")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

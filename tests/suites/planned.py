@@ -1,0 +1,237 @@
+"""Mutations of sections that the two recipes of the suite do not have: these recipes are planned, and never run.
+
+A plan in an empty home knows every stage's key but not what stages make, and says the same of each input that is not
+made yet. So only the stages that take a knob themselves change, or appear; what lies below them is proved by the
+recipes that are run. Which stages take which knob is said here, in tables: by the doors, and not by what is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from flows.drive import planned_records
+from flows.home import Home
+from tasks.errors import LimbeckError
+from tasks.recipe import Recipe, is_semantic
+from tests.suites.mutations import FAST, Case, changed, knobs_of, proposals
+from tests.tiny import write_tiny_bert, write_tiny_rows
+
+Keys = dict[str, list[str]]
+"""Each stage of a plan with its keys; stages that share a name are told apart by them."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which stages take the knobs of a pattern, and what these are set to where any other value will not do."""
+
+    knobs: str
+    stages: tuple[str, ...]
+    to: Sequence[Any] = ()
+
+
+@dataclass
+class Planned:
+    """A recipe that is only planned, with the rules for those of its knobs that are walked; the first that fits holds."""
+
+    name: str
+    home: Home
+    values: dict[str, Any]
+    rules: Sequence[Rule]
+    kind: str = "run"
+
+    def keys(self, values: dict[str, Any]) -> Keys:
+        """Plan a recipe; return its stages with their keys."""
+        found: Keys = {}
+        for record in planned_records(Recipe.model_validate(values), self.home, self.kind):
+            assert record.cache == "miss", f"{record.shown} is made already: what is below it would change with it"
+            found.setdefault(record.shown, []).append(record.key)
+        return {stage: sorted(keys) for stage, keys in found.items()}
+
+    def cases(self) -> Iterator[Case]:
+        """Change every knob that a rule speaks of, one at a time; a rule by which none can be changed proves nothing."""
+        whole, before = Recipe.model_validate(self.values), self.keys(self.values)
+        idle = list(self.rules)
+        for path, model, declared, value in knobs_of(whole):
+            knob = ".".join(map(str, path))
+            rule = next((rule for rule in self.rules if fnmatchcase(knob, rule.knobs)), None)
+            for other in (rule.to or proposals(path, declared.annotation, value)) if rule else ():
+                try:
+                    after = self.keys(changed(whole.model_dump(mode="json"), path, other))
+                except (ValidationError, LimbeckError):
+                    continue  # not legal here
+                seen = {stage for stage, keys in after.items() if keys != before.get(stage)}
+                expected = stages_of(rule.stages, before | after) if rule and is_semantic(declared) else set[str]()
+                where = (model.__name__, str(path[-1]))
+                idle = [one for one in idle if one is not rule]
+                yield Case(f"{self.name}: {knob}", expected, seen, f"{value} → {other}, planned", where)
+                break
+        yield from (Case(f"{self.name}: {rule.knobs}", {"no knob could be changed"}, set()) for rule in idle)
+
+
+def stages_of(patterns: Sequence[str], known: Keys) -> set[str]:
+    """Return the stages of some patterns; a pattern that no stage fits is missing itself."""
+    return {one for pattern in patterns for one in [s for s in known if fnmatchcase(s, pattern)] or [pattern]}
+
+
+def planned_bases(home: Home, folder: Path) -> list[Planned]:
+    """Write a model and rows, and return the recipes that are only planned; the home must be empty, and stays so."""
+    folder.mkdir()
+    bert, rows = write_tiny_bert(folder / "bert"), write_tiny_rows(folder)
+    values: dict[str, Any] = {
+        "task": {"name": "tiny", "text": "text", "metrics": ["accuracy", "f1"]},
+        "data": {"source": str(rows), "selection_rows": 20, "holdout_rows": 20},
+        "teacher": {"model": str(bert), "floor": 0.0, **FAST},
+        "task_distillation": {"prediction": FAST},
+        "scoring": {"resamples": 100, "max_length": 16},
+    }
+    made = {
+        "packed": packed(),
+        "together": together(bert),
+        "ways": ways(),
+        "general": general(rows),
+        "elsewhere": elsewhere(rows),
+        "sweep": swept(),
+    }
+    found = [Planned(name, home, {"name": name, **values, **own}, rules) for name, (own, rules) in made.items()]
+    found[-1].kind = "sweep"
+    own, _ = made["sweep"]
+    idle = [Rule("sweep.*", (), [["top"], [1], [3], True, 9])]
+    return [*found, Planned("a run with a sweep", home, {"name": "run", **values, **own}, idle)]
+
+
+# --- the recipes, and who takes their knobs ---------------------------------------------------------------------------
+
+
+def packed() -> tuple[dict[str, Any], list[Rule]]:
+    """A student and a plain baseline of its size, the student packed, all of it paid for."""
+    own = {
+        "students": [
+            {"name": "half", "layers": 2},
+            {"name": "plain", "layers": 2, "role": "baseline", "signal": "labels"},
+        ],
+        "exports": {"reduce_range": "yes"},
+        "costs": {
+            "region": "us-east-1",
+            "instance": "g5.xlarge",
+            "pue": 1.2,
+            "budget": {"dollars": 5.0, "kwh": 5.0, "hours": 5.0},
+        },
+    }
+    graphs, small = "export-onnx/*", "quantize-onnx/*"
+    judged = ("score-model", "inspect-answers", "measure-speed")
+    graphs_of_teacher = [f"{door}/teacher-{one}" for door in judged for one in ("onnx", "int8")]
+    of_teacher = ["export-onnx/teacher", "quantize-onnx/teacher", "measure-speed/teacher-int8 beside its fp32"]
+    rules = [
+        Rule("exports.opset", (graphs,)),
+        Rule("exports.parity_rows", (graphs,)),
+        Rule("exports.ways", (small,), [["static"]]),
+        Rule("exports.calibration_rows", (small,)),
+        Rule("exports.seed", (small,)),
+        Rule("exports.reduce_range", (small,), ["no"]),
+        Rule("exports.formats", (), [["onnx"]]),  # what is left out needs no other stage
+        Rule("exports.of", (*of_teacher, *graphs_of_teacher), [["half", "teacher"]]),
+        Rule("exports.*", ()),  # how far a graph may be off decides what is published, and nothing that is made
+        Rule("costs.region", (), ["eu-west-1"]),
+        Rule("costs.instance", (), ["g4dn.xlarge"]),
+        Rule("costs.*", ()),
+        Rule("scoring.max_length", ("score-model/*", graphs, small)),
+        Rule("scoring.flops_length", ("score-model/*",)),
+        Rule("scoring.*", ("score-model/*", "contrast-models/*")),
+        Rule("task.headline", ("prepare-rows", "score-model/*", "contrast-models/*", small), ["f1"]),
+        Rule("gate.split", ("inspect-answers/*",)),
+    ]
+    return own, rules
+
+
+def together(bert: Path) -> tuple[dict[str, Any], list[Rule]]:
+    """Two teachers, and a student that learns from the mixture of their answers."""
+    second = {"model": str(bert), "floor": 0.0, "seed": 1, **FAST}
+    rules = [
+        Rule("ensemble.combine", ("mix-answers",)),
+        Rule("ensemble.teachers.0.weight", ("mix-answers",)),
+        Rule("ensemble.teachers.*", ("finetune-teacher/teacher 2",)),
+        # Each teacher is softened before they are mixed; what each of them says is asked once for all temperatures.
+        Rule("task_distillation.prediction.temperature", ("mix-answers", "distill-predictions/half")),
+    ]
+    return {"ensemble": {"teachers": [second]}, "students": [{"name": "half", "layers": 2}]}, rules
+
+
+def ways() -> tuple[dict[str, Any], list[Rule]]:
+    """A student for each way to copy a teacher's inside, one with patience, one of other heads."""
+    students = [
+        {"name": "related", "layers": 2, "intermediate": {**FAST, "method": "relations", "relations": {"layer": 2}}},
+        {"name": "looking", "layers": 2, "intermediate": {**FAST, "method": "self-attention"}},
+        {"name": "replacing", "layers": 2, "start": "top", "intermediate": {**FAST, "method": "replacing"}},
+        {"name": "patient", "layers": 2, "prediction": {**FAST, "patience": {}}},
+        {"name": "narrow", "layers": 2, "hidden": 8, "heads": 4, "feed_forward": 16, "start": "random"},
+    ]
+    last = "distill-predictions/patient"
+    rules = [
+        *(Rule(f"students.{number}.intermediate.*", (f"distill-layers/{student['name']}",))
+          for number, student in enumerate(students[:3])),
+        Rule("students.3.prediction.patience.layer_map", (last, "answer-rows/patience last, 2 layers")),
+        Rule("students.3.prediction.max_length", (last, "answer-rows/patience skip, 2 layers")),
+        Rule("students.3.prediction.precision", (last, "answer-rows/patience skip, 2 layers")),
+        Rule("students.3.prediction.*", (last,)),
+        Rule("students.4.heads", ("distill-predictions/narrow",)),
+    ]  # fmt: skip
+    return {"students": students}, rules
+
+
+def general(rows: Path) -> tuple[dict[str, Any], list[Rule]]:
+    """A student that is taught in general by the three losses of DistilBERT."""
+    own = {
+        "corpus": {"source": str(rows), "max_tokens": 2000, "max_length": 16},
+        "general_distillation": {**FAST, "method": "triple"},
+        "students": [{"name": "half", "layers": 2, "start": "distilbert", "origin": "pretrained"}],
+    }
+    return own, [Rule("general_distillation.*", ("distill-general/2xteacher",))]
+
+
+def elsewhere(rows: Path) -> tuple[dict[str, Any], list[Rule]]:
+    """A judging set beside the rows, and a criterion that names it."""
+    own = {
+        "task": {"name": "tiny", "text": "text", "pair": "second", "metrics": ["accuracy", "f1"]},
+        "data": {"source": str(rows), "selection_rows": 20, "judge": {"others": {"source": str(rows), "rows": 50}}},
+        "students": [{"name": "half", "layers": 2}],
+        "gate": {"split": "validation", "criteria": [{"metric": "retained", "at_least": 0.5, "worst_of": ["validation", "others"]}]},
+    }
+    set_, others, scores = "data.judge.others", ("prepare-judging-set/others",), ("score-model/*", "score-judging-set/*")
+    rules = [
+        *(Rule(f"{set_}.{knob}", others, ["other"]) for knob in ("split", "text", "pair", "label")),
+        Rule(f"{set_}.labels", others, [["negative", "positive"]]),
+        Rule(f"{set_}.classes", others, [{"good": ["positive"]}]),
+        Rule(f"{set_}.rows", others, [40]),
+        Rule(f"{set_}.overlaps", others, ["leave-out"]),
+        Rule("gate.criteria.0.worst_of", ()),
+        Rule("scoring.resamples", scores),
+        Rule("scoring.confidence", scores),
+        Rule("scoring.max_length", scores),
+        Rule("scoring.flops_length", ("score-model/*",)),
+    ]
+    return own, rules
+
+
+def swept() -> tuple[dict[str, Any], list[Rule]]:
+    """Two strategies at two numbers of layers, the greedy one among them."""
+    own = {
+        "layer_dropping": FAST,
+        "sweep": {"strategies": ["top", "greedy"], "drop": [1, 2], "seeds": [0, 1], "try_steps": 2},
+    }
+    tries, cells = "drop-layers/greedy-* try without *", ("drop-layers/*-? s0", "drop-layers/*-? s1")
+    third = [f"{door}/{way}-3{seed}" for way in ("top", "greedy")
+             for door, seed in (("drop-layers", " s0"), ("drop-layers", " s1"), ("score-model", ""))]  # fmt: skip
+    rules = [
+        Rule("sweep.strategies", ("drop-layers/bottom-*", "score-model/bottom-?"), [["top", "bottom", "greedy"]]),
+        Rule("sweep.drop", ("drop-layers/greedy-3 try without *", *third), [[1, 2, 3]]),
+        Rule("sweep.seeds", ("drop-layers/*-? s2", "score-model/*-?"), [[0, 1, 2]]),
+        Rule("sweep.halving", ("drop-layers/*-? first rung", *cells)),  # who goes on is not known before
+        Rule("sweep.try_steps", (tries,)),
+    ]
+    return own, rules
