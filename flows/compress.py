@@ -7,23 +7,25 @@ from typing import Any
 
 from attrs import evolve
 from prefect import flow
-from prefect.context import FlowRunContext
-from prefect.logging import get_run_logger
 
-from flows.branches import Candidate, Goods, judge_all, make_dropped, make_student
-from flows.exports import beside_models, check_speed, make_exports, with_exports
-from flows.judging_sets import compare_sets, rows_of_sets, rows_to_learn, with_purge
-from flows.notices import on_failure
-from flows.results import publish_results
-from flows.run import open_run
-from flows.spot import heeding_notices
+from flows.branches.candidate import Candidate, Goods
+from flows.branches.dropped import make_dropped
+from flows.branches.export import beside_models, check_speed, make_exports, with_exports
+from flows.branches.judging import judge_all
+from flows.branches.judging_sets import compare_sets, rows_of_sets, rows_to_learn
+from flows.branches.student import make_student
+from flows.branches.teacher import colleague, good_teacher, pretrained_base
+from flows.publish.results import publish_results
+from flows.run.judging_sources import with_purge
+from flows.run.notices import on_failure
+from flows.run.opening import open_run
+from flows.run.spot import heeding_notices
 from tasks.augment_text import augment_text
-from tasks.checks import check_students, require_floor, require_rows_for_int8
+from tasks.checks import check_students, require_rows_for_int8
 from tasks.contracts import Parcel
-from tasks.finetune_teacher import finetune_teacher
-from tasks.prepare_corpus import prepare_corpus, pretrain_base
+from tasks.prepare_corpus import prepare_corpus
 from tasks.prepare_rows import compare_corpus, prepare_rows, prepare_transfer
-from tasks.recipe import Colleague, CorpusRead, Recipe, RowsSlice, Teacher
+from tasks.recipe import CorpusRead, Recipe, RowsSlice
 from tasks.session import Session
 
 
@@ -57,13 +59,6 @@ async def make_everything(recipe: Recipe, sources: dict[str, Parcel], session: S
     return with_exports(judged, await check_speed(recipe, exports)), everyone, known
 
 
-async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:
-    """Return the pretrained model that everything starts from."""
-    if recipe.pretraining is None:
-        return sources["teacher"]
-    return await pretrain_base(recipe.pretraining, source=sources["corpus"])
-
-
 async def shared_goods(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, base: Parcel) -> Goods:
     """Start what the branches share: the teacher and its answers, the corpus, the substitutes, the user's own text."""
     transfer = await prepare_transfer(recipe.transfer, source=sources["transfer"], rows=rows) if recipe.transfer else None
@@ -87,28 +82,6 @@ async def corpus_leaks(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel)
     if recipe.corpus and "corpus" in sources:
         most = None if recipe.pretraining else recipe.corpus.max_tokens
         await compare_corpus(CorpusRead(text=recipe.corpus.text, most=most), source=sources["corpus"], rows=rows)
-
-
-async def good_teacher(recipe: Recipe, rows: Parcel, base: Parcel) -> Parcel:
-    """Fine-tune the teacher, and refuse one that is no better than guessing."""
-    teacher = await finetune_teacher(recipe.teacher, rows=rows, base=base)
-    hold_against_floor(recipe.teacher, teacher)
-    return teacher
-
-
-def hold_against_floor(knobs: Teacher, teacher: Parcel) -> None:
-    """Refuse a teacher below its floor, and say so where its rows cannot tell; a plan has not scored it yet, or leaves that to the run."""
-    doubt = require_floor(knobs, teacher.facts) if teacher.facts else ""
-    if doubt and FlowRunContext.get() is not None:
-        get_run_logger().warning(doubt)
-
-
-async def colleague(knobs: Colleague, rows: Parcel, base: Parcel, number: int) -> Parcel:
-    """Fine-tune one more teacher of an ensemble; each must clear its floor."""
-    own = Teacher(**{name: value for name, value in dict(knobs).items() if name in Teacher.model_fields})
-    teacher = await finetune_teacher(own, rows=rows, base=base, label=f"teacher {number}")
-    hold_against_floor(own, teacher)
-    return teacher
 
 
 async def substitutes(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, base: Parcel) -> Parcel:

@@ -7,10 +7,10 @@ from typing import Any
 from prefect import flow
 
 from flows.compress import compress
-from flows.demonstration import DEMO, with_language
-from flows.forms import Changes, LeftOut, ShelfName, recipe_of_the_shelf
 from flows.home import Home
-from flows.notices import on_failure
+from flows.run.demo import DEMO, with_language
+from flows.run.forms import Changes, LeftOut, ShelfName, recipe_of_the_shelf
+from flows.run.notices import on_failure
 from flows.sweep_layers import sweep_layers
 from tasks.recipe import Recipe, Sweep
 

@@ -1,5 +1,4 @@
-"""The home folder: where the store and the databases of one user live, and what a process must know before it loads
-Prefect or MLflow."""
+"""The home folder: where the store, the cache and the databases of one user are."""
 
 from __future__ import annotations
 
@@ -9,13 +8,10 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.server_access import Access, client_of, read_servers
 from tasks.errors import StoreError
 
 DATABASES = ("mlflow.db", "prefect.db")
 FOLDERS = ("cache", "demo", "logs", "mlartifacts", "prefect", "reports", "store")
-CREDENTIALS = ("PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
-"""What belongs to the address beside it: to that of another server it would be sent in vain, or worse."""
 OURS = (*FOLDERS, *(f"{name}{more}" for name in DATABASES for more in ("", "-journal", "-shm", "-wal")), "servers.json")
 """What a home holds by these names, whoever else keeps something in that folder."""
 
@@ -97,67 +93,6 @@ class Home:
         data = self.root / "stack" / "data"  # where it is a folder, the users of a stack's servers walk through this one
         if all(entry.name in (*OURS, "stack") or entry.name.startswith(".") for entry in os.scandir(self.root)):
             close(self.root, 0o007 if shared else 0o066 if data.is_dir() and not data.is_symlink() else 0o077)
-
-    def prepare_environment(self) -> None:
-        """Set what Prefect and MLflow read when they are imported; what the user set stays."""
-        quiet = {
-            "PREFECT_HOME": str(self.root / "prefect"),
-            "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{self.root / 'prefect.db'}",
-            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",  # a server that Prefect starts by itself has no password
-            "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
-            # People read the watcher's lines; Prefect's own are on the run's page. A failure is told once, by the
-            # command line.
-            "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-            "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
-            "DO_NOT_TRACK": "1",
-            "MLFLOW_DISABLE_TELEMETRY": "true",
-            "MLFLOW_LOGGING_LEVEL": "WARNING",
-            "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-            "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-            "HF_EVALUATE_OFFLINE": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "TOKENIZERS_PARALLELISM": "false",
-            "MPLCONFIGDIR": str(self.root / "cache" / "matplotlib"),
-        }
-        os.environ |= self.own_servers_environment()
-        # What is half somebody else's is not mixed with ours.
-        if not {"PREFECT_API_URL", "MLFLOW_TRACKING_URI"} & set(os.environ):
-            told = self.stack_environment()
-            os.environ |= {name: value for name, value in told.items() if name in CREDENTIALS}
-            quiet |= told
-        for name, value in quiet.items():
-            os.environ.setdefault(name, value)
-
-    def own_servers_environment(self) -> dict[str, str]:
-        """Return what a client of this home's ``limbeck ui`` must know while that runs.
-
-        A server that the user named stays, and never hears our password.
-        """
-        found: dict[str, str] = {}
-        for name, access in self.servers().items():
-            told = client_of(name, access)
-            where, *_ = told
-            if os.environ.get(where, told[where]).rstrip("/") == told[where]:
-                found |= told
-        return found
-
-    def servers(self) -> dict[str, Access]:
-        """Return how to reach the servers of a running ``limbeck ui``; nothing where what listens there cannot prove
-        that it is one."""
-        found = read_servers(self.servers_file)
-        return found if found and all(access.is_proved() for access in found.values()) else {}
-
-    def stack_environment(self) -> dict[str, str]:
-        """Return what a client of this home's stack must know while that is up (``limbeck up``), or nothing."""
-        if not (self.root / "stack" / "stack.json").exists():
-            return {}
-        from flows.stack import credentials, supervision
-        from flows.stack.services import client_environment
-        from flows.stack.settings import Stack
-
-        stack = Stack.of(self)
-        return client_environment(stack, credentials.load(stack.secrets_file)) if supervision.connect(stack) else {}
 
 
 def close(path: Path, rights: int) -> None:

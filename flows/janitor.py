@@ -19,7 +19,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Crashed
 
 from flows.home import Home
-from flows.left_workspaces import sweep_workspaces
+from flows.servers.workspaces import sweep_workspaces
 from flows.stack.settings import Stack
 from tasks.ports.processes import is_gone
 from tasks.ports.store.open import open_store

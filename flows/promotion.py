@@ -9,7 +9,7 @@ from prefect import flow
 from prefect.logging import get_run_logger
 
 from flows.home import Home
-from flows.notices import on_failure, tell_of_promotion
+from flows.run.notices import on_failure, tell_of_promotion
 from tasks.gate.promotion import BY_HAND
 from tasks.ports.store.open import open_store
 from tasks.ports.tracker import Tracker

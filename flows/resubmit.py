@@ -19,7 +19,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Failed, Scheduled
 from pydantic import Field
 
-from flows.notices import recipe_behind, send, wanted, with_links
+from flows.run.notices import recipe_behind, send, wanted, with_links
 
 GAVE_UP = "Gave up"
 """The state of a run that is not handed out any more; a person's Retry counts from there."""

@@ -19,11 +19,11 @@ from prefect import flow
 from prefect.artifacts import acreate_markdown_artifact
 from prefect.logging import get_run_logger
 
-from flows.forms import VersionToScore
 from flows.home import Home
-from flows.notices import on_failure
-from flows.run import layout
-from flows.upkeep import recipe_of
+from flows.run.forms import VersionToScore
+from flows.run.history import recipe_of
+from flows.run.notices import on_failure
+from flows.run.opening import layout
 from tasks.catalog import TaskSpec
 from tasks.contracts import Parcel
 from tasks.errors import DataError, GateError, RegistryError

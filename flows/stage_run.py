@@ -13,12 +13,12 @@ from typing import Any, get_type_hints
 
 from prefect import flow
 
-from flows.dispatching import gpu_limit
 from flows.home import Home
-from flows.ledger import new_purse
-from flows.onlooker import STOPPED
-from flows.run import available_cores
-from flows.spot import heeding_notices
+from flows.run.ledger import new_purse
+from flows.run.opening import available_cores
+from flows.run.remote import gpu_limit
+from flows.run.spot import heeding_notices
+from flows.run.stopping import STOPPED
 from tasks.augment_text import augment_text
 from tasks.contracts import Parcel
 from tasks.dispatch import FLOW, StageOrder, parcels_of

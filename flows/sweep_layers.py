@@ -12,14 +12,15 @@ from typing import Any
 
 from prefect import flow
 
-from flows.branches import Goods, answers_for
-from flows.compress import good_teacher, pretrained_base
-from flows.judging_sets import rows_to_learn
-from flows.notices import on_failure
-from flows.run import open_run
-from flows.spot import heeding_notices
-from flows.sweep_branches import Search, Swept, first_rung, grid_of, of_a_sweep, try_strategy
-from flows.sweep_results import publish_sweep
+from flows.branches.candidate import Goods
+from flows.branches.judging_sets import rows_to_learn
+from flows.branches.sweep import Search, Swept, first_rung, grid_of, of_a_sweep, try_strategy
+from flows.branches.teacher import good_teacher, pretrained_base
+from flows.branches.teacher_signals import answers_for
+from flows.publish.sweep_results import publish_sweep
+from flows.run.notices import on_failure
+from flows.run.opening import open_run
+from flows.run.spot import heeding_notices
 from tasks.checks import require_selection
 from tasks.contracts import Parcel
 from tasks.drop_layers import measure_similarity

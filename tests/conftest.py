@@ -36,7 +36,7 @@ gc.set_threshold(50_000)  # as the command line does: what a test process loads 
 import pytest  # noqa: E402 - the environment above must be set before anything is imported
 
 from flows.home import Home  # noqa: E402
-from flows.server_watch import let_go  # noqa: E402
+from flows.servers.watch import let_go  # noqa: E402
 from tests import databases, postgres  # noqa: E402
 from tests.prefect_server import prefect_server_of_our_own  # noqa: E402
 from tests.s3_server import S3Server, kind_here  # noqa: E402

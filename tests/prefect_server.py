@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flows.home import Home
-from flows.servers import Server, listening, running
+from flows.servers.local import Server, listening, running
 from tests.databases import prepare_prefect
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.servers import free_port
+from flows.servers.local import free_port
 from flows.stack.ceph import Ceph, answers
 from flows.stack.programs import SOFTWARE, need
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from flows.drive import warm_engines
+from flows.cli.runner import warm_engines
 from tasks import engine_environment, fork_server
 from tasks.engine_environment import environment
 from tasks.engine_process import run_engine

@@ -21,7 +21,7 @@ from urllib.parse import urlparse
 
 import pytest
 
-from flows.run import begin
+from flows.run.opening import begin
 from tasks.errors import LeaseLost, RegistryError
 from tasks.judging import Judging
 from tasks.ports.registry import STORE, Registry, Standing, missing

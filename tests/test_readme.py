@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -71,14 +71,14 @@ def test_recipes_that_the_readme_names_are_on_the_shelf() -> None:
 
 
 def test_the_shelf_shown_is_the_shelf() -> None:
-    from flows.recipe_file import SHELF, read_yaml
+    from flows.run.recipe_file import SHELF, read_yaml
 
     rows = [f"| `{path.stem}` | {read_yaml(path)['about']} |" for path in sorted(SHELF.glob("*.yaml"), key=lambda path: path.stem)]
     assert [line for line in README.splitlines() if line in rows] == rows
 
 
 def test_tables_of_results_are_printed_from_their_files() -> None:
-    from flows.results_folder import table_of
+    from flows.publish.results_folder import table_of
 
     tables = re.findall(r"<!-- table: (\S+) -->\n(.*?)\n<!-- end of table -->", README, re.DOTALL)
     printed = [(name, table_of(ROOT / "deployments" / "results", name)) for name, _ in tables]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from flows.exports import narrow, part
+from flows.branches.export import narrow, part
 from tasks.checks import require_rows_for_int8
 from tasks.errors import DataError
 from tasks.recipe import Exporting, Exports, Quantizing, Recipe

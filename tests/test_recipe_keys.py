@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from flows.licences import licences_of
-from flows.recipe_file import SHELF, load_recipe
+from flows.publish.licences import licences_of
+from flows.run.recipe_file import SHELF, load_recipe
 from tasks.errors import ModelError
 from tasks.ports.fingerprint import narrowing, program
 from tasks.recipe import GeneralDistillation, Intermediate, Method, Recipe, Relations, SelfAttention, Sizes, sections_of

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flows.deploy_pools import read_pool
+from flows.deploy.pools import read_pool
 from flows.home import Home
 from flows.stack import configs, credentials, databases, probes, supervision
 from flows.stack.accounts import make_worker_account

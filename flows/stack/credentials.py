@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from flows.server_access import write_private
+from flows.servers.access import write_private
 from tasks.errors import StackError
 
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from flows.home import Home
-from flows.left_workspaces import sweep_workspaces
+from flows.servers.workspaces import sweep_workspaces
 from flows.stack import credentials
 from flows.stack.programs import owner
 from flows.stack.services import environment_of, mark, services

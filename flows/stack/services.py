@@ -104,7 +104,7 @@ def api(stack: Stack, secret: Mapping[str, str], name: str) -> Service:
     """One API server of Prefect behind the guard, without the services; alone, it listens where people look for it."""
     host, port = ("127.0.0.1", stack.settings.ports[name]) if stack.settings.proxy else (stack.settings.host, stack.settings.ports["prefect"])
     also = [word for url in (f"http://127.0.0.1:{port}", stack.prefect_url) for word in ("--also", url)]
-    command = python("flows.serve", "prefect", "--no-services", "--host", host, "--port", str(port), "--url", public_url(stack), *also)
+    command = python("flows.servers.serve", "prefect", "--no-services", "--host", host, "--port", str(port), "--url", public_url(stack), *also)
     told = {} if name == "api-1" else {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}  # two that register the same in one moment make one of them fail
     return Service(name, command, prefect_server(stack, secret) | told)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from rich.console import Console
 
 from flows.home import Home
-from flows.server_access import client_of
+from flows.servers.access import client_of, running_servers
 from flows.stack import credentials
 from flows.stack.credentials import PERSON
 from flows.stack.programs import SOFTWARE
@@ -58,7 +58,7 @@ def warnings(stack: Stack) -> list[str]:
 def exports(home: Home) -> str:
     """Return shell commands that set what a client needs: of a running ``limbeck ui``, else of the stack."""
     stack, found = Stack.of(home), {}
-    for name, access in home.servers().items():
+    for name, access in running_servers(home.servers_file).items():
         found |= client_of(name, access)
     if not found and stack.is_new:
         starts = "start the servers of one person with limbeck ui, those of a team with limbeck up"

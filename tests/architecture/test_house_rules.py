@@ -71,7 +71,7 @@ def test_the_top_level_only_defines(path: Path) -> None:
 
 
 def test_help_is_light() -> None:
-    code = "import sys, flows.cli; print([m for m in ('torch','mlflow','prefect','transformers','datasets') if m in sys.modules])"
+    code = "import sys, flows.cli.app; print([m for m in ('torch','mlflow','prefect','transformers','datasets') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -93,7 +93,7 @@ def test_every_knob_has_a_sentence() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "deployments" / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
 def test_recipes_are_valid_and_say_what_they_are(path: Path) -> None:
-    from flows.recipe_file import load_recipe
+    from flows.run.recipe_file import load_recipe
 
     load_recipe(str(path))
     head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))

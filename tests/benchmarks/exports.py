@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from flows.exports import narrow
+from flows.branches.export import narrow
 from tasks.exports.graph import tidy
 from tasks.exports.quantizing import quantize_by
 from tasks.exports.tracing import trace

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from flows.servers import free_port
+from flows.servers.local import free_port
 from tasks.engine_environment import environment
 from tests.benchmarks.measure import Figure, Lap
 from tests.benchmarks.setting import Setting
@@ -34,7 +34,8 @@ FAST: dict[str, Any] = {"steps": 3, "batch_size": 8, "max_length": 16, "evaluati
 PROBE = """
 import json, sys, time
 from flows.home import Home
-Home.from_environment().create().prepare_environment()
+from flows.run.environment import prepare_environment
+prepare_environment(Home.from_environment().create())
 started = time.perf_counter()
 import prefect, prefect.flows, prefect.tasks
 import mlflow
@@ -49,7 +50,7 @@ async def clocked(*given, run=tasks.stage.run_engine):
     finally:
         engines.append(time.perf_counter() - started)
 tasks.stage.run_engine = clocked
-from flows.cli import main
+from flows.cli.app import main
 try:
     main()
 except SystemExit as end:

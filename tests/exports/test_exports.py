@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.exports import narrow
+from flows.branches.export import narrow
 from tasks.errors import DataError, ModelError
 from tasks.exports.graph import part_sums
 from tasks.exports.jobs import JOBS

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from flows.drive import run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
-from flows.onlooker import ONLOOKER
+from flows.run.stopping import ONLOOKER
 from tasks.errors import LimbeckError
 from tasks.ports.tracker import Tracker
 from tests.flows.test_compress import FAST, executed, recipe_for

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from flows.branches import Candidate
-from flows.drive import run_recipe
+from flows.branches.candidate import Candidate
+from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.contracts import Parcel
 from tasks.ports.tracker import Tracker

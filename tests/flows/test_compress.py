@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from prefect import flow
 
-from flows.drive import plan_recipe, planned_records, planned_rows, planned_session, run_recipe
+from flows.cli.runner import plan_recipe, planned_records, planned_rows, planned_session, run_recipe
 from flows.home import Home
-from flows.run import open_run
+from flows.run.opening import open_run
 from tasks import engine_process
 from tasks.errors import GateError, LimbeckError
 from tasks.finetune_teacher import finetune_teacher

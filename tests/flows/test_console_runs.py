@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from flows.console import runs_table
+from flows.cli.console import runs_table
 
 
 def test_a_refused_candidates_figures_are_listed_and_what_is_unknown_is_a_dash() -> None:
@@ -20,7 +20,7 @@ def test_a_refused_candidates_figures_are_listed_and_what_is_unknown_is_a_dash()
 
 def test_square_brackets_of_a_name_are_no_markup() -> None:
     """A teacher's folder called [/b] ended ``limbeck runs`` in a traceback."""
-    from flows.cli import out
+    from flows.cli.shared import out
 
     row = {"run": "a" * 32, "started": 0, "kind": "run", "recipe": "r", "experiment": "tiny/[/b] [red]x", "status": "FINISHED", "best": "", "figures": {}}
     with out.capture() as shown:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flows.drive import plan_recipe, run_recipe
+from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
-from flows.results import efforts_of
-from flows.results_folder import add_result, write_page
+from flows.publish.results import efforts_of
+from flows.publish.results_folder import add_result, write_page
 from tasks.ports.registry import Registry
 from tasks.ports.tracker import Tracker
 from tasks.scoring.evaluation import read_evaluation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.demonstration import last_words, margins
+from flows.run.demo import last_words, margins
 from tests.report.figures import row
 
 

@@ -20,9 +20,9 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows.deploy import GPU_LIMIT, Line, Ways, deploy
-from flows.deploy_pools import read_site
-from flows.servers import free_port
+from flows.deploy.deploy import GPU_LIMIT, Line, Ways, deploy
+from flows.deploy.pools import read_site
+from flows.servers.local import free_port
 from tasks.errors import RecipeError, ServerError
 from tests.prefect_server import ROOT, prefect_server_of_our_own
 

@@ -23,7 +23,7 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events.schemas.automations import AutomationCore
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows.deploy import Ways, deploy
+from flows.deploy.deploy import Ways, deploy
 from flows.home import Home
 from tasks.ports.tracker import Tracker
 from tests.flows.test_compress import FAST, recipe_for

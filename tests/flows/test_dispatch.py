@@ -20,7 +20,7 @@ from uuid import UUID
 
 import pytest
 
-from flows.drive import plan_recipe, run_recipe
+from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
 from flows.stage_run import DOORS, make_stage
 from tasks.dispatch import StageOrder

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import pytest
 
-from flows.drive import plan_recipe, run_recipe
+from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
 from tasks.errors import RegistryError
 from tasks.ports.tracker import Tracker

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.drive import run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.errors import ModelError
 from tasks.families import FAMILIES, SCORES, STATES

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flows.demonstration import texts_to_ask
-from flows.forms import LEFT_OUT, Changes, changes_of, recipe_of_the_shelf
 from flows.from_shelf import ready_recipe
-from flows.recipe_file import SHELF, load_recipe
+from flows.run.demo import texts_to_ask
+from flows.run.forms import LEFT_OUT, Changes, changes_of, recipe_of_the_shelf
+from flows.run.recipe_file import SHELF, load_recipe
 from tasks.errors import RecipeError
 from tasks.ports.tables import read_texts
 from tasks.recipe import Recipe, Sweep

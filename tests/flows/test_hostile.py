@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from flows.drive import planned_records, run_recipe
+from flows.cli.runner import planned_records, run_recipe
 from flows.home import Home
-from flows.recipe_file import load_recipe
+from flows.run.recipe_file import load_recipe
 from tasks.errors import LimbeckError, StoreError
 from tasks.ports.store.artifacts import digest_of
 from tasks.ports.store.folder import FolderStore

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from flows.drive import plan_of, planned_session, run_recipe
+from flows.cli.runner import plan_of, planned_session, run_recipe
 from flows.home import Home
-from flows.ledger import costs_of_candidates
-from flows.upkeep import UNFINISHED, find_run, recipe_of
+from flows.run.history import UNFINISHED, find_run, recipe_of
+from flows.run.ledger import costs_of_candidates
 from tasks import stage as frame
 from tasks.contracts import Parcel
 from tasks.errors import BudgetError

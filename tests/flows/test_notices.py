@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from flows.drive import run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
-from flows.notices import news_of, on_failure, require_blocks, send, tell_failure, tell_promotion, tell_refusal, wanted
 from flows.promotion import delete, promote, rollback
+from flows.run.notices import news_of, on_failure, require_blocks, send, tell_failure, tell_promotion, tell_refusal, wanted
 from tasks.errors import GateError, RecipeError, RegistryError
 from tasks.ports.tracker import Tracker
 from tests.databases import is_unused

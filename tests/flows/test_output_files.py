@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import typer
 
-from flows import cli
-from flows.output_files import writable
+from flows.cli import app, make_models, past_runs, shared
+from flows.cli.output_files import writable
 from tasks.errors import RecipeError
 
 WRITES = {"--json", "--plot", "--output"}
 
 
 def command() -> Any:
-    return typer.main.get_command(cli.app)
+    return typer.main.get_command(app.app)
 
 
 @pytest.mark.parametrize("words", [
@@ -26,7 +26,8 @@ def command() -> Any:
 ], ids=lambda words: " ".join(words))  # fmt: skip
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It used to be refused by a traceback, after hours."""
-    monkeypatch.setattr(cli, "open_home", lambda: pytest.fail("the work began"))
+    for module in (shared, make_models, past_runs):
+        monkeypatch.setattr(module, "open_home", lambda: pytest.fail("the work began"), raising=False)
     with pytest.raises(RecipeError, match="there is no folder .*nowhere.* to write out to; make it, or name another file"):
         command().main([*words, str(tmp_path / "nowhere" / "out")], standalone_mode=False)
 
@@ -52,6 +53,6 @@ def test_what_the_disk_says_later_is_a_sentence_too(tmp_path: Path, monkeypatch:
     (tmp_path / "README.md").mkdir()
     monkeypatch.setattr("sys.argv", ["limbeck", "results", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        app.main()
     said = capsys.readouterr().err
     assert ended.value.code == 1 and said.startswith("limbeck: a file cannot be written or read") and len(said.strip().splitlines()) == 1

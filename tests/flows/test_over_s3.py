@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.drive import plan_recipe, run_recipe
+from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
 from tasks.errors import StoreError
 from tests.databases import is_unused

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from flows.cli import show
-from flows.drive import run_recipe
+from flows.cli.registry import show
+from flows.cli.registry_page import show_model, show_version
+from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.promotion import delete, promote, rollback
-from flows.registry_page import show_model, show_version
-from flows.results import champion_line, summary
+from flows.publish.results import champion_line, summary
 from tasks.errors import DataError, EvaluationChanged, GateError, RecipeError, RegistryError
 from tasks.ports.registry import Registry, Standing
 from tasks.ports.tracker import Tracker

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from flows.deploy_pools import read_site
-from flows.judging_sets import sources_of_sets
-from flows.recipe_file import load_recipe, starter_recipe
+from flows.deploy.pools import read_site
+from flows.run.judging_sources import sources_of_sets
+from flows.run.recipe_file import load_recipe, starter_recipe
 from tasks.errors import DataError, RecipeError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from flows import report
-from flows.cli import app
-from flows.drive import run_recipe
+from flows.cli.app import app
+from flows.cli.runner import run_recipe
 from flows.home import Home
-from flows.upkeep import find_run
+from flows.publish import report
+from flows.run.history import find_run
 from tasks.errors import LimbeckError
 from tasks.ports.tracker import Tracker
 from tests.flows.test_compress import FAST, recipe_for

@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 from prefect.states import AwaitingRetry, Completed, Crashed, Failed, Running
 
-from flows.notices import recipe_behind
 from flows.resubmit import GAVE_UP, crashes_in, decide
+from flows.run.notices import recipe_behind
 from tests.flows.test_notices import BLOCK
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from flows.cli import typed
-from flows.results_folder import add_result, page_of, table_of, write_page
+from flows.cli.shared import typed
+from flows.publish.results_folder import add_result, page_of, table_of, write_page
 from tasks.errors import RecipeError
 from tests.report.figures import swept, written
 

@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows.drive import run_recipe
+from flows.cli.reproduce import recipe_again, reproduce
+from flows.cli.runner import run_recipe
 from flows.home import Home
-from flows.reproduce import recipe_again, reproduce
 from tasks.contracts import Parcel
 from tasks.errors import DataError, RecipeError, RegistryError
 from tasks.ports.store.artifacts import digest_of, take_inventory

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from prefect import flow
 
-from flows.run_page import LARGEST, NO_SERVER, description_of, leave_pages, link_to_mlflow, where_lines
+from flows.publish.run_page import LARGEST, NO_SERVER, description_of, leave_pages, where_lines
+from flows.run.links import link_to_mlflow
 from tasks.ports.tracker import Tracker
 from tests.ports.test_tracker import PICTURE, tracker
 from tests.report.figures import row

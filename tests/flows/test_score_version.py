@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from flows.announcements import REGISTERED, announce
-from flows.drive import run_recipe
-from flows.forms import VersionToScore
+from flows.cli.runner import run_recipe
 from flows.home import Home
+from flows.publish.events import REGISTERED, announce
+from flows.run.forms import VersionToScore
 from flows.score_version import score_version
 from tasks.errors import DataError, GateError, RegistryError
 from tasks.ports.tracker import Tracker

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from flows.drive import plan_recipe, run_recipe
+from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
-from flows.recipe_file import SHELF, plain, read_yaml
+from flows.run.recipe_file import SHELF, plain, read_yaml
 from tasks.recipe import Gate, Recipe
 from tests.tiny import WORDS, write_tiny_bert
 

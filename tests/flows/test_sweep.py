@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.drive import plan_recipe, run_recipe
+from flows.branches.sweep import Grid, choices, going_on, of_a_sweep
+from flows.cli.reproduce import reproduce
+from flows.cli.runner import plan_recipe, run_recipe
+from flows.cli.sweep_options import sweep_sets
 from flows.home import Home
-from flows.recipe_file import load_recipe
-from flows.reproduce import reproduce
-from flows.run import stop_branches
-from flows.sweep_branches import Grid, choices, going_on, of_a_sweep
-from flows.sweep_options import sweep_sets
-from flows.upkeep import find_run, recipe_of
+from flows.run.history import find_run, recipe_of
+from flows.run.opening import stop_branches
+from flows.run.recipe_file import load_recipe
 from tasks.errors import LimbeckError
 from tasks.methods.layer_strategies import undefined
 from tasks.ports.tracker import Tracker

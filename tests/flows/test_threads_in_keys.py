@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flows import run
-from flows.drive import planned_records
+from flows.cli.reproduce import recipe_again
+from flows.cli.runner import planned_records
 from flows.home import Home
-from flows.reproduce import recipe_again
+from flows.run.opening import opening as run
 from tasks.recipe import THREADS_ALONE, Resources
 from tests.flows.test_compress import recipe_for
 

@@ -22,7 +22,7 @@ from moto.core.common_models import CloudFormationModel
 from moto.rds.models import DBParameterGroup
 from moto.server import ThreadedMotoServer
 
-from flows.servers import free_port
+from flows.servers.local import free_port
 
 REGION = "eu-central-1"
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}  # moto asks for some

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from prefect import flow
 
-from flows import spot
-from flows.run import open_run
+from flows.run.opening import open_run, spot
 from tasks.finetune_teacher import finetune_teacher
 from tasks.prepare_rows import prepare_rows
 from tasks.recipe import Recipe, RowsSlice

@@ -24,10 +24,10 @@ from uuid import UUID
 
 import pytest
 
-from flows.drive import run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
-from flows.servers import free_port
-from flows.spot import find_supervisor, heeding_notices, on_spot
+from flows.run.spot import find_supervisor, heeding_notices, on_spot
+from flows.servers.local import free_port
 from tasks.errors import RecipeError
 from tasks.ports.spot import Metadata, Notice, notice_from
 from tests.flows.test_dispatch import PATIENCE, Pool, digests, pool, small, start_run
@@ -87,8 +87,8 @@ def test_only_pools_that_say_so_are_on_spot(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_notice_stops_what_runs_inside_and_nothing_else(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Prefect's supervisor above, the run ends as one that was cut off; one that ends first is left alone."""
     monkeypatch.setenv("LIMBECK_SPOT", "aws")
-    monkeypatch.setattr("flows.spot.LOOK", 0.05)
-    monkeypatch.setattr("flows.spot.get_run_logger", lambda: __import__("logging").getLogger())
+    monkeypatch.setattr("flows.run.spot.LOOK", 0.05)
+    monkeypatch.setattr("flows.run.spot.get_run_logger", lambda: __import__("logging").getLogger())
 
     async def work(seconds: float) -> str:
         async with heeding_notices():
@@ -103,7 +103,7 @@ def test_a_notice_stops_what_runs_inside_and_nothing_else(service: Service, monk
 
 def test_the_supervisor_is_found_at_some_distance(tmp_path: Path) -> None:
     """Prefect starts a flow run through processes of its own; the one to ask is the one that was started to execute it."""
-    ask = "from flows.spot import find_supervisor; print(find_supervisor())"
+    ask = "from flows.run.spot import find_supervisor; print(find_supervisor())"
     between = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {ask!r}])"
     above = f"import os, subprocess, sys; print(os.getpid(), flush=True); subprocess.run([sys.executable, '-c', {between!r}])"
     done = subprocess.run([sys.executable, "-c", above, "flow-run", "execute"], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from flows.results_folder import read_json
+from flows.publish.results_folder import read_json
 from tasks.errors import ModelError, RecipeError, StoreError
 from tasks.ports.bounded import LARGEST
 from tasks.ports.sources import resolve_model

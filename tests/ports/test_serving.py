@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from flows.servers import free_port
+from flows.servers.local import free_port
 from tests.ports.test_tracker import NAME, TEXT, checkpoint, moved, new_tracker, registered
 
 __all__ = ["checkpoint", "registered"]  # fixtures

@@ -7,8 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
-from flows.branches import Candidate
-from flows.judging_sets import judged_of, with_purge
+from flows.branches.candidate import Candidate
+from flows.branches.judging_sets import judged_of
+from flows.run.judging_sources import with_purge
 from tasks.contracts import Parcel
 from tasks.ports.tracker import judged_figures
 from tasks.report.held_back import held_back_lines

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from flows.home import Home
-from flows.servers import Server
+from flows.servers.local import Server
 from tests.prefect_server import guarded
 
 

@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from flows.home import Home
-from flows.server_access import LOGIN, PROOF, Access, read_servers, write_servers
-from flows.servers import Server, listening, only_servers_of, serve
+from flows.run.environment import own_servers_environment, prepare_environment
+from flows.servers.access import LOGIN, PROOF, Access, read_servers, running_servers, write_servers
+from flows.servers.local import Server, listening, only_servers_of, serve
 from tasks.errors import EngineError
 from tests.web_server import answered_by
 
@@ -247,7 +248,7 @@ def test_a_stranger_on_a_port_of_a_ui_that_was_killed_is_not_taken_for_it_and_he
     with stranger() as (url, heard):
         known = {"prefect": Access.new(url), "mlflow": Access.new(url)}
         write_servers(home.servers_file, known, 1)
-        assert home.servers() == {} and home.own_servers_environment() == {}
+        assert running_servers(home.servers_file) == {} and own_servers_environment(home) == {}
         assert heard and all(one.password not in str(heard) for one in known.values())
 
 
@@ -267,7 +268,7 @@ def test_a_server_that_the_user_named_is_his_and_never_hears_our_password(
     write_servers(home.servers_file, {"prefect": mlflow.access, "mlflow": mlflow.access}, 1)
     monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example.com/api")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow.access.url)
-    told = home.own_servers_environment()
+    told = own_servers_environment(home)
     assert told == {
         "MLFLOW_TRACKING_URI": mlflow.access.url,
         "MLFLOW_TRACKING_USERNAME": "limbeck",
@@ -394,7 +395,7 @@ def test_a_home_that_a_group_shares_on_purpose_stays_shared_with_it_alone(tmp_pa
 
 
 def test_what_killed_workers_left_is_swept_and_what_a_process_names_stays(tmp_path: Path) -> None:
-    from flows.left_workspaces import sweep_workspaces
+    from flows.servers.workspaces import sweep_workspaces
 
     left, used, young = (tmp_path / f"prefect-workspace-attempt-{word}" for word in ("left", "used", "young"))
     for folder in (left, used, young):
@@ -420,7 +421,7 @@ def test_the_address_of_a_server_and_its_password_come_together(
     write_servers(home.servers_file, {"prefect": mlflow.access, "mlflow": mlflow.access}, 1)
     with monkeypatch.context() as patch:
         patch.setattr(os, "environ", {"PREFECT_API_AUTH_STRING": "of:another", "LIMBECK_STORE": "s3://mine"})
-        home.prepare_environment()
+        prepare_environment(home)
         assert os.environ["PREFECT_API_AUTH_STRING"] == mlflow.access.login
         assert os.environ["MLFLOW_TRACKING_PASSWORD"] == mlflow.access.password
         assert os.environ["LIMBECK_STORE"] == "s3://mine" and os.environ["PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"] == "false"

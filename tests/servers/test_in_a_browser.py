@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flows.home import Home
-from flows.server_access import Access, read_servers
+from flows.servers.access import Access, read_servers
 from tests.attacks import NAME, RULES, attack, website
 from tests.browser import CHROMIUM, DRIVER, WHY_NOT, browser
 from tests.servers.ui import limbeck_ui

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.home import Home
-from flows.server_access import read_servers
+from flows.servers.access import read_servers
 from tests.flows.test_compress import FAST, recipe_for
 from tests.servers.ui import limbeck, limbeck_ui
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from flows.home import Home
-from flows.serve import OneStart
-from flows.servers import Server
+from flows.servers.local import Server
+from flows.servers.serve import OneStart
 from tasks.errors import RegistryError
 from tasks.ports.tracker import Tracker, local_folder
 

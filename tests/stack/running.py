@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.home import Home
-from flows.servers import free_port
+from flows.servers.local import free_port
 from flows.stack import credentials, probes, supervision
 from flows.stack.ceph import answers as s3_answers
 from flows.stack.credentials import PERSON

@@ -37,7 +37,7 @@ def test_a_machine_without_postgresql_is_not_well(tmp_path: Path, monkeypatch: p
 
 def test_the_exit_status_tells(tmp_path: Path) -> None:
     """Nothing is found on a machine where the path is empty and the usual places are not looked at."""
-    code = "import sys; from flows.stack import programs; programs.OFF_THE_PATH = (); sys.argv = ['limbeck', 'doctor']; from flows.cli import main; main()"
+    code = "import sys; from flows.stack import programs; programs.OFF_THE_PATH = (); sys.argv = ['limbeck', 'doctor']; from flows.cli.app import main; main()"
     told = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(ROOT), "LIMBECK_HOME": str(tmp_path / "home"), "COLUMNS": "200"}
     done = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1 and "apt-get install --no-install-recommends postgresql" in done.stdout, done.stderr

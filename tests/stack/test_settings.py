@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from flows.home import Home
+from flows.run.environment import stack_environment
 from flows.stack import bringup, configs, credentials, programs
 from flows.stack.services import client_environment, environment_of, services
 from flows.stack.settings import INNER, SHOWN, Settings, Stack, choose_ports
@@ -208,4 +209,4 @@ def test_env_is_for_shells(stack: Stack, tmp_path: Path) -> None:
 def test_a_home_whose_stack_is_down_uses_none_of_it(stack: Stack, tmp_path: Path) -> None:
     stack.root.mkdir()
     stack.save()
-    assert Home(tmp_path).stack_environment() == {}
+    assert stack_environment(Home(tmp_path)) == {}

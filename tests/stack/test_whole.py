@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.drive import run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.stack.databases import sql
 from flows.stack.services import s3_environment

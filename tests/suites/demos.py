@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.demonstration import BASELINES, STUDENT, TEXTS, score_of
+from flows.run.demo import BASELINES, STUDENT, TEXTS, score_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

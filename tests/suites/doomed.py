@@ -150,6 +150,6 @@ def note(path: str, values: dict[str, Any]) -> None:
 if __name__ == "__main__":
     prepare(json.loads(sys.argv[1]))
     del sys.argv[1]
-    from flows.cli import main
+    from flows.cli.app import main
 
     main()

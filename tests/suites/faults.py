@@ -24,7 +24,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 
 from flows.home import Home
-from flows.servers import free_port, listening, running
+from flows.servers.local import free_port, listening, running
 from tasks.ports.store.s3 import object_name
 from tests.chaos import Chaos, chaos_before
 from tests.s3_server import BUCKET, Cluster, kind_here, make_bucket, s3_server

@@ -180,12 +180,13 @@ def all_moments(
 def prefect_server(folder: Path) -> Iterator[dict[str, str]]:
     """Run a Prefect server for all the hosts; yield the setting that names it."""
     from flows.home import Home
-    from flows.servers import prefect_for_a_run
+    from flows.run.environment import prepare_environment
+    from flows.servers.local import prefect_for_a_run
 
     home = Home(folder / "prefect").create()
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]
-    home.prepare_environment()
+    prepare_environment(home)
     with prefect_for_a_run(home) as ready:
         ready()
         yield {name: os.environ[name] for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING")}

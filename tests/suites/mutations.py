@@ -23,8 +23,9 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from flows.drive import plan_recipe, planned_records, run_recipe
+from flows.cli.runner import plan_recipe, planned_records, run_recipe
 from flows.home import Home
+from flows.run.environment import prepare_environment
 from tasks import recipe as schema
 from tasks.errors import LimbeckError
 from tasks.recipe import Knobs, Recipe, is_semantic
@@ -335,8 +336,9 @@ def new_branches(base: Base, seen: set[str], grown: str | None) -> set[str]:
 PLAN = """
 import json, sys
 from flows.home import Home
-home = Home.from_environment(); home.prepare_environment()
-from flows.drive import plan_recipe
+from flows.run.environment import prepare_environment
+home = Home.from_environment(); prepare_environment(home)
+from flows.cli.runner import plan_recipe
 from tasks.recipe import Recipe
 rows = plan_recipe(Recipe.model_validate(json.loads(sys.argv[1])), home=home)
 print(json.dumps([row["stage"] for row in rows if row["cache"] == "miss"]))
@@ -581,8 +583,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="limbeck-mutations-") as folder:
         home = Home(Path(folder) / "home").create()
         os.environ["LIMBECK_HOME"] = str(home.root)
-        home.prepare_environment()
-        from flows.servers import prefect_for_a_run
+        prepare_environment(home)
+        from flows.servers.local import prefect_for_a_run
 
         with prefect_for_a_run(home) as ready:
             ready()

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flows.drive import planned_records
+from flows.cli.runner import planned_records
 from flows.home import Home
 from tasks.errors import LimbeckError
 from tasks.recipe import Recipe, is_semantic

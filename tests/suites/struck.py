@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.servers import free_port
+from flows.servers.local import free_port
 from tests.s3_server import BUCKET, S3Server, make_bucket
 from tests.suites.chain import Host, asked, environment, write_chain
 from tests.suites.doomed import LEASE_SECONDS
@@ -92,7 +92,7 @@ def folder_of(pid: int) -> Path | None:
 def part_of(pid: int) -> str:
     """Say which part of a run a process is; empty for all others."""
     words, folder = words_of(pid), folder_of(pid)
-    if "prefect" in words and {"server", "flows.serve"} & set(words):
+    if "prefect" in words and {"server", "flows.servers.serve"} & set(words):
         return "prefect"
     if folder is None or not {"tasks.fork_server", "tasks.ports.package"} & set(words):
         return ""

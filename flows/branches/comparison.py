@@ -1,0 +1,50 @@
+"""Who is compared with whom: every candidate with the recipe's plain baselines of its own size, and with nothing else.
+
+A plain baseline is a student of role baseline that learns from labels alone: what a user would have without any method. Where a recipe has
+none of a candidate's size, nothing is claimed about that candidate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows.branches.candidate import Candidate
+from tasks.contracts import Parcel
+from tasks.contrast_models import contrast_models
+from tasks.recipe import ContrastSlice, Recipe, Shape
+from tasks.scoring.verdicts import verdicts
+
+
+async def contrast_all(recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel) -> dict[str, dict[str, Any]]:
+    """Compare candidates with plain baselines; return by candidate what is said of it against each, on every split."""
+    scored = {candidate.name: card for candidate, card in zip(candidates, cards, strict=True)}
+    knobs = ContrastSlice(metric=recipe.spec.headline, resamples=recipe.scoring.resamples, confidence=recipe.scoring.confidence)
+    pairs = [(ours.name, theirs) for ours in candidates for theirs in plain_baselines(recipe) if comparable(recipe, ours, theirs, scored)]
+    found = await asyncio.gather(
+        *(contrast_models(knobs, candidate=scored[name], baseline=scored[baseline], rows=rows, label=f"{name} against {baseline}") for name, baseline in pairs)
+    )
+    known = {pair: parcel.facts for pair, parcel in zip(pairs, found, strict=True) if parcel.facts}  # a plan has no figures
+    return verdicts(known, recipe.scoring.confidence)
+
+
+def plain_baselines(recipe: Recipe) -> list[str]:
+    """Return the students that learn from labels alone and stand there to be compared with."""
+    return [student.name for student in recipe.students if student.role == "baseline" and student.name in plain_students(recipe)]
+
+
+def plain_students(recipe: Recipe) -> list[str]:
+    """Return the students that learn from labels alone, whatever their role."""
+    return [student.name for student in recipe.students if student.signal == "labels"]
+
+
+def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[str, Parcel]) -> bool:
+    """Tell whether a candidate is as large as a baseline, and as much work (an ALBERT's layers share their weights); a plan goes by the recipe's shapes."""
+    if ours.role in ("teacher", "export") or ours.name in plain_baselines(recipe):
+        return False
+    sizes = [[scored[name].facts.get(figure) for figure in ("parameters", "flops")] for name in (ours.name, baseline)]
+    if all(size[0] is not None for size in sizes):
+        return sizes[0] == sizes[1]
+    shapes = {student.name: [getattr(student, name) for name in Shape.model_fields] for student in recipe.students}
+    return ours.name in shapes and shapes[ours.name] == shapes[baseline]

@@ -1,0 +1,164 @@
+"""Judging sets in a run: their rows, what of them overlaps with what is learned from, and everybody's scores on them.
+
+Each set has stages of its own, so that one set more recomputes nothing of the others, and nothing that is learned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import stdev
+from typing import Any
+
+from flows.branches.candidate import Candidate, Goods
+from flows.run.judging_sources import SOURCE, known_of_sets, sets_in, sources_of_sets
+from tasks.contracts import Parcel
+from tasks.ports.judging_sets import judging_rows, overlapping
+from tasks.ports.overlap import Sentences
+from tasks.prepare_rows import compare_judging_set, prepare_judging_set, purge_rows
+from tasks.recipe import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice, Recipe
+from tasks.score_model import score_judging_set
+from tasks.scoring.judging_sets import SetAnswers
+from tasks.session import Session
+
+# --- rows --------------------------------------------------------------------------------------------------------------------------------
+
+
+async def rows_to_learn(recipe: Recipe, sources: Mapping[str, Parcel], rows: Parcel) -> tuple[Parcel, dict[str, Parcel]]:
+    """Return the prepared rows or, where judging sets ask for it, those that are left of them without what overlaps; and these sets."""
+    purging = await prepare_sets(recipe, sources, rows, [name for name, given in sets_in(recipe, sources).items() if given.overlaps == "purge"])
+    if not purging:
+        return rows, {}
+    return await purge_rows(PurgeSlice(names=tuple(purging)), rows=rows, judging=list(purging.values())), purging
+
+
+async def rows_of_sets(recipe: Recipe, sources: Mapping[str, Parcel], learned: Parcel, known: Mapping[str, Parcel]) -> dict[str, Parcel]:
+    """Return the rows of every judging set, in the recipe's order; ``known`` are those that were prepared before train was purged."""
+    found = {**known, **await prepare_sets(recipe, sources, learned, [name for name in sets_in(recipe, sources) if name not in known])}
+    return {name: found[name] for name in sets_in(recipe, sources)}
+
+
+async def prepare_sets(recipe: Recipe, sources: Mapping[str, Parcel], rows: Parcel, names: Sequence[str]) -> dict[str, Parcel]:
+    """Read some sets in the terms of the task."""
+    found = await asyncio.gather(
+        *(prepare_judging_set(rows_slice(recipe, name), source=sources[f"{SOURCE}{name}"], rows=rows, label=name) for name in names)
+    )
+    return dict(zip(names, found, strict=True))
+
+
+def rows_slice(recipe: Recipe, name: str) -> JudgingRowsSlice:
+    """Return what decides the rows of a set; what it leaves open is as in the task."""
+    given, spec = recipe.judging_sets[name], recipe.spec
+    return JudgingRowsSlice(
+        name=name, kind=spec.kind, text=given.text or spec.text, pair=given.pair or spec.pair, label=given.label or spec.label, labels=given.labels,
+        numbered=not given.source, classes=tuple(sorted(given.classes.items())), split=given.split, rows=given.rows, leave_out=given.overlaps == "leave-out",
+    )  # fmt: skip
+
+
+async def compare_sets(recipe: Recipe, sources: Mapping[str, Parcel], goods: Goods) -> None:
+    """Hold every set against what this run learns from: training rows, transfer text and general text."""
+    corpus = {"source": sources["corpus"]} if recipe.corpus and "corpus" in sources else {}
+    most = recipe.corpus.max_tokens if recipe.corpus and not recipe.pretraining else None
+    knobs = CorpusRead(text=recipe.corpus.text, most=most) if recipe.corpus and corpus else CorpusRead()
+    text = {"transfer": goods.transfer} if goods.transfer is not None else {}
+    await asyncio.gather(*(compare_judging_set(knobs, judging=one, rows=goods.rows, **text, **corpus, label=name) for name, one in goods.judging.items()))
+
+
+# --- scores ------------------------------------------------------------------------------------------------------------------------------
+
+
+async def score_sets(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods) -> dict[str, dict[str, Parcel]]:
+    """Score everyone on every judging set, the teacher (the first) before the others; return the scorecards by candidate and set."""
+    found = await asyncio.gather(*(score_set(recipe, candidates, goods, name) for name in goods.judging))
+    return {one.name: {name: cards[one.name] for name, cards in zip(goods.judging, found, strict=True)} for one in candidates}
+
+
+async def score_set(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods, name: str) -> dict[str, Parcel]:
+    """Score everyone on one set."""
+    spec, scoring, teacher = recipe.spec, recipe.scoring, await goods.teacher
+    knobs = JudgingScoreSlice(kind=spec.kind, metrics=spec.metrics, headline=spec.headline, max_length=scoring.max_length,
+                              resamples=scoring.resamples, confidence=scoring.confidence)  # fmt: skip
+    ask = partial(score_judging_set, knobs, teacher=teacher, judging=goods.judging[name])
+    first, *others = candidates
+    theirs = await ask(models=[teacher], label=on_set(first.name, name))
+    cards = await asyncio.gather(*(ask(models=one.chosen_first, teacher_predictions=theirs, label=on_set(one.name, name)) for one in others))
+    return {first.name: theirs, **{one.name: card for one, card in zip(others, cards, strict=True)}}
+
+
+def on_set(candidate: str, name: str) -> str:
+    """Return the label of a candidate's scores on a set."""
+    return f"{candidate} on {name}"
+
+
+def with_judged(
+    rows: Sequence[Mapping[str, Any]], candidates: Sequence[Candidate], cards: Mapping[str, Mapping[str, Parcel]], sets: Mapping[str, Parcel], split: str
+) -> list[dict[str, Any]]:
+    """Return the rows of the results, those of a run that has judging sets with what everybody did on them."""
+    if not sets:
+        return [dict(one) for one in rows]
+    return [{**one, "judged": judged_of(candidate, cards[candidate.name], sets, one, split)} for candidate, one in zip(candidates, rows, strict=True)]
+
+
+def judged_of(
+    candidate: Candidate, cards: Mapping[str, Parcel], sets: Mapping[str, Parcel], row: Mapping[str, Any], split: str
+) -> dict[str, dict[str, Any]]:
+    """Return what a row of the results says of a candidate on every set: figures of the chosen seed, and ``means`` over all of them.
+
+    Both have the drop of their headline score from that on the task's own ``split``.
+    """
+    found = {}
+    for name, card in cards.items():
+        facts, about, headline = dict(card.facts), sets[name].facts, row["headline"]
+        per_seed = {metric: candidate.as_in_recipe(values) for metric, values in facts["per_seed"].items()}
+        deviation = {metric: stdev(values) if len(values) > 1 else None for metric, values in per_seed.items()}
+        # With classes merged it is another, easier question: the two scores cannot be subtracted.
+        drop, over_seeds = (None if about["merged"] else drop_of(headline, own, there) for own, there in (
+            (row["metrics"][split], facts["metrics"]), (row["means"][split]["metrics"], facts["means"]["metrics"])))  # fmt: skip
+        means = {**facts["means"], "drop": over_seeds}
+        found[name] = {**facts, "per_seed": per_seed, "deviation": deviation, "means": means, "drop": drop, "merges": about["merges"]}
+    return found
+
+
+def drop_of(headline: str, own: Mapping[str, Any], there: Mapping[str, Any]) -> float | None:
+    """Return how much worse the headline score is on a set than on the task's own rows; None where one of the two is undefined."""
+    from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
+
+    ours, theirs = own[headline]["value"], there[headline]["value"]
+    if ours is None or theirs is None:
+        return None
+    return float(theirs - ours if METRICS[headline] in LOWER_IS_BETTER else ours - theirs)
+
+
+# --- plan and gate -----------------------------------------------------------------------------------------------------------------------
+
+
+def planned_sets(
+    recipe: Recipe, names: Sequence[str], classes: Sequence[str] | None, train: Sequence[Sentences], largest: int
+) -> dict[str, dict[str, Any]]:
+    """Return what a plan can say of judging sets that no stage has seen: their rows, and what overlaps with these training rows.
+
+    Nothing of sources of more than ``largest`` bytes, and of sets for which train is purged: that is done by a stage.
+    """
+    found = {}
+    sources = sources_of_sets(recipe)
+    for name, given in sets_in(recipe, sources).items():
+        source = sources[f"{SOURCE}{name}"]
+        if name in names and given.overlaps != "purge" and source.bytes <= largest:
+            split, facts = judging_rows(Path(source.uri), rows_slice(recipe, name), classes, train if given.overlaps == "leave-out" else None)
+            ours_N, theirs_N = overlapping(split.sentences, train)
+            found[name] = {**facts, "leaked": {"training rows": int(ours_N.sum())}, "learned": {"training rows": int(theirs_N.sum())}}
+    return found
+
+
+def answers_of_sets(session: Session, names: Sequence[str], store: Any, workspace: Path) -> dict[str, SetAnswers]:
+    """Return where rows and answers of every set are, for the gate; ``names`` are the models."""
+    found = {}
+    for name, facts in known_of_sets(session).items():
+        rows = session.parcel_of("prepare-judging-set", name)
+        cards = {one: session.parcel_of("score-judging-set", on_set(one, name)) for one in names}
+        places = {one: partial(store.folder, card) for one, card in cards.items() if card is not None}
+        place = workspace / "judging" / name
+        found[name] = SetAnswers(partial(store.folder, rows), facts["rows_sha256"], facts["rows"], places, facts.get("leaked", {}), place)
+    return found

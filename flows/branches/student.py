@@ -1,0 +1,99 @@
+"""The branch of a student: from its start over the phases that its recipe gives it to its last checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from flows.branches.candidate import Candidate, Goods, label
+from flows.branches.teacher_signals import answers_for, contributions_of, kept_signals, learns_from_transfer_alone
+from tasks.contracts import Parcel
+from tasks.distill_general import distill_general
+from tasks.distill_task import distill_layers, distill_predictions
+from tasks.recipe import LAYER_STARTS, ContributionSlice, GeneralSlice, IntermediateSlice, PredictionSlice, Recipe, Shape, Student, general_start, sections_of
+
+OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
+"""Knobs of a training that have to do with a teacher's answers."""
+
+
+async def make_student(recipe: Recipe, student: Student, goods: Goods) -> Candidate:
+    """Make one student, all its seeds side by side."""
+    models = await asyncio.gather(*(train_student(recipe, student, seed, goods) for seed in student.seeds))
+    return Candidate(student.name, student.role, list(models), student.seeds)
+
+
+async def train_student(recipe: Recipe, student: Student, seed: int, goods: Goods) -> Parcel:
+    """Take one student through the phases that its recipe gives it."""
+    made = await starting_point(recipe, student, goods)
+    varied = await goods.candidates if goods.candidates is not None and recipe.takes(student, "augmentation") else None
+    text = {"transfer": goods.transfer} if goods.transfer is not None and student.signal == "teacher" else {}
+    common = {"teacher": await goods.teacher, "rows": goods.rows, "candidates": varied, **text, "label": label(student.name, seed, student.seeds)}
+    phase = recipe.inner_phase(student)
+    if phase is not None:
+        kept = await kept_signals(recipe, student, phase, goods, text) if recipe.task_distillation.keeps(phase, varied=varied is not None) else None
+        knobs = IntermediateSlice(**cut(phase, seed), **of_student(recipe, student, made))
+        made = await distill_layers(knobs, start=made, signals=kept, **await origin_of(recipe, student, made, goods), **common)
+    prediction = student.prediction or recipe.task_distillation.prediction
+    knobs_2 = PredictionSlice(**by_signal(cut(prediction, seed), student.signal), **of_student(recipe, student, made), signal=student.signal)
+    answers = await answers_for(recipe, goods, prediction, student.layers) if student.signal == "teacher" else None
+    return await distill_predictions(knobs_2, answers=answers, start=made, **await origin_of(recipe, student, made, goods), **common)
+
+
+async def origin_of(recipe: Recipe, student: Student, made: Parcel | None, goods: Goods) -> dict[str, Parcel]:
+    """Return what a student is built from beside its teacher; nothing once an earlier stage made it."""
+    if made is not None or student.start not in LAYER_STARTS:
+        return {}
+    origin = {"base": goods.base} if student.origin == "pretrained" else {}
+    if student.start != "contribution":
+        return origin
+    knobs = ContributionSlice(max_length=recipe.task_distillation.prediction.max_length)
+    return {**origin, "contributions": await contributions_of(knobs, student.origin, goods)}
+
+
+async def starting_point(recipe: Recipe, student: Student, goods: Goods) -> Parcel | None:
+    """Return the checkpoint that a student starts from, or None where the engine builds it from the teacher."""
+    if student.name in goods.starts:
+        return goods.starts[student.name]
+    if not recipe.takes(student, "general") or not general_start(student) or goods.corpus is None or recipe.general_distillation is None:
+        return None
+    shape = shape_of(student)
+    key = (shape, student.start)
+    if key not in goods.general:
+        knobs = GeneralSlice(**chosen(recipe.general_distillation), shape=shape, start=student.start)
+        goods.general[key] = asyncio.ensure_future(general_student(knobs, goods))
+    return await goods.general[key]
+
+
+async def general_student(knobs: GeneralSlice, goods: Goods) -> Parcel:
+    """Distil one shape on general text; students of one shape share it."""
+    assert goods.corpus is not None
+    shown = f"{knobs.shape.layers}x{knobs.shape.hidden or 'teacher'}"
+    return await distill_general(knobs, base=goods.base, corpus=await goods.corpus, label=shown)
+
+
+def shape_of(student: Student) -> Shape:
+    """Return a student's architecture alone."""
+    return Shape(**{name: getattr(student, name) for name in Shape.model_fields})
+
+
+def of_student(recipe: Recipe, student: Student, made: Parcel | None) -> dict[str, Any]:
+    """Return what a phase must know of the student; nothing of its start once an earlier stage made it."""
+    fresh = {"shape": shape_of(student), "start": student.start, "origin": student.origin} if made is None else {}
+    return {"transfer_alone": learns_from_transfer_alone(recipe, student), **fresh}
+
+
+def cut(knobs: Any, seed: int) -> dict[str, Any]:
+    """Return a section's knobs with a seed of its own."""
+    return {**chosen(knobs), "seed": seed}
+
+
+def chosen(knobs: Any) -> dict[str, Any]:
+    """Return a section's knobs without those of methods that it does not use."""
+    others = {section for method, section in sections_of(type(knobs)).items() if method != getattr(knobs, "method", None)}
+    return {name: value for name, value in dict(knobs).items() if name not in others}
+
+
+def by_signal(knobs: Mapping[str, Any], signal: str) -> dict[str, Any]:
+    """Leave out what only a training on a teacher's answers reads: a plain baseline stays the same model, however others are taught."""
+    return {name: value for name, value in knobs.items() if signal == "teacher" or name not in OF_ANSWERS}

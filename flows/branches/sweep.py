@@ -1,0 +1,229 @@
+"""What one branch of a sweep does: a strategy at all its numbers of layers, the rounds of the greedy search, the first rung of successive halving.
+
+Papers: greedy layer pruning, Peer et al. 2021, arXiv:2105.14839 (there each try is a whole fine-tuning; here it has ``sweep.try_steps``);
+successive halving, Jamieson and Talwalkar 2015, arXiv:1502.07943 (here with one halving, and for each number of layers by itself).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flows.branches.candidate import Candidate, Goods, known
+from flows.branches.dropped import make_dropped
+from tasks.checks import check_strategies, check_sweep, layers_of
+from tasks.contracts import Parcel
+from tasks.recipe import STRATEGIES, LayerDropping, Recipe, ScoreSlice, Sweep
+from tasks.score_model import score_model
+from tasks.session import Session
+
+SEEDS = (0, 1, 2)
+RUNG = 4  # the first rung takes this part of the steps
+LEAST = 2  # strategies that go on at least
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a sweep tries: strategies times numbers of dropped layers, and how each of them is trained, with the sweep's seeds."""
+
+    layers: int
+    strategies: tuple[str, ...]
+    drops: tuple[int, ...]
+    dropping: LayerDropping
+    halving: bool
+    try_steps: int
+
+    def drops_of(self, strategy: str) -> list[int]:
+        """Return the numbers of layers that a strategy can drop; the others are a dash in the table."""
+        from tasks.methods.layer_strategies import undefined
+
+        return [drop for drop in self.drops if not undefined(strategy, self.layers, drop)]
+
+
+@dataclass
+class Tried:
+    """One strategy at one number of layers: the models, their scorecard, and the score of the first rung where there was one."""
+
+    candidate: Candidate | None = None
+    card: Parcel | None = None
+    rung: float | None = None
+
+
+@dataclass
+class Swept:
+    """What a sweep found."""
+
+    grid: Grid
+    teacher: Parcel
+    similarity: Parcel
+    tried: dict[tuple[str, int], Tried] = field(default_factory=dict)
+
+
+@dataclass
+class Search:
+    """What the greedy search has found so far: the layers that stay, by how many went; ``guess`` is what a plan could not look into."""
+
+    kept: dict[int, list[int]] = field(default_factory=dict)
+    guess: dict[str, Parcel] = field(default_factory=dict)
+
+
+def of_a_sweep(recipe: Recipe) -> Recipe:
+    """Return the part of a recipe that a sweep uses, with its knobs: no students, no general text, no substitutes."""
+    unused: dict[str, Any] = {"students": (), "general_distillation": None, "augmentation": None, "transfer": None, "ensemble": None}
+    text = {} if recipe.pretraining is not None else {"corpus": None}
+    swept = recipe.model_copy(update=unused | text | {"sweep": recipe.sweep or Sweep()})
+    check_strategies(choices(swept)[0])
+    return swept
+
+
+def choices(recipe: Recipe) -> tuple[tuple[str, ...], tuple[int, ...] | None, LayerDropping]:
+    """Return strategies, numbers of layers (None: all) and training: the sweep's own knobs, else those of layer_dropping, else defaults."""
+    given, own = recipe.layer_dropping, recipe.sweep or Sweep()
+    strategies = own.strategies or (given.strategies if given else STRATEGIES)
+    dropping = given or LayerDropping(steps=500, batch_size=64, learning_rate=1e-4, dropout=0.0, evaluations=1, max_length=recipe.teacher.max_length)
+    seeds = own.seeds or (given.seeds if given else SEEDS)
+    return strategies, own.drop or (given.drop if given else None), dropping.model_copy(update={"seeds": seeds})
+
+
+def grid_of(recipe: Recipe, sources: Mapping[str, Parcel], session: Session) -> Grid:
+    """Return what is to be tried, or refuse it; only the teacher's config is read for that."""
+    if recipe.pretraining is not None:
+        layers = recipe.pretraining.layers
+    else:
+        layers = layers_of(json.loads((session.store.folder(sources["teacher"]) / "config.json").read_text()))
+    strategies, drops, dropping = choices(recipe)
+    drops = tuple(sorted(drops or range(1, layers)))
+    check_sweep(recipe, strategies, drops, dropping, layers)
+    knobs = recipe.sweep or Sweep()
+    return Grid(layers, strategies, drops, dropping, knobs.halving, knobs.try_steps)
+
+
+async def in_subflow(session: Session, name: str, grid: Grid, drops: Sequence[int], teacher: Parcel, body: Callable[[], Awaitable[None]]) -> None:
+    """Run a branch as a Prefect subflow of the run, drawn after the teacher; a plan has no flow, and walks straight through."""
+    if session.planning:
+        return await body()
+    from prefect import flow
+
+    @flow(name="drop-by-strategy", flow_run_name=name, validate_parameters=False)
+    async def branch(strategy: str, drop: list[int], seeds: list[int]) -> None:
+        await body()
+
+    await branch(name, list(drops), list(grid.dropping.seeds), wait_for=[session.made_by[id(teacher)]])
+
+
+async def try_strategy(
+    recipe: Recipe, swept: Swept, strategy: str, drops: Sequence[int], goods: Goods, search: Search, session: Session, scoring: ScoreSlice
+) -> None:
+    """Train and score one strategy at its numbers of layers, all seeds, as a subflow."""
+    grid, trained = swept.grid, await goods.teacher
+    waits = {name: parcel for name, parcel in search.guess.items() if name == "first rung" or strategy == "greedy"}
+
+    async def one(drop: int) -> None:
+        kept = search.kept.get(drop) if strategy == "greedy" else None
+        candidate = await make_dropped(recipe, grid.dropping, like(grid, strategy, drop), drop, goods, kept=kept, shown=f"{strategy}-{drop}", waits=waits)
+        card = await score_model(
+            scoring, models=candidate.chosen_first, teacher=trained, rows=goods.rows, teacher_predictions=swept.teacher, label=candidate.name
+        )  # fmt: skip
+        tried = swept.tried.setdefault((strategy, drop), Tried())
+        tried.candidate, tried.card = candidate, card
+
+    async def body() -> None:
+        if strategy == "greedy":
+            waits.update(await search_greedily(recipe, grid, goods, search))
+        await asyncio.gather(*(one(drop) for drop in drops))
+
+    await in_subflow(session, strategy, grid, drops, trained, body)
+
+
+def like(grid: Grid, strategy: str, drop: int) -> str:
+    """Return the name under which a cell is trained: cells of one set of layers (top and symmetric, with one layer left) share their trainings."""
+    from tasks.methods.layer_strategies import namesake
+
+    return namesake(strategy, grid.layers, drop)
+
+
+async def search_greedily(recipe: Recipe, grid: Grid, goods: Goods, search: Search) -> dict[str, Parcel]:
+    """Find, round by round, the layer that is missed least: each that is left is tried without, by a short training; return what a plan waits for."""
+    from tasks.methods.layer_strategies import after_a_round
+
+    short = grid.dropping.model_copy(update={"steps": grid.try_steps, "evaluations": 1, "seeds": grid.dropping.seeds[:1]})
+    kept = list(range(grid.layers))
+    for drop in range(1, max(grid.drops_of("greedy")) + 1):
+        if drop not in search.kept:
+            tries = after_a_round(kept)
+            names = [f"greedy-{drop} try without {min(set(kept) - set(one))}" for one in tries]
+            waits = search.guess if drop > 1 else {}
+            made = [
+                make_dropped(recipe, short, "greedy", drop, goods, kept=one, shown=name, waits=waits) for one, name in zip(tries, names, strict=True)
+            ]
+            scores = [selection_score(candidate) for candidate in await asyncio.gather(*made)]
+            search.kept[drop] = tries[best_of(scores)]
+            if None in scores:
+                search.guess["tries"] = unknown()
+        kept = search.kept[drop]
+    return {name: parcel for name, parcel in search.guess.items() if name == "tries"}
+
+
+async def first_rung(recipe: Recipe, swept: Swept, goods: Goods, search: Search, session: Session) -> dict[str, list[int]]:
+    """Train everything for a quarter of the steps with one seed; return for each strategy the numbers of layers at which it goes on."""
+    grid = swept.grid
+    quarter = shortened(grid.dropping)
+
+    async def one(strategy: str, drop: int) -> None:
+        kept = search.kept.get(drop) if strategy == "greedy" else None
+        waits = search.guess if strategy == "greedy" else {}
+        shown = f"{strategy}-{drop} first rung"
+        candidate = await make_dropped(recipe, quarter, like(grid, strategy, drop), drop, goods, kept=kept, shown=shown, waits=waits)
+        swept.tried[strategy, drop] = Tried(rung=selection_score(candidate))
+
+    async def branch(strategy: str) -> None:
+        async def body() -> None:
+            if strategy == "greedy":
+                await search_greedily(recipe, grid, goods, search)
+            await asyncio.gather(*(one(strategy, drop) for drop in grid.drops_of(strategy)))
+
+        await in_subflow(session, f"{strategy} (first rung)", grid, grid.drops_of(strategy), await goods.teacher, body)
+
+    await asyncio.gather(*(branch(strategy) for strategy in grid.strategies if grid.drops_of(strategy)))
+    if any(tried.rung is None for tried in swept.tried.values()):
+        search.guess["first rung"] = unknown()
+    return going_on(grid, {cell: tried.rung for cell, tried in swept.tried.items()})
+
+
+def going_on(grid: Grid, scores: Mapping[tuple[str, int], float | None]) -> dict[str, list[int]]:
+    """Return for each strategy the numbers of layers at which it is in the better half, of at least two; equals are told apart by their order."""
+    going: dict[str, list[int]] = {strategy: [] for strategy in grid.strategies}
+    for drop in grid.drops:
+        rivals = [strategy for strategy in grid.strategies if (strategy, drop) in scores]
+        ranked = sorted(rivals, key=lambda strategy: -known(scores[strategy, drop]))
+        for strategy in ranked[: max(LEAST, math.ceil(len(rivals) / 2))]:
+            going[strategy].append(drop)
+    return going
+
+
+def shortened(dropping: LayerDropping) -> LayerDropping:
+    """Return the training of the first rung."""
+    length = {"steps": max(1, dropping.steps // RUNG)} if dropping.steps else {"epochs": dropping.epochs / RUNG}
+    return dropping.model_copy(update={**length, "seeds": dropping.seeds[:1]})
+
+
+def selection_score(candidate: Candidate) -> float | None:
+    """Return the mean score of a candidate's models on the selection rows; a plan does not know it."""
+    scores = [model.facts["selection_score"] for model in candidate.models if "selection_score" in model.facts]
+    return sum(scores) / len(scores) if len(scores) == len(candidate.models) else None
+
+
+def best_of(scores: Sequence[float | None]) -> int:
+    """Return the number of the best score; of equals the first."""
+    return max(range(len(scores)), key=lambda number: (known(scores[number]), -number))
+
+
+def unknown() -> Parcel:
+    """Return a parcel that only a plan hands on: what waits for it is a miss, whatever else it is made of."""
+    from tasks.stage import UNKNOWN
+
+    return Parcel("checkpoint", UNKNOWN, "", 0)

@@ -1,0 +1,41 @@
+"""The pretrained model of a run, its fine-tuned teacher, and the further teachers of an ensemble."""
+
+from __future__ import annotations
+
+from prefect.context import FlowRunContext
+from prefect.logging import get_run_logger
+
+from tasks.checks import require_floor
+from tasks.contracts import Parcel
+from tasks.finetune_teacher import finetune_teacher
+from tasks.prepare_corpus import pretrain_base
+from tasks.recipe import Colleague, Recipe, Teacher
+
+
+async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:
+    """Return the pretrained model that everything starts from."""
+    if recipe.pretraining is None:
+        return sources["teacher"]
+    return await pretrain_base(recipe.pretraining, source=sources["corpus"])
+
+
+async def good_teacher(recipe: Recipe, rows: Parcel, base: Parcel) -> Parcel:
+    """Fine-tune the teacher, and refuse one that is no better than guessing."""
+    teacher = await finetune_teacher(recipe.teacher, rows=rows, base=base)
+    hold_against_floor(recipe.teacher, teacher)
+    return teacher
+
+
+def hold_against_floor(knobs: Teacher, teacher: Parcel) -> None:
+    """Refuse a teacher below its floor, and say so where its rows cannot tell; a plan has not scored it yet, or leaves that to the run."""
+    doubt = require_floor(knobs, teacher.facts) if teacher.facts else ""
+    if doubt and FlowRunContext.get() is not None:
+        get_run_logger().warning(doubt)
+
+
+async def colleague(knobs: Colleague, rows: Parcel, base: Parcel, number: int) -> Parcel:
+    """Fine-tune one more teacher of an ensemble; each must clear its floor."""
+    own = Teacher(**{name: value for name, value in dict(knobs).items() if name in Teacher.model_fields})
+    teacher = await finetune_teacher(own, rows=rows, base=base, label=f"teacher {number}")
+    hold_against_floor(own, teacher)
+    return teacher

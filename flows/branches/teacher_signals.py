@@ -1,0 +1,83 @@
+"""Outputs of the teacher that several students use: computed once for all of them, with the same knobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from flows.branches.candidate import Goods
+from tasks.contracts import Parcel
+from tasks.distill_task import record_signals
+from tasks.drop_layers import measure_contributions
+from tasks.finetune_teacher import answer_rows, mix_answers
+from tasks.recipe import AnswerSlice, ContributionSlice, Intermediate, LayerDropping, MixSlice, PatienceOf, Prediction, Recipe, SignalSlice, Student
+
+
+async def contributions_of(knobs: ContributionSlice, origin: str, goods: Goods) -> Parcel:
+    """Measure what each layer contributes, once for all who ask."""
+    if (knobs, origin) not in goods.contributions:
+        base = goods.base if origin == "pretrained" else await goods.teacher
+        goods.contributions[knobs, origin] = asyncio.ensure_future(measure_contributions(knobs, base=base, rows=goods.rows))
+    return await goods.contributions[knobs, origin]
+
+
+async def answers_for(recipe: Recipe, goods: Goods, training: Prediction | LayerDropping, layers: int = 0) -> Parcel:
+    """Ask the teacher, or the ensemble, about every row that students will see, once for all whose ``training`` asks alike.
+
+    ``layers`` are those of the student; its patience is about them.
+    """
+    patience = training.patience if isinstance(training, Prediction) else None
+    of = PatienceOf(layer_map=patience.layer_map, layers=layers) if patience is not None else None
+    alone = recipe.transfer is not None and recipe.transfer.alone
+    knobs = AnswerSlice(max_length=training.max_length, precision=training.precision, transfer_alone=alone, patience=of)
+    if recipe.ensemble is None:
+        shown = f"patience {knobs.patience.layer_map}, {knobs.patience.layers} layers" if knobs.patience else ""
+        return await answers_of(0, shown, knobs, goods)
+    temperature = 1.0 if recipe.spec.kind == "regression" else training.temperature
+    weights = (1.0, *(colleague.weight for _, colleague in recipe.colleagues))
+    mixture = MixSlice(combine=recipe.ensemble.combine, weights=weights, temperature=temperature)
+    if (knobs, mixture) not in goods.mixtures:
+        goods.mixtures[knobs, mixture] = asyncio.ensure_future(mixture_of(mixture, knobs, goods))
+    return await goods.mixtures[knobs, mixture]
+
+
+async def mixture_of(mixture: MixSlice, knobs: AnswerSlice, goods: Goods) -> Parcel:
+    """Mix what all teachers answer, each softened as the students of this mixture soften it."""
+    said = (answers_of(number, f"teacher {number + 1}", knobs, goods) for number in range(1 + len(goods.colleagues)))
+    return await mix_answers(mixture, answers=list(await asyncio.gather(*said)))
+
+
+async def answers_of(number: int, shown: str, knobs: AnswerSlice, goods: Goods) -> Parcel:
+    """Return one teacher's answers; students of all temperatures share them."""
+    if (knobs, number) not in goods.answers:
+        goods.answers[knobs, number] = asyncio.ensure_future(asked(number, shown, knobs, goods))
+    return await goods.answers[knobs, number]
+
+
+async def asked(number: int, shown: str, knobs: AnswerSlice, goods: Goods) -> Parcel:
+    """Ask one teacher."""
+    teacher = await [goods.teacher, *goods.colleagues][number]
+    text = {"transfer": goods.transfer} if goods.transfer is not None else {}
+    return await answer_rows(knobs, teacher=teacher, rows=goods.rows, **text, label=shown)
+
+
+def learns_from_transfer_alone(recipe: Recipe, student: Student) -> bool:
+    """Tell whether a student sees the transfer text and no training row."""
+    return recipe.transfer is not None and recipe.transfer.alone and student.signal == "teacher"
+
+
+async def kept_signals(recipe: Recipe, student: Student, phase: Intermediate, goods: Goods, text: Mapping[str, Parcel]) -> Parcel:
+    """Keep the teacher's layers for a map; students and seeds of one map share them."""
+    knobs = SignalSlice(
+        layer_map=phase.matching.layer_map, layers=student.layers, hidden=phase.matching.hidden > 0, attention=phase.matching.attention > 0,
+        max_length=phase.max_length, precision=phase.precision, signal_budget_gb=recipe.task_distillation.signal_budget_gb,
+        transfer_alone=learns_from_transfer_alone(recipe, student),
+    )  # fmt: skip
+    if knobs not in goods.signals:
+        goods.signals[knobs] = asyncio.ensure_future(signals_of(knobs, goods, text))
+    return await goods.signals[knobs]
+
+
+async def signals_of(knobs: SignalSlice, goods: Goods, text: Mapping[str, Parcel]) -> Parcel:
+    """Run the teacher once for all who share a map."""
+    return await record_signals(knobs, teacher=await goods.teacher, rows=goods.rows, **text, label=f"{knobs.layers} layers")

@@ -1,0 +1,89 @@
+"""The command line. Everything heavy is imported inside the commands, so that ``limbeck --help`` answers at once."""
+
+from __future__ import annotations
+
+import gc as garbage
+import logging
+import os
+import sys
+
+import typer
+from rich.console import Console
+
+from flows.cli import maintenance, make_models, past_runs, registry, team_servers
+from flows.cli.output_files import OF_THE_DISK, disk_sentence
+from flows.cli.shared import STOPPED
+from tasks.errors import LimbeckError
+
+PANELS = {
+    "Make small models": (
+        make_models.demo, make_models.init, make_models.shelf, make_models.run, make_models.sweep, make_models.plan,
+        make_models.validate, make_models.resume,
+    ),
+    "Look at what ran": (
+        past_runs.results, past_runs.runs, past_runs.explain, past_runs.ledger, past_runs.report, past_runs.reproduce,
+        past_runs.ui,
+    ),
+    "Keep the house in order": (
+        maintenance.verify, maintenance.gc, maintenance.janitor, maintenance.deploy, maintenance.version,
+    ),
+    "Choose, pull and promote": (
+        registry.models, registry.pull, registry.show, registry.promote, registry.rollback, registry.delete,
+        registry.predict,
+    ),
+    "Run the servers of a team": (
+        team_servers.up, team_servers.down, team_servers.env, team_servers.doctor, team_servers.backup,
+        team_servers.restore,
+    ),
+}  # fmt: skip
+"""Every command, under the heading that it has in --help."""
+PACE = 50_000  # new objects between two looks for garbage; Python takes 700
+
+
+def new_app() -> typer.Typer:
+    """Return the command line with every command under its heading."""
+    app = typer.Typer(
+        name="limbeck", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        help="Make big transformer language models small: cached Prefect stages in, registered small models out.",
+    )  # fmt: skip
+    for heading, commands in PANELS.items():
+        for command in commands:
+            app.command(rich_help_panel=heading)(command)
+    return app
+
+
+app = new_app()
+
+
+def main() -> None:
+    """Run a command; a user's mistake ends in one sentence, never in a traceback."""
+    # Loading Prefect and MLflow makes a quarter of a million objects that stay; looking for garbage among them at
+    # Python's pace takes a fifth of that time.
+    garbage.set_threshold(PACE)
+    logging.getLogger("limbeck").setLevel(logging.WARNING)
+    try:
+        status = typer.main.get_command(app).main(standalone_mode=False, prog_name="limbeck")
+        if status == STOPPED:  # typer turns Ctrl-C into a status of its own
+            raise KeyboardInterrupt
+        raise SystemExit(status if isinstance(status, int) else 0)
+    except LimbeckError as error:
+        Console(stderr=True, width=10_000).print(f"limbeck: {error}", highlight=False, markup=False)
+        raise SystemExit(1) from None
+    except BrokenPipeError:  # whoever read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except OSError as error:
+        if error.errno not in OF_THE_DISK:
+            raise
+        print(f"limbeck: {disk_sentence(error)}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except (KeyboardInterrupt, typer.Abort):
+        print("limbeck: stopped; run the same command again to go on from there", file=sys.stderr)
+        raise SystemExit(STOPPED) from None
+    except Exception as error:
+        # A wrong command line: typer carries a copy of click, whose exceptions have no public name but know how to show
+        # themselves.
+        if not (hasattr(error, "show") and hasattr(error, "exit_code")):
+            raise
+        error.show()
+        raise SystemExit(error.exit_code) from None

@@ -1,0 +1,196 @@
+"""What a person sees while stages run: stage n of N, a bar with time left, loss and examples per second; then the table and what to do next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+QUIET = 15.0  # seconds between two lines of progress where there is no terminal to draw on
+
+
+class Watcher:
+    """Draws bars on a terminal, and writes plain lines elsewhere. ``expected`` is the number of stages of the run."""
+
+    def __init__(self, console: Console, expected: int) -> None:
+        self.console, self.expected, self.ended = console, expected, 0
+        self.bars: dict[int, Any] = {}
+        self.spoke: dict[int, float] = {}
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TextColumn("{task.fields[unit]}"),
+                   TimeRemainingColumn(), TextColumn("{task.fields[figures]}"))  # fmt: skip
+        self.progress_view = Progress(*columns, console=console, transient=True)
+
+    def __enter__(self) -> Watcher:
+        if self.console.is_terminal:
+            self.progress_view.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.console.is_terminal:
+            self.progress_view.stop()
+
+    def note(self, words: str) -> None:
+        """Say something about the run as a whole."""
+        self.console.print(words, highlight=False, markup=False, soft_wrap=True)
+
+    def stage(self, record: Any) -> None:
+        """Show a stage's new state."""
+        if record.state == "running" and self.console.is_terminal and id(record) not in self.bars:
+            self.bars[id(record)] = self.progress_view.add_task(record.shown, total=None, unit="", figures="")
+        if record.state in ("waiting", "running"):
+            return
+        self.ended += 1
+        if id(record) in self.bars:
+            self.progress_view.remove_task(self.bars.pop(id(record)))
+        self.expected = max(self.ended, self.expected)  # a plan cannot foresee which dropped models are as large as a baseline
+        self.console.print(f"[{self.ended}/{self.expected}] {record.shown}: {SHOWN[record.state]} ({record.seconds:.1f} s)", highlight=False, markup=False)
+
+    def progress(self, record: Any, done: int, total: int, unit: str, figures: Mapping[str, float]) -> None:
+        """Move a stage's bar."""
+        shown = ", ".join(f"{name.replace('_per_s', '/s')} {value:.4g}" for name, value in figures.items())
+        if id(record) in self.bars:
+            self.progress_view.update(self.bars[id(record)], completed=done, total=total, unit=unit, figures=shown)
+        elif not self.console.is_terminal and time.monotonic() - self.spoke.get(id(record), 0.0) > QUIET:
+            self.spoke[id(record)] = time.monotonic()
+            self.console.print(f"      {record.shown}: {done:,} of {total:,} {unit} {shown}", highlight=False, markup=False)
+
+    def log(self, record: Any, message: str) -> None:
+        """Show what a stage says."""
+        self.console.print(f"      {record.shown}: {message}", highlight=False, markup=False, style="dim")
+
+
+SHOWN = {"cached": "cached", "completed": "done", "failed": "failed", "stopped": "stopped", "refused": "not started or ended: the budget is spent"}
+
+
+def show_results(console: Console, result: Mapping[str, Any]) -> None:
+    """Print the table of a finished run, the gate's reasons, and the commands that come next."""
+    from flows.publish.results import champion_line, counts, spent
+    from tasks.report.against import against_lines
+    from tasks.report.judging_sets import judging_table
+    from tasks.report.page_answer import quoted
+    from tasks.report.results import notes, results_table
+
+    console.print()
+    console.print(results_table(result["models"], split=result["split"]))
+    elsewhere = judging_table(result["models"], result["split"])
+    if elsewhere is not None:
+        console.print(elsewhere)
+    for line in against_lines(result["models"], result["split"]):
+        console.print(line, highlight=False, markup=False)
+    for note in notes(result["models"]):
+        console.print(note, highlight=False, markup=False)
+    for entry in result["registered"]:
+        if entry["decision"] == "refused":
+            console.print(f"{entry['verdict']}: {entry['candidate']}: {'; '.join(entry['reasons'])}", highlight=False, markup=False)
+        elif entry["outcome"] != "champion":
+            console.print(f"not champion: {entry['candidate']}: {entry['why']}", highlight=False, markup=False)
+    console.print(f"\n{counts(result)}; {champion_line(result)}.", highlight=False, markup=False)
+    for line in spent(result.get("ledger")):
+        console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
+    console.print("\nNext:")
+    if result["promotion"]["champion"] is not None:
+        name = result["registered"][0]["name"]
+        console.print(f"  limbeck pull {name}@champion my-model     # one plain Hugging Face folder", highlight=False, markup=False)
+        console.print(f"  limbeck show {name}                       # its aliases, figures and the history of decisions", highlight=False, markup=False)
+        texts = quoted(result.get("texts") or "texts.csv")
+        console.print(f"  limbeck predict my-model {texts}", highlight=False, markup=False, soft_wrap=True)
+    console.print("  limbeck report --open                         # the whole run on one page", highlight=False)
+    console.print("  limbeck models                                # every registered version and the gate's word on it", highlight=False)
+    console.print("  limbeck ui                                    # Prefect and MLflow in the browser", highlight=False)
+
+
+def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
+    """Print the table of a finished sweep, the answer, how far fine-tuning changed each layer, and the commands that come next."""
+    from flows.publish.results import spent
+    from tasks.report.sweep import SIMILAR, answer_lines, notes, similarity_table, sweep_table, title
+
+    def say(*lines: str) -> None:
+        for line in lines:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    say("", title(result))
+    console.print(sweep_table(result))
+    say(*notes(result), "", *answer_lines(result), "", SIMILAR)
+    console.print(similarity_table(result))
+    hits = sum(stage["cache"] == "hit" for stage in result["stages"])
+    console.print(f"{hits} of {len(result['stages'])} stages cached; nothing was registered.", highlight=False)
+    for line in spent(result.get("ledger")):
+        console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
+    console.print("\nNext:")
+    console.print("  limbeck report --open                         # the answer, the chart and every figure on one page", highlight=False)
+    console.print("  limbeck explain                               # what ran, and why", highlight=False)
+    console.print("  limbeck ui                                    # Prefect and MLflow in the browser: run/sweep.svg is the plot", highlight=False)
+
+
+def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
+    """Print what a second run made beside what the first one did."""
+    from rich.table import Table
+
+    from tasks.report.reproduction import row_of, summary
+
+    table = Table("stage", "then", "now", "verdict", "why", title=f"run {found['run'][:8]}, then and now", title_justify="left")
+    for stage in found["stages"]:
+        table.add_row(*row_of(stage))
+    console.print()
+    console.print(table)
+    for line in [*found["sources"], *summary(found)]:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any]], duration: Callable[[float], str]) -> None:
+    """Print what a sweep would train, a line for each kind of work, and how much of it is there already."""
+    from rich.table import Table
+
+    table = Table("what", title=f"sweep of {name}: what it takes", title_justify="left")
+    for heading in ("stages", "cached", "would run", "about"):
+        table.add_column(heading, justify="right")
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        kinds.setdefault(kind_of(row["stage"]), []).append(row)
+    for kind, found in kinds.items():
+        missing = [row for row in found if row["cache"] == "miss"]
+        known = [row["seconds"] for row in missing if row["seconds"] is not None]
+        table.add_row(kind, str(len(found)), str(len(found) - len(missing)), str(len(missing)), duration(sum(known)) if known else "")
+    console.print(table)
+    trainings = [row for row in rows if row["stage"].startswith("drop-layers")]
+    missing = [row for row in trainings if row["cache"] == "miss"]
+    console.print(f"{len(trainings)} trainings of dropped models: {len(trainings) - len(missing)} are cached, {len(missing)} would run.", highlight=False)
+    if any(row["seconds"] is not None for row in rows if row["cache"] == "miss"):
+        console.print("About: what the like of it took before, with other settings perhaps, one after another; cores work side by side.", highlight=False)
+
+
+def kind_of(stage: str) -> str:
+    """Return the kind of work that a stage of a sweep is."""
+    name, _, shown = stage.partition("/")
+    if name != "drop-layers":
+        return name
+    strategy = shown.rpartition("-")[0] if " " not in shown else shown.split(" ")[0].rpartition("-")[0]
+    step = " tries" if " try " in shown else " first rung" if " first rung" in shown else ""
+    return f"train {strategy}{step}"
+
+
+def runs_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the table of past runs, each with its best candidate, that one's standing and figures."""
+    table = Table()
+    for name in ("run", "started", "kind", "recipe", "experiment", "status", "best"):
+        table.add_column(name, overflow="fold")
+    for name, _ in BRIEF.values():
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        figures = [f"{row['figures'][name]:{form}}" if name in row["figures"] else "—" for name, (_, form) in BRIEF.items()]
+        table.add_row(row["run"][:8], moment(row["started"]), row["kind"], row["recipe"], row["experiment"], row["status"], row["best"], *figures)
+    return table
+
+
+BRIEF = {"score": ("score", ".3f"), "retained_pct": ("%", ".1f"), "speedup_x": ("x", ".1f"), "size_mb": ("MB", ".1f")}
+"""Columns of the best candidate's figures: share of the teacher's score, speed-up, size."""
+
+
+def moment(milliseconds: int) -> str:
+    """Return a time for people."""
+    return datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M")

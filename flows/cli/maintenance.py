@@ -1,0 +1,91 @@
+"""Commands that keep the store, the deployments and the installation in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.shared import open_home, open_home_for_a_run, out, tracker
+from flows.home import Home
+
+
+def verify() -> None:
+    """Hash everything in the store anew; what is damaged is set aside, so that the next run makes it again."""
+    home = open_home()
+    from flows.run.history import verify_store
+
+    good = bad = 0
+    for manifest, problem in verify_store(home):
+        good, bad = good + (problem is None), bad + (problem is not None)
+        if problem:
+            out.print(f"{manifest['stage']} {manifest['key'][:12]}: {problem}", highlight=False, markup=False)
+    out.print(f"{good} results are whole, {bad} are damaged.", highlight=False)
+    if bad:
+        raise typer.Exit(1)
+
+
+def gc(
+    keep_days: Annotated[float, typer.Option(min=0, help="Results younger than this stay in any case.")] = 30,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Remove results that no registered model, no running stage and no recent result was made from."""
+    mlflow = tracker()
+    from flows.run.history import collect
+
+    swept = collect(Home.from_environment(), mlflow, keep_days=keep_days, dry=dry_run)
+    for stage, key in swept.results:
+        out.print(f"{stage} {key[:12]}", highlight=False, markup=False)
+    for name in swept.leftovers:
+        out.print(f"left over: {name}", highlight=False, markup=False)
+    verb = "would go" if dry_run else "are gone"
+    out.print(f"{len(swept.results)} results and {swept.bytes / 1e6:,.1f} MB {verb}; {swept.kept} results stay.", highlight=False)
+
+
+def janitor() -> None:
+    """End the runs that crashed workers left open, in MLflow and in Prefect, and remove what they left half-written."""
+    home = open_home_for_a_run()
+    from flows.servers.local import prefect_for_a_run
+
+    with prefect_for_a_run(home) as ready:
+        from flows.janitor import janitor as sweep_up
+        from flows.servers.local import watch as server_watch
+
+        ready()
+        swept = server_watch.run(sweep_up())
+    for run in swept["ended"]:
+        out.print(f"ended run {run[:8]}: its process is gone", highlight=False)
+    counts = f"{len(swept['ended'])} runs ended, {len(swept['pending'])} unfinished models and {len(swept['leftovers'])} left-overs removed"
+    out.print(counts, highlight=False)
+
+
+def deploy(
+    site: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="What this place sets for the work pools: image, cluster, roles, secrets.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, max=10_000, help="How many GPU stages may train at once; 1 where it was never set.")] = None,
+    gpu_pool: Annotated[str | None, typer.Option(metavar="POOL", help="The work pool that GPU stages go to; ecs-gpu where it was never set.")] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Take back what was changed in the Prefect UI: parameters, schedules, pools' defaults.")] = False,
+) -> None:
+    """Set up work pools, limits, deployments and automations on the Prefect server; a second time it changes nothing.
+
+    Which server: PREFECT_API_URL, else that of a running limbeck up or ui. What people changed in the Prefect UI stays as it is.
+    """
+    open_home()
+    import asyncio
+
+    from flows.deploy.deploy import Ways
+    from flows.deploy.deploy import deploy as set_up
+    from flows.deploy.pools import read_site
+
+    lines = asyncio.run(set_up(Ways(read_site(site), gpus, gpu_pool, reset)))
+    for line in lines:
+        out.print(f"{line.kind:18} {line.name:38} {line.done}", highlight=False, markup=False, soft_wrap=True)
+    changed = sum(line.done != "unchanged" for line in lines)
+    out.print(f"{changed} of {len(lines)} changed." if changed else f"All {len(lines)} unchanged.", highlight=False)
+
+
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    out.print(f"limbeck {installed('limbeck')}", highlight=False)

@@ -1,0 +1,138 @@
+"""Commands about runs that are over or under way, and the pages that show them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.shared import duration, out, tracker, written
+from flows.home import Home
+from flows.run.environment import prepare_environment
+from tasks.errors import RecipeError
+
+
+def results(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the page and its files are, for example deployments/results.")],
+    add: Annotated[Path | None, typer.Option("--add", metavar="OUT.json", help="What --json wrote of a finished run or sweep.")] = None,
+    note: Annotated[str, typer.Option("--note", help="A sentence that stands beside the run that is added.")] = "",
+    table: Annotated[str | None, typer.Option("--table", metavar="FILE", help="Only print one file of the folder as a short table, as README has it.")] = None,
+) -> None:
+    """Write the results page of a folder from its files, one per finished run, after adding one to them."""
+    from flows.publish.results_folder import add_result, table_of, write_page
+
+    if table is not None and (note or add is not None):
+        raise RecipeError("--table only prints what is there; leave --add and --note out")
+    if table is not None:
+        typer.echo(table_of(folder, table))
+        return
+    if note and add is None:
+        raise RecipeError("--note belongs to a run that is added; name its file with --add")
+    if add is not None:
+        out.print(f"wrote {add_result(folder, add, note)}", highlight=False, markup=False)
+    out.print(f"wrote {write_page(folder)}", highlight=False, markup=False)
+
+
+def runs(limit: Annotated[int, typer.Option(min=1, max=1000)] = 20) -> None:
+    """List the newest runs."""
+    from flows.cli.console import runs_table
+
+    out.print(runs_table(tracker().runs(limit)))
+
+
+def explain(run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")] = None) -> None:
+    """Say what a past run did, stage by stage, and why."""
+    from rich.table import Table
+
+    from flows.run.history import find_run
+
+    mlflow = tracker()
+    found = find_run(mlflow, run)
+    title = f"{found['kind']} {found['run'][:8]} of {found['recipe']}: {found['status']}"
+    table = Table("stage", "cache", "why", "took", "key", title=title, title_justify="left")
+    for row in mlflow.recall(found["run"], "stages")["stages"]:
+        made = f"made by run {row['made_by_run'][:8]}" if row["made_by_run"] else "made before" if row["cache"] == "hit" else row["why"]
+        table.add_row(row["stage"], row["cache"] if row["cache"] == "hit" else row["state"], made, duration(row["seconds"]), row["key"][:12])
+    out.print(table)
+
+
+def ledger(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")] = None,
+    json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write every figure as JSON, and how it was come by.")] = None,
+) -> None:
+    """Say what a past run took, stage by stage, in time, kWh, CO2e and dollars, and what the cache saved."""
+    mlflow = tracker()
+    from flows.run.history import find_run
+    from flows.run.opening import write_json
+    from tasks.report.ledger import LEGEND, counted_lines, ledger_table
+
+    found = find_run(mlflow, run)
+    noted = mlflow.recall(found["run"], "ledger")
+    out.print(ledger_table(noted, f"{found['kind']} {found['run'][:8]} of {found['recipe']}: what it took"))
+    for line in [*counted_lines(noted), LEGEND]:
+        out.print(line, highlight=False, markup=False)
+    if json_file is not None:
+        write_json(json_file, noted)
+
+
+def report(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that finished.")] = None,
+    show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    output: Annotated[Path | None, written("--output", "-o", metavar="FILE.html", help="Where it goes; by default into the home folder.")] = None,
+    no_texts: Annotated[bool, typer.Option("--no-texts", help="Leave the texts out on which student and teacher disagree.")] = False,
+) -> None:
+    """Write the page of a past run: one HTML file that says which model to take, how good, fast and big it is, and why."""
+    mlflow = tracker()
+    from flows.publish.report import open_page, past_report, place_of_report, write_page
+    from flows.run.history import find_run
+
+    home, found = Home.from_environment(), find_run(mlflow, run, () if run else ("FINISHED",))
+    path = place_of_report(output, found["run"], home)
+    write_page(past_report(mlflow, found, home=home, texts=not no_texts), path)
+    out.print(str(path), highlight=False, markup=False, soft_wrap=True)
+    if show and not open_page(path):
+        out.print("no browser was found here; open the file yourself", highlight=False)
+
+
+def reproduce(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A finished run, as `limbeck runs` shows it; by default the newest.")] = None,
+    keep: Annotated[Path | None, typer.Option("--keep", metavar="FOLDER", help="Keep what the second run makes, in a new folder.")] = None,
+    from_cache: Annotated[bool, typer.Option("--from-cache", help="Run nothing: compare what the store holds.")] = False,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Go on although a source has changed since.")] = False,
+    json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write the comparison as JSON.")] = None,
+) -> None:
+    """Run a past run again from nothing, in a home of its own, and compare what every stage makes, byte for byte.
+
+    Ends with status 0 if all digests are equal, and with 3 if some are not; what measures speed is not compared.
+    """
+    before = dict(os.environ)  # the second run gets the environment of this command, without what is set for this home
+    mlflow = tracker()
+    from flows.cli.console import show_reproduction
+    from flows.cli.reproduce import DIFFERENT
+    from flows.cli.reproduce import reproduce as run_twice
+    from flows.run.history import find_run
+    from flows.run.opening import write_json
+
+    found = find_run(mlflow, run, ("FINISHED",))
+    if not from_cache:
+        out.print(f"running {found['recipe']} again, in a home of its own: nothing is taken from the cache or enters your registry", highlight=False)
+    compared = run_twice(mlflow, found, home=Home.from_environment(), environment=before, keep=keep, from_cache=from_cache, anyway=anyway)
+    if json_file is not None:
+        write_json(json_file, compared)
+    show_reproduction(out, compared)
+    if not compared["equal"]:
+        raise typer.Exit(DIFFERENT)
+
+
+def ui(
+    prefect_port: Annotated[int, typer.Option(min=1024, max=65535)] = 4200,
+    mlflow_port: Annotated[int, typer.Option(min=1024, max=65535)] = 5000,
+) -> None:
+    """Serve Prefect and MLflow on this machine until Ctrl-C; runs started meanwhile use them."""
+    from flows.servers.local import serve
+
+    home = Home.from_environment().create()
+    prepare_environment(home)
+    serve(home, prefect_port, mlflow_port, out)

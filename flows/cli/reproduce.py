@@ -1,0 +1,126 @@
+"""Running a past run again, from nothing, and holding what comes out against its manifest, stage by stage.
+
+The second run is a process of its own with a home of its own: nothing is taken from the cache, and nothing enters the registry, or anybody's notices.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flows.home import Home
+from flows.run.history import as_it_was
+from tasks.errors import DataError, EngineError, RecipeError, RegistryError
+from tasks.ports.tracker import Tracker
+from tasks.recipe import Recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+DIFFERENT = 3  # exit status of a reproduction that went well and made other bytes
+STOPPED = 130
+NOT_THERE = ("LIMBECK_STORE", "LIMBECK_DISPATCH", "LIMBECK_NOTIFY", "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
+"""What would let the second run take from, or add to, more than its own home."""
+
+
+def reproduce(
+    tracker: Tracker, found: Mapping[str, Any], *, home: Home, environment: Mapping[str, str], keep: Path | None = None, from_cache: bool = False,
+    anyway: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Run a past run again, or look into the store for what it made, and compare."""
+    from tasks.report.reproduction import compare
+
+    then = manifest_of_run(tracker, found)
+    recipe = Recipe.model_validate(recipe_again(then))
+    changed = changed_sources(recipe, then)
+    if changed and not anyway:
+        raise DataError(f"{'; '.join(changed)}: what comes out would not be the same; bring the old files back, or compare --anyway")
+    if from_cache:
+        now = found_in_store(recipe, then, home)
+    else:
+        with own_folder(keep) as folder:
+            now = run_again(then, folder, environment)
+    return {"run": found["run"], "sources": changed, **compare(then, now)}
+
+
+def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run noted of itself; only finished runs have."""
+    try:
+        return tracker.recall(found["run"], "manifest")
+    except RegistryError as error:
+        raise RegistryError(f"run {found['run'][:8]} has no manifest: it did not finish, or an older release made it; see limbeck runs for others") from error
+
+
+def recipe_again(then: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recipe of a run with the cores and threads of then, whatever today's defaults are."""
+    values = as_it_was({name: value for name, value in then["recipe"].items() if name != "notify"})
+    hardware = then["hardware"]
+    # Before threads were knobs, a stage that ran alone had half of the cores.
+    alone = hardware.get("threads_alone", max(1, hardware["cores"] // 2))
+    used = {"cores": hardware["cores"], "threads": hardware["threads"], "threads_alone": alone}
+    return values | {"resources": {**(values.get("resources") or {}), **used}}
+
+
+def changed_sources(recipe: Recipe, then: Mapping[str, Any]) -> list[str]:
+    """Say which of a run's sources are not what they were."""
+    from flows.run.opening import find_sources
+
+    now = {name: parcel.sha256 for name, parcel in find_sources(recipe).items()}
+    return [f"the source {name!r} has changed since (digest {noted['sha256'][:8]} then, {now.get(name, 'none')[:8]} now)"
+            for name, noted in then["sources"].items() if now.get(name) != noted["sha256"]]  # fmt: skip
+
+
+def found_in_store(recipe: Recipe, then: Mapping[str, Any], home: Home) -> dict[str, Any]:
+    """Return a manifest of what the store holds for this recipe and today's code; nothing is run."""
+    from flows.cli.runner import planned_records
+    from flows.publish.manifest import code_state, hardware_of, library_versions, stage_row
+
+    os.environ["LIMBECK_PROCESSES"] = str(then["hardware"].get("processes", 1))  # as the second run would have it
+    rows = [stage_row(record) for record in planned_records(recipe, home, then["kind"])]
+    return {"versions": library_versions(), "hardware": hardware_of(recipe), "code": code_state(), "stages": rows, "models": {}}
+
+
+@contextmanager
+def own_folder(keep: Path | None) -> Iterator[Path]:
+    """Give a new folder for the second run: the one that is to be kept, or one that goes away again."""
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="limbeck-again-") as folder:
+            yield Path(folder)
+        return
+    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise RecipeError(f"{keep} is there already and not empty; name a new folder with --keep")
+    keep.mkdir(parents=True, exist_ok=True)
+    yield keep.resolve()
+
+
+def run_again(then: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Run the recipe in a home of its own and return the new manifest; what the run says goes where ours goes."""
+    (folder / "recipe.json").write_text(json.dumps(recipe_again(then), indent=1))
+    command = [sys.executable, "-P", "-m", "flows.cli", then["kind"], str(folder / "recipe.json"), "--json", str(folder / "result.json")]
+    own = {name: value for name, value in environment.items() if name not in NOT_THERE}
+    path = os.pathsep.join([str(ROOT), *filter(None, [own.get("PYTHONPATH")])])
+    processes = str(then["hardware"].get("processes", 1))
+    done = run_to_its_end(command, own | {"LIMBECK_HOME": str(folder / "home"), "PYTHONPATH": path, "LIMBECK_PROCESSES": processes})
+    if done == STOPPED:
+        raise KeyboardInterrupt
+    if done != 0:
+        raise EngineError(f"the second run ended with status {done}; what it said is above")
+    manifest: dict[str, Any] = json.loads((folder / "result.json").read_text())["manifest"]
+    return manifest
+
+
+def run_to_its_end(command: list[str], environment: Mapping[str, str]) -> int:
+    """Run a command that hears Ctrl-C as we do, and wait until it has stopped in order; return its status."""
+    from tasks.job import die_with_parent
+
+    with subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL, preexec_fn=die_with_parent) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            process.wait()
+            raise

@@ -1,0 +1,179 @@
+"""What the command line starts: one run of a recipe, a plan of one, and the demo."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+from flows.home import Home
+from flows.run.ledger import planned_cost
+from flows.run.opening import write_json
+from flows.run.stopping import ONLOOKER, Onlooker, confirm
+from flows.servers.local import watch as server_watch
+from tasks.engine_environment import environment
+from tasks.errors import BudgetError
+from tasks.fork_server import ForkServer, new_fork_server
+from tasks.recipe import Recipe
+from tasks.scoring.ledger import sum_of
+from tasks.session import Session, StageRecord
+
+
+def run_recipe(
+    recipe: Recipe, *, home: Home, watcher: Any = None, force: frozenset[str] = frozenset(), json_path: Path | None = None, plan: Session | None = None,
+    engines: ForkServer | None = None, command: str = "", kind: str = "run",
+) -> dict[str, Any]:  # fmt: skip
+    """Run a flow (``kind``: ``run`` or ``sweep``), after a plan of it or without one; write the result file if asked, with the command that asked."""
+    from flows.publish.metadata import account
+
+    onlooker, started = Onlooker(home, watcher, force, plan, engines, command), time.monotonic()
+    token = ONLOOKER.set(onlooker)
+    try:
+        result: dict[str, Any] = server_watch.run(flow_of(kind)(recipe))
+    except asyncio.CancelledError:
+        if onlooker.cancelled is not None:
+            with contextlib.suppress(Exception):  # the run, or its server, may be gone by now; it has stopped all the same
+                asyncio.run(confirm(onlooker.cancelled))
+        raise KeyboardInterrupt from None  # a signal asked for the end: what follows is as after Ctrl-C
+    finally:
+        ONLOOKER.reset(token)  # a run that this process starts by other means next is not this one
+    if json_path is not None:
+        write_json(json_path, {**result, **account(recipe, result, home=home, seconds=time.monotonic() - started, command=command)})
+    return result
+
+
+def flow_of(kind: str) -> Any:
+    """Return the flow of a kind of run."""
+    if kind == "sweep":
+        from flows.sweep_layers import sweep_layers
+
+        return sweep_layers
+    from flows.compress import compress
+
+    return compress
+
+
+def watched_run(
+    recipe: Recipe, *, home: Home, console: Any, ready: Callable[[], None], force: frozenset[str] = frozenset(), json_path: Path | None = None,
+    command: str = "", kind: str = "run",
+) -> dict[str, Any]:  # fmt: skip
+    """Run a recipe before a person's eyes; ``ready`` waits for the Prefect server, which starts while the run is planned."""
+    from flows.cli.console import Watcher
+
+    plan = planned_session(recipe, home, kind)
+    plan.purse.require_plan([record.likely for record in plan.records if record.cache == "miss"])
+    with warm_engines(plan) as engines:
+        ready()
+        with Watcher(console, len(plan.records)) as watcher:
+            return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path, plan=plan, engines=engines, command=command, kind=kind)
+
+
+@contextlib.contextmanager
+def warm_engines(plan: Session) -> Iterator[ForkServer | None]:
+    """Load torch for a plan's engines while servers start; not where a plan needs none here, nor where each engine loads it by itself."""
+    here = plan.dispatcher is None and plan.processes == 1
+    engines = new_fork_server() if here and any(record.cache == "miss" for record in plan.records) else None
+    try:
+        if engines is not None:
+            engines.warm("tasks.training", environment(1))
+        yield engines
+    finally:
+        if engines is not None:  # a run closes it itself; one that was refused before it began does not
+            engines.close()
+
+
+def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[str, Any]]:
+    """Walk the same story without running anything; return what each stage would do, why, and what the like of it took before."""
+    rows: list[dict[str, Any]] = plan_of(planned_session(recipe, home, kind))["stages"]
+    return rows
+
+
+def plan_of(session: Session) -> dict[str, Any]:
+    """Return a plan as ``limbeck plan --json`` writes it: every stage, what would be spent, what is there already, and whether the budget would do."""
+    rates = session.purse.rates
+    rows = [
+        {"stage": record.shown, "cache": record.cache, "why": record.why, "seconds": record.estimate, "cost": planned_cost(record, rates)}
+        for record in session.records
+    ]
+    costs: dict[str, list[Any]] = {cache: [row["cost"] for row in rows if row["cache"] == cache] for cache in ("miss", "hit")}
+    refused = ""
+    try:
+        session.purse.require_plan([record.likely for record in session.records if record.cache == "miss"])
+    except BudgetError as error:
+        refused = str(error)
+    return {"stages": rows, "total": sum_of(costs["miss"]), "saved": sum_of(costs["hit"]), "refused": refused, "warnings": list(rates.warnings)}
+
+
+SMALL = 16 * 2**20
+"""Bytes of a source whose rows a plan divides to say what would be left of train: seconds of work."""
+
+
+def planned_rows(recipe: Recipe, session: Session) -> dict[str, Any]:
+    """Return what is known of a plan's held-back rows: from earlier stages, or by dividing the rows now, where there are few; else nothing."""
+    from flows.branches.judging_sets import planned_sets
+    from flows.run.judging_sources import known_of_sets
+    from flows.run.opening import held_back
+    from tasks.ports.sources import resolve_data
+    from tasks.ports.tables import divided_rows
+
+    known, missing = held_back(session), [name for name in recipe.judging_sets if name not in known_of_sets(session)]
+    if known and not missing:
+        return known
+    source = resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)
+    if source.bytes > SMALL:
+        return known
+    divided, names, facts = divided_rows(Path(source.uri), recipe.spec, recipe.data)
+    found = known or {"rows": facts["rows"], "purged": facts["purged"], "leaked": {"training rows": facts["leaked"]}}
+    sets = planned_sets(recipe, missing, names, divided["train"].sentences, SMALL)
+    return {**found, **({"judging": {**found.get("judging", {}), **sets}} if sets else {})}
+
+
+def planned_records(recipe: Recipe, home: Home, kind: str = "run") -> list[StageRecord]:
+    """Return the records of a walk that runs nothing."""
+    return planned_session(recipe, home, kind).records
+
+
+def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
+    """Walk the story without running anything; return the session with its records."""
+    from flows.run.opening import plan_session
+    from tasks.session import use_session
+
+    recipe, pass_everything = story_of(recipe, kind)
+    session, sources = plan_session(recipe, home)
+    with use_session(session):
+        asyncio.run(pass_everything(recipe, sources, session))
+    return session
+
+
+def story_of(recipe: Recipe, kind: str) -> tuple[Recipe, Callable[..., Coroutine[Any, Any, Any]]]:
+    """Return a recipe as a kind of run takes it, and what passes its stages; of the two flows only one is loaded, which takes Prefect half a second."""
+    if kind == "sweep":
+        from flows.branches.sweep import of_a_sweep
+        from flows.sweep_layers import sweep_everything
+
+        return of_a_sweep(recipe), sweep_everything
+    from flows.compress import make_everything
+
+    return recipe, make_everything
+
+
+def demo_recipe(home: Home, seed: int) -> Recipe:
+    """Return the demo's recipe with its seeds, for the language of that seed."""
+    from flows.run.demo import DEMO, with_language
+    from flows.run.recipe_file import load_recipe
+
+    return with_language(load_recipe(DEMO, [f"{section}.seed={seed}" for section in ("pretraining", "teacher", "data")]), home)
+
+
+def run_demo(*, seed: int, seeds: int, home: Home, console: Any, ready: Callable[[], None], json_path: Path | None = None) -> dict[str, Any]:
+    """Write a small language, compress a teacher of it, and compare the distilled student with the same student trained without a teacher."""
+    from flows.run.demo import last_words, margins
+
+    results = [watched_run(demo_recipe(home, number), home=home, console=console, ready=ready) for number in range(seed, seed + seeds)]
+    result = {**results[-1], "margins": margins(results), "last_words": last_words(results)}
+    if json_path is not None:
+        write_json(json_path, result)
+    return result

@@ -1,0 +1,115 @@
+"""What several commands share: their common options, the home folder, the start of a run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+from rich.console import Console
+
+from flows.cli.output_files import writable
+from flows.home import Home
+from flows.run.environment import prepare_environment
+from tasks.errors import RecipeError
+
+WRITTEN = ("--json", "--plot")
+
+
+STOPPED = 130  # what shells call a command that Ctrl-C ended
+
+
+out = Console(width=None if sys.stdout.isatty() else 120, markup=False)  # a name in square brackets is a name
+
+
+written = partial(typer.Option, callback=writable)
+"""An option that names a file to write: whether it can be is asked before the command does anything."""
+
+
+Sets = Annotated[list[str], typer.Option("--set", metavar="a.b=value", help="Change one knob of the recipe; may be given several times.")]
+
+
+JsonFile = Annotated[Path | None, written("--json", metavar="FILE", help="Write stages, models and registered versions as JSON.")]
+
+
+RegisteredName = Annotated[str, typer.Argument(metavar="NAME", help="A registered model.")]
+
+
+Reason = Annotated[str, typer.Option(help="Why; it is kept in the history.")]
+
+
+RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a recipe on the shelf.")]
+
+
+def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "run", plot: Path | None = None) -> None:
+    """Run a recipe, or its sweep, before a person's eyes and show what came out."""
+    home = open_home_for_a_run()
+    from flows.servers.local import prefect_for_a_run
+
+    with prefect_for_a_run(home) as ready:
+        from flows.cli.console import show_results, show_sweep
+        from flows.cli.runner import watched_run
+
+        result = watched_run(
+            recipe, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file, command=typed(sys.argv[1:]), kind=kind
+        )
+    if plot is not None:
+        from tasks.report.sweep_plot import sweep_svg
+
+        plot.write_text(sweep_svg(result), encoding="utf-8")
+    show_sweep(out, result) if kind == "sweep" else show_results(out, result)
+
+
+def typed(words: list[str]) -> str:
+    """Return a command as it was typed, without the files that it writes; what a resumed run was started with is not known any more."""
+    kept = [word for before, word in zip(["", *words], words, strict=False) if before not in WRITTEN and word not in WRITTEN]
+    return shlex.join(["limbeck", *(word for word in kept if word.split("=")[0] not in WRITTEN)]) if words[:1] != ["resume"] else ""
+
+
+def open_home() -> Home:
+    """Make the home folder and set the environment before Prefect or MLflow are imported."""
+    for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
+        try:
+            _ = urlsplit(os.environ.get(name, "")).port
+        except ValueError as error:  # Prefect would not even be imported
+            raise RecipeError(f"{name} is no address ({error}); correct it, or leave it out") from error
+    home = Home.from_environment().create()
+    prepare_environment(home)
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO")
+    logging.raiseExceptions = False  # Prefect would print every line that its server does not take
+    return home
+
+
+def open_home_for_a_run() -> Home:
+    """Do the same, and refuse an MLflow that is not there before anything is started for it."""
+    home = open_home()
+    from tasks.ports.tracker import require_reachable
+
+    require_reachable(home.tracking_uri)
+    return home
+
+
+def tracker() -> Any:
+    """Return a tracker that only reads."""
+    home = open_home()
+    from tasks.ports.tracker import Tracker
+
+    return Tracker(home.tracking_uri, home.artifacts)
+
+
+def checked(file: Path) -> Path:
+    """Refuse a file that is not there."""
+    if not file.is_file():
+        raise RecipeError(f"there is no file {str(file)!r}; name a file with texts")
+    return file
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time for people."""
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

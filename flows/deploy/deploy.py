@@ -1,0 +1,265 @@
+"""``limbeck deploy``: everything of ``deployments/`` on a Prefect server: work pools, the limit of GPUs, deployments, automations.
+
+Each is read first and written only where it differs, so that a second time changes nothing. What people switch in the Prefect UI is theirs and
+stays: default parameters, schedules, whether an automation is on, the number of GPUs, what a pool's variables are here. ``--reset`` takes it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.actions import (
+    DeploymentScheduleCreate,
+    DeploymentUpdate,
+    GlobalConcurrencyLimitCreate,
+    GlobalConcurrencyLimitUpdate,
+    WorkPoolCreate,
+    WorkPoolUpdate,
+)
+from prefect.client.schemas.objects import ConcurrencyOptions, WorkPool
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.events.schemas.automations import AutomationCore
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
+from prefect.settings import PREFECT_API_URL
+
+from flows.deploy.pools import POOLS, Site, read_pool, settled
+from flows.deploy.timetable import GPU_POOLS, Entry, automations, schedule_of, standing, timetable, triggers_of
+from flows.servers.watch import ask_prefect
+from tasks.errors import RecipeError, ServerError
+
+GPU_LIMIT = "LIMBECK_GPU_LIMIT"
+LOCAL_GPUS = "gpu-local"  # the pool of `limbeck up` that stands for GPUs on its machine
+QUEUES = {"upkeep": "What looks after the runs: janitor, resubmission, promotion."}
+REFUSED = (401, 403)
+
+
+@dataclass
+class Ways:
+    """What was asked for on the command line."""
+
+    site: Site = field(default_factory=dict)
+    gpus: int | None = None
+    gpu_pool: str | None = None
+    reset: bool = False
+
+
+@dataclass
+class Line:
+    """What became of one thing."""
+
+    kind: str
+    name: str
+    done: str
+    """``created``, ``unchanged``, or what was updated."""
+
+
+async def deploy(ways: Ways) -> list[Line]:
+    """Set everything up; return what became of each thing."""
+    async with server() as client:
+        lines = [await settle_pool(client, name, ways) for name in POOLS]
+        lines += [await settle_queue(client, "cpu", name) for name in QUEUES]
+        lines.append(await settle_limit(client, ways))
+        known = [pool.name for pool in await client.read_work_pools(limit=200)]
+        require_pool(ways.gpu_pool, known)
+        for entry in timetable():
+            lines += await settle_deployment(client, entry, ways, known)
+        return lines + [await settle_automation(client, wanted, ways) for wanted in automations()]
+
+
+@asynccontextmanager
+async def server() -> AsyncIterator[PrefectClient]:
+    """Reach the Prefect server; what can go wrong on the way is said in a sentence. Without an address Prefect would start one, and end it again."""
+    address = PREFECT_API_URL.value()
+    if not address:
+        raise ServerError("no Prefect server is named; start one with limbeck up, or set PREFECT_API_URL to one that is there")
+    try:
+        await ask_prefect()
+        async with get_client() as client:
+            yield client
+    except PrefectHTTPStatusError as error:
+        status = error.response.status_code
+        if status in REFUSED:
+            how = "set PREFECT_API_AUTH_STRING to its user:password, for our own by: eval \"$(limbeck env)\""
+            raise ServerError(f"the Prefect server at {shown(address)} refuses us ({status}); {how}") from error
+        raise ServerError(f"the Prefect server at {shown(address)} answered {status}: {detail(error.response)}") from error
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        said = str(error) or type(error).__name__
+        raise ServerError(f"there is no Prefect server at {shown(address)} ({said}); start it, or correct PREFECT_API_URL") from error
+
+
+def shown(address: str) -> str:
+    """Return an address without a password."""
+    found = httpx.URL(address)
+    return str(found.copy_with(username=None, password=None)) if found.userinfo else address
+
+
+def detail(response: httpx.Response) -> str:
+    """Return what a server said, on one line."""
+    with contextlib.suppress(ValueError, AttributeError, KeyError):
+        said = response.json()
+        return " ".join(str(said.get("detail") or said.get("exception_detail") or said["exception_message"]).split())[:500]
+    return " ".join(response.text.split())[:500]
+
+
+# --- pools and limits --------------------------------------------------------------------------------------------------------------------
+
+
+async def settle_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
+    """Make a work pool what its file says, with what this place has set."""
+    ours, set_here = read_pool(name), ways.site.get(name, {})
+    try:
+        there: WorkPool | None = await client.read_work_pool(name)
+    except ObjectNotFound:
+        there = None
+    if there is None:
+        template = settled(ours["base_job_template"], None, set_here)
+        await client.create_work_pool(WorkPoolCreate(name=name, type=ours["type"], description=ours["description"], base_job_template=template))
+        return Line("work pool", name, "created")
+    if there.type != ours["type"]:
+        raise ServerError(
+            f"the work pool {name} on this server is of type {there.type}, and its runs need {ours['type']}; "
+            f"rename what uses it, or delete it (prefect work-pool delete {name}), then deploy again"
+        )
+    before = None if ways.reset else there.base_job_template
+    wanted = {"description": ours["description"], "base_job_template": settled(ours["base_job_template"], before, set_here)}
+    changed = [what for what, value in wanted.items() if getattr(there, what) != value]
+    if changed:
+        await client.update_work_pool(name, WorkPoolUpdate(**{what: wanted[what] for what in changed}))
+    return Line("work pool", name, told(changed))
+
+
+async def settle_queue(client: PrefectClient, pool: str, name: str) -> Line:
+    """Make sure that a queue is there; its limit and priority are people's."""
+    try:
+        await client.read_work_queue_by_name(name, work_pool_name=pool)
+    except ObjectNotFound:
+        await client.create_work_queue(name, description=QUEUES[name], priority=1, work_pool_name=pool)
+        return Line("work queue", f"{pool}/{name}", "created")
+    return Line("work queue", f"{pool}/{name}", "unchanged")
+
+
+async def settle_limit(client: PrefectClient, ways: Ways) -> Line:
+    """Make sure that the limit of GPUs is there; stages take a slot of it while they train, and none where their result is cached."""
+    name = os.environ.get(GPU_LIMIT, "gpu")
+    try:
+        there = await client.read_global_concurrency_limit_by_name(name)
+    except ObjectNotFound:
+        await client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=ways.gpus or 1))
+        return Line("concurrency limit", name, "created")
+    wanted = ways.gpus if ways.gpus is not None else there.limit
+    if there.limit == wanted and there.active:
+        return Line("concurrency limit", name, "unchanged")
+    await client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(limit=wanted, active=True))
+    return Line("concurrency limit", name, told(["limit"]))
+
+
+def require_pool(name: str | None, known: Sequence[str]) -> None:
+    """Refuse a pool for GPU stages that is not there."""
+    if name is not None and name not in known:
+        raise RecipeError(f"--gpu-pool {name}: this server has no such work pool; it has {', '.join(sorted(known))}")
+
+
+# --- deployments -------------------------------------------------------------------------------------------------------------------------
+
+
+async def settle_deployment(client: PrefectClient, entry: Entry, ways: Ways, pools: Sequence[str]) -> list[Line]:
+    """Make a deployment what the file says, then its schedules and what triggers it."""
+    try:
+        there: DeploymentResponse | None = await client.read_deployment_by_name(entry.full_name)
+    except ObjectNotFound:
+        there = None
+    if entry.fields["work_pool_name"] in GPU_POOLS:
+        usual = LOCAL_GPUS if LOCAL_GPUS in pools else entry.fields["work_pool_name"]
+        entry.fields["work_pool_name"] = ways.gpu_pool or (there.work_pool_name if there else None) or usual
+    if there is None:
+        deployment, done = await create(client, entry), "created"
+    else:
+        deployment, done = there.id, told([*await update(client, entry, there, ways), *await settle_schedules(client, entry, there, ways)])
+    lines = [Line("deployment", entry.full_name, done)]
+    return lines + [await settle_automation(client, wanted, ways) for wanted in triggers_of(entry, deployment)]
+
+
+async def create(client: PrefectClient, entry: Entry) -> UUID:
+    """Create a deployment with everything that its entry says."""
+    fields = dict(entry.fields)
+    strategy = fields.pop("collision_strategy")
+    return await client.create_deployment(
+        flow_id=await client.create_flow_from_name(entry.flow), name=entry.name, parameters=entry.parameters,
+        concurrency_options=ConcurrencyOptions(collision_strategy=strategy) if strategy else None,
+        schedules=[new_schedule(given) for given in entry.schedules], **fields,
+    )  # fmt: skip
+
+
+async def update(client: PrefectClient, entry: Entry, there: DeploymentResponse, ways: Ways) -> list[str]:
+    """Write the fields of a deployment that differ; return their names."""
+    known = standing(there)
+    changed = [name for name, value in entry.fields.items() if known[name] != value]
+    written = {name: entry.fields[name] for name in changed if name != "collision_strategy"}
+    if entry.fields["collision_strategy"]:
+        written["concurrency_options"] = ConcurrencyOptions(collision_strategy=entry.fields["collision_strategy"])
+    if ways.reset and there.parameters != entry.parameters:
+        changed, written = [*changed, "parameters"], {**written, "parameters": entry.parameters}
+    if changed:
+        # A pool and its queue are looked up together, and tags that are not sent would be taken away.
+        whole = {name: entry.fields[name] for name in ("work_pool_name", "work_queue_name", "tags")}
+        await client.update_deployment(there.id, DeploymentUpdate(**(whole | written)))
+    return changed
+
+
+def new_schedule(given: dict[str, Any]) -> DeploymentScheduleCreate:
+    """Return a schedule that is not there yet."""
+    return DeploymentScheduleCreate(schedule=schedule_of(given), active=given["active"], slug=given["slug"], parameters=given.get("parameters", {}))
+
+
+async def settle_schedules(client: PrefectClient, entry: Entry, there: DeploymentResponse, ways: Ways) -> list[str]:
+    """Add the schedules that are missing; those that are there, and whether they are on, are people's."""
+    known, changed = {schedule.slug: schedule for schedule in there.schedules}, []
+    for given in entry.schedules:
+        found, wanted = known.get(given["slug"]), new_schedule(given)
+        if found is None:
+            await client.create_deployment_schedules(there.id, [wanted])
+            changed.append(f"schedule {given['slug']}")
+        elif ways.reset and (found.active != wanted.active or found.schedule != wanted.schedule):
+            await client.update_deployment_schedule(there.id, found.id, active=wanted.active, schedule=wanted.schedule)
+            changed.append(f"schedule {given['slug']}")
+    return changed
+
+
+# --- automations -------------------------------------------------------------------------------------------------------------------------
+
+
+async def settle_automation(client: PrefectClient, wanted: AutomationCore, ways: Ways) -> Line:
+    """Make an automation what its file says; whether it is on is people's."""
+    known = await client.read_automations_by_name(wanted.name)
+    if not known:
+        await client.create_automation(wanted)
+        return Line("automation", wanted.name, "created")
+    there = known[0]
+    if not ways.reset:
+        wanted = wanted.model_copy(update={"enabled": there.enabled})
+    changed = differing(wanted, there)
+    if changed:
+        # An owner is given once; in an update the server refuses the very word.
+        await client.update_automation(there.id, AutomationCore(**wanted.model_dump(exclude={"owner_resource"})))
+    return Line("automation", wanted.name, told(changed))
+
+
+def differing(wanted: AutomationCore, there: AutomationCore) -> list[str]:
+    """Return the fields in which two automations differ."""
+    # The server keeps an owner, and does not tell it; what an automation starts is in its actions.
+    compared = set(AutomationCore.model_fields) - {"owner_resource"}
+    ours, theirs = (one.model_dump(mode="json", include=compared) for one in (wanted, there))
+    return [name for name, value in ours.items() if theirs[name] != value]
+
+
+def told(changed: Sequence[str]) -> str:
+    """Say what was written."""
+    return f"updated ({', '.join(changed)})" if changed else "unchanged"

@@ -1,0 +1,103 @@
+"""What ``deployments/prefect.yaml`` says there shall be, as Prefect's client takes it, and how far a deployment on the server is from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.events import DeploymentTriggerTypes
+from prefect.events.schemas.automations import AutomationCore
+from prefect.flows import load_flow_from_entrypoint
+from pydantic import TypeAdapter
+from ruamel.yaml import YAML
+
+FOLDER = Path(__file__).resolve().parents[2] / "deployments"
+KNOWN = {"name", "description", "entrypoint", "parameters", "work_pool", "tags", "enforce_parameter_schema", "concurrency_limit", "schedules", "triggers"}
+GPU_POOLS = ("ecs-gpu", "k8s-gpu")
+
+
+@dataclass
+class Entry:
+    """One deployment that shall be there."""
+
+    flow: str
+    name: str
+    fields: dict[str, Any]
+    """What is compared, and written where it differs."""
+    parameters: dict[str, Any]
+    schedules: list[dict[str, Any]]
+    triggers: list[Any]
+
+    @property
+    def full_name(self) -> str:
+        """Return the name as people write it."""
+        return f"{self.flow}/{self.name}"
+
+
+def timetable() -> list[Entry]:
+    """Read every deployment; a flow's form is made of its parameters here and now."""
+    return [entry_of(given) for given in read(FOLDER / "prefect.yaml")["deployments"]]
+
+
+def automations() -> list[AutomationCore]:
+    """Read the automations that belong to no deployment."""
+    return [AutomationCore.model_validate(given) for given in read(FOLDER / "automations.yaml")["automations"]]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read a YAML file of ours."""
+    return dict(YAML(typ="safe").load(path.read_text(encoding="utf-8")))
+
+
+def entry_of(given: Mapping[str, Any]) -> Entry:
+    """Turn one entry of the file into what the client takes; a field that only `prefect deploy` would read must not stand there unnoticed."""
+    unknown = set(given) - KNOWN
+    if unknown:
+        raise ValueError(f"prefect.yaml: {given['name']} has {sorted(unknown)}, which limbeck deploy does not read; known are {sorted(KNOWN)}")
+    flow = load_flow_from_entrypoint(given["entrypoint"])
+    limit = given.get("concurrency_limit") or {}
+    fields = {
+        "entrypoint": given["entrypoint"], "description": given.get("description") or flow.description, "tags": list(given.get("tags", ())),
+        "work_pool_name": given["work_pool"]["name"], "work_queue_name": given["work_pool"].get("work_queue_name", "default"),
+        "job_variables": plain(given["work_pool"].get("job_variables", {})), "enforce_parameter_schema": given.get("enforce_parameter_schema", True),
+        "parameter_openapi_schema": plain(flow.parameters.model_dump(exclude_unset=True)), "pull_steps": [],
+        "concurrency_limit": limit.get("limit"), "collision_strategy": limit.get("collision_strategy"),
+    }  # fmt: skip
+    return Entry(flow.name, given["name"], fields, plain(given.get("parameters", {})), plain(given.get("schedules", [])), plain(given.get("triggers", [])))
+
+
+def plain(values: Any) -> Any:
+    """Return values as they come back from the server."""
+    return json.loads(json.dumps(values))
+
+
+def standing(found: DeploymentResponse) -> dict[str, Any]:
+    """Return a deployment of the server in the fields of an entry."""
+    limit, options = found.global_concurrency_limit, found.concurrency_options
+    same = ("entrypoint", "description", "tags", "work_pool_name", "work_queue_name", "job_variables", "enforce_parameter_schema", "parameter_openapi_schema")
+    return {name: getattr(found, name) for name in same} | {
+        "pull_steps": found.pull_steps or [],
+        "concurrency_limit": limit.limit if limit else None,
+        "collision_strategy": str(options.collision_strategy.value) if limit and options else None,
+    }  # fmt: skip
+
+
+def schedule_of(given: Mapping[str, Any]) -> CronSchedule:
+    """Return a schedule as the client takes it."""
+    return CronSchedule(cron=given["cron"], timezone=given.get("timezone", "UTC"))
+
+
+def triggers_of(entry: Entry, deployment: Any) -> Sequence[AutomationCore]:
+    """Return the automations that start a deployment."""
+    reader: TypeAdapter[Any] = TypeAdapter(DeploymentTriggerTypes)
+    found = []
+    for given in entry.triggers:
+        trigger = reader.validate_python(given)
+        trigger.set_deployment_id(deployment)
+        found.append(trigger.as_automation())
+    return found

@@ -1,0 +1,107 @@
+"""A run's manifest: everything that decided what came out, and the digest of everything that did, so that another run can be held against it.
+
+It is part of the result file and lies with the MLflow run as ``run/manifest.json``; ``limbeck reproduce`` reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from flows.run.opening import Run, layout
+from flows.run.remote import processes_of_worker
+from tasks.ports.fingerprint import ROOT, hash_file
+from tasks.ports.machine import cpu_model, device_class, gpu_model
+from tasks.ports.tracker import made_with
+from tasks.recipe import Recipe
+from tasks.session import StageRecord
+
+SCHEMA = 1
+LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn", "pyarrow", "evaluate", "datasets", "onnx", "onnxruntime",
+             "mlflow", "prefect", "pydantic")  # fmt: skip
+ROOMS = ("flows", "tasks")
+
+
+def manifest_of(recipe: Recipe, run: Run, models: Sequence[Mapping[str, Any]] = (), *, kind: str = "run", split: str = "validation") -> dict[str, Any]:
+    """Return the manifest of a run that has come to its end."""
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "recipe": recipe.model_dump(mode="json", exclude_unset=True),
+        "code": code_state(),
+        "sources": {name: {"sha256": parcel.sha256, "bytes": parcel.bytes} for name, parcel in run.sources.items()},
+        "versions": library_versions(),
+        "seeds": dict(seeds_in(recipe.model_dump(mode="json"))),
+        "hardware": hardware_of(recipe),
+        "stages": [stage_row(record) for record in run.session.records],
+        "models": {model["name"]: model_row(model, split) for model in models},
+    }
+
+
+def code_state() -> dict[str, Any]:
+    """Return which code this is: release, commit, whether files were changed since (None where there is no checkout), and a digest over the sources."""
+    files = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    lines = [f"{path.relative_to(ROOT).as_posix()}:{hash_file(path)}" for path in files]
+    tags = made_with()
+    commit, digest = tags.get("mlflow.source.git.commit"), sha256("\n".join(lines).encode()).hexdigest()
+    return {"version": tags.get("limbeck.version"), "commit": commit, "changed": changed() if commit else None, "sha256": digest}
+
+
+def changed() -> bool | None:
+    """Tell whether the sources differ from their commit; None where git does not say."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        asked = subprocess.run(["git", "-C", str(ROOT), "status", "--porcelain", "--", *ROOMS], check=True, capture_output=True, text=True, timeout=10)
+        return bool(asked.stdout.strip())
+    return None
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that numbers pass through."""
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def hardware_of(recipe: Recipe) -> dict[str, Any]:
+    """Return the machine, and how much of it the run used."""
+    cores, threads, threads_alone = layout(recipe)
+    return {
+        "system": f"{platform.system()} {platform.machine()}", "cpu": cpu_model(), "cpus": os.cpu_count(),
+        "cores": cores, "threads": threads, "threads_alone": threads_alone, "processes": processes_of_worker(),
+        "device": device_class(), "gpu": gpu_model(),
+    }  # fmt: skip
+
+
+def seeds_in(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every seed of a recipe by where it stands; entries of a list by their names."""
+    if isinstance(values, Mapping):
+        for name, inner in values.items():
+            if name in ("seed", "seeds") and inner is not None:
+                yield f"{path}{name}", inner
+            else:
+                yield from seeds_in(inner, f"{path}{name}.")
+    elif isinstance(values, list):
+        for number, inner in enumerate(values):
+            yield from seeds_in(inner, f"{path}{inner.get('name', number) if isinstance(inner, Mapping) else number}.")
+
+
+def stage_row(record: StageRecord) -> dict[str, Any]:
+    """Return what the manifest says of one stage. A stage that is keyed by its machine measures: what it makes is never the same twice."""
+    return {
+        "stage": record.shown, "key": record.key, "sha256": record.parcel.sha256 if record.parcel else None, "cache": record.cache,
+        "threads": record.threads, "processes": record.processes, "measured": "hardware" in record.explanation, "explanation": dict(record.explanation),
+    }  # fmt: skip
+
+
+def model_row(model: Mapping[str, Any], split: str) -> dict[str, Any]:
+    """Return what the manifest says of one model: its weights, and its headline score."""
+    score = (model["metrics"].get(split) or {}).get(model["headline"]) or {}
+    return {"checkpoint": model.get("checkpoint"), "headline": model["headline"], "score": score.get("value")}

@@ -1,0 +1,44 @@
+"""What a result file says of how it was made: when, by which command, from which code, on what, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from flows.home import Home
+from flows.run.opening import PINNED, available_cores, teacher_name
+from tasks.ports.machine import cpu_model, gpu_model
+from tasks.ports.store.open import open_store
+from tasks.ports.tracker import made_with
+from tasks.recipe import Recipe
+
+
+def account(recipe: Recipe, result: Mapping[str, Any], *, home: Home, seconds: float, command: str) -> dict[str, Any]:
+    """Return the kind of a result and how it was made; ``command`` is empty where nobody noted it."""
+    made = made_by(recipe, seconds=seconds, command=command)
+    minutes = {**made["minutes"], "cached": round(cached_seconds(result, home) / 60, 2)}
+    return {"kind": "sweep" if "cells" in result else "run", "made": {**made, "minutes": minutes}}
+
+
+def made_by(recipe: Recipe, *, seconds: float, command: str) -> dict[str, Any]:
+    """Return how a run was made, as far as the run itself knows."""
+    return {
+        "teacher": teacher_name(recipe),
+        "date": datetime.now(UTC).date().isoformat(),
+        "command": command,
+        "commit": made_with().get("mlflow.source.git.commit"),
+        "versions": {name: version(name) for name in PINNED},
+        "hardware": {"cpu": cpu_model(), "cores": recipe.resources.cores or available_cores(), "gpu": gpu_model()},
+        "minutes": {"run": round(seconds / 60, 2)},
+    }
+
+
+def cached_seconds(result: Mapping[str, Any], home: Home) -> float:
+    """Return the seconds that the run's cached stages took when they were made."""
+    hits = {stage["key"] for stage in result["stages"] if stage["cache"] == "hit"}
+    if not hits:
+        return 0.0
+    store = open_store(home.store, home.cache)
+    return sum((store.manifest(key) or {}).get("seconds", 0.0) for key in hits)

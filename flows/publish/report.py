@@ -1,0 +1,136 @@
+"""The page of a run: made at its end and kept with it, or made again later from what MLflow kept. It is the last thing that a run does, and may fail alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import webbrowser
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from prefect.logging import get_run_logger
+
+from flows.branches.error_analysis import lineage_of, texts_in, texts_of
+from flows.home import Home
+from flows.publish.licences import licences_of
+from flows.publish.metadata import made_by
+from flows.run.demo import texts_to_ask
+from flows.run.opening import Run
+from flows.run.stopping import ONLOOKER
+from tasks.engine_environment import version_of
+from tasks.errors import LimbeckError, RecipeError, RegistryError
+from tasks.ports.fingerprint import ROOT, hash_file
+from tasks.ports.memo import remembered
+from tasks.ports.run_files import keep_report, keep_result, keeps, read_curves
+from tasks.ports.store.open import open_store
+from tasks.ports.tracker import Tracker
+from tasks.recipe import Recipe
+from tasks.report.page import PAGE, report_link, run_page, sweep_page
+
+Result = dict[str, Any]
+
+
+def for_the_page(recipe: Recipe, run: Run) -> Result:
+    """Return what a page needs beside the figures: label names, the graph of stages, the confidence of intervals, and how the run was made."""
+    onlooker = ONLOOKER.get()
+    made = made_by(recipe, seconds=time.monotonic() - run.session.opened, command=onlooker.command if onlooker else "")
+    lineage = lineage_of(run.session, run.sources)
+    return {"run": run.tracker.parent, "confidence": recipe.scoring.confidence, "made": made, "lineage": lineage, "licences": licences_of(recipe),
+            "texts": texts_to_ask(recipe)}  # fmt: skip
+
+
+async def leave_report(recipe: Recipe, run: Run, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep a run's result and its page with the run in MLflow; return where. What goes wrong here is said, and takes nothing else with it."""
+    try:
+        await asyncio.to_thread(make_report, recipe, run, dict(result))
+    except Exception as error:
+        said = str(error).strip().splitlines()
+        get_run_logger().warning(f"the report was not made ({type(error).__name__}: {said[0] if said else 'no message'}); all else of this run is kept")
+        return {}
+    return {"artifact": PAGE, "link": report_link(result["links"])}
+
+
+def make_report(recipe: Recipe, run: Run, result: Result) -> None:
+    """Render a run's page and pictures and log them, with the result that they come from."""
+    if "cells" in result:
+        return keep_report(run.tracker, sweep_page(result))
+    keep_result(run.tracker, result)  # first: a page that fails can be made of it later
+    curves = read_curves(run.tracker, [stage["key"] for stage in result["stages"]])
+    page = run_page(result, curves=curves, texts=texts_of(run.session) if recipe.report.texts else None)
+    keep_report(run.tracker, page, pictures_of(result))
+
+
+def pictures_of(result: Result) -> dict[str, bytes]:
+    """Return the Pareto pictures; those of an equal result are drawn once a machine, for the library that draws takes two seconds to load and to draw."""
+    from tasks.report.pareto import fronts
+
+    shown = [asdict(one) | {"best": sorted(one.best)} for one in fronts(result)], *(result[name] for name in ("recipe", "headline", "split"))
+    drawing = {path.name: hash_file(path) for path in sorted((ROOT / "tasks" / "report").glob("*.py"))} | {"matplotlib": version_of("matplotlib")}
+    return {name: b64decode(picture) for name, picture in remembered("pictures", [shown, drawing], partial(drawn, result)).items()}
+
+
+def drawn(result: Result) -> dict[str, str]:
+    """Draw the Pareto pictures; return them as text."""
+    from tasks.report.pareto_picture import pareto_pictures
+
+    return {name: b64encode(picture).decode() for name, picture in pareto_pictures(result).items()}
+
+
+# --- of a past run -----------------------------------------------------------------------------------------------------------------------
+
+
+def past_report(tracker: Tracker, found: Mapping[str, Any], *, home: Home, texts: bool) -> str:
+    """Return the page of a past run, from the result that MLflow keeps of it; texts come from the store, while it has them."""
+    name = "sweep" if found["kind"] == "sweep" else "result"
+    if not keeps(tracker, found["run"], f"run/{name}.json"):
+        about = f"run {found['run'][:8]} ({found['status'].lower()}) kept no result to make a page of"
+        raise RegistryError(f"{about}: it did not finish, or an older version made it; run its recipe again, what is cached costs nothing")
+    result = {**tracker.recall(found["run"], name), "run": found["run"]}
+    if name == "sweep":
+        return sweep_page(result)
+    curves = read_curves(tracker, [stage["key"] for stage in result["stages"]], experiment=found["experiment"])
+    wanted = texts and shows_texts(tracker, found["run"])
+    return run_page(result, curves=curves, texts=stored_texts(home, result) if wanted else None)
+
+
+def shows_texts(tracker: Tracker, run: str) -> bool:
+    """Tell whether a run's recipe lets its page show texts."""
+    return bool((tracker.recall(run, "recipe").get("report") or {}).get("texts", True))
+
+
+def stored_texts(home: Home, result: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the texts of shown rows from the store; None where this store does not have them, or not any more."""
+    store = open_store(home.store, home.cache)
+    try:
+        found = [store.find(stage["key"]) for stage in result["stages"] if stage["name"] == "inspect-answers"]
+        kept = [store.folder(parcel) for parcel in found if parcel is not None]
+    except LimbeckError:
+        return None
+    return texts_in(kept) if kept else None
+
+
+def place_of_report(output: Path | None, run: str, home: Home) -> Path:
+    """Return where a page goes: where it was asked for, else into the home folder."""
+    target = (output or home.root / "reports" / f"{run[:8]}.html").absolute()
+    if output is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.parent.is_dir() or target.is_dir():
+        raise RecipeError(f"{target} cannot be written: name a file in a folder that is there, with --output FILE.html")
+    return target
+
+
+def write_page(page: str, target: Path) -> None:
+    """Write a page whole or not at all."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary.write_text(page, encoding="utf-8")
+    temporary.replace(target)
+
+
+def open_page(path: Path) -> bool:
+    """Show a page in the browser; tell whether there is one."""
+    return webbrowser.open(path.as_uri())

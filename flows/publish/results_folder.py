@@ -1,0 +1,81 @@
+"""The folder of results: one small file a finished run, and the page that is made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flows.run.opening import write_json
+from tasks.errors import RecipeError
+from tasks.ports.bounded import read_json as read_bounded
+from tasks.report.results_brief import brief_table
+from tasks.report.results_file import Run, file_name, parsed, trimmed
+from tasks.report.results_page import Literature, literature_of, results_page
+
+PAGE, LITERATURE = "README.md", "literature.json"
+
+
+def add_result(folder: Path, source: Path, note: str) -> Path:
+    """Cut a finished run's file to what the page needs and put it beside the others; another run's file is never overwritten."""
+    require_folder(folder)
+    result = trimmed(read_json(source), note, str(source))
+    target = folder / file_name(result)
+    if target.is_file():
+        there = parsed(read_json(target), str(target))
+        if there.identity != result.identity:
+            told = f"{target} holds {' '.join(there.identity[1:])}, not {' '.join(result.identity[1:])}"
+            raise RecipeError(f"{told}; give this recipe another name (--set name=...) and run it again: everything is cached")
+    write_json(target, result.model_dump(mode="json"))
+    return target
+
+
+def write_page(folder: Path) -> Path:
+    """Write the page of a folder's files."""
+    target = folder / PAGE
+    target.write_text(page_of(folder), encoding="utf-8")
+    return target
+
+
+def page_of(folder: Path) -> str:
+    """Return the page of a folder's files."""
+    require_folder(folder)
+    paths = sorted(path for path in folder.glob("*.json") if path.name != LITERATURE)
+    found = [(path, parsed(read_json(path), str(path))) for path in paths]
+    for number, (path, result) in enumerate(found):
+        for other, earlier in found[:number]:
+            if earlier.identity == result.identity:
+                raise RecipeError(f"{other} and {path} both hold {' '.join(result.identity[1:])}; keep the one that is right and remove the other")
+    return results_page([result for _, result in found], literature(folder))
+
+
+def table_of(folder: Path, name: str) -> str:
+    """Return the short table of one run's file, for a page that quotes it."""
+    require_folder(folder)
+    path = folder / name
+    if not path.is_file():
+        known = ", ".join(sorted(one.name for one in folder.glob("*.json") if one.name != LITERATURE)) or "none"
+        raise RecipeError(f"{folder} has no file {name!r}; it has {known}")
+    result = parsed(read_json(path), str(path))
+    if not isinstance(result, Run):
+        raise RecipeError(f"{path} is of a sweep, whose table is on the results page; name the file of a run")
+    return brief_table(result)
+
+
+def literature(folder: Path) -> Literature | None:
+    """Return the figures of other people that stand beside ours, where the folder has them."""
+    path = folder / LITERATURE
+    return literature_of(read_json(path), str(path)) if path.is_file() else None
+
+
+def require_folder(folder: Path) -> None:
+    """Refuse a folder that is not there."""
+    if not folder.is_dir():
+        raise RecipeError(f"there is no folder {str(folder)!r}; make it, or name deployments/results")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file."""
+    try:
+        return read_bounded(path)
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"{path} cannot be read as JSON ({error}); name a file that limbeck run --json wrote") from error

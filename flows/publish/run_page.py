@@ -1,0 +1,93 @@
+"""What a run leaves on its pages: in Prefect the table, the Pareto chart and links to MLflow and the report; in MLflow a text that is read first.
+
+None of it can fail a run: where a server does not take it, the run's log says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from flows.run.links import spared
+
+LARGEST = 500_000  # bytes of a picture within a Prefect page: a chart of 3 candidates has 60,000, one of 33 has 134,000
+NO_SERVER = "MLflow: start `limbeck ui` for links."
+
+
+async def leave_pages(result: Mapping[str, Any], tracker: Any) -> None:
+    """Leave what a finished run has to show."""
+    from tasks.report.judging_sets import judging_markdown
+    from tasks.report.results import results_markdown
+
+    files: dict[str, str] = {}
+    async with spared("the report's files"):
+        files = await asyncio.to_thread(tracker.report_files)
+    table = results_markdown(list(result["models"]), headline=result["headline"], split=result["split"])
+    table = "\n".join([table, *judging_markdown(result["models"], result["split"])])
+    async with spared("the run's text in MLflow"):
+        await asyncio.to_thread(tracker.describe, description_of(result, table))
+    async with spared("the results table"):
+        await leave_table(result, table, files)
+    async with spared("the report's links"):
+        await leave_report(files, tracker)
+
+
+async def leave_table(result: Mapping[str, Any], table: str, files: Mapping[str, str]) -> None:
+    """Leave the results table, and say where everything else is."""
+    from prefect.artifacts import acreate_markdown_artifact
+
+    text = "\n\n".join([table.rstrip(), *where_lines(result, files)]) + "\n"
+    await acreate_markdown_artifact(text, key="results", description="Teacher and every candidate")
+
+
+async def leave_report(files: Mapping[str, str], tracker: Any) -> None:
+    """Leave the Pareto chart and a link to the report; without an MLflow server there is no link."""
+    from prefect.artifacts import acreate_image_artifact, acreate_link_artifact
+
+    if files.get("report.html"):
+        await acreate_link_artifact(files["report.html"], link_text="Report", key="report", description="The whole run on one page")
+    if "pareto.png" in files:
+        beside = f" ([in MLflow]({files['pareto.png']}))" if files["pareto.png"] else ""
+        picture = await asyncio.to_thread(tracker.report_file, "pareto.png")
+        await acreate_image_artifact(shown_as(picture, files["pareto.png"]), key="pareto", description=f"Quality against latency, size and energy{beside}")
+
+
+def shown_as(picture: bytes, link: str) -> str:
+    """Return what the Prefect page shows: the picture itself, or, of one that is too large for a page, its link, if there is one.
+
+    A link alone shows nothing where MLflow has accounts: the browser asks it for the picture from another site's page, and sends no password.
+    """
+    return link if link and len(picture) > LARGEST else f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+
+
+def where_lines(result: Mapping[str, Any], files: Mapping[str, str]) -> list[str]:
+    """Say where the MLflow run, the report and the chart are, by link or, without a server, by name."""
+    link = result["links"].get("run")
+    named = {"report.html": "report", "pareto.png": "Pareto chart"}
+    lines = [f"[{words}]({files[name]})" if files[name] else f"{words.capitalize()}: `report/{name}` among the files of the MLflow run"
+             for name, words in named.items() if name in files]  # fmt: skip
+    return [f"[MLflow run]({link})" if link else NO_SERVER, *lines]
+
+
+def description_of(result: Mapping[str, Any], table: str) -> str:
+    """Return what MLflow shows above a run's figures: what became of its candidates, how to get the one that counts, and the table."""
+    reasons = [f"- {entry['candidate']}: {entry['decision']}: {'; '.join(entry['reasons'])}" for entry in result["registered"]]
+    return "\n\n".join([head_of(result), table.rstrip(), *(["\n".join(reasons)] if reasons else [])])
+
+
+def head_of(result: Mapping[str, Any]) -> str:
+    """Say in a line or two what the decisions came to; a candidate that was accepted may still not be champion."""
+    from tasks.report.page_answer import chosen, title_of
+
+    if not result["registered"]:
+        return "Nothing was registered."
+    champion = next((entry for entry in result["registered"] if entry["alias"] == "champion"), None)
+    if champion is not None:
+        return f"**{champion['candidate']}** is champion: `limbeck pull {champion['name']}@champion my-model`"
+    if not any(entry["decision"] == "accepted" for entry in result["registered"]):
+        return "**The gate accepted nobody.**"
+    best = chosen(result)
+    entry = next(entry for entry in result["registered"] if entry["candidate"] == best["name"])
+    return f"**{title_of(result, best)}**: {entry['why']}. `limbeck pull {entry['name']}@{entry['version']} my-model`"

@@ -1,0 +1,103 @@
+"""The end of a sweep: a row for every strategy and number of layers, the answer, and the table, plot, JSON and artifacts that say so."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from prefect.logging import get_run_logger
+
+from flows.branches.candidate import deviation
+from flows.branches.sweep import Swept, Tried, selection_score
+from flows.publish.manifest import manifest_of
+from flows.publish.report import for_the_page, leave_report
+from flows.publish.results import spent, stage_row
+from flows.run.ledger import costs_of_candidates, ledger_of
+from flows.run.opening import Run, held_back
+from tasks.recipe import Recipe
+
+
+async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any]:
+    """Log the figures, leave table and plot in the Prefect UI and in MLflow, and return what ``--json`` writes; nothing is registered."""
+    from tasks.report.sweep import answer_lines, sweep_markdown
+    from tasks.report.sweep_plot import sweep_svg
+
+    result = sweep_result(recipe, swept) | {"stages": [stage_row(record) for record in run.session.records], "links": run.tracker.urls(None)}
+    costs = costs_of_candidates([f"{cell['strategy']}-{cell['drop']}" for cell in result["cells"]], run.session)
+    cells = [{**cell, "cost": costs[f"{cell['strategy']}-{cell['drop']}"]} for cell in result["cells"]]
+    result |= {"cells": cells, "ledger": ledger_of(run.session), "held_back": held_back(run.session)}
+    result |= for_the_page(recipe, run)
+    plot, text = await asyncio.to_thread(sweep_svg, result), sweep_markdown(result)
+    await asyncio.to_thread(run.tracker.sweep, result, plot, text)
+    await asyncio.to_thread(run.tracker.story, run.session.records)
+    await asyncio.to_thread(run.tracker.ledger, result["ledger"])
+    result["manifest"] = manifest_of(recipe, run, kind="sweep")
+    await asyncio.to_thread(run.tracker.note, "manifest", result["manifest"])
+    result["report"] = await leave_report(recipe, run, result)
+    await leave_artifacts(result, plot, text)
+    for line in [*answer_lines(result), *spent(result["ledger"])]:
+        get_run_logger().info(line)
+    return result
+
+
+def sweep_result(recipe: Recipe, swept: Swept) -> dict[str, Any]:
+    """Return every figure of a sweep and its answer."""
+    from tasks.scoring.layers_needed import chosen_by_drop, layers_needed
+
+    grid, split, headline = swept.grid, recipe.gate.split, recipe.spec.headline
+    cells = [cell_row(swept, strategy, drop, split) for drop in grid.drops for strategy in grid.strategies]
+    chosen = {(cell["drop"], cell["strategy"]) for cell in chosen_by_drop(cells).values()}
+    teacher = dict(swept.teacher.facts)
+    return {
+        "recipe": recipe.name, "task": recipe.spec.name, "headline": headline, "split": split, "rows": teacher["rows"][split],
+        "confidence": recipe.scoring.confidence, "layers": grid.layers, "strategies": list(grid.strategies), "drop": list(grid.drops),
+        "seeds": list(grid.dropping.seeds), "halving": grid.halving, "after_finetuning": grid.dropping.after_finetuning,
+        "teacher": {"score": teacher["metrics"][split][headline], **{name: teacher[name] for name in ("parameters", "bytes", "flops")}},
+        "cells": [{**cell, "chosen": (cell["drop"], cell["strategy"]) in chosen} for cell in cells],
+        "answer": layers_needed(cells),
+        "similarity": similarity_rows(swept.similarity.facts),
+    }  # fmt: skip
+
+
+def cell_row(swept: Swept, strategy: str, drop: int, split: str) -> dict[str, Any]:
+    """Return the figures of one strategy at one number of layers: scored, dropped out after the first rung, or undefined."""
+    tried = swept.tried.get((strategy, drop))
+    about = {"strategy": strategy, "drop": drop, "layers": swept.grid.layers - drop}
+    if tried is None:
+        return {**about, "state": "undefined"}
+    return {**about, **figures(swept, tried, split), "rung_score": tried.rung}
+
+
+def figures(swept: Swept, tried: Tried, split: str) -> dict[str, Any]:
+    """Return what the scales said of a candidate, or that it never came to them."""
+    if tried.candidate is None or tried.card is None:
+        return {"state": "dropped out"}
+    card, models = dict(tried.card.facts), tried.candidate.models
+    per_seed, means = tried.candidate.as_in_recipe(card["per_seed"][split][card["headline"]]), card["means"][split]
+    return {
+        "state": "scored", "kept": models[0].facts["kept_layers"], "seeds": list(swept.grid.dropping.seeds),
+        "score": means["metrics"][card["headline"]], "per_seed": per_seed,
+        "deviation": deviation(per_seed),
+        "difference": means["difference"], "selection_score": selection_score(tried.candidate),
+        **{name: card[name] for name in ("parameters", "bytes", "flops")},
+        "train_seconds": [model.facts.get("train_seconds") for model in models], "checkpoints": [model.sha256 for model in models],
+    }  # fmt: skip
+
+
+def similarity_rows(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one row for the embeddings and for each layer, counted from 0 as in ``kept``."""
+    names = ["embeddings", *range(len(facts["cka"]) - 1)]
+    return [{"layer": name, "cka": cka, "cosine": cosine} for name, cka, cosine in zip(names, facts["cka"], facts["cosines"], strict=True)]
+
+
+async def leave_artifacts(result: Mapping[str, Any], plot: str, text: str) -> None:
+    """Leave the answer, the table and the plot on the Prefect run page."""
+    from prefect.artifacts import acreate_image_artifact, acreate_markdown_artifact
+
+    link = result["links"].get("run")
+    note = f"[MLflow run]({link})" if link else "MLflow: start `limbeck ui` for links."
+    await acreate_markdown_artifact(f"{text}\n{note}\n", key="sweep", description="How many layers the task needs")
+    image = f"data:image/svg+xml;base64,{base64.b64encode(plot.encode()).decode()}"
+    await acreate_image_artifact(image, key="sweep-plot", description="Score by dropped layers")

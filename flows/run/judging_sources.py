@@ -1,0 +1,51 @@
+"""The sources of a recipe's judging sets, and the facts that the stages of a run stated about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tasks.contracts import Parcel
+from tasks.errors import DataError
+from tasks.ports.judging_sets import resolve_judging_set
+from tasks.recipe import JudgingSet, Recipe
+from tasks.session import Session
+
+SOURCE = "judge:"
+"""How a judging set's source is called among those of a run."""
+
+
+def sources_of_sets(recipe: Recipe) -> dict[str, Parcel]:
+    """Find the rows of every judging set; those that a task brings may be missing where no criterion names them."""
+    named = {name for criterion in recipe.gate.criteria for name in criterion.worst_of}
+    found = {}
+    for name, given in recipe.judging_sets.items():
+        try:
+            found[f"{SOURCE}{name}"] = resolve_judging_set(name, given, recipe.data, recipe.spec)
+        except DataError:
+            if name in recipe.data.judge or name in named:
+                raise
+    return found
+
+
+def sets_in(recipe: Recipe, sources: Iterable[str]) -> dict[str, JudgingSet]:
+    """Return the judging sets of which this run has the rows."""
+    return {name: given for name, given in recipe.judging_sets.items() if f"{SOURCE}{name}" in sources}
+
+
+def with_purge(facts: Mapping[str, Any], learned: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what is known of prepared rows after a purge for judging sets; ``learned`` is what that purge says, None where there was none."""
+    if not learned:
+        return dict(facts)
+    before = facts["purged"]
+    purged = {**before, "rows": before["rows"] + learned["rows"], "by": {**before["by"], **learned["by"]}, "words_left": learned["words_left"]}
+    return {**facts, "rows": {**facts["rows"], "train": learned["left"]}, "purged": purged}
+
+
+def known_of_sets(session: Session) -> dict[str, dict[str, Any]]:
+    """Return by set what this run's stages know of it: its rows, what was left out, what is merged, and what overlaps; without figures in a plan."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in session.records:
+        if record.name in ("prepare-judging-set", "compare-judging-set") and record.parcel is not None and record.parcel.facts:
+            found.setdefault(record.label, {}).update(record.parcel.facts)
+    return {name: facts for name, facts in found.items() if "rows_sha256" in facts}

@@ -1,0 +1,31 @@
+"""Links on the page of a flow run that is under way."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tasks.errors import LimbeckError
+
+
+async def link_to_mlflow(tracker: Any) -> None:
+    """Leave a link to the MLflow run on the flow run's page as soon as there is one, so that it can be followed while stages run."""
+    from prefect.artifacts import acreate_link_artifact
+
+    link = tracker.urls(None).get("run")
+    if link:
+        async with spared("the link to MLflow"):
+            await acreate_link_artifact(link, link_text=f"{tracker.run_name} in MLflow", key="mlflow-run", description="Figures, curves and models of this run")
+
+
+@contextlib.asynccontextmanager
+async def spared(what: str) -> AsyncIterator[None]:
+    """Let a run go on where a page does not take something."""
+    from prefect.logging import get_run_logger
+
+    try:
+        yield
+    except Exception as error:
+        said = str(error) if isinstance(error, LimbeckError) else type(error).__name__
+        get_run_logger().warning(f"{what} could not be left: {said}")

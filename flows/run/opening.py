@@ -1,0 +1,210 @@
+"""One run of the story: where its sources are, what it may use, and who watches; opened before anything is spent, closed whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.home import Home
+from flows.run.judging_sources import known_of_sets, sources_of_sets, with_purge
+from flows.run.ledger import ledger_of, new_purse
+from flows.run.links import link_to_mlflow
+from flows.run.notices import require_blocks, wanted
+from flows.run.remote import gpu_limit, new_dispatcher, processes_of_worker, ready_dispatcher, settle
+from flows.run.stopping import ONLOOKER, STOPPED, Onlooker, stopped_by_prefect, stopped_by_sigterm
+from flows.servers.watch import is_lost, login_to_own_server
+from tasks.contracts import Parcel
+from tasks.errors import LimbeckError
+from tasks.fork_server import new_fork_server
+from tasks.ports.registry import Registry
+from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
+from tasks.ports.store.open import open_store
+from tasks.ports.tracker import Tracker, require_legal_name
+from tasks.recipe import STARTS_BY_NAME, Recipe
+from tasks.register_model import registered_name
+from tasks.session import Session, use_session
+
+PINNED = ("torch", "transformers", "numpy", "mlflow", "prefect", "limbeck")
+"""Libraries whose versions cards and results name."""
+
+
+@dataclass
+class Run:
+    """One run under way."""
+
+    session: Session
+    sources: dict[str, Parcel]
+    tracker: Tracker
+    home: Home
+
+
+@asynccontextmanager
+async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
+    """Find the sources, check store and tracker, then run the stages; on the way out no branch is left running and no MLflow run open."""
+    onlooker = ONLOOKER.get() or Onlooker(Home.from_environment())
+    purse = new_purse(recipe.costs)
+    sources = await asyncio.to_thread(find_sources, recipe)
+    store = onlooker.plan.store if onlooker.plan else await asyncio.to_thread(open_store, onlooker.home.store, onlooker.home.cache)
+    await asyncio.to_thread(store.check)
+    await require_blocks(wanted(recipe.notify))
+    require_legal_name(registered_name(recipe, teacher_name(recipe)))
+    dispatcher = await ready_dispatcher(recipe, onlooker.home)
+    processes = processes_of_worker()
+    tracker = new_tracker(recipe, onlooker.home, kind)
+    opening = asyncio.ensure_future(asyncio.to_thread(begin, tracker, store, registered_name(recipe, teacher_name(recipe))))
+    session = Session(
+        store, *layout(recipe), tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes, purse=purse,
+        dispatcher=dispatcher, gpu_limit=gpu_limit(), engines=onlooker.engines or new_fork_server(),
+    )  # fmt: skip
+    already = asyncio.all_tasks() | {opening}
+    try:
+        await asyncio.shield(opening)
+        invite(onlooker)
+        await link_to_mlflow(tracker)
+        warn(onlooker, purse.rates.warnings)
+        with use_session(session), stopped_by_sigterm():
+            async with stopped_by_prefect():
+                yield Run(session, sources, tracker, onlooker.home)
+        await asyncio.to_thread(tracker.close, "FINISHED")
+    except BaseException as error:
+        # A thread cannot be cancelled: the run that it is opening must be there before it can be ended.
+        await asyncio.wait([opening])
+        await stop_branches(already)
+        await asyncio.shield(settle(dispatcher, error))
+        await close_early(session, tracker, "KILLED" if isinstance(error, STOPPED) and not is_lost() else "FAILED")
+        raise
+    finally:
+        if session.engines is not None:  # not before: engines write their checkpoints while the branches are stopped
+            session.engines.close()
+
+
+async def close_early(session: Session, tracker: Tracker, status: str) -> None:
+    """Close the MLflow run of a run that did not get to its end, with what it did until then."""
+    with contextlib.suppress(LimbeckError):  # why it ended matters more than the notes
+        await asyncio.shield(asyncio.to_thread(tracker.story, session.records if tracker.parent else []))
+        await asyncio.shield(asyncio.to_thread(tracker.ledger, ledger_of(session) if tracker.parent else {}))
+    await asyncio.shield(asyncio.to_thread(tracker.close, status))
+
+
+def begin(tracker: Tracker, store: Any, name: str) -> None:
+    """Open the run in MLflow, and refuse at once what could not be promoted at its end: a model that is decided on under another store's lock."""
+    tracker.open()
+    Registry(tracker, name, store=store.identity()).model()
+
+
+def invite(onlooker: Onlooker) -> None:
+    """Tell whoever watches where the run's page is."""
+    from prefect.runtime import flow_run
+    from prefect.utilities.urls import url_for
+
+    page = url_for("flow-run", obj_id=flow_run.id) if flow_run.id else None
+    if onlooker.watcher is not None and page:
+        onlooker.watcher.note(f"watch it at {login_to_own_server(page)}")
+
+
+def warn(onlooker: Onlooker, warnings: Sequence[str]) -> None:
+    """Say once a run what it counts with that is old."""
+    from prefect.logging import get_run_logger
+
+    for warning in warnings:
+        get_run_logger().warning(warning)
+        if onlooker.watcher is not None:
+            onlooker.watcher.note(f"warning: {warning}")
+
+
+async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
+    """Cancel the branches that are still running and wait until their engines have stopped."""
+    running = [task for task in asyncio.all_tasks() if task not in already and task is not asyncio.current_task()]
+    for task in running:
+        # A branch that was asked already is tidying up: asked again, a subflow could not even tell Prefect any more that it has ended.
+        if not task.cancelling():
+            task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+LEARNED = {"training rows": "prepare-rows", "transfer text": "prepare-transfer", "general text": "compare-corpus"}
+"""What is learned from, and the stage that held it against the rows that are held back."""
+
+
+def held_back(session: Session) -> dict[str, Any]:
+    """Return what this run's stages know of its held-back rows: their counts, what was taken out of train, and what overlaps with them all the same."""
+    stages = {where: session.parcel_of(stage, "") for where, stage in LEARNED.items()}
+    facts = {where: parcel.facts for where, parcel in stages.items() if parcel is not None and parcel.facts}
+    data, purge, sets = facts.get("training rows"), session.parcel_of("purge-rows", ""), known_of_sets(session)
+    if data is None:
+        return {}
+    leaked = {where: known["leaked"] for where, known in facts.items()}
+    data = with_purge(data, purge.facts if purge is not None else None)
+    return {"rows": data["rows"], "purged": data.get("purged"), "leaked": leaked, **({"judging": sets} if sets else {})}
+
+
+def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]]:
+    """Return a session in which stages only say what they would do, and the recipe's sources."""
+    store = open_store(home.store, home.cache)
+    purse = new_purse(recipe.costs)
+    session = Session(store, *layout(recipe), planning=True, processes=processes_of_worker(), purse=purse, dispatcher=new_dispatcher())
+    return session, find_sources(recipe)
+
+
+def layout(recipe: Recipe) -> tuple[int, int, int]:
+    """Return the cores that a run's stages may hold at once, the threads of one beside others, and of one alone."""
+    return recipe.resources.cores or available_cores(), recipe.resources.threads, recipe.resources.threads_alone
+
+
+def available_cores() -> int:
+    """Return the cores this process may use, not the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def find_sources(recipe: Recipe) -> dict[str, Parcel]:
+    """Find and fingerprint everything that the recipe names from outside."""
+    sources = {"data": resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)}
+    if recipe.pretraining is None:
+        sources["teacher"] = resolve_model(recipe.teacher.model, recipe.teacher.revision)
+    if recipe.corpus and (recipe.general_distillation or recipe.pretraining):
+        sources["corpus"] = resolve_corpus(recipe.corpus.source, recipe.corpus.revision)
+    if recipe.transfer:
+        sources["transfer"] = resolve_file(recipe.transfer.source)
+    words = recipe.augmentation
+    if words and words.masked_lm and words.masked_lm != "teacher":
+        sources["masked_lm"] = resolve_model(words.masked_lm, words.masked_lm_revision)
+    if words and words.word_vectors:
+        sources["word_vectors"] = resolve_file(words.word_vectors)
+    sources |= {f"teacher:{number}": resolve_model(colleague.model, colleague.revision) for number, colleague in recipe.colleagues}
+    own = {student.name: student.start for student in recipe.students if student.start not in STARTS_BY_NAME}
+    sources |= sources_of_sets(recipe)
+    return sources | {f"start:{name}": resolve_model(start, None) for name, start in own.items()}
+
+
+def new_tracker(recipe: Recipe, home: Home, kind: str = "run") -> Tracker:
+    """Return the tracker of this run: one experiment per task and teacher; ``kind`` says which flow it is, so that it can be resumed."""
+    from prefect.runtime import flow_run
+    from prefect.utilities.urls import url_for
+
+    tags = {"limbeck.kind": kind, "recipe": recipe.name, "task": recipe.spec.name, "prefect.flow_run_id": str(flow_run.id or "none")}
+    page = url_for("flow-run", obj_id=flow_run.id) if flow_run.id else None
+    tags |= {"prefect.url": page} if page else {}
+    experiment = f"{recipe.spec.name}/{teacher_name(recipe)}"
+    written = recipe.model_dump(mode="json", exclude_unset=True)
+    return Tracker(home.tracking_uri, home.artifacts, experiment=experiment, run_name=recipe.name, tags=tags, recipe=written)
+
+
+def teacher_name(recipe: Recipe) -> str:
+    """Return a short name of the teacher for experiments and registered models."""
+    if recipe.pretraining is not None:
+        return f"{recipe.pretraining.layers}x{recipe.pretraining.hidden}"
+    return Path(recipe.teacher.model).name.lower()
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a result file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n")
+    temporary.replace(path)

@@ -1,0 +1,245 @@
+"""Recipes as files: strict YAML, ``--set`` on top, and errors that name the line and the nearest legal key."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml.comments import CommentedMap
+
+from tasks.errors import RecipeError
+from tasks.ports.bounded_yaml import DEEPEST, parse_yaml, read_yaml_file
+from tasks.recipe import Recipe
+
+SHELF = Path(__file__).resolve().parents[2] / "deployments" / "recipes"
+PROBLEMS, SHOWN = 20, 100  # problems of a recipe that are told at once, and characters that are shown of a value
+Place = tuple[str | int, ...]
+LICENCES = {
+    "data.source": "data.licence",
+    "task": "data.licence",
+    "teacher.model": "teacher.licence",
+    "corpus.source": "corpus.licence",
+    "transfer.source": "transfer.licence",
+    "augmentation.masked_lm": "augmentation.masked_lm_licence",
+    "augmentation.word_vectors": "augmentation.word_vectors_licence",
+}
+"""Where a recipe states the licence of a source."""
+
+
+def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = ()) -> Recipe:
+    """Read a recipe by path, or by its name on the shelf, and change it by ``a.b=value`` settings; ``sections`` are there even if it has none."""
+    path = find_recipe(name)
+    values = read_yaml(path)
+    for section in sections:
+        enter(values, section, section)
+    for setting in sets:
+        apply(values, setting)
+    forget_licences(values, {setting.partition("=")[0] for setting in sets})
+    return validate(values, path)
+
+
+def find_recipe(name: str) -> Path:
+    """Return a recipe's file."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    shelf = sorted(entry.stem for entry in SHELF.glob("*.yaml"))
+    if name in shelf:
+        return SHELF / f"{name}.yaml"
+    near = get_close_matches(path.stem, shelf, 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise RecipeError(f"there is no recipe {name!r}; {hint}on the shelf are {', '.join(shelf)}; or name a YAML file")
+
+
+def read_yaml(path: Path) -> CommentedMap:
+    """Read a YAML mapping that remembers its line numbers; a key given twice is an error."""
+    try:
+        values = read_yaml_file(path, "rt")
+    except ValueError as error:
+        raise RecipeError(f"{path} is not readable YAML: {error}; correct it") from error
+    if not isinstance(values, CommentedMap):
+        raise RecipeError(f"{path} holds no mapping; a recipe starts with name: and task:")
+    return values
+
+
+def apply(values: Any, setting: str) -> None:
+    """Set one value; lists are entered by number or by the name of an entry."""
+    path, sign, text = setting.partition("=")
+    if not sign or not path:
+        raise RecipeError(f"--set takes a.b=value, not {setting!r}")
+    place, target = path.split("."), values
+    if len(place) > DEEPEST:
+        raise RecipeError(f"--set takes a path of at most {DEEPEST} steps, not {len(place):,}")
+    for step in place[:-1]:
+        target = enter(target, step, path)
+    key: Any = index_of(target, place[-1], path) if isinstance(target, list) else place[-1]
+    try:
+        target[key] = parse_yaml(text) if text else None
+    except ValueError as error:
+        raise RecipeError(f"--set {path}: {text[:SHOWN]!r} is not YAML: {error}; quote the value as in --set '{path}=...'") from error
+
+
+def enter(target: Any, step: str, path: str) -> Any:
+    """Return what lies one step down, made where it is missing."""
+    if isinstance(target, list):
+        return target[index_of(target, step, path)]
+    if target.get(step) is None:
+        target[step] = CommentedMap()
+    if not isinstance(target[step], (dict, list)):
+        raise RecipeError(f"--set {path}: {step} holds a value, not a section")
+    return target[step]
+
+
+def index_of(entries: Sequence[Any], step: str, path: str) -> int:
+    """Find an entry of a list by number or by name."""
+    if step.isdigit() and int(step) < len(entries):
+        return int(step)
+    names = [entry.get("name") for entry in entries if isinstance(entry, Mapping)]
+    if step in names:
+        return names.index(step)
+    raise RecipeError(f"--set {path}: there is no entry {step!r}; there are {', '.join(map(str, names))}")
+
+
+def forget_licences(values: Any, given: Collection[str]) -> None:
+    """Strike out the licence of every source that was replaced, unless its own was given too: a recipe states the licences of its own sources alone."""
+    for path in given:
+        licence = licence_beside(path)
+        if licence and licence not in given:
+            *sections, name = licence.split(".")
+            section = values
+            for step in sections:
+                section = section[int(step)] if isinstance(section, list) else section.get(step)
+            if isinstance(section, dict):
+                section.pop(name, None)
+
+
+def licence_beside(path: str) -> str | None:
+    """Return where the licence of a source stands; None for a path that names no source."""
+    if path.startswith("ensemble.teachers.") and path.endswith(".model"):
+        return path.removesuffix("model") + "licence"
+    return LICENCES.get(path)
+
+
+def validate(values: CommentedMap, path: Path) -> Recipe:
+    """Turn YAML values into a recipe, or say what is wrong and where."""
+    try:
+        return Recipe.model_validate(plain(values))
+    except ValidationError as error:
+        told = [explain(problem, values, path) for problem in error.errors()[:PROBLEMS]]
+        more = [f"and {error.error_count() - PROBLEMS:,} more"] if error.error_count() > PROBLEMS else []
+        raise RecipeError("\n".join([*told, *more])) from error
+
+
+def plain(values: Any) -> Any:
+    """Strip the YAML reader's own types."""
+    if isinstance(values, Mapping):
+        return {str(key): plain(value) for key, value in values.items()}
+    return [plain(value) for value in values] if isinstance(values, list) else values
+
+
+def explain(problem: Any, values: CommentedMap, path: Path) -> str:
+    """Say one problem in one sentence: where, what was given, what is legal."""
+    place: Place = tuple(step for step in problem["loc"] if not is_branch(step))
+    shown = ".".join(map(str, place)) or "the recipe"
+    where = f"{path}, line {line_of(values, place)}"
+    if problem["type"] == "extra_forbidden":
+        legal = legal_keys(Recipe, place[:-1])
+        near = get_close_matches(str(place[-1]), legal, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"legal are {', '.join(legal)}"
+        inside = ".".join(map(str, place[:-1]))
+        return f"{where}: unknown key {place[-1]!r}{' in ' + inside if inside else ''}; {hint}"
+    message = problem["msg"].removeprefix("Value error, ")
+    given = f" (given: {shortened(problem['input'])})" if isinstance(problem["input"], (str, int, float)) else ""
+    return f"{where}: {shown}: {message[0].lower()}{message[1:]}{given}"
+
+
+def shortened(value: str | int | float) -> str:
+    """Return what was given, as far as it fits into a sentence."""
+    shown = repr(value) if not isinstance(value, int) or isinstance(value, bool) or abs(value) < 10**SHOWN else f"a number of {value.bit_length():,} bits"
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
+
+
+def is_branch(step: str | int) -> bool:
+    """Tell pydantic's names for the branches of a union from keys of the recipe."""
+    return isinstance(step, str) and (step in ("str", "TaskSpec", "int", "float") or "[" in step)
+
+
+def line_of(values: Any, place: Place) -> int:
+    """Return the line of a key, or of the nearest section around it that is in the file."""
+    line, target = 1, values
+    for step in place:
+        try:
+            line = (target.lc.item(step) if isinstance(step, int) else target.lc.key(step))[0] + 1
+            target = target[step]
+        except (KeyError, AttributeError, IndexError, TypeError):
+            break
+    return line
+
+
+def legal_keys(model: type[BaseModel], place: Place) -> list[str]:
+    """Return the keys that are legal at a place of the recipe."""
+    named = False
+    for step in place:
+        if isinstance(step, int) or named:  # a place in a list, or the name that a user gave to a section
+            named = False
+            continue
+        annotation = model.model_fields[str(step)].annotation
+        found, named = next(iter(models_in(annotation)), None), get_origin(annotation) is dict
+        if found is None:
+            return []
+        model = found
+    return list(model.model_fields)
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models inside an annotation such as ``tuple[Student, ...]`` or ``Teacher | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) in (Union, UnionType, tuple, list, dict):
+        for part in get_args(annotation):
+            yield from models_in(part)
+
+
+STARTER = """# A starter recipe, made from {file}: change what you like, then `limbeck plan {out}` and `limbeck run {out}`.
+name: {name}
+task:
+  name: {name}
+  kind: {kind}        # guessed from the column {label}
+  text: {text}        # the longest text column
+{pair}  label: {label}
+{labels}  metrics: [{metrics}]
+  headline: {headline}
+data:
+  source: {source}
+  holdout_rows: 2000    # held back from train to decide by; at most a fifth of it
+teacher:
+  model: google-bert/bert-base-uncased   # a hub id, or a folder
+students:
+  - {{name: half, layers: 6, start: teacher}}
+  - {{name: half-without-teacher, role: baseline, layers: 6, start: teacher, signal: labels}}
+gate:
+  criteria:
+    - {{metric: retained, at_least: 0.95}}   # of the teacher's score, at the lower end of its interval
+"""
+
+
+def starter_recipe(table: Path, out: Path) -> str:
+    """Return the text of a starter recipe for a user's own table."""
+    from tasks.ports.tables import sniff
+
+    if not table.is_file():
+        raise RecipeError(f"there is no file {str(table)!r}; name a csv, tsv, jsonl or parquet file with a text and a label column")
+    found = sniff(table)
+    name = "".join(letter if letter.isalnum() else "-" for letter in table.stem.lower()).strip("-") or "mine"
+    regression = found["kind"] == "regression"
+    labels = "" if regression else f"  labels: [{', '.join(repr(label) for label in found['labels'])}]\n"
+    return STARTER.format(
+        file=table.name, out=out, name=name, kind=found["kind"], text=found["text"], label=found["label"],
+        pair=f"  pair: {found['pair']}        # a second text column; remove it if it is not one\n" if found["pair"] else "",
+        labels=labels, metrics="pearson, spearman" if regression else "accuracy, f1", headline="pearson" if regression else "accuracy",
+        source=table.resolve(),
+    )  # fmt: skip

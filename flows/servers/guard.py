@@ -1,0 +1,183 @@
+"""What stands before a server on this machine: it is asked by its own name alone, from its own pages alone, and by who
+has its password.
+
+A page of any website may send requests to 127.0.0.1 from its reader's browser. Three things give it away: ``Origin``
+and ``Sec-Fetch-Site``, which a page cannot forge, and ``Host``, which is the website's own name where that was made to
+point here (DNS rebinding). Prefect looks at none of them. Beyond that no browser holds anything that it would add to
+such a request by itself: Prefect's password lies in the storage of its own origin, and MLflow's cookie is not sent
+along from other sites.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from flows.servers.access import LOGIN, PROOF, Access
+
+HEALTH = ("/health", "/api/health", "/api/ready")
+"""What says that a server lives, and nothing else: load balancers ask it by address, without a password."""
+LONGEST_CODE = 300
+PROTECTION = {
+    "X-Frame-Options": "SAMEORIGIN",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+SCRIPT = """
+const to = new URLSearchParams(location.search).get("to") || "";
+const code = location.hash.slice(1), say = text => document.getElementById("said").textContent = text;
+history.replaceState(null, "", location.pathname);
+fetch(location.pathname, {method: "POST", body: code, headers: {"Content-Type": "text/plain"}}).then(async answer => {
+  if (!answer.ok) return say(await answer.text());
+  const {stored} = await answer.json();
+  for (const name in stored) localStorage.setItem(name, stored[name]);
+  location.replace(/^[/]\\w[\\w/-]*$/.test(to) ? to : "/");  // a page of this server, and of no other
+});
+"""
+PAGE = f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Limbeck</title><body>
+<p id="said">Logging in …</p><script>{SCRIPT}</script></body></html>"""
+SCRIPT_DIGEST = b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+POLICY = f"default-src 'none'; connect-src 'self'; script-src 'sha256-{SCRIPT_DIGEST}'"
+AGAIN = "run limbeck ui again in another terminal; it prints a new one"
+USED_UP = f"This link was used already, or is too old, or belongs to another start: {AGAIN}."
+LOG_IN = f'Log in by the link that limbeck ui printed, or {AGAIN}. Programs: eval "$(limbeck env)".'
+
+
+class Guard:
+    """An ASGI application before another one."""
+
+    def __init__(
+        self, app: Any, access: Access, *, also: Iterable[str] = (), keeps: str = "", closed: bool = False
+    ) -> None:
+        """Guard ``app``, which people reach at ``access.url``; ``also`` are other addresses of it.
+
+        ``keeps`` is how its pages stay logged in: ``storage`` (Prefect's page adds the password by itself), ``cookie``,
+        or nothing: no links then. ``closed`` says that the guard asks for the password, because the server itself does
+        not.
+        """
+        self.app, self.access, self.keeps, self.closed = app, access, keeps, closed
+        addresses = (access.url, local_name(access.url), *also)
+        self.origins = {address for address in addresses if address}
+        self.hosts = {urlsplit(address).netloc.lower() for address in self.origins}
+        self.used: set[str] = set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Refuse, answer what is the guard's own to answer, or let through."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        answer = self.refusal(scope, headers) or await self.own_answer(scope, receive, headers)
+        if answer is None:
+            await self.app(scope, receive, protecting(send))
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})  # before it was accepted: the browser sees status 403
+        else:
+            await answer(scope, receive, protecting(send))
+
+    def refusal(self, scope: Any, headers: Headers) -> Response | None:
+        """Return the refusal of a request that comes by another name or from another page."""
+        if (
+            scope["type"] == "http"
+            and scope["path"] in HEALTH
+            and scope["method"] in ("GET", "HEAD")
+            and "origin" not in headers
+        ):
+            return None
+        if not {host.lower() for host in headers.getlist("host") or [""]} <= self.hosts:
+            return PlainTextResponse(f"This server is asked by its own name alone: {self.access.url}", 403)
+        if not set(headers.getlist("origin")) <= self.origins or (
+            is_from_elsewhere(headers) and not is_navigation(scope, headers)
+        ):
+            return PlainTextResponse("Pages of other servers are refused.", 403)
+        return None
+
+    async def own_answer(self, scope: Any, receive: Any, headers: Headers) -> Response | None:
+        """Return what the guard says itself; None where the server is asked."""
+        path, method = scope["path"], scope.get("method", "")
+        if path == PROOF:
+            return PlainTextResponse(self.access.signed("proof", scope["query_string"].decode("latin-1")))
+        if self.keeps and headers.get("host") != urlsplit(self.access.url).netloc and is_navigation(scope, headers):
+            return RedirectResponse(self.access.url + path)  # localhost is another origin; the page is logged in here
+        if self.keeps and path == LOGIN:
+            if method == "POST":
+                return await self.log_in(Request(scope, receive))
+            return HTMLResponse(PAGE, headers={"Content-Security-Policy": POLICY, "Cache-Control": "no-store"})
+        if self.closed and path not in HEALTH and not self.is_known(headers):
+            return PlainTextResponse(LOG_IN, 401)
+        return None
+
+    def is_known(self, headers: Headers) -> bool:
+        """Tell whether a request brings the password, or the cookie of a page that has logged in."""
+        given = headers.get("authorization", "")
+        if hmac.compare_digest(given.encode(), self.access.basic.encode()):
+            return True
+        brought = [part.strip().partition("=") for line in headers.getlist("cookie") for part in line.split(";")]
+        own = [value for name, _, value in brought if name == self.access.cookie_name]
+        return self.keeps == "cookie" and any(
+            hmac.compare_digest(value.encode(), self.access.cookie.encode()) for value in own
+        )
+
+    async def log_in(self, request: Request) -> Response:
+        """Take a code for what a browser needs from now on; each code once."""
+        code = b""
+        async for part in request.stream():
+            code += part
+            if len(code) > LONGEST_CODE:
+                return PlainTextResponse(USED_UP, 403)
+        text = code.decode(errors="replace")
+        if text in self.used or not self.access.accepts(text):
+            return PlainTextResponse(USED_UP, 403)
+        self.used.add(text)
+        stored = {"prefect-password": b64encode(self.access.login.encode()).decode()} if self.keeps == "storage" else {}
+        answer = JSONResponse({"stored": stored}, headers={"Cache-Control": "no-store"})
+        if self.keeps == "cookie":
+            answer.set_cookie(self.access.cookie_name, self.access.cookie, httponly=True, samesite="strict")
+        return answer
+
+
+def local_name(url: str) -> str:
+    """Return the other name of an address on this machine; empty where it is on another."""
+    return url.replace("//127.0.0.1:", "//localhost:") if url.startswith("http://127.0.0.1:") else ""
+
+
+def is_from_elsewhere(headers: Headers) -> bool:
+    """Tell whether a browser says that another site, or another port of this machine, is behind a request."""
+    return headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
+
+
+def is_navigation(scope: Any, headers: Headers) -> bool:
+    """Tell whether a person follows a link: he sees the page, and whoever has sent him does not."""
+    looks = (
+        scope.get("method") == "GET"
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
+    return looks and "origin" not in headers
+
+
+def protecting(send: Any) -> Any:
+    """Return what sends an answer with headers that keep other pages from framing or embedding it."""
+
+    async def sent(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            known = {name.lower() for name, _ in message.get("headers", [])}
+            more = [
+                (name.lower().encode(), value.encode())
+                for name, value in PROTECTION.items()
+                if name.lower().encode() not in known
+            ]
+            message = {**message, "headers": [*message.get("headers", []), *more]}
+        await send(message)
+
+    return sent

@@ -1,0 +1,262 @@
+"""Servers on this machine: ``limbeck ui`` serves Prefect and MLflow until Ctrl-C; a run without a Prefect server gets
+one of its own.
+
+Every start makes a password, which goes to our own processes by their environment. A port is taken here before its
+server starts, and handed to it: what answers there is what we started, and a port that somebody else holds is known at
+once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.home import Home
+from flows.servers.access import Access, client_of, read_servers, write_servers
+from flows.servers.watch import LAST_WORDS, OwnServer, in_a_sentence, let_go, require_prefect
+from flows.servers.workspaces import sweep_workspaces
+from tasks.errors import EngineError
+from tasks.job import die_with_parent
+
+PATIENCE = 120.0  # seconds for a first start, which migrates its database
+ANSWER = 5.0  # seconds for one answer of a server that is starting
+WAITING = 128  # connections that wait until a server that starts takes them
+NOT_A_SERVERS = (
+    "PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "PREFECT_API_KEY", "PREFECT_SERVER_API_AUTH_STRING",
+    "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN",
+)  # fmt: skip
+"""What a client's environment says, and no server of ours may take for its own."""
+OPTIONS = {"prefect": "--prefect-port", "mlflow": "--mlflow-port"}
+NAMES = {"prefect": "Prefect", "mlflow": "MLflow"}
+
+
+@dataclass
+class Server:
+    """A server that we started, and what a client must know of it."""
+
+    name: str
+    access: Access
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def wait(self, patience: float = PATIENCE) -> None:
+        """Wait until it answers, as the one who knows the password of this start."""
+        limit = time.monotonic() + patience
+        while time.monotonic() < limit and self.process.poll() is None:
+            if self.access.is_proved(ANSWER):
+                return
+            time.sleep(0.1)
+        raise EngineError(f"{NAMES[self.name]} did not start at {self.access.url}; its log is {self.log}")
+
+    @property
+    def client(self) -> dict[str, str]:
+        """What the environment of a client says."""
+        return client_of(self.name, self.access)
+
+
+def serve(home: Home, prefect_port: int, mlflow_port: int, console: Console) -> None:
+    """Start both servers, say their addresses, wait until someone stops them, and stop both."""
+    with only_servers_of(home), contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as started:
+        sweep_workspaces([Path(tempfile.gettempdir())])
+        sockets = {
+            "prefect": started.enter_context(listening("prefect", prefect_port)),
+            "mlflow": started.enter_context(listening("mlflow", mlflow_port)),
+        }
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+        servers = {
+            name: started.enter_context(running(home, name, taken, links=True)) for name, taken in sockets.items()
+        }
+        for server in servers.values():
+            server.wait()
+        write_servers(home.servers_file, {name: server.access for name, server in servers.items()}, os.getpid())
+        started.callback(home.servers_file.unlink, missing_ok=True)
+        console.print(
+            how_to_use({name: server.access for name, server in servers.items()}),
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        while all(server.process.poll() is None for server in servers.values()):
+            time.sleep(0.5)
+        raise EngineError(f"a server stopped; its log is in {home.root / 'logs'}")
+    console.print("stopping")
+
+
+def how_to_use(servers: Mapping[str, Access]) -> str:
+    """Say where the servers are, and how browsers and programs get in."""
+    return "\n".join([
+        f"Prefect  {servers['prefect'].url}   log in once by: {servers['prefect'].link()}",
+        f"MLflow   {servers['mlflow'].url}   log in once by: {servers['mlflow'].link()}",
+        "         (choose 'Model training' there)",
+        "limbeck commands of this home use both by themselves. For other programs, for example a worker:",
+        '  eval "$(limbeck env)" && prefect worker start --pool cpu',
+        "Ctrl-C stops both.",
+    ])  # fmt: skip
+
+
+@contextlib.contextmanager
+def only_servers_of(home: Home) -> Iterator[None]:
+    """Hold what one ``limbeck ui`` of a home holds; refuse a second one, and tell it how to log in to the first.
+
+    The kernel frees it with its holder.
+    """
+    with os.fdopen(os.open(home.root / ".servers.lock", os.O_WRONLY | os.O_CREAT, 0o600), "w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            there = read_servers(home.servers_file)
+            if not there:
+                raise EngineError(
+                    f"limbeck ui of {home.root} is starting in another terminal; wait for it, or stop it there"
+                ) from None
+            links = f"Prefect by {there['prefect'].link()} and to MLflow by {there['mlflow'].link()}"
+            raise EngineError(
+                f"limbeck ui of {home.root} runs already: a browser logs in to {links}; "
+                "to stop it, press Ctrl-C where it runs"
+            ) from None
+        home.servers_file.unlink(missing_ok=True)  # of one that was killed
+        yield
+
+
+@contextlib.contextmanager
+def listening(name: str, port: int) -> Iterator[socket.socket]:
+    """Take a port on the loopback address; one that is taken is named, with what to do."""
+    taken = socket.socket()
+    with taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", port))
+            taken.listen(WAITING)
+        except OSError as error:
+            why = (
+                "is taken by another program"
+                if error.errno == errno.EADDRINUSE
+                else f"cannot be used ({error.strerror})"
+            )
+            raise EngineError(
+                f"port {port} for {NAMES[name]} {why}; stop what listens there, "
+                f"or choose another port with {OPTIONS[name]}"
+            ) from error
+        yield taken
+
+
+@contextlib.contextmanager
+def running(home: Home, name: str, taken: socket.socket, *, log: str = "", password: str = "", links: bool = False,
+            extra: Mapping[str, str] | None = None) -> Iterator[Server]:  # fmt: skip
+    """Run a server on a port that was taken for it, until the end of the block."""
+    access = Access(address(taken), password) if password else Access.new(address(taken))
+    server = launch(home, name, access, taken, log=log or name, links=links, extra=extra)
+    taken.close()  # the server has it now; once it is gone, nobody shall wait here for an answer
+    try:
+        yield server
+    finally:
+        stop(server.process)
+
+
+def launch(
+    home: Home, name: str, access: Access, taken: socket.socket, *, log: str, links: bool = False,
+    extra: Mapping[str, str] | None = None,
+) -> Server:  # fmt: skip
+    """Start a server on a port that was taken for it."""
+    command = [sys.executable, "-P", "-m", "flows.servers.serve", name, "--url", access.url, "--fd", str(taken.fileno())]
+    given = {**told(name, access), **(extra or {})}
+    return Server(name, access, *start(home, log, [*command, *(["--links"] if links else [])], given, taken))
+
+
+def address(taken: socket.socket) -> str:
+    """Return the address of a port that was taken on the loopback address."""
+    return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def told(name: str, access: Access) -> dict[str, str]:
+    """Return what a server is told by its environment."""
+    own = {"LIMBECK_SERVER_PASSWORD": access.password}
+    return own if name == "mlflow" else {**own, "PREFECT_SERVER_UI_API_URL": f"{access.url}/api"}
+
+
+@contextlib.contextmanager
+def prefect_for_a_run(home: Home) -> Iterator[Callable[[], None]]:
+    """Give a run a Prefect server of its own, unless one is named already; yield what waits until it answers.
+
+    Prefect would start one itself, but in the terminal's process group: Ctrl-C would end it before the run could say
+    how it ended. To be entered before Prefect is imported, which takes as long as the server needs to start.
+    """
+    if os.environ.get("PREFECT_API_URL", "").strip():
+        try:
+            require_prefect()
+            with in_a_sentence(None):
+                yield lambda: None
+        finally:
+            let_go(3 * LAST_WORDS)  # a team's server may come back; longer than this nobody waits at the end of a run
+        return
+    with listening("prefect", 0) as taken:
+        access, log = Access.new(address(taken)), f"prefect-{taken.getsockname()[1]}"
+        server = OwnServer(
+            lambda: launch(home, "prefect", access, taken, log=log, links=True),
+            # The port stays ours while its server is started again: requests wait in it, and nobody else can answer them.
+            give_up=taken.close,
+        )
+        known = client_of("prefect", access)
+        before = {name: os.environ.get(name) for name in known}
+        os.environ |= known
+        try:
+            with in_a_sentence(server):
+                yield server.ready
+        finally:
+            let_go(server.leave())
+            for name in before:
+                del os.environ[name]
+            os.environ |= {name: value for name, value in before.items() if value is not None}
+            stop(server.process)
+            server.closed.set()
+            (home.root / "logs" / f"{log}.log").unlink(missing_ok=True)
+
+
+def free_port() -> int:
+    """Return a port on the loopback address that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start(
+    home: Home, name: str, command: list[str], extra: Mapping[str, str], taken: socket.socket
+) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start one server in a process group of its own, its output in a log file that its owner alone can read."""
+    path = home.root / "logs" / f"{name}.log"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    environment = {key: value for key, value in os.environ.items() if key not in NOT_A_SERVERS} | {
+        "LIMBECK_HOME": str(home.root),
+        **extra,
+    }
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True,
+            preexec_fn=die_with_parent, pass_fds=(taken.fileno(),), umask=0o077,
+        )  # fmt: skip
+    return process, path
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop a server and everything that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        pass
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,124 @@
+"""Become one guarded server: ``python -m flows.servers.serve prefect`` or ``mlflow``. Its password comes by the environment,
+never by the command line.
+
+Prefect's own command knows no guard to stand before it, and MLflow's no password without a database of accounts; both
+are the applications that those commands would run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import socket
+import uuid
+from contextlib import ExitStack
+from typing import Any
+
+import uvicorn
+from uvicorn.importer import import_from_string
+
+from flows.home import Home
+from flows.servers.access import Access
+from flows.servers.guard import Guard
+from tasks.ports.migrations import one_at_a_time
+
+PASSWORD = "LIMBECK_SERVER_PASSWORD"
+AUTH = "PREFECT_SERVER_API_AUTH_STRING"
+PREFECT, MLFLOW = "prefect.server.api.server:create_app", "mlflow.server.fastapi_app:app"
+STORES = "mlflow.server.handlers:initialize_backend_stores"
+
+
+def main() -> None:
+    """Serve until a signal comes."""
+    asked = argparse.ArgumentParser(
+        prog="python -m flows.servers.serve", description="Serve Prefect or MLflow behind Limbeck's guard."
+    )
+    asked.add_argument("server", choices=("prefect", "mlflow"))
+    asked.add_argument("--url", required=True, help="the address by which people and programs reach it")
+    asked.add_argument("--also", action="append", default=[], metavar="URL", help="another address of it")
+    asked.add_argument("--fd", type=int, help="a socket that listens already")
+    asked.add_argument("--host", default="127.0.0.1")
+    asked.add_argument("--port", type=int, default=0)
+    asked.add_argument(
+        "--no-services", action="store_true", help="Prefect's API alone; its services are another process"
+    )
+    asked.add_argument("--links", action="store_true", help="let browsers in by links that are good for one login")
+    given = asked.parse_args()
+    os.umask(0o077)
+    auth = os.environ.get(AUTH, "") if given.server == "prefect" else ""
+    password = os.environ.pop(PASSWORD, "") or auth.partition(":")[2]
+    if not password:
+        raise SystemExit(f"no server without a password: set {PASSWORD}, or {AUTH} to user:password for Prefect")
+    access = Access(given.url.rstrip("/"), password)
+    app = prefect(access, given) if given.server == "prefect" else mlflow(access, given)
+    listener = socket.socket(fileno=given.fd) if given.fd is not None else None
+    config = uvicorn.Config(
+        app, host=given.host, port=given.port, log_level="warning", timeout_keep_alive=5, server_header=False
+    )
+    uvicorn.Server(config).run(sockets=[listener] if listener else None)
+
+
+def prefect(access: Access, given: argparse.Namespace) -> Any:
+    """Return Prefect's server behind the guard. It asks for the password itself, over HTTP and over each websocket."""
+    login = os.environ.get(AUTH) or access.login
+    os.environ |= {
+        AUTH: login, "PREFECT_API_AUTH_STRING": login,
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": ",".join([access.url, *given.also]),
+    }  # fmt: skip
+    os.environ.setdefault("PREFECT_SERVER_UI_API_URL", f"{access.url}/api")
+    app = import_from_string(PREFECT)(final=True, webserver_only=given.no_services)
+    database = os.environ.get("PREFECT_SERVER_DATABASE_CONNECTION_URL", "")
+    waiting = OneStart(app, database) if database.startswith("sqlite") else app
+    return Guard(waiting, access, also=given.also, keeps="storage" if given.links else "")
+
+
+def mlflow(access: Access, given: argparse.Namespace) -> Any:
+    """Return MLflow's server on the database and the artifacts of this home, behind the guard, which asks for the
+    password."""
+    home = Home.from_environment()
+    names = [
+        address.partition("//")[2]
+        for address in (access.url, access.url.replace("127.0.0.1", "localhost"), *given.also)
+    ]
+    # What `mlflow server` tells the application that it starts.
+    os.environ |= {
+        "_MLFLOW_SERVER_FILE_STORE": home.own_tracking_uri, "_MLFLOW_SERVER_REGISTRY_STORE": home.own_tracking_uri,
+        "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/", "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
+        "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(home.artifacts), "_MLFLOW_SGI_NAME": "uvicorn",
+        "_MLFLOW_SERVER_BOOT_ID": uuid.uuid4().hex, "_MLFLOW_IN_JOB_EXECUTOR": "false",
+        "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(names), "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": access.url,
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    }  # fmt: skip
+    with one_at_a_time(home.own_tracking_uri):
+        import_from_string(STORES)(home.own_tracking_uri, home.own_tracking_uri, "mlflow-artifacts:/")
+    return Guard(
+        import_from_string(MLFLOW), access, also=given.also, keeps="cookie" if given.links else "", closed=True
+    )
+
+
+class OneStart:
+    """Prefect's application, of which one process at a time brings a SQLite database up to date: two that do it at once
+    spoil each other's start."""
+
+    def __init__(self, app: Any, database: str) -> None:
+        """Guard the start of ``app`` on ``database``."""
+        self.app, self.database = app, database
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Hold the lock from the start of the application until it says that it has started."""
+        if scope["type"] != "lifespan":
+            await self.app(scope, receive, send)
+            return
+        with ExitStack() as held:
+            await asyncio.to_thread(held.enter_context, one_at_a_time(self.database))
+
+            async def sent(message: Any) -> None:
+                held.close()
+                await send(message)
+
+            await self.app(scope, receive, sent)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""The Prefect server that a run started for itself, while the run goes on: one that dies is started again; one that cannot be ends the run, in order.
+
+Stages need no Prefect to be made. While the server is away they go on, Prefect's client asks again for a minute, and events wait. Only if no server comes
+up again is the run cancelled as by Ctrl-C: engines save their checkpoints, MLflow is told, and nothing waits for what Prefect could not take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from flows.servers.access import Access
+from tasks.errors import LimbeckError, ServerError
+
+LOOK = 0.5  # seconds between two looks at the server
+PAUSED = 20  # looks in a row at a server that is stopped (SIGSTOP) before it is replaced; looks, not seconds: a run that is stopped itself does not look
+RESTARTS = 5  # times that one run starts its server again
+EVENT_PATIENCE = 300  # seconds, about, that an event waits for a server that is started again; Prefect's own ten attempts give up before it is there
+LAST_WORDS = 10.0  # seconds that Prefect's log lines and events get to reach the server before the run ends
+ANSWER = 15.0  # seconds in which a server that is named must answer before a run begins
+LOST = (
+    "the Prefect server of this run ended{how}, and could not be started again; every stage that was finished is kept, and its engines have saved their "
+    "checkpoints: run the same command again to go on from there"
+)
+
+
+class Started(Protocol):
+    """A server process; ``wait`` returns once it answers, and raises EngineError where it does not."""
+
+    process: subprocess.Popen[bytes]
+    access: Access
+
+    def wait(self) -> None:
+        """Wait until it answers."""
+
+
+class OwnServer:
+    """A server of this run's own; ``start`` starts one at the same address, ``give_up`` closes that address for good."""
+
+    def __init__(self, start: Callable[[], Started], give_up: Callable[[], None]) -> None:
+        self.start, self.give_up = start, give_up
+        self.server = start()
+        self.lost = ""
+        """Why there is no server any more: a sentence for people; empty while there is one, or one is being started."""
+        self.work: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self.settings: Any = None
+        self.retries: int | None = None
+        """How often a request was tried again before the server was given up: what this process does later is for other servers."""
+        self.changing = threading.Lock()
+        self.leaving, self.closed = threading.Event(), threading.Event()
+        self.watcher: threading.Thread | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process that serves now."""
+        return self.server.process
+
+    def ready(self) -> None:
+        """Wait until the server answers; from then on it is watched. May be called again."""
+        if self.watcher is None:
+            self.server.wait()
+            self.watcher = threading.Thread(target=self.watch, name="prefect-server-watch", daemon=True)
+            self.watcher.start()
+
+    def watch(self) -> None:
+        """Look at the server until the run leaves it. The thread outlives what it started: a server is told when the thread that started it ends."""
+        restarts = paused = 0
+        while not self.closed.wait(LOOK):
+            if self.leaving.is_set() or self.lost:
+                continue
+            paused = paused + 1 if is_paused(self.process.pid) else 0
+            if self.process.poll() is not None or paused >= PAUSED:
+                how = f" (status {self.process.returncode})" if self.process.poll() is not None else " (it was stopped)"
+                restarts, paused = restarts + 1, 0
+                if restarts > RESTARTS or not self.replace():
+                    self.lose(how)
+                elif not self.leaving.is_set():
+                    logging.getLogger("limbeck").warning("the Prefect server of this run ended%s and was started again", how)
+
+    def replace(self) -> bool:
+        """Start the server again, at its address and on its database; tell whether it answers."""
+        kill_group(self.process)
+        try:
+            with self.changing:
+                if self.leaving.is_set():
+                    return True
+                self.server = self.start()
+            self.server.wait()
+        except (OSError, subprocess.SubprocessError, LimbeckError):
+            return self.leaving.is_set()
+        return True
+
+    def lose(self, how: str) -> None:
+        """Give the server up: no request waits for it any longer, and the work that is under way is cancelled."""
+        self.lost = LOST.format(how=how)
+        self.give_up()  # a request that waited there would wait for ever
+        logging.raiseExceptions = False  # Prefect's handler would print each line that it cannot send
+        if self.settings is not None:
+            self.retries, self.settings.client.max_retries = self.settings.client.max_retries, 0
+        if self.work is not None:
+            loop, task = self.work
+            with contextlib.suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(task.cancel)
+
+    @contextlib.contextmanager
+    def doing(self, task: asyncio.Task[Any]) -> Iterator[None]:
+        """Let the loss of the server cancel a task; events wait meanwhile for one that is started again."""
+        from prefect.events.clients import PrefectEventsClient
+        from prefect.events.worker import EventsWorker
+        from prefect.settings import get_current_settings
+
+        EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=EVENT_PATIENCE)
+        self.settings = get_current_settings()
+        self.work = (asyncio.get_running_loop(), task)
+        try:
+            if self.lost:
+                raise ServerError(self.lost)
+            yield
+        finally:
+            self.work = None
+            EventsWorker.set_client_override(None)
+
+    def leave(self) -> float:
+        """Start no other server any more, because the run is over; return the seconds that what Prefect still holds is worth waiting for."""
+        with self.changing:
+            self.leaving.set()
+        if self.retries is not None:
+            self.settings.client.max_retries = self.retries
+        is_there = not self.lost and self.process.poll() is None and not is_paused(self.process.pid)
+        return LAST_WORDS if is_there else 0.0
+
+
+SERVER: ContextVar[OwnServer | None] = ContextVar("own-prefect-server", default=None)
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine as ``asyncio.run`` does; where the server of this run is lost, it is cancelled."""
+    server = SERVER.get()
+
+    async def watched() -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        with server.doing(task) if server is not None else contextlib.nullcontext():
+            return await work
+
+    return asyncio.run(watched())
+
+
+def login_to_own_server(page: str) -> str:
+    """Return a link to a page of the run's own server that logs a browser in, once; of another server the page itself."""
+    server = SERVER.get()
+    return page if server is None else server.server.access.link(urlsplit(page).path)
+
+
+def is_lost() -> bool:
+    """Tell whether the run ends because its own server is gone."""
+    server = SERVER.get()
+    return server is not None and bool(server.lost)
+
+
+@contextlib.contextmanager
+def in_a_sentence(server: OwnServer | None) -> Iterator[None]:
+    """Say in one sentence that the Prefect server is gone or does not answer, whatever came of it on the way up; an error of ours below it comes first."""
+    token = SERVER.set(server)
+    try:
+        yield
+    except BaseException as error:
+        own = next((one for one in chain_of(error) if isinstance(one, LimbeckError)), None)
+        if own is not None:
+            raise own from None
+        if server is not None and server.lost:
+            raise ServerError(server.lost) from error
+        if is_from_prefect(error):
+            raise ServerError(unreachable(os.environ.get("PREFECT_API_URL", ""), error)) from error
+        raise
+    finally:
+        SERVER.reset(token)
+
+
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what it came from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def is_from_prefect(error: BaseException) -> bool:
+    """Tell whether an error is one of Prefect's client: its server is away, refuses, or is none."""
+    if "prefect" not in sys.modules:
+        return False
+    import httpx
+
+    return isinstance(error, (httpx.HTTPError, httpx.InvalidURL)) or (isinstance(error, RuntimeError) and "Failed to reach API" in str(error))
+
+
+def unreachable(url: str, error: BaseException) -> str:
+    """Say that a server does not do its work; no password is shown."""
+    from tasks.ports.tracker import without_secrets
+
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status in (401, 403):
+        advice = "set PREFECT_API_AUTH_STRING to user:password of that server"
+        return without_secrets(f"the Prefect server at {url} refuses this password (status {status}); {advice}")
+    said = f"status {status}" if status else next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    return without_secrets(f"there is no Prefect server at {url} ({said}); start it, or correct or unset PREFECT_API_URL; what was finished is kept")
+
+
+def require_prefect() -> None:
+    """Refuse a server that is named and does not answer, before anything is spent."""
+    with in_a_sentence(None):
+        asyncio.run(ask_prefect())
+
+
+async def ask_prefect() -> None:
+    """Ask the server that is named once, briefly: Prefect itself would go on asking for minutes. Raises httpx.HTTPError where none answers."""
+    import httpx
+    from prefect.client.orchestration import ServerType, get_client
+    from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+        async with get_client(httpx_settings={"timeout": ANSWER}) as client:
+            if client.server_type == ServerType.CLOUD:
+                return
+            try:
+                version = str(await client.api_version())
+            except ValueError:  # no JSON
+                version = ""
+            if not version[:1].isdecimal():
+                raise httpx.DecodingError("what answers there names no version of Prefect")
+
+
+def let_go(patience: float = LAST_WORDS) -> None:
+    """Send the log lines and events that Prefect still holds, for so many seconds; then drop them, or the process would try each of them at its exit."""
+    if "prefect" not in sys.modules:
+        return
+    from prefect._internal.concurrency.services import _active_services
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    logging.getLogger("prefect._internal.concurrency").setLevel(logging.CRITICAL)  # what is dropped below is no news for people
+    services = [(service, service._loop, service._task) for service in list(_active_services) if service._loop and service._task]
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=patience)
+    for service, loop, task in services:
+        if not task.done() and not loop.is_closed():
+            loop.call_soon_threadsafe(task.cancel)
+            service._stop()
+
+
+def is_paused(pid: int) -> bool:
+    """Tell whether a process is stopped by a signal; elsewhere than on Linux nobody knows."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except (OSError, IndexError):
+        return False
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a server and of everything that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
