@@ -21,12 +21,13 @@ from flows.run.notices import on_failure
 from flows.run.opening import open_run
 from flows.run.spot import heeding_notices
 from tasks.augment_text import augment_text
-from tasks.checks import check_students, require_rows_for_int8
 from tasks.contracts import Parcel
+from tasks.preflight import check_students, require_rows_for_int8
 from tasks.prepare_corpus import prepare_corpus
 from tasks.prepare_rows import compare_corpus, prepare_rows, prepare_transfer
-from tasks.recipe import CorpusRead, Recipe, RowsSlice
-from tasks.session import Session
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import CorpusRead, RowsSlice
+from tasks.stage.session import Session
 
 
 @flow(name="compress", flow_run_name="{recipe.name}", on_failure=[on_failure])

@@ -12,7 +12,8 @@ from flows.run.demo import DEMO, with_language
 from flows.run.forms import Changes, LeftOut, ShelfName, recipe_of_the_shelf
 from flows.run.notices import on_failure
 from flows.sweep_layers import sweep_layers
-from tasks.recipe import Recipe, Sweep
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.students import Sweep
 
 
 @flow(name="compress-from-shelf", flow_run_name="{recipe}", on_failure=[on_failure])

@@ -23,7 +23,7 @@ from flows.servers.workspaces import sweep_workspaces
 from flows.stack.settings import Stack
 from tasks.ports.processes import is_gone
 from tasks.ports.store.open import open_store
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.tracker import Tracker
 
 DAY = 86400.0
 PAGE = 200

@@ -12,9 +12,9 @@ from flows.home import Home
 from flows.run.notices import on_failure, tell_of_promotion
 from tasks.gate.promotion import BY_HAND
 from tasks.ports.store.open import open_store
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.tracker import Tracker
 from tasks.promote_models import delete_version, promote_version, roll_back_champion
-from tasks.recipe import Choices
+from tasks.recipe.knobs import Choices
 
 
 @flow(name="promote", flow_run_name="promote {name}", on_failure=[on_failure])

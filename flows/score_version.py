@@ -27,17 +27,19 @@ from flows.run.opening import layout
 from tasks.catalog import TaskSpec
 from tasks.contracts import Parcel
 from tasks.errors import DataError, GateError, RegistryError
-from tasks.ports.leaks import JUDGING
-from tasks.ports.registry import Registry
-from tasks.ports.seen import rows_seen
-from tasks.ports.sources import resolve_data, resolve_model
+from tasks.ports.files.sources import resolve_data, resolve_model
+from tasks.ports.rows.leaks import JUDGING
+from tasks.ports.rows.seen import rows_seen
 from tasks.ports.store.open import open_store
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.registry import Registry
+from tasks.ports.tracking.tracker import Tracker
 from tasks.prepare_rows import prepare_rows
-from tasks.recipe import Data, Recipe, RowsSlice, ScoreSlice
+from tasks.recipe.data import Data
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import RowsSlice, ScoreSlice
 from tasks.score_model import score_model
 from tasks.scoring.evaluation import agreement, read_evaluation, read_judged_rows, write_evaluation
-from tasks.session import Session, use_session
+from tasks.stage.session import Session, use_session
 
 ALIKE = 0.99  # share of rows that must be answered as they were when the version was judged; other hardware moves a row on the edge
 MOST_KNOWN = 0.02  # share of rows that the champion may have learned from; with more it would beat every honest version

@@ -21,17 +21,18 @@ from flows.run.spot import heeding_notices
 from flows.run.stopping import STOPPED
 from tasks.augment_text import augment_text
 from tasks.contracts import Parcel
-from tasks.dispatch import FLOW, StageOrder, parcels_of
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
 from tasks.drop_layers import drop_layers, measure_contributions, measure_similarity
 from tasks.errors import DispatchError, LimbeckError
 from tasks.finetune_teacher import answer_rows, finetune_teacher
 from tasks.ports.store.open import open_store, whole_address
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.tracker import Tracker
 from tasks.prepare_corpus import pretrain_base
-from tasks.recipe import Costs, Knobs
-from tasks.session import Session, use_session
+from tasks.recipe.knobs import Knobs
+from tasks.recipe.running import Costs
+from tasks.stage.remote import FLOW, StageOrder, parcels_of
+from tasks.stage.session import Session, use_session
 
 Door = Callable[..., Any]
 DOORS: dict[str, Door] = {

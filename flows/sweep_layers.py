@@ -21,13 +21,14 @@ from flows.publish.sweep_results import publish_sweep
 from flows.run.notices import on_failure
 from flows.run.opening import open_run
 from flows.run.spot import heeding_notices
-from tasks.checks import require_selection
 from tasks.contracts import Parcel
 from tasks.drop_layers import measure_similarity
+from tasks.preflight import require_selection
 from tasks.prepare_rows import prepare_rows
-from tasks.recipe import ContributionSlice, Recipe, RowsSlice, ScoreSlice
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import ContributionSlice, RowsSlice, ScoreSlice
 from tasks.score_model import score_model
-from tasks.session import Session
+from tasks.stage.session import Session
 
 
 @flow(name="sweep-layers", flow_run_name="{recipe.name}", on_failure=[on_failure])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tasks.contracts import Parcel
-from tasks.recipe import Augmentation
-from tasks.stage import Bench, stage
+from tasks.recipe.data import Augmentation
+from tasks.stage.context import Bench
+from tasks.stage.decorator import stage
 
 
 @stage(makes="candidates", engine="augment", threads="branch")

@@ -30,7 +30,7 @@ class Parcel:
     facts: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
     """Small figures measured while it was made (scores, counts), for gates and tables; never part of a key."""
     used: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
-    """What making it took (seconds, CPU seconds, joules; see ``tasks/meter.py``), for the ledger; empty where nobody noted it."""
+    """What making it took (seconds, CPU seconds, joules; see ``tasks/stage/meter.py``), for the ledger; empty where nobody noted it."""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for manifests and reports."""

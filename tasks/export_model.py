@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tasks.contracts import Parcel
-from tasks.recipe import ExportSlice, QuantizeSlice
-from tasks.stage import ENGINE_LIBRARIES, Bench, stage
+from tasks.recipe.slices import ExportSlice, QuantizeSlice
+from tasks.stage.context import Bench
+from tasks.stage.decorator import stage
+from tasks.stage.keys import ENGINE_LIBRARIES
 
 PACKERS = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pyarrow", "tokenizers")
 """What a graph is written, made smaller and asked with."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tasks.contracts import Parcel
-from tasks.recipe import AnswerSlice, MixSlice, Teacher
-from tasks.stage import Bench, stage
+from tasks.recipe.slices import AnswerSlice, MixSlice
+from tasks.recipe.training import Teacher
+from tasks.stage.context import Bench
+from tasks.stage.decorator import stage
 
 
 @stage(makes="checkpoint", engine="finetune", threads="alone", together=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tasks.contracts import Parcel
-from tasks.recipe import InspectSlice
-from tasks.stage import Bench, stage
+from tasks.recipe.slices import InspectSlice
+from tasks.stage.context import Bench
+from tasks.stage.decorator import stage
 
 
 @stage(makes="inspection", engine="inspect", module="tasks.scoring", libraries=("numpy", "pyarrow"))

@@ -6,8 +6,10 @@ import asyncio
 from pathlib import Path
 
 from tasks.contracts import Parcel
-from tasks.recipe import CorpusText, Pretraining
-from tasks.stage import Bench, stage
+from tasks.recipe.data import CorpusText
+from tasks.recipe.training import Pretraining
+from tasks.stage.context import Bench
+from tasks.stage.decorator import stage
 
 TEXTS_AT_ONCE = 1000
 
@@ -31,7 +33,7 @@ def write_documents(bench: Bench, source: Parcel, column: str) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from tasks.ports.tables import read_documents
+    from tasks.ports.rows.tables import read_documents
 
     folder = bench.workspace / "documents"
     folder.mkdir(exist_ok=True)

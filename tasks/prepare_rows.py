@@ -6,15 +6,17 @@ import asyncio
 import json
 
 from tasks.contracts import Parcel
-from tasks.recipe import CorpusRead, JudgingRowsSlice, PurgeSlice, RowsSlice, TransferText
+from tasks.recipe.data import TransferText
+from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, PurgeSlice, RowsSlice
 from tasks.report.held_back import purge_lines
-from tasks.stage import Bench, stage
+from tasks.stage.context import Bench
+from tasks.stage.decorator import stage
 
 
 @stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
 async def prepare_rows(bench: Bench, knobs: RowsSlice, *, source: Parcel) -> None:
     """Read the source, check labels and texts, and hold rows back for selection and reporting."""
-    from tasks.ports.tables import prepare_rows as prepare
+    from tasks.ports.rows.tables import prepare_rows as prepare
 
     bench.facts |= await asyncio.to_thread(prepare, bench.folder(source), knobs.task, knobs, bench.output)
     for line in purge_lines(bench.facts):
@@ -24,7 +26,7 @@ async def prepare_rows(bench: Bench, knobs: RowsSlice, *, source: Parcel) -> Non
 @stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
 async def prepare_transfer(bench: Bench, knobs: TransferText, *, source: Parcel, rows: Parcel) -> None:
     """Read unlabelled text of the user's own, and count which of the held-back rows overlap with it."""
-    from tasks.ports.tables import prepare_transfer as prepare
+    from tasks.ports.rows.tables import prepare_transfer as prepare
 
     bench.facts |= await asyncio.to_thread(prepare, bench.folder(source), knobs.text, knobs.pair, bench.output, bench.folder(rows))
 
@@ -32,7 +34,7 @@ async def prepare_transfer(bench: Bench, knobs: TransferText, *, source: Parcel,
 @stage(makes="leaks", libraries=("numpy", "pyarrow"))
 async def compare_corpus(bench: Bench, knobs: CorpusRead, *, source: Parcel, rows: Parcel) -> None:
     """Count which of the held-back rows overlap with general text."""
-    from tasks.ports.tables import leaks_of_corpus
+    from tasks.ports.rows.tables import leaks_of_corpus
 
     found = await asyncio.to_thread(leaks_of_corpus, bench.folder(source), knobs.text, knobs.most, bench.folder(rows))
     (bench.output / "leaks.json").write_text(json.dumps(found, sort_keys=True))
@@ -42,7 +44,7 @@ async def compare_corpus(bench: Bench, knobs: CorpusRead, *, source: Parcel, row
 @stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
 async def prepare_judging_set(bench: Bench, knobs: JudgingRowsSlice, *, source: Parcel, rows: Parcel) -> None:
     """Read the rows of a judging set in the terms of the task."""
-    from tasks.ports.judging_sets import prepare_judging_set as prepare
+    from tasks.ports.rows.judging_sets import prepare_judging_set as prepare
 
     bench.facts |= await asyncio.to_thread(prepare, bench.folder(source), knobs, bench.folder(rows), bench.output)
 
@@ -52,7 +54,7 @@ async def compare_judging_set(
     bench: Bench, knobs: CorpusRead, *, judging: Parcel, rows: Parcel, transfer: Parcel | None = None, source: Parcel | None = None
 ) -> None:
     """Count which rows of a judging set overlap with training rows, transfer text and general text."""
-    from tasks.ports.judging_sets import compare_judging_set as compare
+    from tasks.ports.rows.judging_sets import compare_judging_set as compare
 
     folders = [None if parcel is None else bench.folder(parcel) for parcel in (transfer, source)]
     found = await asyncio.to_thread(compare, bench.folder(judging), bench.folder(rows), *folders, knobs.text, knobs.most)
@@ -63,7 +65,7 @@ async def compare_judging_set(
 @stage(makes="rows", libraries=("numpy", "pyarrow"))
 async def purge_rows(bench: Bench, knobs: PurgeSlice, *, rows: Parcel, judging: list[Parcel]) -> None:
     """Take the training rows out that overlap with judging sets."""
-    from tasks.ports.judging_sets import purge_train
+    from tasks.ports.rows.judging_sets import purge_train
 
     sets = dict(zip(knobs.names, map(bench.folder, judging), strict=True))
     bench.facts |= await asyncio.to_thread(purge_train, bench.folder(rows), sets, bench.output)

@@ -21,11 +21,11 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks.errors import DataError, EvaluationChanged, GateError, RecipeError, RegistryError
 from tasks.gate.criteria import Champion
+from tasks.gate.judging import Judging, verdict_tags
 from tasks.gate.promotion import BY_HAND, Against, Compare, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
-from tasks.judging import Judging, verdict_tags
-from tasks.ports.registry import Registry, Standing, lock_key
-from tasks.ports.tracker import Tracker, only_one
+from tasks.ports.tracking.registry import Registry, Standing, lock_key
+from tasks.ports.tracking.tracker import Tracker, only_one
 from tasks.scoring.evaluation import Evaluation, paired_gain, read_evaluation, unseen_by_both
 
 Result = TypeVar("Result")

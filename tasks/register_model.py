@@ -14,13 +14,13 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from tasks.exports.package import files_for_a_model
+from tasks.gate.judging import Judging, gate_row, verdict_tags
 from tasks.gate.verdicts import UNNAMED, Decision
-from tasks.judging import Judging, gate_row, verdict_tags
-from tasks.ports.packer import Packer, started
-from tasks.recipe import Recipe
+from tasks.ports.tracking.packer import Packer, started
+from tasks.recipe.recipe import Recipe
 from tasks.report.model_card import model_card
 from tasks.scoring.evaluation import FOLDER
-from tasks.session import current_session
+from tasks.stage.session import current_session
 
 
 @task(name="register-models", task_run_name="register-models", persist_result=False, cache_policy=NO_CACHE)

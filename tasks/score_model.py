@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from tasks.contracts import Parcel
-from tasks.recipe import JudgingScoreSlice, ScoreSlice, Speed
-from tasks.stage import ENGINE_LIBRARIES, Bench, stage
+from tasks.recipe.judging import Speed
+from tasks.recipe.slices import JudgingScoreSlice, ScoreSlice
+from tasks.stage.context import Bench
+from tasks.stage.decorator import stage
+from tasks.stage.keys import ENGINE_LIBRARIES
 
 SCALES = (*ENGINE_LIBRARIES, "onnxruntime", "scipy")
 

@@ -109,7 +109,7 @@ def engines_here() -> Iterator[None]:
 @contextlib.contextmanager
 def engines_in_this_process() -> Iterator[None]:
     """Let engines do their jobs in this process: the code is theirs, only the start of a Python for each stage is spared."""
-    from tasks.job import Job
+    from tasks.engine.job import Job
 
     async def here(module: str, order: Mapping[str, Any], workspace: Path, listen: Any, server: Any) -> dict[str, Any]:
         job = Job(order)

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from tasks import promote_models
-from tasks.judging import Judging, verdict_tags
-from tasks.ports.pulled import EVALUATION_TAG, evaluation_digest
-from tasks.ports.registry import Registry, Standing
+from tasks.gate.judging import Judging, verdict_tags
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.registry import Registry, Standing
+from tasks.ports.tracking.tracker import Tracker
+from tasks.ports.tracking.verified_download import EVALUATION_TAG, evaluation_digest
 from tasks.promote_models import settle_run, under_lock
-from tasks.recipe import Recipe
+from tasks.recipe.recipe import Recipe
 from tasks.scoring.jobs import write_predictions
 from tests.report.figures import row
 

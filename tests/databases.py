@@ -63,6 +63,6 @@ def migrate_prefect(file: Path) -> None:
 
 def migrate_mlflow(file: Path) -> None:
     """Make MLflow's tables as our own tracker does."""
-    from tasks.ports.tracker import Tracker
+    from tasks.ports.tracking.tracker import Tracker
 
     Tracker(f"sqlite:///{file}", None).runs(1)

@@ -7,7 +7,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from tasks.stage import Frame
+from tasks.stage.keys import Frame
 
 TASKS = Path(__file__).resolve().parents[1] / "tasks"
 
@@ -17,7 +17,7 @@ def all_frames() -> list[Frame]:
     modules = [
         importlib.import_module(f"tasks.{path.stem}")
         for path in sorted(TASKS.glob("*.py"))
-        if "from tasks.stage import" in path.read_text()
+        if "from tasks.stage.decorator import" in path.read_text()
     ]
     doors: list[Any] = [
         door

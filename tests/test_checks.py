@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tasks.checks import check_students, require_floor, require_selection, same_reading
 from tasks.errors import DataError, GateError, LimbeckError
-from tasks.recipe import Recipe, Teacher
+from tasks.preflight import check_students, require_floor, require_selection, same_reading
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.training import Teacher
 from tests.tiny import write_tiny_bert
 
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from tasks import engine_environment
-from tasks.engine_environment import NUMERIC, PRACTICAL, SEEN, environment
-from tasks.engine_process import run_engine
+from tasks.engine import environment as engine_environment
+from tasks.engine.environment import NUMERIC, PRACTICAL, SEEN, environment
+from tasks.engine.fork_server import ForkServer
+from tasks.engine.job import Job
+from tasks.engine.process import run_engine
 from tasks.errors import EngineError
-from tasks.fork_server import ForkServer
-from tasks.job import Job
-from tasks.ports.packer import Packer
-from tasks.recipe import Teacher
+from tasks.ports.tracking.packer import Packer
+from tasks.recipe.training import Teacher
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN = {"PYTHONPATH", "PYTHONNOUSERSITE", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "LIMBECK_DEVICE"}
@@ -42,7 +42,7 @@ HOSTILE = {
 """Variables that choose kernels, arithmetic, threads or code, secrets, and one that nobody has heard of."""
 TELL = """
     import os, sys
-    from tasks.job import serve
+    from tasks.engine.job import serve
     sys.exit(serve({"tell": lambda job: {"environment": dict(os.environ)}}, sys.argv[1]))
 """
 
@@ -170,8 +170,8 @@ def weights(folder: Path) -> str:
 @pytest.fixture(scope="module")
 def small_rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tasks.catalog import TaskSpec
-    from tasks.ports.tables import prepare_rows
-    from tasks.recipe import Data
+    from tasks.ports.rows.tables import prepare_rows
+    from tasks.recipe.data import Data
 
     folder = tmp_path_factory.mktemp("prepared")
     prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), folder)
@@ -213,8 +213,8 @@ PREPARE = """
 import sys
 from pathlib import Path
 from tasks.catalog import TaskSpec
-from tasks.ports.tables import prepare_rows
-from tasks.recipe import Data
+from tasks.ports.rows.tables import prepare_rows
+from tasks.recipe.data import Data
 prepare_rows(Path(sys.argv[1]), TaskSpec(name="tiny"), Data(selection_rows=20), Path(sys.argv[2]))
 """
 

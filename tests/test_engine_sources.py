@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from tasks import engine_sources
-from tasks.engine_sources import copies, sources_folder
-from tasks.ports.fingerprint import program
+from tasks.engine import sources as engine_sources
+from tasks.engine.sources import copies, sources_folder
+from tasks.ports.code.fingerprint import program
 
 ROOT = Path(__file__).resolve().parents[1]
 JOBS = (
     "from tasks.tiny.value import VALUE\n\n\ndef tell(job):\n    return {'value': VALUE}\n\n\nJOBS = {'tell': tell}\n"
 )
 MAIN = """import sys
-from tasks.job import serve
+from tasks.engine.job import serve
 from tasks.tiny.jobs import JOBS
 sys.exit(serve(JOBS, sys.argv[1]))
 """
@@ -31,9 +31,9 @@ RUN = """
 import asyncio, json, sys
 from pathlib import Path
 import tasks
-from tasks.engine_process import run_engine
-from tasks.fork_server import new_fork_server
-from tasks.ports.fingerprint import code_digest
+from tasks.engine.process import run_engine
+from tasks.engine.fork_server import new_fork_server
+from tasks.ports.code.fingerprint import code_digest
 
 place, folder = Path(tasks.__file__).parent / "tiny", Path(sys.argv[1])
 roots = (("tasks.tiny.jobs", "JOBS", "tell"),)

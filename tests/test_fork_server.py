@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 
 from flows.cli.runner import warm_engines
-from tasks import engine_environment, fork_server
-from tasks.engine_environment import environment
-from tasks.engine_process import run_engine
+from tasks.engine import environment as engine_environment
+from tasks.engine import fork_server
+from tasks.engine.environment import environment
+from tasks.engine.fork_server import ForkServer, Lent
+from tasks.engine.process import run_engine
 from tasks.errors import EngineError, Interrupted, OutOfMemory, RecipeError, RegistryError
-from tasks.fork_server import ForkServer, Lent
-from tasks.ports.packer import Packer
-from tasks.session import Session, StageRecord
+from tasks.ports.tracking.packer import Packer
+from tasks.stage.session import Session, StageRecord
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="engines are forked on Linux only")
 
@@ -35,7 +36,7 @@ LOADED = """
 """
 MAIN = """
     import os, sys, time
-    from tasks.job import serve
+    from tasks.engine.job import serve
     import working.jobs
 
     def tell(job):
@@ -156,9 +157,9 @@ def test_no_engine_outlives_the_process_that_ran_it(do: Do, tmp_path: Path) -> N
     program = f"""
 import asyncio
 from pathlib import Path
-from tasks import engine_environment
-from tasks.engine_process import run_engine
-from tasks.fork_server import ForkServer
+from tasks.engine import environment as engine_environment
+from tasks.engine.process import run_engine
+from tasks.engine.fork_server import ForkServer
 
 engine_environment.module_path = lambda: {f"{ROOT}{os.pathsep}{tmp_path}"!r}
 

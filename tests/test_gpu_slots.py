@@ -11,9 +11,10 @@ from prefect.client.orchestration import get_client
 
 from tasks.errors import DispatchError
 from tasks.ports.store.open import open_store
-from tasks.recipe import AnswerSlice
-from tasks.session import Session, use_session
-from tasks.stage import Bench, stage
+from tasks.recipe.slices import AnswerSlice
+from tasks.stage.context import Bench
+from tasks.stage.decorator import stage
+from tasks.stage.session import Session, use_session
 
 AT_WORK: list[int] = []
 MOST: list[int] = [0]

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from tasks.job import Job
+from tasks.engine.job import Job
 
 ROOT = Path(__file__).resolve().parents[1]
 
 # The limit is set after torch is imported, which itself takes much address space.
 LIMITED = """
 import resource, sys, torch, transformers
-from tasks.job import serve
+from tasks.engine.job import serve
 from tasks.training.jobs import JOBS
 name, extra, order = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 used = int(open("/proc/self/statm").read().split()[0]) * 4096 if name == "RLIMIT_AS" else 0
@@ -30,7 +30,7 @@ sys.exit(serve(JOBS, order))
 # Two processes that write to one pipe, unbuffered, as torchrun starts them.
 SHARED = """
 import os
-from tasks.job import emit
+from tasks.engine.job import emit
 beside = os.fork()
 for number in range(500):
     emit("curve", step=number, of=beside > 0)

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from tasks import engine_environment
-from tasks.engine_process import run_engine
-from tasks.engine_sources import sources_folder
+from tasks.engine import environment as engine_environment
+from tasks.engine.process import run_engine
+from tasks.engine.sources import sources_folder
 from tasks.errors import EngineError
-from tasks.meter import Counters, Gpus, Machine, busy_seconds, packages, visible
+from tasks.stage.meter import Counters, Gpus, Machine, busy_seconds, packages, visible
 
 WORKING = """
 import json, os, sys, time
 from pathlib import Path
-from tasks.job import serve
+from tasks.engine.job import serve
 
 def busy(job):
     if os.fork() == 0:

@@ -23,11 +23,11 @@ import pytest
 
 from flows.run.opening import begin
 from tasks.errors import LeaseLost, RegistryError
-from tasks.judging import Judging
-from tasks.ports.registry import STORE, Registry, Standing, missing
+from tasks.gate.judging import Judging
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.registry import STORE, Registry, Standing, missing
+from tasks.ports.tracking.tracker import Tracker
 from tasks.promote_models import delete_here, promote_here, roll_back_here, settle_run, under_lock
 from tasks.scoring import evaluation
 from tests import postgres

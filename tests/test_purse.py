@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.errors import BudgetError
-from tasks.purse import Purse
+from tasks.stage.budget import Purse
 from tests.scoring.test_ledger import HOUR, RATES
 
 NONE: dict[str, float | None] = {"dollars": None, "kwh": None, "hours": None}

@@ -89,7 +89,7 @@ def test_tables_of_results_are_printed_from_their_files() -> None:
 def test_the_gate_shown_is_legal() -> None:
     from ruamel.yaml import YAML
 
-    from tasks.recipe import Gate
+    from tasks.recipe.judging import Gate
 
     shown = [block for block in re.findall(r"```yaml\n(.*?)```", README, re.DOTALL) if block.startswith("gate:")]
     assert shown and all(Gate.model_validate(YAML(typ="safe").load(block)["gate"]).criteria for block in shown)

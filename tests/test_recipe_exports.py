@@ -8,9 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from flows.branches.export import narrow, part
-from tasks.checks import require_rows_for_int8
 from tasks.errors import DataError
-from tasks.recipe import Exporting, Exports, Quantizing, Recipe
+from tasks.preflight import require_rows_for_int8
+from tasks.recipe.judging import Exporting, Exports, Quantizing
+from tasks.recipe.recipe import Recipe
 
 STUDENT = {"name": "half", "layers": 2}
 PLAIN = {"name": "r", "task": "sst2", "gate": {"split": "validation"}, "students": [STUDENT]}

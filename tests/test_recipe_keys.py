@@ -10,8 +10,10 @@ from pydantic import ValidationError
 from flows.publish.licences import licences_of
 from flows.run.recipe_file import SHELF, load_recipe
 from tasks.errors import ModelError
-from tasks.ports.fingerprint import narrowing, program
-from tasks.recipe import GeneralDistillation, Intermediate, Method, Recipe, Relations, SelfAttention, Sizes, sections_of
+from tasks.ports.code.fingerprint import narrowing, program
+from tasks.recipe.distillation import GeneralDistillation, Intermediate
+from tasks.recipe.methods import Method, Relations, SelfAttention, Sizes, sections_of
+from tasks.recipe.recipe import Recipe
 from tasks.training.objectives import OBJECTIVES
 from tests.doors import all_frames
 

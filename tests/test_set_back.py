@@ -11,7 +11,7 @@ from prefect.client.orchestration import get_client
 from prefect.states import Completed, Running, State
 from prefect.types._datetime import now
 
-from tasks.set_back import told_in_order
+from tasks.stage.set_back import told_in_order
 
 
 @flow

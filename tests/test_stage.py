@@ -14,12 +14,13 @@ from prefect import flow
 
 from tasks.contracts import Parcel
 from tasks.errors import ArtifactDamaged, DataError
-from tasks.ports.sources import resolve_file
+from tasks.ports.files.sources import resolve_file
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.open import open_store
-from tasks.recipe import AnswerSlice
-from tasks.session import Session, use_session
-from tasks.stage import Bench, stage
+from tasks.recipe.slices import AnswerSlice
+from tasks.stage.context import Bench
+from tasks.stage.decorator import stage
+from tasks.stage.session import Session, use_session
 
 STAGES = 6
 

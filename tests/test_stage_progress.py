@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from prefect import flow, task
 
-from tasks import stage_progress
-from tasks.stage_progress import GIVE_UP, ProgressPage, artifact_key, share
+from tasks.stage import progress as stage_progress
+from tasks.stage.progress import GIVE_UP, ProgressPage, artifact_key, share
 
 
 @pytest.fixture(autouse=True)

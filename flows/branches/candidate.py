@@ -9,12 +9,7 @@ from statistics import stdev
 from typing import Any
 
 from tasks.contracts import Parcel
-from tasks.recipe import (
-    AnswerSlice,
-    ContributionSlice,
-    MixSlice,
-    SignalSlice,
-)
+from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice
 
 
 @dataclass

@@ -13,7 +13,9 @@ from typing import Any
 from flows.branches.candidate import Candidate
 from tasks.contracts import Parcel
 from tasks.contrast_models import contrast_models
-from tasks.recipe import ContrastSlice, Recipe, Shape
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import ContrastSlice
+from tasks.recipe.students import Shape
 from tasks.scoring.verdicts import verdicts
 
 

@@ -9,7 +9,9 @@ from flows.branches.candidate import Candidate, Goods, label
 from flows.branches.teacher_signals import answers_for, contributions_of
 from tasks.contracts import Parcel
 from tasks.drop_layers import drop_layers
-from tasks.recipe import ContributionSlice, DropSlice, LayerDropping, Recipe
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import ContributionSlice, DropSlice
+from tasks.recipe.students import LayerDropping
 
 NOT_COPIED = {"strategies", "drop", "after_finetuning", "token", "seeds"}
 

@@ -15,8 +15,9 @@ from tasks.contracts import Parcel
 from tasks.errors import Interrupted, LimbeckError
 from tasks.inspect_answers import inspect_answers
 from tasks.ports.store.collect import inputs_of
-from tasks.recipe import InspectSlice, Recipe
-from tasks.session import Session, current_session
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import InspectSlice
+from tasks.stage.session import Session, current_session
 
 
 async def inspect_all(recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel) -> dict[str, dict[str, Any]]:

@@ -19,7 +19,9 @@ from tasks.contracts import Parcel
 from tasks.export_model import export_onnx, quantize_onnx
 from tasks.exports.parity import against_fp32, against_full
 from tasks.exports.speed_check import too_slow
-from tasks.recipe import Exporting, Exports, ExportSlice, QuantizeSlice, Quantizing, Recipe
+from tasks.recipe.judging import Exporting, Exports, Quantizing
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import ExportSlice, QuantizeSlice
 from tasks.score_model import measure_speed
 
 NO_VERSION = "its model is not registered, so there is no folder for it"

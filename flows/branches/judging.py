@@ -11,7 +11,8 @@ from flows.branches.comparison import contrast_all, plain_students
 from flows.branches.error_analysis import inspect_all
 from flows.branches.judging_sets import score_sets, with_judged
 from tasks.contracts import Parcel
-from tasks.recipe import Recipe, ScoreSlice
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import ScoreSlice
 from tasks.score_model import measure_speed, score_model
 from tasks.scoring.paces import with_paces
 

@@ -15,13 +15,14 @@ from typing import Any
 from flows.branches.candidate import Candidate, Goods
 from flows.run.judging_sources import SOURCE, known_of_sets, sets_in, sources_of_sets
 from tasks.contracts import Parcel
-from tasks.ports.judging_sets import judging_rows, overlapping
-from tasks.ports.overlap import Sentences
+from tasks.ports.rows.judging_sets import judging_rows, overlapping
+from tasks.ports.rows.overlap import Sentences
 from tasks.prepare_rows import compare_judging_set, prepare_judging_set, purge_rows
-from tasks.recipe import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice, Recipe
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice
 from tasks.score_model import score_judging_set
 from tasks.scoring.judging_sets import SetAnswers
-from tasks.session import Session
+from tasks.stage.session import Session
 
 # --- rows --------------------------------------------------------------------------------------------------------------------------------
 

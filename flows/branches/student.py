@@ -11,7 +11,10 @@ from flows.branches.teacher_signals import answers_for, contributions_of, kept_s
 from tasks.contracts import Parcel
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions
-from tasks.recipe import LAYER_STARTS, ContributionSlice, GeneralSlice, IntermediateSlice, PredictionSlice, Recipe, Shape, Student, general_start, sections_of
+from tasks.recipe.methods import sections_of
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import ContributionSlice, GeneralSlice, IntermediateSlice, PredictionSlice
+from tasks.recipe.students import LAYER_STARTS, Shape, Student, general_start
 
 OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
 """Knobs of a training that have to do with a teacher's answers."""

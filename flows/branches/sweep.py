@@ -15,11 +15,13 @@ from typing import Any
 
 from flows.branches.candidate import Candidate, Goods, known
 from flows.branches.dropped import make_dropped
-from tasks.checks import check_strategies, check_sweep, layers_of
 from tasks.contracts import Parcel
-from tasks.recipe import STRATEGIES, LayerDropping, Recipe, ScoreSlice, Sweep
+from tasks.preflight import check_strategies, check_sweep, layers_of
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import ScoreSlice
+from tasks.recipe.students import STRATEGIES, LayerDropping, Sweep
 from tasks.score_model import score_model
-from tasks.session import Session
+from tasks.stage.session import Session
 
 SEEDS = (0, 1, 2)
 RUNG = 4  # the first rung takes this part of the steps
@@ -224,6 +226,6 @@ def best_of(scores: Sequence[float | None]) -> int:
 
 def unknown() -> Parcel:
     """Return a parcel that only a plan hands on: what waits for it is a miss, whatever else it is made of."""
-    from tasks.stage import UNKNOWN
+    from tasks.stage.keys import UNKNOWN
 
     return Parcel("checkpoint", UNKNOWN, "", 0)

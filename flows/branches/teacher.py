@@ -5,11 +5,12 @@ from __future__ import annotations
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 
-from tasks.checks import require_floor
 from tasks.contracts import Parcel
 from tasks.finetune_teacher import finetune_teacher
+from tasks.preflight import require_floor
 from tasks.prepare_corpus import pretrain_base
-from tasks.recipe import Colleague, Recipe, Teacher
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.training import Colleague, Teacher
 
 
 async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:

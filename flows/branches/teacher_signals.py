@@ -10,7 +10,10 @@ from tasks.contracts import Parcel
 from tasks.distill_task import record_signals
 from tasks.drop_layers import measure_contributions
 from tasks.finetune_teacher import answer_rows, mix_answers
-from tasks.recipe import AnswerSlice, ContributionSlice, Intermediate, LayerDropping, MixSlice, PatienceOf, Prediction, Recipe, SignalSlice, Student
+from tasks.recipe.distillation import Intermediate, Prediction
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, PatienceOf, SignalSlice
+from tasks.recipe.students import LayerDropping, Student
 
 
 async def contributions_of(knobs: ContributionSlice, origin: str, goods: Goods) -> Parcel:

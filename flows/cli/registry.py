@@ -36,7 +36,7 @@ def pull(
 def show(name: Annotated[str, typer.Argument(metavar="NAME[@alias|@version]", help="A registered model, or one version of it.")]) -> None:
     """Show a registered model: aliases, verdicts, figures and the history of decisions; or one version with every reason."""
     from flows.cli.registry_page import show_model, show_version
-    from tasks.ports.registry import Registry
+    from tasks.ports.tracking.registry import Registry
 
     model, _, which = name.partition("@")
     mlflow = tracker()
@@ -78,8 +78,8 @@ def predict(
 ) -> None:
     """Answer every text of a file; one JSON line each."""
     open_home()
-    from tasks.ports.sources import resolve_model
-    from tasks.ports.tables import read_texts
+    from tasks.ports.files.sources import resolve_model
+    from tasks.ports.rows.tables import read_texts
     from tasks.scoring.onnx_models import is_export
 
     if not is_export(folder):

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tasks.gate.promotion import ALIASES, WITHDRAWN
-from tasks.ports.registry import Standing, missing
+from tasks.ports.tracking.registry import Standing, missing
 
 FIGURES = ("quality", "retained", "params_m", "size_mb", "latency_ms", "speedup")
 SHORT = {"quality": "score", "retained": "retained", "size_mb": "MB", "latency_ms": "ms", "speedup": "speed-up"}

@@ -18,8 +18,8 @@ from typing import Any
 from flows.home import Home
 from flows.run.history import as_it_was
 from tasks.errors import DataError, EngineError, RecipeError, RegistryError
-from tasks.ports.tracker import Tracker
-from tasks.recipe import Recipe
+from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 DIFFERENT = 3  # exit status of a reproduction that went well and made other bytes
@@ -116,7 +116,7 @@ def run_again(then: Mapping[str, Any], folder: Path, environment: Mapping[str, s
 
 def run_to_its_end(command: list[str], environment: Mapping[str, str]) -> int:
     """Run a command that hears Ctrl-C as we do, and wait until it has stopped in order; return its status."""
-    from tasks.job import die_with_parent
+    from tasks.engine.job import die_with_parent
 
     with subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL, preexec_fn=die_with_parent) as process:
         try:

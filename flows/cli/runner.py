@@ -14,12 +14,12 @@ from flows.run.ledger import planned_cost
 from flows.run.opening import write_json
 from flows.run.stopping import ONLOOKER, Onlooker, confirm
 from flows.servers.local import watch as server_watch
-from tasks.engine_environment import environment
+from tasks.engine.environment import environment
+from tasks.engine.fork_server import ForkServer, new_fork_server
 from tasks.errors import BudgetError
-from tasks.fork_server import ForkServer, new_fork_server
-from tasks.recipe import Recipe
+from tasks.recipe.recipe import Recipe
 from tasks.scoring.ledger import sum_of
-from tasks.session import Session, StageRecord
+from tasks.stage.session import Session, StageRecord
 
 
 def run_recipe(
@@ -116,8 +116,8 @@ def planned_rows(recipe: Recipe, session: Session) -> dict[str, Any]:
     from flows.branches.judging_sets import planned_sets
     from flows.run.judging_sources import known_of_sets
     from flows.run.opening import held_back
-    from tasks.ports.sources import resolve_data
-    from tasks.ports.tables import divided_rows
+    from tasks.ports.files.sources import resolve_data
+    from tasks.ports.rows.tables import divided_rows
 
     known, missing = held_back(session), [name for name in recipe.judging_sets if name not in known_of_sets(session)]
     if known and not missing:
@@ -139,7 +139,7 @@ def planned_records(recipe: Recipe, home: Home, kind: str = "run") -> list[Stage
 def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
     """Walk the story without running anything; return the session with its records."""
     from flows.run.opening import plan_session
-    from tasks.session import use_session
+    from tasks.stage.session import use_session
 
     recipe, pass_everything = story_of(recipe, kind)
     session, sources = plan_session(recipe, home)

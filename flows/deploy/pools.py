@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import RecipeError
-from tasks.ports.bounded_yaml import read_yaml_file
+from tasks.ports.files.bounded_yaml import read_yaml_file
 
 FOLDER = Path(__file__).resolve().parents[2] / "deployments" / "pools"
 POOLS = ("cpu", "ecs-gpu", "k8s-gpu")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flows.run.opening import teacher_name
-from tasks.recipe import Recipe
+from tasks.recipe.recipe import Recipe
 from tasks.report.model_card import public
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from flows.run.opening import Run, layout
 from flows.run.remote import processes_of_worker
-from tasks.ports.fingerprint import ROOT, hash_file
+from tasks.ports.code.fingerprint import ROOT, hash_file
 from tasks.ports.machine import cpu_model, device_class, gpu_model
-from tasks.ports.tracker import made_with
-from tasks.recipe import Recipe
-from tasks.session import StageRecord
+from tasks.ports.tracking.tracker import made_with
+from tasks.recipe.recipe import Recipe
+from tasks.stage.session import StageRecord
 
 SCHEMA = 1
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn", "pyarrow", "evaluate", "datasets", "onnx", "onnxruntime",

@@ -11,8 +11,8 @@ from flows.home import Home
 from flows.run.opening import PINNED, available_cores, teacher_name
 from tasks.ports.machine import cpu_model, gpu_model
 from tasks.ports.store.open import open_store
-from tasks.ports.tracker import made_with
-from tasks.recipe import Recipe
+from tasks.ports.tracking.tracker import made_with
+from tasks.recipe.recipe import Recipe
 
 
 def account(recipe: Recipe, result: Mapping[str, Any], *, home: Home, seconds: float, command: str) -> dict[str, Any]:

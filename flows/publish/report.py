@@ -22,14 +22,14 @@ from flows.publish.metadata import made_by
 from flows.run.demo import texts_to_ask
 from flows.run.opening import Run
 from flows.run.stopping import ONLOOKER
-from tasks.engine_environment import version_of
+from tasks.engine.environment import version_of
 from tasks.errors import LimbeckError, RecipeError, RegistryError
-from tasks.ports.fingerprint import ROOT, hash_file
+from tasks.ports.code.fingerprint import ROOT, hash_file
 from tasks.ports.memo import remembered
-from tasks.ports.run_files import keep_report, keep_result, keeps, read_curves
 from tasks.ports.store.open import open_store
-from tasks.ports.tracker import Tracker
-from tasks.recipe import Recipe
+from tasks.ports.tracking.run_files import keep_report, keep_result, keeps, read_curves
+from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.recipe import Recipe
 from tasks.report.page import PAGE, report_link, run_page, sweep_page
 
 Result = dict[str, Any]

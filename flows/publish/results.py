@@ -25,15 +25,15 @@ from flows.run.ledger import costs_of_candidates, ledger_of
 from flows.run.notices import tell_of
 from flows.run.opening import PINNED, Run, held_back, teacher_name
 from tasks.contracts import Parcel
+from tasks.gate.judging import Judging
 from tasks.gate.verdicts import Decision
-from tasks.judging import Judging
 from tasks.promote_models import promote_models
-from tasks.recipe import Recipe
+from tasks.recipe.recipe import Recipe
 from tasks.register_model import decided, register_models
 from tasks.report.page_answer import chosen, standing_said
 from tasks.scoring.figures import Figure
 from tasks.scoring.ledger import inference_joules
-from tasks.session import StageRecord
+from tasks.stage.session import StageRecord
 
 SHARED = {"distill-general", "pretrain-base"}
 

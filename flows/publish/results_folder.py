@@ -7,7 +7,7 @@ from typing import Any
 
 from flows.run.opening import write_json
 from tasks.errors import RecipeError
-from tasks.ports.bounded import read_json as read_bounded
+from tasks.ports.files.bounded_json import read_json as read_bounded
 from tasks.report.results_brief import brief_table
 from tasks.report.results_file import Run, file_name, parsed, trimmed
 from tasks.report.results_page import Literature, literature_of, results_page

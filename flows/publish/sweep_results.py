@@ -16,7 +16,7 @@ from flows.publish.report import for_the_page, leave_report
 from flows.publish.results import spent, stage_row
 from flows.run.ledger import costs_of_candidates, ledger_of
 from flows.run.opening import Run, held_back
-from tasks.recipe import Recipe
+from tasks.recipe.recipe import Recipe
 
 
 async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.home import Home
-from tasks.recipe import Recipe
+from tasks.recipe.recipe import Recipe
 
 DEMO = "demo"
 TEXTS = "texts.csv"
@@ -20,7 +20,7 @@ SECTIONS = ("data", "corpus", "transfer")
 
 def language_of(home: Home, number: int) -> Path:
     """Return the folder of a generated language, written if it is not there."""
-    from tasks.demo_language import EDITION, write_examples, write_language
+    from tasks.ports.rows.demo_language import EDITION, write_examples, write_language
 
     folder = home.root / "demo" / f"language-{EDITION}-{number}"
     if not (folder / "data").is_dir():

@@ -14,7 +14,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from flows.run.recipe_file import SHELF, find_recipe, forget_licences, read_yaml, validate
-from tasks.recipe import Choices, Knobs, Recipe, Sweep
+from tasks.recipe.knobs import Choices, Knobs
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.students import Sweep
 
 LEFT_OUT = (
     "general_distillation", "augmentation", "transfer", "ensemble", "corpus", "pretraining", "students", "layer_dropping", "exports", "gate",

@@ -12,8 +12,8 @@ from tasks.errors import RecipeError, RegistryError
 from tasks.ports.store.artifacts import is_of_this_release
 from tasks.ports.store.collect import Sweep, sweep
 from tasks.ports.store.open import open_store
-from tasks.ports.tracker import Tracker
-from tasks.recipe import Recipe
+from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.recipe import Recipe
 
 UNFINISHED = ("RUNNING", "FAILED", "KILLED")
 

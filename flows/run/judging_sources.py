@@ -7,9 +7,10 @@ from typing import Any
 
 from tasks.contracts import Parcel
 from tasks.errors import DataError
-from tasks.ports.judging_sets import resolve_judging_set
-from tasks.recipe import JudgingSet, Recipe
-from tasks.session import Session
+from tasks.ports.rows.judging_sets import resolve_judging_set
+from tasks.recipe.data import JudgingSet
+from tasks.recipe.recipe import Recipe
+from tasks.stage.session import Session
 
 SOURCE = "judge:"
 """How a judging set's source is called among those of a run."""

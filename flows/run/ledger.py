@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tasks.ports.store.collect import inputs_of
-from tasks.purse import Purse
-from tasks.recipe import Costs
+from tasks.recipe.running import Costs
 from tasks.scoring.figures import Figure, measured, scaled
 from tasks.scoring.ledger import cost_of, foreseen, nothing_known, sum_of
 from tasks.scoring.rates import Rates, rates_for
-from tasks.session import Session, StageRecord
+from tasks.stage.budget import Purse
+from tasks.stage.session import Session, StageRecord
 
 JUDGING = ("scorecard", "speed", "comparison", "inspection")
 """Kinds that say how good a model is: it is not made of them, nor of what they compare it with."""

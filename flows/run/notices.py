@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.errors import LimbeckError, RecipeError
-from tasks.recipe import BLOCK, Recipe
+from tasks.recipe.knobs import BLOCK
+from tasks.recipe.recipe import Recipe
 
 Notice = tuple[str, str]
 """Subject and body."""

@@ -21,15 +21,16 @@ from flows.run.remote import gpu_limit, new_dispatcher, processes_of_worker, rea
 from flows.run.stopping import ONLOOKER, STOPPED, Onlooker, stopped_by_prefect, stopped_by_sigterm
 from flows.servers.watch import is_lost, login_to_own_server
 from tasks.contracts import Parcel
+from tasks.engine.fork_server import new_fork_server
 from tasks.errors import LimbeckError
-from tasks.fork_server import new_fork_server
-from tasks.ports.registry import Registry
-from tasks.ports.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
+from tasks.ports.files.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
 from tasks.ports.store.open import open_store
-from tasks.ports.tracker import Tracker, require_legal_name
-from tasks.recipe import STARTS_BY_NAME, Recipe
+from tasks.ports.tracking.registry import Registry
+from tasks.ports.tracking.tracker import Tracker, require_legal_name
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.students import STARTS_BY_NAME
 from tasks.register_model import registered_name
-from tasks.session import Session, use_session
+from tasks.stage.session import Session, use_session
 
 PINNED = ("torch", "transformers", "numpy", "mlflow", "prefect", "limbeck")
 """Libraries whose versions cards and results name."""

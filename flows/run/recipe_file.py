@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml.comments import CommentedMap
 
 from tasks.errors import RecipeError
-from tasks.ports.bounded_yaml import DEEPEST, parse_yaml, read_yaml_file
-from tasks.recipe import Recipe
+from tasks.ports.files.bounded_yaml import DEEPEST, parse_yaml, read_yaml_file
+from tasks.recipe.recipe import Recipe
 
 SHELF = Path(__file__).resolve().parents[2] / "deployments" / "recipes"
 PROBLEMS, SHOWN = 20, 100  # problems of a recipe that are told at once, and characters that are shown of a value
@@ -229,7 +229,7 @@ gate:
 
 def starter_recipe(table: Path, out: Path) -> str:
     """Return the text of a starter recipe for a user's own table."""
-    from tasks.ports.tables import sniff
+    from tasks.ports.rows.tables import sniff
 
     if not table.is_file():
         raise RecipeError(f"there is no file {str(table)!r}; name a csv, tsv, jsonl or parquet file with a text and a label column")

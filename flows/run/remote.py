@@ -13,11 +13,11 @@ from prefect.exceptions import TerminationSignal
 
 from flows.home import Home
 from flows.run.stopping import ONLOOKER
-from tasks.dispatch import FLOW, GRACE, Dispatcher
 from tasks.errors import RecipeError
 from tasks.ports.machine import CLASS
 from tasks.ports.store.open import whole_address
-from tasks.recipe import Recipe
+from tasks.recipe.recipe import Recipe
+from tasks.stage.remote import FLOW, GRACE, Dispatcher
 
 CUT_OFF = (asyncio.CancelledError, KeyboardInterrupt, TerminationSignal)
 """What reaches a run from outside; anything else is a failure of its own."""

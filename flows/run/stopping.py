@@ -16,9 +16,9 @@ from uuid import UUID
 from prefect.exceptions import TerminationSignal
 
 from flows.home import Home
+from tasks.engine.fork_server import ForkServer
 from tasks.errors import Interrupted
-from tasks.fork_server import ForkServer
-from tasks.session import Session
+from tasks.stage.session import Session
 
 STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
 """What ends a run because someone wanted it to end: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a worker."""

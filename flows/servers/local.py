@@ -28,8 +28,8 @@ from flows.home import Home
 from flows.servers.access import Access, client_of, read_servers, write_servers
 from flows.servers.watch import LAST_WORDS, OwnServer, in_a_sentence, let_go, require_prefect
 from flows.servers.workspaces import sweep_workspaces
+from tasks.engine.job import die_with_parent
 from tasks.errors import EngineError
-from tasks.job import die_with_parent
 
 PATIENCE = 120.0  # seconds for a first start, which migrates its database
 ANSWER = 5.0  # seconds for one answer of a server that is starting

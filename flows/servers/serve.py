@@ -21,7 +21,7 @@ from uvicorn.importer import import_from_string
 from flows.home import Home
 from flows.servers.access import Access
 from flows.servers.guard import Guard
-from tasks.ports.migrations import one_at_a_time
+from tasks.ports.tracking.migrations import one_at_a_time
 
 PASSWORD = "LIMBECK_SERVER_PASSWORD"
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"

@@ -19,7 +19,7 @@ from flows.stack import credentials
 from flows.stack.programs import owner
 from flows.stack.services import environment_of, mark, services
 from flows.stack.settings import Stack
-from tasks.job import die_with_parent
+from tasks.engine.job import die_with_parent
 
 LAST_MOMENTS = 10.0  # seconds that processes of an earlier life get to be gone
 

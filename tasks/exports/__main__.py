@@ -19,8 +19,8 @@ def main() -> int:
     if order["job"] in WITH_TORCH:
         prepare_torch(order.get("threads"))
 
+    from tasks.engine.job import serve
     from tasks.exports.jobs import JOBS
-    from tasks.job import serve
 
     return serve(JOBS, sys.argv[1])
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from tasks.engine.job import Job
 from tasks.errors import DataError
 from tasks.exports.graph import LARGEST, tidy
 from tasks.exports.package import copy_beside, describe, digest_of, write_card
 from tasks.exports.parity import apart, loss, score
 from tasks.exports.quantizing import best, draw, quantize_by
-from tasks.job import Job
 from tasks.scoring.flops import parameters_of, weight_bytes
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.recipe import COSTS, FIGURES, Criterion
+from tasks.recipe.judging import COSTS, FIGURES, Criterion
 
 PACED = ("latency_ms", "speedup", "joules")
 """Figures that follow from how long an inference takes."""

@@ -26,7 +26,7 @@ from typing import Any
 from tasks.errors import RecipeError
 from tasks.gate.criteria import Champion, Finding, Gain, confidence_for, figure, weigh
 from tasks.gate.worst_of import Elsewhere, leaks_of_sets, worst_of
-from tasks.recipe import COSTS, FIGURES, Criterion, Gate
+from tasks.recipe.judging import COSTS, FIGURES, Criterion, Gate
 
 ACCEPT, REGRESSION, ANOMALOUS, INFEASIBLE = "ACCEPT", "REGRESSION", "ANOMALOUS", "INFEASIBLE"
 BASELINE = "a baseline is scored for comparison and never becomes champion"

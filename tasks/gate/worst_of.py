@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tasks.gate.criteria import Finding, Gain, figure, weigh
-from tasks.recipe import Criterion, Gate
+from tasks.recipe.judging import Criterion, Gate
 
 ReadOn = Callable[[str, str, Criterion, float], Gain | None]
 """Returns the interval that a criterion reads on a set, by name, of a candidate, by name, at a confidence; None where there is none."""

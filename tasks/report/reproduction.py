@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tasks.ports.fingerprint import differences, short
+from tasks.ports.code.fingerprint import differences, short
 
 Row = Mapping[str, Any]
 EQUAL, DIFFERS, MEASURED, MISSING, NEW = "equal", "differs", "measured", "missing", "new"

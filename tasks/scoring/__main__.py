@@ -18,7 +18,7 @@ def main() -> int:
     if order["job"] not in WITHOUT_MODELS:
         prepare_torch(order.get("threads"))
 
-    from tasks.job import serve
+    from tasks.engine.job import serve
     from tasks.scoring.jobs import JOBS
 
     return serve(JOBS, sys.argv[1])

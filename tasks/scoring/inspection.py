@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
+from tasks.engine.job import Job
 from tasks.errors import DataError
-from tasks.job import Job
 
 POINTS = 300
 """Points of a scatter plot; more of them would only be ink."""

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import compute
 
+from tasks.engine.job import Job
 from tasks.errors import DataError, RecipeError
-from tasks.job import Job
 from tasks.scoring.flops import flops_of, parameters_of, weight_bytes
 from tasks.scoring.inspection import inspect_answers
 from tasks.scoring.intervals import compare, paired_difference

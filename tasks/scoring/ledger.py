@@ -17,7 +17,7 @@ from tasks.scoring.rates import Rates
 PARTS = ("seconds", "gpu_seconds", "kwh", "co2e_kg", "co2e_lb", "dollars_on_demand", "dollars_spot")
 NOT_NOTED = "not noted when it was made"
 Used = Mapping[str, Any]
-"""What a meter noted of one stage; see ``tasks/meter.py``."""
+"""What a meter noted of one stage; see ``tasks/stage/meter.py``."""
 
 
 def cost_of(used: Used, rates: Rates) -> dict[str, Figure]:

@@ -19,7 +19,7 @@ def main() -> int:
     import torch
     import transformers
 
-    from tasks.job import die_with_parent, serve, serve_beside
+    from tasks.engine.job import die_with_parent, serve, serve_beside
     from tasks.training.jobs import JOBS
 
     if threads:

@@ -17,8 +17,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
+from tasks.engine.job import Job
 from tasks.families import summary_token
-from tasks.job import Job
 from tasks.methods.ensembles import mixed
 from tasks.methods.patience import patience_layers
 from tasks.training.batches import by_length

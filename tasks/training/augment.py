@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
-from tasks.job import Job
 from tasks.methods.word_substitution import keep_candidates, match_case, replaceable
 from tasks.methods.word_vectors import nearest_words
 from tasks.training.batches import by_length

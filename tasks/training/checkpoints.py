@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tasks.checkpoint_files import read_marker, sync, write_marker
+from tasks.engine.checkpoint_files import read_marker, sync, write_marker
 from tasks.training.used_rows import UsedRows, as_whole_tables, input_table
 
 KEPT = 2

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from tasks.engine.job import Job
 from tasks.errors import DataError
-from tasks.job import Job
 from tasks.training.rows import Encoded, load_tokenizer
 
 DOCUMENTS_AT_ONCE = 200

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.engine.job import Job
 from tasks.errors import ModelError
-from tasks.job import Job
 from tasks.methods.patience import patience_layers, patience_loss
 from tasks.methods.soft_targets import prediction_loss
 from tasks.training.answers import Answers, summary_of

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.engine.job import Job
 from tasks.families import family_of, summary_token
-from tasks.job import Job
 from tasks.methods.contribution import cosines_BL
 from tasks.methods.layer_dropping import drop_layers
 from tasks.methods.layer_similarity import Moments, between_models_BL, linear_cka_of, moments_of

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from tasks.engine.job import Job
 from tasks.errors import DataError
-from tasks.job import Job
 from tasks.methods.soft_targets import label_loss
 from tasks.training.batches import plan
 from tasks.training.loop import Course, train

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tasks.job import Job
+from tasks.engine.job import Job
 from tasks.training.batches import by_length, plan
 from tasks.training.corpora import learning_rows, longest_sequence, read_corpus
 from tasks.training.lesson import Lesson, Objective

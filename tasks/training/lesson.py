@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from tasks.job import Job
+from tasks.engine.job import Job
 from tasks.training.capture import Signals
 from tasks.training.rows import Batch, Encoded
 

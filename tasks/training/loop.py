@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tasks.engine.job import Job
 from tasks.errors import Interrupted, ModelError
-from tasks.job import Job
 from tasks.training import checkpoints
 from tasks.training.checkpoints import Progress
 from tasks.training.dropout import MASKS, cheap_masks

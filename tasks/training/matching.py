@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tasks.engine.job import Job
 from tasks.errors import ModelError, RecipeError
 from tasks.families import family_of
-from tasks.job import Job
 from tasks.methods.attention_scores import attention_score_loss, attention_score_loss_paper
 from tasks.methods.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
 from tasks.methods.layer_maps import LayerMap, layer_map, of_kept

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tasks.job import Job
+from tasks.engine.job import Job
 from tasks.methods.means import mean_of
 from tasks.training.attention import own_attention
 from tasks.training.batches import plan

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tasks.engine.job import Job
 from tasks.errors import ModelError
-from tasks.job import Job
 from tasks.methods.relations import relation_heads, relation_loss, require_heads
 from tasks.training.capture import Capture, Signals, prove
 from tasks.training.lesson import Lesson, Objective

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.families import require_alone
-from tasks.job import Job
 from tasks.methods.layer_dropping import encoder_layers
 from tasks.methods.replacing import Replaceable, chance, groups
 from tasks.methods.soft_targets import label_loss

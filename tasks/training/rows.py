@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.families import family_of, is_told_segments
-from tasks.job import Job
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tasks.job import Job
+from tasks.engine.job import Job
 from tasks.methods.attention_distributions import attention_distribution_loss
 from tasks.methods.relations import relation_loss
 from tasks.training.capture import Capture, Signals, prove

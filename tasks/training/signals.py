@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.job import Job
+from tasks.engine.job import Job
 from tasks.methods.layer_maps import layer_map
 from tasks.training.batches import by_length
 from tasks.training.capture import Capture, Signals

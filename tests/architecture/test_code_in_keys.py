@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tasks.errors import StoreError
-from tasks.ports.fingerprint import narrowing, program
-from tasks.ports.program import Definition, Module, Program, imported, is_ours, run_at_import
+from tasks.ports.code.fingerprint import narrowing, program
+from tasks.ports.code.program import Definition, Module, Program, imported, is_ours, run_at_import
 from tests.doors import all_frames
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -311,20 +311,20 @@ ALLOWED = {
     ): "a stack that one context manager fills and empties",
     (
         "knobs_are_those_of_the_stage",
-        "tasks.dispatch",
+        "tasks.stage.remote",
         "Field(title='Knobs'",
     ): "an order's field, of which a stage's knobs are read",
     (
         "what_never_counts_sets_no_number",
-        "tasks.fork_server",
+        "tasks.engine.fork_server",
         "environ",
     ): "passes on what the environment of an engine says, which is in keys",
     (
         "what_never_counts_sets_no_number",
-        "tasks.job",
+        "tasks.engine.job",
         "torch.cuda.is_initialized",
     ): "asks whether a GPU was used, for the ledger",
-    ("what_never_counts_sets_no_number", "tasks.ports.tracker", "MLFLOW_"): "uploads of the tracker",
+    ("what_never_counts_sets_no_number", "tasks.ports.tracking.tracker", "MLFLOW_"): "uploads of the tracker",
 }
 """Places that break a rule: the rule, the module, a part of the line, and why it is harmless."""
 
@@ -389,7 +389,8 @@ def test_what_never_counts_gives_types_and_errors() -> None:
 
 def test_knobs_are_plain_values_and_do_nothing() -> None:
     """Stages whose body reads its knobs itself get the recipe's own classes, whose code is in no key."""
-    held = {**program().module("tasks.recipe").definitions, **program().module("tasks.catalog").definitions}
+    rooms = [name for name in program().sources if name.startswith("tasks.recipe.")]
+    held = {name: node for room in [*rooms, "tasks.catalog"] for name, node in program().module(room).definitions.items()}
     for name in (
         "Knobs",
         "RowsSlice",

@@ -77,7 +77,7 @@ def test_help_is_light() -> None:
 
 
 def test_every_knob_has_a_sentence() -> None:
-    from tasks.recipe import Knobs
+    from tasks.recipe.knobs import Knobs
 
     def families(model: type) -> list[type]:
         return [model, *(inner for child in model.__subclasses__() for inner in families(child))]

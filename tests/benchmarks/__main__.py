@@ -88,7 +88,7 @@ def options() -> argparse.ArgumentParser:
 
 def run_apart(name: str, threads: int, asked: argparse.Namespace) -> dict[str, Any] | None:
     """Run one benchmark in a process of its own, with the environment that the product gives its engines."""
-    from tasks.engine_environment import environment
+    from tasks.engine.environment import environment
 
     repeats = QUICK_ROUNDS if asked.quick else asked.repeats
     print(f"{name}, {threads} thread{'s' if threads > 1 else ''}, {repeats} rounds", file=sys.stderr, flush=True)

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from tasks.job import namespace
+from tasks.engine.job import namespace
 from tasks.methods.word_substitution import keep_candidates, match_case
-from tasks.recipe import Augmentation
+from tasks.recipe.data import Augmentation
 from tasks.training.augment import SPARE, Found, Place, by_masked_lm, places_of
 from tests.benchmarks.measure import Contestant, Figure, Lap, interleave, timed
 from tests.benchmarks.models import SHAPES

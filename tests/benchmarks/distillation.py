@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.job import Job, namespace
-from tasks.recipe import IntermediateSlice, Teacher
+from tasks.engine.job import Job, namespace
+from tasks.recipe.slices import IntermediateSlice
+from tasks.recipe.training import Teacher
 from tasks.training.attention import own_attention
 from tasks.training.batches import plan
 from tasks.training.distill import inner_course

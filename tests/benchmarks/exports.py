@@ -18,7 +18,7 @@ from flows.branches.export import narrow
 from tasks.exports.graph import tidy
 from tasks.exports.quantizing import quantize_by
 from tasks.exports.tracing import trace
-from tasks.recipe import Exports
+from tasks.recipe.judging import Exports
 from tasks.scoring.onnx_models import open_session
 from tasks.training.rows import fitted
 from tests.benchmarks.measure import Contestant, Figure, Lap, interleave, timed

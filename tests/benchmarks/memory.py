@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.engine_environment import environment
-from tasks.recipe import GeneralSlice, Shape
+from tasks.engine.environment import environment
+from tasks.recipe.slices import GeneralSlice
+from tasks.recipe.students import Shape
 from tests.benchmarks.measure import Figure
 from tests.benchmarks.setting import Setting
 

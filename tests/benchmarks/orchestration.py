@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from flows.servers.local import free_port
-from tasks.engine_environment import environment
+from tasks.engine.environment import environment
 from tests.benchmarks.measure import Figure, Lap
 from tests.benchmarks.setting import Setting
 from tests.s3_server import BUCKET, kind_here, s3_server
@@ -41,15 +41,15 @@ import prefect, prefect.flows, prefect.tasks
 import mlflow
 imported, cpu = time.perf_counter(), time.process_time()
 imports = imported - started
-import tasks.stage
+import tasks.stage.context
 engines = []
-async def clocked(*given, run=tasks.stage.run_engine):
+async def clocked(*given, run=tasks.stage.context.run_engine):
     started = time.perf_counter()
     try:
         return await run(*given)
     finally:
         engines.append(time.perf_counter() - started)
-tasks.stage.run_engine = clocked
+tasks.stage.context.run_engine = clocked
 from flows.cli.app import main
 try:
     main()

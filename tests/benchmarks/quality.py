@@ -28,10 +28,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import logging
 
-from tasks.job import Job, namespace
+from tasks.engine.job import Job, namespace
 from tasks.methods.soft_targets import prediction_loss
-from tasks.recipe import IntermediateSlice, PredictionSlice, Shape
-from tasks.recipe import Teacher as TeacherKnobs
+from tasks.recipe.slices import IntermediateSlice, PredictionSlice
+from tasks.recipe.students import Shape
+from tasks.recipe.training import Teacher as TeacherKnobs
 from tasks.training.batches import plan
 from tasks.training.distill import inner_course
 from tasks.training.finetune import labelled_loss

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.branches.export import narrow
+from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.exports.graph import part_sums
 from tasks.exports.jobs import JOBS
@@ -25,8 +26,7 @@ from tasks.exports.package import files_for_a_model, shared_card
 from tasks.exports.parity import against_fp32, against_full, apart, loss
 from tasks.exports.quantizing import best, draw, quietly
 from tasks.exports.speed_check import NOISE, too_slow
-from tasks.job import Job
-from tasks.recipe import Exports
+from tasks.recipe.judging import Exports
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of, is_export
 from tasks.scoring.predict import logits_of, predict_texts, truncated_share
 from tests.scoring.small import sentences, write_classifier

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tasks.catalog import GLUE
+from tasks.engine.job import Job
 from tasks.exports.parity import against_fp32, against_full
-from tasks.job import Job
-from tasks.ports.tables import prepare_rows
-from tasks.recipe import Data, Teacher
+from tasks.ports.rows.tables import prepare_rows
+from tasks.recipe.data import Data
+from tasks.recipe.training import Teacher
 from tasks.training.jobs import JOBS
 from tests.exports.test_exports import EXPORT, QUANTIZE, do
 from tests.ports.test_tables import SHARED

@@ -13,7 +13,7 @@ from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.run.stopping import ONLOOKER
 from tasks.errors import LimbeckError
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.tracker import Tracker
 from tests.flows.test_compress import FAST, executed, recipe_for
 
 SHORT: dict[str, Any] = {"general_distillation": None, "corpus": None, "augmentation": None, "layer_dropping": None,

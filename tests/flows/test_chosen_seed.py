@@ -14,7 +14,7 @@ from flows.branches.candidate import Candidate
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.contracts import Parcel
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.tracker import Tracker
 from tests.flows.test_compress import FAST, recipe_for
 
 

@@ -16,12 +16,14 @@ from prefect import flow
 from flows.cli.runner import plan_recipe, planned_records, planned_rows, planned_session, run_recipe
 from flows.home import Home
 from flows.run.opening import open_run
-from tasks import engine_process
+from tasks.engine import process as engine_process
 from tasks.errors import GateError, LimbeckError
 from tasks.finetune_teacher import finetune_teacher
 from tasks.prepare_rows import prepare_rows
-from tasks.recipe import JudgingSet, Recipe, RowsSlice
-from tasks.session import StageRecord
+from tasks.recipe.data import JudgingSet
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import RowsSlice
+from tasks.stage.session import StageRecord
 from tests.conftest import engines_in_this_process
 
 FAST: dict[str, Any] = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
@@ -162,7 +164,7 @@ async def edges_of_newest_run() -> dict[str, set[str]]:
 def test_a_weak_teacher_stops_the_run_and_leaves_nothing_open(prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
     with pytest.raises(GateError, match=r"floor is 1\.000"):
         run_recipe(recipe_for(tiny_bert, tiny_rows, teacher={"model": str(tiny_bert), "floor": 1.0, **FAST}), home=home)
-    from tasks.ports.tracker import Tracker
+    from tasks.ports.tracking.tracker import Tracker
 
     assert "RUNNING" not in {row["status"] for row in Tracker(home.own_tracking_uri, None).runs(100)}
 
@@ -174,7 +176,7 @@ def test_a_student_with_other_heads_is_refused_before_anything_is_spent(home: Ho
 
 
 def test_a_pulled_model_needs_none_of_our_code(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
-    from tasks.ports.tracker import Tracker
+    from tasks.ports.tracking.tracker import Tracker
 
     champion = next(entry for entry in first["registered"] if entry["alias"] == "champion")
     Tracker(home.own_tracking_uri, home.artifacts).download(champion["name"], "champion", tmp_path / "model")
@@ -238,7 +240,7 @@ def test_students_of_one_map_share_one_pass_of_the_teacher(several: tuple[Recipe
 
 
 def test_everyone_is_judged_on_every_set_and_it_is_told_everywhere(several: tuple[Recipe, dict[str, Any]], home: Home, tmp_path: Path) -> None:
-    from tasks.ports.tracker import Tracker
+    from tasks.ports.tracking.tracker import Tracker
 
     recipe, result = several
     for model in result["models"]:

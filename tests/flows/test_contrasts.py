@@ -12,8 +12,8 @@ from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
 from flows.publish.results import efforts_of
 from flows.publish.results_folder import add_result, write_page
-from tasks.ports.registry import Registry
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.registry import Registry
+from tasks.ports.tracking.tracker import Tracker
 from tasks.scoring.evaluation import read_evaluation
 from tests.flows.test_compress import FAST, executed, recipe_for
 
@@ -102,7 +102,7 @@ def test_a_plan_from_nothing_foresees_the_comparisons_of_students(prefect_server
 
 
 def test_the_card_and_mlflow_say_it_too(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
-    from tasks.ports.tracker import Tracker
+    from tasks.ports.tracking.tracker import Tracker
 
     tracker = Tracker(home.own_tracking_uri, home.artifacts)
     version = next(entry for entry in first["registered"] if entry["candidate"] == "half")

@@ -25,7 +25,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 
 from flows.deploy.deploy import Ways, deploy
 from flows.home import Home
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.tracker import Tracker
 from tests.flows.test_compress import FAST, recipe_for
 from tests.prefect_server import ROOT, prefect_server_of_our_own, worker
 

@@ -23,13 +23,13 @@ import pytest
 from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
 from flows.stage_run import DOORS, make_stage
-from tasks.dispatch import StageOrder
 from tasks.errors import DispatchError, RecipeError
 from tasks.ports.machine import device_class
-from tasks.ports.run_files import read_curves
-from tasks.ports.tracker import Tracker
-from tasks.recipe import Recipe
-from tasks.stage import WITHOUT_A_MODEL
+from tasks.ports.tracking.run_files import read_curves
+from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.recipe import Recipe
+from tasks.stage.keys import WITHOUT_A_MODEL
+from tasks.stage.remote import StageOrder
 from tests.flows.test_compress import FAST, recipe_for, teacher_alone
 from tests.s3_server import BUCKET, S3Server
 

@@ -18,8 +18,8 @@ import pytest
 from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
 from tasks.errors import RegistryError
-from tasks.ports.tracker import Tracker
-from tasks.recipe import Recipe
+from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.recipe import Recipe
 from tasks.report.speed_words import speed_lines
 from tests.flows.test_compress import FAST
 

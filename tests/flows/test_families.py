@@ -11,7 +11,7 @@ from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.errors import ModelError
 from tasks.families import FAMILIES, SCORES, STATES
-from tasks.recipe import Recipe
+from tasks.recipe.recipe import Recipe
 from tests.families import NAMES, write_tiny
 from tests.flows.test_compress import FAST, recipe_for
 
@@ -56,7 +56,7 @@ def test_every_family_goes_through_the_whole_chain(home: Home, tiny_rows: Path, 
 
 def passes(recipe: Recipe, home: Home, folder: Path) -> dict[str, Any]:
     """Run a recipe; check that everyone has every figure, and that the champion answers once it is pulled."""
-    from tasks.ports.tracker import Tracker
+    from tasks.ports.tracking.tracker import Tracker
     from tasks.scoring.predict import predict_texts
 
     result = run_recipe(recipe, home=home)

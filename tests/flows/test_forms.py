@@ -12,8 +12,9 @@ from flows.run.demo import texts_to_ask
 from flows.run.forms import LEFT_OUT, Changes, changes_of, recipe_of_the_shelf
 from flows.run.recipe_file import SHELF, load_recipe
 from tasks.errors import RecipeError
-from tasks.ports.tables import read_texts
-from tasks.recipe import Recipe, Sweep
+from tasks.ports.rows.tables import read_texts
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.students import Sweep
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SHELF.glob("*.yaml")))

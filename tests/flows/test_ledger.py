@@ -15,15 +15,15 @@ from flows.cli.runner import plan_of, planned_session, run_recipe
 from flows.home import Home
 from flows.run.history import UNFINISHED, find_run, recipe_of
 from flows.run.ledger import costs_of_candidates
-from tasks import stage as frame
 from tasks.contracts import Parcel
 from tasks.errors import BudgetError
-from tasks.ports.tracker import Tracker
-from tasks.purse import Purse
-from tasks.recipe import Recipe
+from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.recipe import Recipe
 from tasks.scoring.figures import least
 from tasks.scoring.ledger import PARTS
-from tasks.session import Session, StageRecord
+from tasks.stage import context, metering
+from tasks.stage.budget import Purse
+from tasks.stage.session import Session, StageRecord
 from tests.flows.test_compress import FAST, recipe_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,8 +156,8 @@ def test_a_stage_under_way_is_stopped_in_order(
             raise
         return {}
 
-    monkeypatch.setattr(frame, "LOOK", 0.05)
-    monkeypatch.setattr(frame, "run_engine", endless)
+    monkeypatch.setattr(metering, "LOOK", 0.05)
+    monkeypatch.setattr(context, "run_engine", endless)
     watt = {"core_watts": 1000.0, "budget": {"kwh": 1e-4, "by_estimate": False}}  # 0.36 s of a core
     with pytest.raises(BudgetError, match="of its budget of 0.0001 kWh"):
         run_recipe(small(tiny_bert, tiny_rows, **watt).model_copy(update={"name": "endless", "teacher": other_teacher(tiny_bert)}), home=home)
@@ -171,7 +171,7 @@ def test_a_stage_under_way_is_stopped_in_order(
 
 def other_teacher(bert: Path) -> Any:
     """Return a teacher that was never made."""
-    from tasks.recipe import Teacher
+    from tasks.recipe.training import Teacher
 
     return Teacher.model_validate({"model": str(bert), "floor": 0.0, **FAST, "seed": 99})
 

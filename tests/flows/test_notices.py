@@ -17,7 +17,7 @@ from flows.home import Home
 from flows.promotion import delete, promote, rollback
 from flows.run.notices import news_of, on_failure, require_blocks, send, tell_failure, tell_promotion, tell_refusal, wanted
 from tasks.errors import GateError, RecipeError, RegistryError
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.tracker import Tracker
 from tests.databases import is_unused
 from tests.flows.test_bad_input import SHORT
 from tests.flows.test_compress import FAST, recipe_for

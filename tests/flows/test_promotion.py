@@ -19,8 +19,8 @@ from flows.home import Home
 from flows.promotion import delete, promote, rollback
 from flows.publish.results import champion_line, summary
 from tasks.errors import DataError, EvaluationChanged, GateError, RecipeError, RegistryError
-from tasks.ports.registry import Registry, Standing
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.registry import Registry, Standing
+from tasks.ports.tracking.tracker import Tracker
 from tasks.scoring.evaluation import read_evaluation
 from tests.flows.test_compress import FAST, recipe_for
 

@@ -25,8 +25,8 @@ from tasks.contracts import Parcel
 from tasks.errors import DataError, RecipeError, RegistryError
 from tasks.ports.store.artifacts import digest_of, take_inventory
 from tasks.ports.store.folder import FolderStore
-from tasks.ports.tracker import Tracker
-from tasks.recipe import Recipe
+from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.recipe import Recipe
 from tests.flows.test_bad_input import SHORT
 from tests.flows.test_compress import recipe_for
 from tests.test_stage_progress import left

@@ -13,7 +13,7 @@ from prefect import flow
 
 from flows.publish.run_page import LARGEST, NO_SERVER, description_of, leave_pages, where_lines
 from flows.run.links import link_to_mlflow
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.tracker import Tracker
 from tests.ports.test_tracker import PICTURE, tracker
 from tests.report.figures import row
 from tests.test_stage_progress import left

@@ -15,7 +15,7 @@ from flows.publish.events import REGISTERED, announce
 from flows.run.forms import VersionToScore
 from flows.score_version import score_version
 from tasks.errors import DataError, GateError, RegistryError
-from tasks.ports.tracker import Tracker
+from tasks.ports.tracking.tracker import Tracker
 from tests.flows.test_compress import FAST, recipe_for
 
 NAME = "tiny-scored"

@@ -14,7 +14,8 @@ import pytest
 from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
 from flows.run.recipe_file import SHELF, plain, read_yaml
-from tasks.recipe import Gate, Recipe
+from tasks.recipe.judging import Gate
+from tasks.recipe.recipe import Recipe
 from tests.tiny import WORDS, write_tiny_bert
 
 RECIPES = sorted(path.stem for path in SHELF.glob("*.yaml"))

@@ -26,8 +26,9 @@ from flows.run.opening import stop_branches
 from flows.run.recipe_file import load_recipe
 from tasks.errors import LimbeckError
 from tasks.methods.layer_strategies import undefined
-from tasks.ports.tracker import Tracker
-from tasks.recipe import LayerDropping, Recipe
+from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.students import LayerDropping
 from tasks.report.sweep_plot import sweep_svg
 from tests.flows.test_compress import FAST
 from tests.flows.test_interrupted import ENDED, PATIENCE, limbeck, press_cancel, press_ctrl_c, send_sigterm

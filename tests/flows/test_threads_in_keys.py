@@ -12,7 +12,7 @@ from flows.cli.reproduce import recipe_again
 from flows.cli.runner import planned_records
 from flows.home import Home
 from flows.run.opening import opening as run
-from tasks.recipe import THREADS_ALONE, Resources
+from tasks.recipe.running import THREADS_ALONE, Resources
 from tests.flows.test_compress import recipe_for
 
 ALONE = {"pretrain-base", "finetune-teacher", "answer-rows", "record-signals", "distill-general", "measure-similarity"}
@@ -86,7 +86,7 @@ def test_several_processes_have_keys_of_their_own(plan: Any, monkeypatch: pytest
 def test_rows_are_keyed_by_no_hardware_and_scores_by_the_processor(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A teacher is trained on a GPU where there is one; scores are computed on the processor beside it, whose kernels count then."""
     before = plan(2)
-    monkeypatch.setattr("tasks.stage.device_class", lambda: "cuda-h200")
+    monkeypatch.setattr("tasks.stage.keys.device_class", lambda: "cuda-h200")
     on_gpu = changed(before, plan(2))
     assert {"finetune-teacher", "distill-predictions"} <= on_gpu and not on_gpu & {
         "prepare-rows",
@@ -94,7 +94,7 @@ def test_rows_are_keyed_by_no_hardware_and_scores_by_the_processor(plan: Any, mo
         "score-model",
         "export-onnx",
     }
-    monkeypatch.setattr("tasks.stage.cpu_class", lambda: "cpu-avx2-intel")
+    monkeypatch.setattr("tasks.stage.keys.cpu_class", lambda: "cpu-avx2-intel")
     other = changed(before, plan(2))
     assert {"score-model", "export-onnx", "prepare-corpus"} <= other and "prepare-rows" not in other
 

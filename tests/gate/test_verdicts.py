@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tasks.errors import RecipeError
 from tasks.gate.criteria import Champion, Gain, figure
 from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Decision, Evidence, Read, decide, preference
-from tasks.recipe import Criterion, Gate
+from tasks.recipe.judging import Criterion, Gate
 from tasks.scoring.verdicts import holm
 
 

@@ -7,7 +7,8 @@ from prefect import flow
 from flows.run.opening import open_run, spot
 from tasks.finetune_teacher import finetune_teacher
 from tasks.prepare_rows import prepare_rows
-from tasks.recipe import Recipe, RowsSlice
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import RowsSlice
 
 
 @flow

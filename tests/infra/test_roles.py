@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tasks.checkpoint_files import write_marker
-from tasks.ports.fingerprint import key_of
+from tasks.engine.checkpoint_files import write_marker
+from tasks.ports.code.fingerprint import key_of
 from tasks.ports.store import bucket as bucket_module
 from tasks.ports.store.bucket import PART
 from tasks.ports.store.s3 import S3Store

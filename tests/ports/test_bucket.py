@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tasks.checkpoint_files import read_marker, write_marker
+from tasks.engine.checkpoint_files import read_marker, write_marker
 from tasks.errors import StoreError
-from tasks.ports.fingerprint import key_of
+from tasks.ports.code.fingerprint import key_of
 from tasks.ports.store import bucket as bucket_module
 from tasks.ports.store.artifacts import digest_of, new_manifest
 from tasks.ports.store.bucket import PART, Bucket

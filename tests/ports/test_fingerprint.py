@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tasks.errors import StoreError
-from tasks.ports import fingerprint
-from tasks.ports.fingerprint import HashMemo, code_digest, differences, key_of
-from tasks.ports.program import Program
+from tasks.ports.code import fingerprint
+from tasks.ports.code.fingerprint import HashMemo, code_digest, differences, key_of
+from tasks.ports.code.program import Program
 
 SOURCE = "def double(x):\n    return x + x\n\ndef halve(x):\n    return x / 2\n\nKINDS = {'double': double, 'halve': halve}\n\n"
 SOURCE += "def door(knobs, x):\n    return KINDS[knobs.kind](x)\n"

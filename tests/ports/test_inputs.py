@@ -16,9 +16,9 @@ from safetensors.numpy import save_file
 
 from tasks.contracts import Parcel
 from tasks.errors import ArtifactDamaged, DataError, ModelError
-from tasks.ports import sources
-from tasks.ports.copies import copy_hashed
-from tasks.ports.sources import data_files, digest_of, resolve_corpus, resolve_file, resolve_model
+from tasks.ports.files import sources
+from tasks.ports.files.copies import copy_hashed
+from tasks.ports.files.sources import data_files, digest_of, resolve_corpus, resolve_file, resolve_model
 from tasks.ports.store.artifacts import take_inventory
 from tasks.ports.store.brought import bring, find_brought
 from tasks.ports.store.folder import FolderStore

@@ -13,10 +13,11 @@ import pytest
 
 from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
-from tasks.ports.judging_sets import as_classes, compare_judging_set, files_of_set, judging_rows, prepare_judging_set, purge_train, resolve_judging_set
-from tasks.ports.splits import Split
-from tasks.ports.tables import write_rows
-from tasks.recipe import Data, JudgingRowsSlice, JudgingSet
+from tasks.ports.rows.judging_sets import as_classes, compare_judging_set, files_of_set, judging_rows, prepare_judging_set, purge_train, resolve_judging_set
+from tasks.ports.rows.splits import Split
+from tasks.ports.rows.tables import write_rows
+from tasks.recipe.data import Data, JudgingSet
+from tasks.recipe.slices import JudgingRowsSlice
 
 NLI = ["entailment", "neutral", "contradiction"]
 TRAIN = [("the man sleeps on the old bench", "he is awake", 2), ("a dog runs over the wet grass today", "an animal moves", 0), ("it rains", "it is wet", 1)]

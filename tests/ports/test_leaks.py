@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.ports.leaks import leaked
-from tasks.ports.overlap import sentences_of
-from tasks.ports.tables import leaks_of_corpus, prepare_rows, prepare_transfer
-from tasks.recipe import Data, RowsSlice
+from tasks.ports.rows.leaks import leaked
+from tasks.ports.rows.overlap import sentences_of
+from tasks.ports.rows.tables import leaks_of_corpus, prepare_rows, prepare_transfer
+from tasks.recipe.data import Data
+from tasks.recipe.slices import RowsSlice
 from tests.contenders import recipe_for
 
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tasks.errors import ModelError
-from tasks.ports.model_files import INDEX, model_files
-from tasks.ports.sources import resolve_model
+from tasks.ports.files.model_files import INDEX, model_files
+from tasks.ports.files.sources import resolve_model
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.inputs import HeldInputs
 from tasks.training.rows import Task, load_tokenizer

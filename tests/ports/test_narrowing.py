@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tasks.ports.fingerprint import narrowing, program
-from tasks.ports.narrowing import Narrowing
-from tasks.ports.program import Program
+from tasks.ports.code.fingerprint import narrowing, program
+from tasks.ports.code.narrowing import Narrowing
+from tasks.ports.code.program import Program
 from tests.doors import all_frames
 
 FAMILY = "def first(x):\n    return x\n\ndef second(x):\n    return -x\n\nKINDS = {'first': first, 'second': second}\n"

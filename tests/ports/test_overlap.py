@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from tasks.ports.overlap import HELD, LEARNED, NONE, SHARED, HeldBack, Sentences, folded, related, sentences_of, standing_alone
+from tasks.ports.rows.overlap import HELD, LEARNED, NONE, SHARED, HeldBack, Sentences, folded, related, sentences_of, standing_alone
 
 HELD_BACK = "the plot of the old film was never quite as dull as its end"
 

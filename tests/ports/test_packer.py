@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import RegistryError
-from tasks.ports.packer import Packer
+from tasks.ports.tracking.packer import Packer
 
 
 @pytest.fixture(scope="module")

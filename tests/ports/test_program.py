@@ -9,9 +9,9 @@ import pytest
 
 from tasks.errors import StoreError
 from tasks.own_sources import files_as_read
-from tasks.ports.fingerprint import NEVER_COUNTED, program
-from tasks.ports.narrowing import Narrowing
-from tasks.ports.program import Program, Root
+from tasks.ports.code.fingerprint import NEVER_COUNTED, program
+from tasks.ports.code.narrowing import Narrowing
+from tasks.ports.code.program import Program, Root
 from tests.doors import all_frames
 
 HELPER = "def double(x):\n    '''Twice.'''\n    return x + x  # a reason\n\ndef unused():\n    return 1\n"

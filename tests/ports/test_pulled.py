@@ -12,9 +12,9 @@ import pytest
 
 from tasks.contracts import Parcel
 from tasks.errors import RegistryError
-from tasks.ports.model_settings import settings_in
-from tasks.ports.pulled import files_of, folder_digest, require_judged
+from tasks.ports.files.model_settings import settings_in
 from tasks.ports.store.artifacts import digest_of, take_inventory
+from tasks.ports.tracking.verified_download import files_of, folder_digest, require_judged
 from tests.ports.test_tracker import NAME, checkpoint, damaged, moved, new_tracker, registered, stored
 
 __all__ = ["checkpoint", "registered"]  # fixtures

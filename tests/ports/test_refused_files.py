@@ -16,8 +16,8 @@ import pytest
 
 from flows.publish.results_folder import read_json
 from tasks.errors import ModelError, RecipeError, StoreError
-from tasks.ports.bounded import LARGEST
-from tasks.ports.sources import resolve_model
+from tasks.ports.files.bounded_json import LARGEST
+from tasks.ports.files.sources import resolve_model
 from tasks.ports.store import artifacts
 from tasks.ports.store.artifacts import disk_trouble
 from tasks.ports.store.folder import FolderStore

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.ports.overlap import sentences_of
-from tasks.ports.seen import learned_digests, read_sentences, rows_seen, sentence_digests
+from tasks.ports.rows.overlap import sentences_of
+from tasks.ports.rows.seen import learned_digests, read_sentences, rows_seen, sentence_digests
 
 
 def write(folder: Path, texts: list[str], pairs: list[str | None]) -> Path:

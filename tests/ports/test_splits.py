@@ -15,10 +15,10 @@ import pytest
 
 from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
-from tasks.ports.overlap import folded
-from tasks.ports.splits import Split, divide, leaks_of
-from tasks.ports.tables import divided_rows
-from tasks.recipe import Data
+from tasks.ports.rows.overlap import folded
+from tasks.ports.rows.splits import Split, divide, leaks_of
+from tasks.ports.rows.tables import divided_rows
+from tasks.recipe.data import Data
 
 SHARED = Path(os.environ.get("LIMBECK_SHARED", Path(__file__).resolve().parents[2].parent / "shared")) / "data"
 WORDS = [f"{first}{second}" for first in "bdfgklmnprst" for second in ("a", "e", "i", "o", "u", "ai", "ou", "ea")]

@@ -19,10 +19,10 @@ from typing import Any
 import attrs
 import pytest
 
-from tasks.checkpoint_files import write_marker
 from tasks.contracts import Parcel
+from tasks.engine.checkpoint_files import write_marker
 from tasks.errors import ArtifactDamaged, LeaseLost, LeaseTaken, StoreError
-from tasks.ports.fingerprint import key_of
+from tasks.ports.code.fingerprint import key_of
 from tasks.ports.store.artifacts import digest_of, parcel_of, seal_of
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.collect import Sweep, sweep

@@ -23,9 +23,9 @@ import pytest
 
 from tasks.contracts import Parcel
 from tasks.errors import RegistryError
-from tasks.ports import tracker as room
-from tasks.ports.packer import Packer
-from tasks.ports.tracker import Tracker, without_secrets
+from tasks.ports.tracking import tracker as room
+from tasks.ports.tracking.packer import Packer
+from tasks.ports.tracking.tracker import Tracker, without_secrets
 from tests.report.figures import row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,7 +76,7 @@ def everything(tracker: Tracker) -> dict[str, Any]:
 
 
 def test_importing_it_is_light() -> None:
-    code = "import sys, tasks.ports.tracker; print([m for m in ('mlflow', 'torch', 'transformers', 'sqlalchemy') if m in sys.modules])"
+    code = "import sys, tasks.ports.tracking.tracker; print([m for m in ('mlflow', 'torch', 'transformers', 'sqlalchemy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

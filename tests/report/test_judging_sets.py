@@ -11,7 +11,7 @@ from flows.branches.candidate import Candidate
 from flows.branches.judging_sets import judged_of
 from flows.run.judging_sources import with_purge
 from tasks.contracts import Parcel
-from tasks.ports.tracker import judged_figures
+from tasks.ports.tracking.tracker import judged_figures
 from tasks.report.held_back import held_back_lines
 from tasks.report.judging_sets import card_rows, judging_markdown, judging_part, judging_table
 from tasks.report.results_file import Run, trimmed

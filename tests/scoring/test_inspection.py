@@ -13,8 +13,8 @@ import pytest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, confusion_matrix, log_loss, mean_absolute_error, root_mean_squared_error
 
+from tasks.engine.job import Job
 from tasks.errors import DataError
-from tasks.job import Job
 from tasks.scoring.inspection import calibration, compare_classes, compare_values, inspect_answers, read_classes, weigh_classes, weigh_values
 
 DRAW = np.random.default_rng(0)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.job import Job
+from tasks.engine.job import Job
 from tests.scoring.small import sentences, write_classifier
 
 ROOT = Path(__file__).resolve().parents[2]

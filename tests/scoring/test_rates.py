@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import RecipeError
-from tasks.recipe import Costs
+from tasks.recipe.running import Costs
 from tasks.scoring.rates import OLD_GRID, OLD_PRICE, TABLES, Grid, Instance, Watts, rates_for, read
 
 COLUMNS = "instance,region,on_demand,spot,vcpus,memory_gib,gpu,gpus,as_of,source\n"

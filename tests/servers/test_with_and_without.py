@@ -19,7 +19,7 @@ from flows.home import Home
 from flows.servers.local import Server
 from flows.servers.serve import OneStart
 from tasks.errors import RegistryError
-from tasks.ports.tracker import Tracker, local_folder
+from tasks.ports.tracking.tracker import Tracker, local_folder
 
 RECIPE = {"name": "small"}
 

@@ -13,7 +13,7 @@ from flows.home import Home
 from flows.stack import backup
 from flows.stack.settings import Settings, Stack
 from tasks.errors import StackError
-from tasks.ports.fingerprint import hash_file
+from tasks.ports.code.fingerprint import hash_file
 
 
 @pytest.fixture

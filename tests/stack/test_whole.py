@@ -24,7 +24,7 @@ from flows.stack.services import s3_environment
 from tasks.ports.machine import device_class
 from tasks.ports.store.bucket import Bucket
 from tasks.ports.store.open import open_store
-from tasks.recipe import Recipe
+from tasks.recipe.recipe import Recipe
 from tests.flows.test_compress import FAST, recipe_for
 from tests.stack.running import Running, eventually
 from tests.stack.test_live import pytestmark

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from tasks.job import Job
-from tasks.ports.fingerprint import program
-from tasks.ports.narrowing import Narrowing
-from tasks.ports.program import Definition, Program, imported, is_family
+from tasks.engine.job import Job
+from tasks.ports.code.fingerprint import program
+from tasks.ports.code.narrowing import Narrowing
+from tasks.ports.code.program import Definition, Program, imported, is_family
 from tests.doors import all_frames
 from tests.ports.test_program import Moved
 
@@ -82,7 +82,7 @@ def watched() -> Iterator[Executed]:
             found.setdefault(listen.__self__.record.shown, set()).update(watch.found)  # type: ignore[attr-defined]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.stage.run_engine", here)
+        patch.setattr("tasks.stage.context.run_engine", here)
         yield found
 
 

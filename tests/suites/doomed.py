@@ -35,7 +35,7 @@ WINDOWS = {
     "manifest": [("tasks.ports.store.s3", "S3Store", "commit")],
     "renewal": [("tasks.ports.store.leases", "BucketLease", "renew_once")],
     "checkpoint": [("tasks.ports.store.travelling", "TravellingCheckpoints", "send_new")],
-    "registration": [("tasks.ports.tracker", "Tracker", "register")],
+    "registration": [("tasks.ports.tracking.tracker", "Tracker", "register")],
 }
 LEASE_SECONDS = 6.0  # a dead holder's lease is waited for
 LOOK = 0.2  # seconds between two looks for a new checkpoint: the chain of these suites is short

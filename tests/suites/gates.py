@@ -16,9 +16,9 @@ from functools import partial
 import numpy as np
 
 from tasks.gate.criteria import Gain
+from tasks.gate.judging import interval_of
 from tasks.gate.verdicts import Evidence, decide
-from tasks.judging import interval_of
-from tasks.recipe import Criterion, Gate
+from tasks.recipe.judging import Criterion, Gate
 from tasks.scoring.evaluation import Evaluation
 
 MOST_ACCEPTED, MOST_REFUSED = 0.06, 0.20

@@ -26,9 +26,36 @@ from pydantic import BaseModel, ValidationError
 from flows.cli.runner import plan_recipe, planned_records, run_recipe
 from flows.home import Home
 from flows.run.environment import prepare_environment
-from tasks import recipe as schema
 from tasks.errors import LimbeckError
-from tasks.recipe import Knobs, Recipe, is_semantic
+from tasks.recipe.data import Augmentation, CorpusText, TransferText
+from tasks.recipe.judging import Exporting, Quantizing, Speed
+from tasks.recipe.knobs import Knobs, is_semantic
+from tasks.recipe.methods import ByMethod
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import (
+    AnswerSlice,
+    ContrastSlice,
+    ContributionSlice,
+    CorpusRead,
+    DropSlice,
+    ExportSlice,
+    GeneralSlice,
+    InspectSlice,
+    IntermediateSlice,
+    JudgingRowsSlice,
+    JudgingScoreSlice,
+    MixSlice,
+    OfStudent,
+    PatienceOf,
+    PredictionSlice,
+    PurgeSlice,
+    QuantizeSlice,
+    RowsSlice,
+    ScoreSlice,
+    SignalSlice,
+)
+from tasks.recipe.students import Shape
+from tasks.recipe.training import Pretraining, SeededTraining, TaskTraining, Teacher, Training
 from tests.suites.code_mutations import Executed, executed_edits, family_edits, moves, watched
 from tests.test_engine_sources import edit_during_a_run
 from tests.tiny import write_tiny_bert, write_tiny_rows
@@ -37,21 +64,21 @@ ROOT = Path(__file__).resolve().parents[2]
 FAST: dict[str, Any] = {"steps": 3, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
 
 DEPEND = {
-    "data": {"prepare-rows": schema.RowsSlice},
-    "task": {"prepare-rows": schema.RowsSlice, "score-model": schema.ScoreSlice},
-    "pretraining": {"pretrain-base": schema.Pretraining},
-    "teacher": {"finetune-teacher": schema.Teacher},
-    "corpus": {"prepare-corpus": schema.CorpusText, "compare-corpus": schema.CorpusRead},
-    "general_distillation": {"distill-general": schema.GeneralSlice},
-    "augmentation": {"augment-text": schema.Augmentation},
-    "transfer": {"prepare-transfer": schema.TransferText},
-    "task_distillation.intermediate": {"distill-layers": schema.IntermediateSlice, "record-signals": schema.SignalSlice},
-    "task_distillation": {"record-signals": schema.SignalSlice},
-    "task_distillation.prediction": {"distill-predictions": schema.PredictionSlice, "answer-rows": schema.AnswerSlice},
-    "layer_dropping": {"drop-layers": schema.DropSlice, "measure-contributions": schema.ContributionSlice},
-    "scoring": {"score-model": schema.ScoreSlice},
-    "speed": {"measure-speed": schema.Speed},
-    "gate": {"inspect-answers": schema.InspectSlice},
+    "data": {"prepare-rows": RowsSlice},
+    "task": {"prepare-rows": RowsSlice, "score-model": ScoreSlice},
+    "pretraining": {"pretrain-base": Pretraining},
+    "teacher": {"finetune-teacher": Teacher},
+    "corpus": {"prepare-corpus": CorpusText, "compare-corpus": CorpusRead},
+    "general_distillation": {"distill-general": GeneralSlice},
+    "augmentation": {"augment-text": Augmentation},
+    "transfer": {"prepare-transfer": TransferText},
+    "task_distillation.intermediate": {"distill-layers": IntermediateSlice, "record-signals": SignalSlice},
+    "task_distillation": {"record-signals": SignalSlice},
+    "task_distillation.prediction": {"distill-predictions": PredictionSlice, "answer-rows": AnswerSlice},
+    "layer_dropping": {"drop-layers": DropSlice, "measure-contributions": ContributionSlice},
+    "scoring": {"score-model": ScoreSlice},
+    "speed": {"measure-speed": Speed},
+    "gate": {"inspect-answers": InspectSlice},
     "sweep": {},
     "resources": {},
 }
@@ -245,7 +272,7 @@ def knob_cases(base: Base) -> Iterator[Case]:
 def forgotten(cases: list[Case]) -> Iterator[Case]:
     """Yield every knob of the schema that no recipe of this suite could change: a new knob must be walked too."""
     walked = {case.knob for case in cases}
-    abstract = (Knobs, schema.Training, schema.TaskTraining, schema.SeededTraining, schema.Shape, schema.ByMethod, schema.Exporting, schema.Quantizing, Recipe)
+    abstract = (Knobs, Training, TaskTraining, SeededTraining, Shape, ByMethod, Exporting, Quantizing, Recipe)
     sections = {type_ for type_ in families(Knobs) if type_ not in abstract and not issubclass(type_, SLICES)}
     for model in sections:
         for name, declared in model.model_fields.items():
@@ -264,9 +291,9 @@ def families(model: type) -> set[type]:
 
 
 SLICES = (
-    schema.RowsSlice, schema.GeneralSlice, schema.AnswerSlice, schema.SignalSlice, schema.OfStudent, schema.ContributionSlice, schema.DropSlice,
-    schema.ScoreSlice, schema.CorpusRead, schema.PatienceOf, schema.MixSlice, schema.ExportSlice, schema.QuantizeSlice, schema.InspectSlice,
-    schema.ContrastSlice, schema.JudgingRowsSlice, schema.JudgingScoreSlice, schema.PurgeSlice,
+    RowsSlice, GeneralSlice, AnswerSlice, SignalSlice, OfStudent, ContributionSlice, DropSlice,
+    ScoreSlice, CorpusRead, PatienceOf, MixSlice, ExportSlice, QuantizeSlice, InspectSlice,
+    ContrastSlice, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice,
 )  # fmt: skip
 """What doors receive: the same knobs again."""
 
@@ -339,7 +366,7 @@ from flows.home import Home
 from flows.run.environment import prepare_environment
 home = Home.from_environment(); prepare_environment(home)
 from flows.cli.runner import plan_recipe
-from tasks.recipe import Recipe
+from tasks.recipe.recipe import Recipe
 rows = plan_recipe(Recipe.model_validate(json.loads(sys.argv[1])), home=home)
 print(json.dumps([row["stage"] for row in rows if row["cache"] == "miss"]))
 """
@@ -479,7 +506,7 @@ def code(base: Base, scratch: Path) -> Iterator[Case]:
     yield Case("the chosen entry of a family", base.below(base.of_door("drop-layers")), with_code("chosen-entry", strategies, *lower))
     yield Case("the training loop", base.below(trained(base)), with_code("loop", loop, "return (step + 1) / rising", "return (step + 2) / rising"))
     yield Case("the scales", base.below(base.of_door("score-model")), with_code("scales", "tasks/scoring/intervals.py", *interval))
-    yield Case("the tracker", set(), with_code("tracker", "tasks/ports/tracker.py", "CURVE_SECONDS = 20.0", "CURVE_SECONDS = 21.0"))
+    yield Case("the tracker", set(), with_code("tracker", "tasks/ports/tracking/tracker.py", "CURVE_SECONDS = 20.0", "CURVE_SECONDS = 21.0"))
     yield Case("the store", set(), with_code("store", "tasks/ports/store/folder.py", "POLL, KernelLease", "POLL as POLL, KernelLease"))
     yield Case("the model card", set(), with_code("card", "tasks/report/model_card.py", "def model_card(", "OTHER = 1\n\n\ndef model_card("))
 

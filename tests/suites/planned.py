@@ -18,7 +18,8 @@ from pydantic import ValidationError
 from flows.cli.runner import planned_records
 from flows.home import Home
 from tasks.errors import LimbeckError
-from tasks.recipe import Recipe, is_semantic
+from tasks.recipe.knobs import is_semantic
+from tasks.recipe.recipe import Recipe
 from tests.suites.mutations import FAST, Case, changed, knobs_of, proposals
 from tests.tiny import write_tiny_bert, write_tiny_rows
 

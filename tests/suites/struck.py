@@ -94,7 +94,7 @@ def part_of(pid: int) -> str:
     words, folder = words_of(pid), folder_of(pid)
     if "prefect" in words and {"server", "flows.servers.serve"} & set(words):
         return "prefect"
-    if folder is None or not {"tasks.fork_server", "tasks.ports.package"} & set(words):
+    if folder is None or not {"tasks.engine.fork_server", "tasks.ports.tracking.package"} & set(words):
         return ""
     if (folder / "packer.log").exists():
         return "packer"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tasks.catalog import TaskSpec
-from tasks.ports.tables import prepare_rows
-from tasks.recipe import Data
+from tasks.ports.rows.tables import prepare_rows
+from tasks.recipe.data import Data
 
 
 @pytest.fixture(scope="module")

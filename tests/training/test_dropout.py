@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from tasks.job import Job
+from tasks.engine.job import Job
 from tasks.training.dropout import MASKS, Dropout, Masks, cheap_masks
 from tasks.training.loop import Course, train
 

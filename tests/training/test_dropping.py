@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tasks.engine.job import Job
 from tasks.errors import RecipeError
-from tasks.job import Job
-from tasks.recipe import ContributionSlice, DropSlice
+from tasks.recipe.slices import ContributionSlice, DropSlice
 from tasks.training.dropping import drop_and_train, measure_similarity
 
 FAST: dict[str, Any] = {"steps": 2, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}

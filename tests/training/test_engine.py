@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.recipe import Teacher
+from tasks.recipe.training import Teacher
 from tasks.training.batches import plan
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,23 +13,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tasks.checks import check_students
+from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.families import FAMILIES, HIDDEN, SCORES, STATES, shape_of
-from tasks.job import Job
-from tasks.recipe import (
-    AnswerSlice,
-    ContributionSlice,
-    CorpusText,
-    DropSlice,
-    GeneralSlice,
-    IntermediateSlice,
-    PredictionSlice,
-    Recipe,
-    Shape,
-    SignalSlice,
-    Teacher,
-)
+from tasks.preflight import check_students
+from tasks.recipe.data import CorpusText
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import AnswerSlice, ContributionSlice, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice, SignalSlice
+from tasks.recipe.students import Shape
+from tasks.recipe.training import Teacher
 from tasks.scoring.flops import counted_flops, flops_of, parameters_of
 from tasks.scoring.predict import logits_of
 from tasks.scoring.speed import measure_latency, peak_increase

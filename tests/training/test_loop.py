@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification
 
-from tasks.job import Job
+from tasks.engine.job import Job
 from tasks.training.attention import own_attention
 from tasks.training.batches import plan
 from tasks.training.loop import Course, rate, train

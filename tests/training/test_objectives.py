@@ -15,10 +15,13 @@ import torch
 from safetensors.numpy import load_file
 
 from tasks.catalog import TaskSpec
+from tasks.engine.job import Job
 from tasks.errors import Interrupted, LimbeckError, ModelError
-from tasks.job import Job
-from tasks.ports.tables import prepare_rows
-from tasks.recipe import AnswerSlice, Data, GeneralSlice, IntermediateSlice, MixSlice, PatienceOf, PredictionSlice, Shape, Teacher
+from tasks.ports.rows.tables import prepare_rows
+from tasks.recipe.data import Data
+from tasks.recipe.slices import AnswerSlice, GeneralSlice, IntermediateSlice, MixSlice, PatienceOf, PredictionSlice
+from tasks.recipe.students import Shape
+from tasks.recipe.training import Teacher
 from tasks.training.jobs import JOBS
 from tasks.training.loop import StopSignal
 from tasks.training.relating import Relations

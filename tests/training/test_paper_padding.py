@@ -17,9 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from tasks.engine.job import Job
 from tasks.errors import ModelError
-from tasks.job import Job
-from tasks.recipe import CorpusText, GeneralSlice, IntermediateSlice, Shape
+from tasks.recipe.data import CorpusText
+from tasks.recipe.slices import GeneralSlice, IntermediateSlice
+from tasks.recipe.students import Shape
 from tasks.training.corpora import longest_sequence, read_corpus, tokenize_corpus
 from tasks.training.distill import inner_course
 from tasks.training.general import general_course

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tasks.errors import RecipeError
-from tasks.recipe import KIND_METRICS, TaskTraining
+from tasks.recipe.judging import KIND_METRICS
+from tasks.recipe.training import TaskTraining
 from tasks.scoring.metrics import METRICS
 from tasks.training.rows import Task
 from tasks.training.selection import RANKINGS, selection_score

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.engine.job import Job
 from tasks.errors import ModelError
-from tasks.job import Job
-from tasks.recipe import IntermediateSlice, Shape, SignalSlice
+from tasks.recipe.slices import IntermediateSlice, SignalSlice
+from tasks.recipe.students import Shape
 from tasks.training import signals
 from tasks.training.distill import distill_intermediate
 from tasks.training.matching import Matcher
@@ -104,7 +105,7 @@ def test_a_disk_that_fills_is_no_crash(rows: Path, tiny_bert: Path, tmp_path: Pa
 
 
 def test_keeping_is_decided_by_a_students_own_knobs() -> None:
-    from tasks.recipe import Intermediate, TaskDistillation
+    from tasks.recipe.distillation import Intermediate, TaskDistillation
 
     auto = TaskDistillation()
     assert auto.keeps(Intermediate(epochs=2), varied=False)

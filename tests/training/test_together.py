@@ -17,10 +17,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tasks.engine_environment import environment
-from tasks.engine_process import command
+from tasks.engine.environment import environment
+from tasks.engine.process import command
 from tasks.methods.means import counted_by, mean_of
-from tasks.recipe import AnswerSlice, CorpusText, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice, Shape, Teacher
+from tasks.recipe.data import CorpusText
+from tasks.recipe.slices import AnswerSlice, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice
+from tasks.recipe.students import Shape
+from tasks.recipe.training import Teacher
 from tasks.training.together import Crew
 
 FAST: dict[str, Any] = {"steps": 12, "batch_size": 10, "max_length": 16, "evaluations": 2, "precision": "fp32", "dropout": 0.0, "learning_rate": 1e-3}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
-from tasks.job import Job
+from tasks.engine.job import Job
 from tasks.training.loop import Course, train
 from tasks.training.used_rows import used_rows_only
 

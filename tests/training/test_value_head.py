@@ -12,10 +12,11 @@ from safetensors.numpy import load_file
 from torch import nn
 
 from tasks.catalog import TaskSpec
+from tasks.engine.job import Job
 from tasks.errors import Interrupted
-from tasks.job import Job
-from tasks.ports.tables import prepare_rows
-from tasks.recipe import Data, Teacher
+from tasks.ports.rows.tables import prepare_rows
+from tasks.recipe.data import Data
+from tasks.recipe.training import Teacher
 from tasks.training.finetune import finetune
 from tasks.training.loop import StopSignal
 from tasks.training.rows import Task, collate, encode, load_tokenizer, read_rows

@@ -28,8 +28,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tasks.contracts import KINDS, Parcel
 from tasks.errors import ArtifactDamaged, StoreError
-from tasks.ports.copies import copy_hashed
-from tasks.ports.fingerprint import KEY_SCHEMA, hash_file, key_of
+from tasks.ports.code.fingerprint import KEY_SCHEMA, hash_file, key_of
+from tasks.ports.files.copies import copy_hashed
 
 SCHEMA = 2
 HEX = r"^[0-9a-f]{64}$"

@@ -14,8 +14,8 @@ from typing import Any
 
 from tasks.contracts import Parcel
 from tasks.errors import StoreError
-from tasks.ports.fingerprint import key_of
-from tasks.ports.sources import copy_source, place_of
+from tasks.ports.code.fingerprint import key_of
+from tasks.ports.files.sources import copy_source, place_of
 from tasks.ports.store.artifacts import Store
 
 STAGE = "source"

@@ -21,10 +21,10 @@ from typing import Any
 
 import rfc8785
 
-from tasks.checkpoint_files import sync
 from tasks.contracts import Parcel
+from tasks.engine.checkpoint_files import sync
 from tasks.errors import ArtifactDamaged, StoreError
-from tasks.ports.sources import copy_source
+from tasks.ports.files.sources import copy_source
 from tasks.ports.store.artifacts import (
     IDENTITY,
     Lease,

@@ -22,7 +22,7 @@ import rfc8785
 
 from tasks.contracts import Parcel
 from tasks.errors import ArtifactDamaged, LeaseLost, StoreError
-from tasks.ports.sources import copy_source
+from tasks.ports.files.sources import copy_source
 from tasks.ports.store.artifacts import (
     IDENTITY,
     Lease,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.checkpoint_files import MARKER, read_marker
+from tasks.engine.checkpoint_files import MARKER, read_marker
 from tasks.errors import ArtifactDamaged, StoreError
 from tasks.ports.store.artifacts import is_safe
 from tasks.ports.store.bucket import Bucket

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from tasks.errors import StoreError
-from tasks.ports.fingerprint import hash_file
+from tasks.ports.code.fingerprint import hash_file
 from tasks.ports.store.bucket import Bucket, code_of, reason_of
 
 HASTE = 10.0  # seconds that a server gets to answer, where a person waits

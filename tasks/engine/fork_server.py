@@ -1,0 +1,296 @@
+"""A run's engines, and its packer of models, without the start of a Python each: one process loads torch once and is forked for every order.
+
+Loading torch and transformers takes seconds of processor time, and a stage may take less. The server computes nothing itself: it has one thread, so
+that what a fork cannot take along is not there. An engine that was forked is in all else as one that was started: a session, a folder, a place to write
+to and threads of its own; it ends when its run ends. On Linux without a GPU; elsewhere each engine is started by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import importlib.util
+import itertools
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from tasks.engine.job import die_with_parent
+
+ORDER = "job.json"
+"""The file in an engine's folder that says what to do."""
+LETTER = 2**16  # longest message, in bytes: an order names a module, a folder and threads
+LINE = 2**24  # longest line of events, in bytes
+WITHOUT_THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""For libraries that would start threads when they are loaded: a fork takes one thread along, and the locks of all."""
+GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+"""What is there where a GPU's driver is: NVIDIA's, the same under Windows, AMD's."""
+
+
+def new_fork_server() -> ForkServer | None:
+    """Return a run's server; None where engines are started: a library that looks for a GPU while it is loaded wakes its driver, which no fork can use."""
+    return ForkServer() if sys.platform == "linux" and not any(Path(device).exists() for device in GPUS) else None
+
+
+class Forked:
+    """One engine of the server, to be handled as asyncio's own processes are."""
+
+    def __init__(self, server: ForkServer, number: int, stdout: asyncio.StreamReader | None) -> None:
+        self.server, self.number, self.stdout = server, number, stdout
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    @property
+    def returncode(self) -> int | None:
+        """Return how it ended, the negative number of a signal; None while it runs."""
+        return self.ended.result() if self.ended.done() else None
+
+    async def wait(self) -> int:
+        """Wait for its end."""
+        return await asyncio.shield(self.ended)
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        self.server.tell(self.number, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.server.tell(self.number, signal.SIGKILL)
+
+
+class Lent:
+    """A fork that a thread beside the event loop has asked for, to be handled as ``subprocess``'s own processes are."""
+
+    def __init__(self, engine: Forked, loop: asyncio.AbstractEventLoop) -> None:
+        self.engine, self.loop = engine, loop
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.engine.kill()
+
+    def wait(self) -> int:
+        """Wait for its end, in a thread that is not the loop's; return how it ended."""
+        return asyncio.run_coroutine_threadsafe(self.engine.wait(), self.loop).result()
+
+
+class ForkServer:
+    """A run's side of it; the process is started for the first order, or before. One event loop uses it."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.listening = False
+        self.numbers, self.running = itertools.count(), dict[int, Forked]()
+
+    @property
+    def used(self) -> bool:
+        """Whether there is a process that has loaded what engines need, and has forked some."""
+        return self.process is not None and self.listening
+
+    def warm(self, module: str, environment: Mapping[str, str]) -> None:
+        """Start the process, and have it load what a module's jobs need while the run still waits for other things; needs no event loop."""
+        self.open(environment)
+        self.send({"load": module})
+
+    async def start(self, module: str, folder: Path, errors: IO[bytes], environment: Mapping[str, str]) -> Forked:
+        """Have an engine run ``python -m module`` on the order in a folder, in an environment."""
+        reader, writer = os.pipe()
+        stdout = asyncio.StreamReader(limit=LINE)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(reader, "rb"))
+        with open(os.devnull, "rb") as nothing, os.fdopen(writer, "wb") as answers:
+            return self.fork(module, folder, (nothing, answers, errors), environment, stdout)
+
+    def fork(
+        self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str], stdout: asyncio.StreamReader | None = None
+    ) -> Forked:
+        """Have a fork run ``python -m module FOLDER/job.json`` between three handles: where it reads, where it answers, where it complains."""
+        if self.process is not None and self.process.poll() is not None:
+            self.close()  # it died before anybody listened to it
+        if self.process is None:
+            self.open(environment)
+        if not self.listening:
+            self.loop, self.listening = asyncio.get_running_loop(), True
+            self.loop.add_reader(self.wire, self.hear)
+        engine = Forked(self, next(self.numbers), stdout)
+        order = {"number": engine.number, "module": module, "folder": str(folder), "environment": self.changed(environment)}
+        self.running[engine.number] = engine
+        try:
+            socket.send_fds(self.wire, [json.dumps(order).encode()], [handle.fileno() for handle in handles])
+        except OSError:
+            self.close()
+        return engine
+
+    def changed(self, environment: Mapping[str, str]) -> dict[str, str | None]:
+        """Return what a fork must set, or take away (None), to have this environment instead of the process's that it is forked from."""
+        names = sorted({*environment, *self.environment})
+        return {name: environment.get(name) for name in names if environment.get(name) != self.environment.get(name)}
+
+    def lend(self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]) -> Lent:
+        """Do the same for a thread beside the loop; only where the server is ``used``, because for one process alone there is nothing to spare."""
+        loop = self.loop
+        assert loop is not None
+
+        async def fork() -> Forked:
+            return self.fork(module, folder, handles, environment)
+
+        return Lent(asyncio.run_coroutine_threadsafe(fork(), loop).result(), loop)
+
+    def open(self, environment: Mapping[str, str]) -> None:
+        """Start the process; ``-P``, because a file named like a library may lie where the user stands."""
+        self.environment = {**environment, **WITHOUT_THREADS}
+        self.wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tasks.engine.fork_server", str(theirs.fileno())], pass_fds=[theirs.fileno()], preexec_fn=die_with_parent,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True, env=self.environment,
+            )  # fmt: skip
+
+    def tell(self, number: int, signal_number: int) -> None:
+        """Send a signal to an engine; the server knows whether it is still there."""
+        self.send({"number": number, "signal": signal_number})
+
+    def send(self, letter: Mapping[str, Any]) -> None:
+        """Send a letter that is not answered."""
+        with contextlib.suppress(OSError):  # it went away, and ``hear`` is about to learn it
+            self.wire.send(json.dumps(letter).encode())
+
+    def hear(self) -> None:
+        """Note which engine has ended, and how."""
+        try:
+            letter = self.wire.recv(LETTER)
+        except OSError:
+            letter = b""
+        if not letter:
+            self.close()
+            return
+        said = json.loads(letter)
+        self.running.pop(said["number"]).ended.set_result(said["status"])
+
+    def close(self) -> None:
+        """End the process, if it has not ended by itself, and take its engines for killed, as they are then; the next order starts another."""
+        if self.process is None:
+            return
+        for engine in self.running.values():
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                engine.ended.set_result(-signal.SIGKILL)
+        self.running.clear()
+        if self.loop is not None and self.listening:
+            self.loop.remove_reader(self.wire)
+            self.listening = False
+        self.wire.close()
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+
+class Server:
+    """The process itself."""
+
+    def __init__(self, wire: socket.socket) -> None:
+        self.wire, self.number_of, self.loaded = wire, dict[int, int](), set[str]()
+
+    def serve(self) -> None:
+        """Fork for every order until the run goes away."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        ended, wakes = socket.socketpair()
+        for end in (ended, wakes):
+            end.setblocking(False)
+        signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        while True:
+            ready, _, _ = select.select([self.wire, ended], [], [])
+            if ended in ready:
+                ended.recv(LETTER)
+                self.reap()
+            if self.wire in ready:
+                letter, handles, _, _ = socket.recv_fds(self.wire, LETTER, 3)
+                if not letter:
+                    return
+                self.obey(json.loads(letter), handles)
+
+    def obey(self, order: Mapping[str, Any], handles: list[int]) -> None:
+        """Fork an engine, pass a signal on to one, or load what the first one will need."""
+        if "load" in order:
+            self.load(order["load"])
+            return
+        if "signal" in order:
+            for pid in [pid for pid, number in self.number_of.items() if number == order["number"]]:
+                os.kill(pid, order["signal"])
+            return
+        self.load(order["module"])
+        try:
+            pid = os.fork()
+        except OSError as error:  # no memory, or too many processes
+            os.write(handles[2], f"no process for it: {error}\n".encode())
+            self.answer(order["number"], 1)
+        else:
+            if not pid:
+                become(order, handles)
+            self.number_of[pid] = order["number"]
+        for handle in handles:
+            os.close(handle)
+
+    def load(self, module: str) -> None:
+        """Load what a module's jobs need, once; what cannot be loaded is told by the engine, which tries again."""
+        if module not in self.loaded:
+            self.loaded.add(module)
+            gc.disable()  # nearly all that is loaded stays; to look through it after every few hundred objects takes an eighth of the time
+            with contextlib.suppress(Exception):
+                found = importlib.util.find_spec(module)
+                if found is not None and found.submodule_search_locations:  # a module alone has no jobs, and must not be loaded before it is run
+                    importlib.import_module(f"{module}.jobs")
+            gc.collect()
+            gc.freeze()  # the pages of what is loaded stay shared
+            gc.enable()
+
+    def reap(self) -> None:
+        """Tell how engines have ended."""
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                self.answer(self.number_of.pop(found[0]), os.waitstatus_to_exitcode(found[1]))
+
+    def answer(self, number: int, status: int) -> None:
+        """Say how an engine has ended."""
+        with contextlib.suppress(OSError):
+            self.wire.send(json.dumps({"number": number, "status": status}).encode())
+
+
+def become(order: Mapping[str, Any], handles: list[int]) -> None:
+    """Turn the fork into the engine of an order; never return."""
+    status: Any = 1
+    try:
+        os.setsid()
+        die_with_parent()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for there, handle in enumerate(handles):
+            os.dup2(handle, there)
+        os.chdir(order["folder"])
+        for name in order["environment"]:
+            os.environ.pop(name, None)
+        os.environ.update({name: value for name, value in order["environment"].items() if value is not None})
+        sys.argv = [order["module"], str(Path(order["folder"]) / ORDER)]
+        runpy.run_module(order["module"], run_name="__main__")
+        status = 0
+    except SystemExit as end:
+        status = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status if isinstance(status, int) else 1)
+
+
+if __name__ == "__main__":
+    Server(socket.socket(fileno=int(sys.argv[1]))).serve()

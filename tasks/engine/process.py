@@ -1,0 +1,96 @@
+"""An engine at work in a process of its own: started with its threads fixed, listened to line by line, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from tasks.engine.environment import environment
+from tasks.engine.fork_server import LINE, ORDER, Forked, ForkServer
+from tasks.engine.job import die_with_parent
+from tasks.errors import BY_NAME, EngineError, Interrupted, OutOfMemory
+
+PATIENCE = 45.0  # seconds an engine gets to write its checkpoint after it was asked to stop; torchrun gives its processes 30 of them
+
+
+async def run_engine(
+    module: str, order: Mapping[str, Any], folder: Path, listen: Callable[[dict[str, Any]], None], server: ForkServer | None = None
+) -> dict[str, Any]:
+    """Run ``python -m module`` on an order and return its facts; what it says meanwhile goes to ``listen``. A run's server spares it loading torch."""
+    (folder / ORDER).write_text(json.dumps(order))
+    with (folder / "stderr.log").open("wb") as errors:
+        process = await start(module, order, folder, errors, server)
+    try:
+        last = await listen_to(process, listen)
+    except asyncio.CancelledError:
+        await stop(process)
+        raise
+    return facts_of(last, process, folder, order["job"])
+
+
+async def start(module: str, order: Mapping[str, Any], folder: Path, errors: IO[bytes], server: ForkServer | None) -> Process | Forked:
+    """Start an engine in its folder; several processes that share one are torchrun's to start."""
+    processes, own = order.get("processes", 1), environment(order["threads"], order.get("device", "cpu"))
+    if server is not None and processes == 1:
+        return await server.start(module, folder, errors, own)
+    return await asyncio.create_subprocess_exec(
+        *command(module, processes), str(folder / ORDER), stdout=asyncio.subprocess.PIPE, stderr=errors, stdin=asyncio.subprocess.DEVNULL,
+        limit=LINE, cwd=folder, env=own, preexec_fn=die_with_parent, start_new_session=True,
+    )  # fmt: skip
+
+
+def command(module: str, processes: int) -> list[str]:
+    """Return the command of an engine; where several processes share its work, torchrun starts them."""
+    together = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "--log-dir", "logs", "-m"] if processes > 1 else []
+    return [sys.executable, "-m", *together, module]
+
+
+async def listen_to(process: Process | Forked, listen: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Pass events on until the engine ends; return the last one."""
+    assert process.stdout is not None
+    last: dict[str, Any] = {}
+    async for line in process.stdout:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue  # a library printed something; it is not for us
+        listen(event)
+        # One of several processes may say what it used after the first one has said what came out.
+        last = last if event.get("event") == "used" else event
+    await process.wait()
+    return last
+
+
+def facts_of(last: Mapping[str, Any], process: Process | Forked, folder: Path, job: str) -> dict[str, Any]:
+    """Return the facts that an engine ended with, or raise what ended it."""
+    if last.get("event") == "result" and process.returncode == 0:
+        return dict(last["facts"])
+    if last.get("event") == "error":
+        raise BY_NAME.get(last["kind"], EngineError)(last["message"])
+    if process.returncode == -signal.SIGKILL:
+        raise OutOfMemory(f"the engine of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or max_length, or run fewer branches")
+    if process.returncode in (-signal.SIGTERM, -signal.SIGINT):
+        raise Interrupted(f"the engine of {job!r} was stopped; run the same command again to go on")
+    said = (folder / "stderr.log").read_text(errors="replace").strip()
+    if "Signal 9 (SIGKILL)" in said:
+        raise OutOfMemory(f"a process of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or max_length, or run fewer branches")
+    lines = said.splitlines()
+    raise EngineError(f"the engine of {job!r} stopped with status {process.returncode}: {lines[-1] if lines else 'no message'}")
+
+
+async def stop(process: Process | Forked) -> None:
+    """Ask an engine to write its checkpoint and stop; kill it if it does not."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), PATIENCE)
+    except TimeoutError:
+        process.kill()
+        await process.wait()

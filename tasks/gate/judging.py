@@ -1,0 +1,173 @@
+"""What the gate needs to judge a run: figures as the gate reads them, evaluations row by row, and the paired gains that its tests ask for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import DataError
+from tasks.gate.criteria import Champion, Gain
+from tasks.gate.verdicts import Decision, Evidence, decide
+from tasks.gate.worst_of import Elsewhere
+from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_digests
+from tasks.recipe.judging import Criterion
+from tasks.recipe.recipe import Recipe
+from tasks.scoring.evaluation import Evaluation, JudgedRows, bound_interval, paired_gain, read_evaluation, read_judged_rows, unseen_by_both, write_evaluation
+from tasks.scoring.judging_sets import SetAnswers
+
+FIGURES_KEPT = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "unsteady", "memory_bytes", "cost", "measured_at")
+
+BY_SPLIT = ("metrics", "means", "per_seed", "deviation", "retained", "difference", "agreement")
+"""Figures of a row of the results that are known by split, and of each judging set."""
+
+
+@dataclass
+class Judging:
+    """One run before its judge; evaluations are written when they are first asked for, so that a run in which nothing is new writes none."""
+
+    recipe: Recipe
+    models: Sequence[Mapping[str, Any]]
+    """The rows of the results, the teacher first."""
+    data: Mapping[str, Any]
+    """What the preparation of rows said of them: counts and digests by split."""
+    rows_folder: Callable[[], Path]
+    scorecards: Mapping[str, Callable[[], Path]]
+    """Where each model's answers are, by its name."""
+    overlaps: Mapping[str, int]
+    """How many of the gate's rows overlap with what students learn from, by where."""
+    workspace: Path
+    learned: Sequence[Callable[[], Path]] = ()
+    """Prepared rows beside those of the task whose ``train`` is learned from: the user's own text."""
+    sets: Mapping[str, SetAnswers] = field(default_factory=dict)
+    """The judging sets, by name."""
+    written: dict[str, Path] = field(default_factory=dict)
+    read: dict[str, Evaluation] = field(default_factory=dict)
+
+    @property
+    def rows_sha256(self) -> str:
+        """The digest of the rows that judge."""
+        return str(self.data["rows_sha256"][self.recipe.gate.split])
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The tags that say on which rows a version was judged; of judging sets, where there are any, all together."""
+        sets = "".join(f"{name} {found.rows_sha256}\n" for name, found in sorted(self.sets.items()))
+        return {"rows.sha256": self.rows_sha256} | ({"judging_sets.sha256": sha256(sets.encode()).hexdigest()} if sets else {})
+
+    @cached_property
+    def rows(self) -> JudgedRows:
+        """The rows that judge; where the store is elsewhere, this fetches them."""
+        folder, split = self.rows_folder(), self.recipe.gate.split
+        learned = learned_digests([folder, *(one() for one in self.learned)])
+        found = read_judged_rows(folder, split, self.rows_sha256)
+        return replace(found, sentences_N=sentence_digests(read_sentences(folder / f"{split}.parquet")), learned=learned)
+
+    def evaluation(self, name: str) -> Path:
+        """Return the folder of a model's evaluation."""
+        if name not in self.written:
+            if name not in self.scorecards:
+                raise DataError(f"{name} has no scorecard of its own")
+            model = next(model for model in self.models if model["name"] == name)
+            folder = self.workspace / "evaluations" / name
+            self.written[name] = write_evaluation(folder, self.scorecards[name](), self.rows, about_model(self.recipe, model))
+        return self.written[name]
+
+    def answers(self, name: str) -> Evaluation:
+        """Return a model's evaluation, read once."""
+        if name not in self.read:
+            self.read[name] = read_evaluation(self.evaluation(name))
+        return self.read[name]
+
+    def decide(self, champion: Champion | None = None, theirs: Evaluation | None = None) -> dict[str, Decision]:
+        """Let the gate judge everybody against the teacher and the champion; ``theirs`` is the champion's evaluation, if there is one to read."""
+        gate = self.recipe.gate.for_headline(self.recipe.spec.headline)
+        teacher, *candidates = (gate_row(self.recipe, model) for model in self.models)
+        evidence = Evidence(champion, partial(self.interval, theirs), self.data["rows"][gate.split], self.overlaps, self.elsewhere)
+        return {decision.name: decision for decision in decide(candidates, teacher, gate, evidence)}
+
+    @property
+    def elsewhere(self) -> Elsewhere:
+        """What the gate weighs of the judging sets."""
+        sets = self.sets.items()
+        return Elsewhere(self.interval_on, {name: found.rows for name, found in sets}, {name: found.overlaps for name, found in sets})
+
+    def interval_on(self, where: str, name: str, criterion: Criterion, confidence: float) -> Gain | None:
+        """Compute the interval that a criterion reads of a candidate on a judging set, or None where there is nothing to read or to compare with."""
+        recipe = self.recipe
+        if where not in self.sets:
+            return None
+        try:
+            ours, teacher = (self.sets[where].evaluation(one) for one in (name, "teacher"))
+            return interval_of(criterion, recipe.spec.headline, ours, teacher, None, confidence, recipe.scoring.resamples)
+        except DataError:
+            return None
+
+    def interval(self, champion: Evaluation | None, name: str, criterion: Criterion, confidence: float) -> Gain | None:
+        """Compute the interval that a criterion reads of a candidate, or None where there is nothing to read or to compare with."""
+        recipe = self.recipe
+        try:
+            return interval_of(criterion, recipe.spec.headline, self.answers(name), self.answers("teacher"), champion, confidence, recipe.scoring.resamples)
+        except DataError:
+            return None
+
+
+def interval_of(
+    criterion: Criterion, headline: str, ours: Evaluation, teacher: Evaluation, champion: Evaluation | None, confidence: float, resamples: int = 1000
+) -> Gain | None:
+    """Return the interval that a criterion reads: of a paired difference, or of a figure in its metric's own unit; None where there is no champion's.
+
+    The champion is compared on rows that neither it nor the candidate has seen. Raises DataError where both did not answer the same rows, where too few
+    are left, or where a share of so small a score says nothing.
+    """
+    other = champion if criterion.reference == "champion" else teacher
+    if other is None:
+        return None
+    if criterion.reference == "champion":
+        common = unseen_by_both(ours, other)
+        ours, other = common.ours, common.theirs
+    if criterion.test is not None:
+        return paired_gain(criterion.metric, ours, other, confidence)
+    if criterion.metric == "retained":
+        return bound_interval(headline, ours, teacher, "retained", confidence, resamples)
+    return bound_interval(criterion.metric, ours, other, criterion.by if criterion.reference else "own", confidence, resamples)
+
+
+def about_model(recipe: Recipe, model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an evaluation says of its model."""
+    row = gate_row(recipe, model)
+    figures = {name: row.get(name) for name in FIGURES_KEPT} | {"metrics": row["metrics"], "quality": row["quality"], "selection": row["selection"]}
+    return {"candidate": model["name"], "role": model["role"], "recipe": recipe.name, "task": recipe.spec.name, "kind": recipe.spec.kind,
+            "headline": model["headline"], "checkpoint": model["checkpoint"], "figures": figures}  # fmt: skip
+
+
+def gate_row(recipe: Recipe, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Reduce a row of the results to the figures of the gate's split; ``quality`` and ``lead`` are turned so that more is better."""
+    from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
+
+    split, turned = recipe.gate.split, METRICS.get(row["headline"]) in LOWER_IS_BETTER
+    # What a candidate is preferred by was found on selection rows, where higher is always better: the rows that judge choose nobody.
+    metrics = {name: value["value"] for name, value in row["metrics"][split].items()}
+    retained = (row["retained"] or {}).get(split, {}).get("value")
+    score, ahead = metrics[row["headline"]], (row.get("difference") or {}).get(split)
+    quality = None if score is None else -score if turned else score
+    on = {name: gate_row(recipe, as_if_on(row, name, split)) for name in row.get("judged") or ()}
+    return {**row, "metrics": metrics, "retained": retained, "headline": score, "quality": quality,
+            "selection": row.get("selection_score"), "perfect": quality == (0.0 if turned else 1.0), **({"on": on} if on else {}),
+            "lead": {"low": -ahead["high"], "high": -ahead["low"]} if ahead and turned else ahead}  # fmt: skip
+
+
+def as_if_on(row: Mapping[str, Any], name: str, split: str) -> dict[str, Any]:
+    """Return a row of the results in which the figures of a judging set stand for those of a split."""
+    found = row["judged"][name]
+    return {**row, "judged": {}, **{figure: {split: found[figure]} for figure in BY_SPLIT}}
+
+
+def verdict_tags(decision: Decision) -> dict[str, str]:
+    """Return what a version's tags say of its verdict."""
+    return {"gate": "accepted" if decision.accepted else "refused", "gate.verdict": decision.verdict or "",
+            "gate.closest": "yes" if decision.closest else "no", "gate.reasons": json.dumps(list(decision.reasons), ensure_ascii=False)}  # fmt: skip

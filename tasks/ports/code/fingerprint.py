@@ -1,0 +1,195 @@
+"""Digests: of files, of folders, of the code that a stage can reach, of the machine where it matters; and the key made of them all.
+
+Code counts by its syntax tree, so comments, docstrings and formatting are free, and files may move. Of a family of choices (a dict of functions) that
+is asked by a knob alone, only the entries that the knob names count, so a new method does not re-run the old ones.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any
+
+import rfc8785
+
+from tasks.engine.environment import version_of
+from tasks.errors import StoreError
+from tasks.own_sources import files_as_read
+from tasks.ports.code.narrowing import Narrowing, leaves
+from tasks.ports.code.program import Program, Root
+from tasks.ports.memo import remembered
+
+ROOT = Path(__file__).resolve().parents[3]
+NEVER_COUNTED = (
+    "tasks.stage", "tasks.engine.process", "tasks.engine.fork_server", "tasks.contracts", "tasks.errors", "tasks.engine.job", "tasks.recipe",
+    "tasks.ports.tracking.tracker", "tasks.ports.store", "tasks.ports.code", "tasks.ports.memo", "tasks.report", "tasks.catalog", "tasks.own_sources",
+    "tasks.engine.sources",
+)  # fmt: skip
+"""Modules, and packages, whose code is in no key: they give types and errors to those that count, and set nothing that reaches a number."""
+KEY_SCHEMA = 2
+"""How keys are made; 2: code by what it is and not by where it lies, threads and environment in the key."""
+
+
+# --- files -------------------------------------------------------------------------------------------------------------------------------
+
+
+RACY = 2.0  # seconds; file systems that keep times coarsely keep them to two seconds
+
+
+class HashMemo:
+    """Remembers hashes by path, size, times and inode, so that a large file is read once per host, not once per run.
+
+    What was changed a moment before it was hashed is not remembered: an edit of the same size within the clock's granularity would leave size,
+    times and inode as they are (Git calls such entries racily clean).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.changed, self.lock = path, False, threading.Lock()
+        self.known = known_hashes(path)
+
+    def get(self, path: Path) -> str:
+        """Return the sha256 of a file."""
+        state, now = path.stat(), time.time()
+        stamp = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev]
+        found = self.known.get(str(path))
+        if found and found[0] == stamp:
+            return str(found[1])
+        digest = hash_now(path)
+        if now - max(state.st_mtime, state.st_ctime) > RACY:
+            with self.lock:
+                self.known[str(path)], self.changed = [stamp, digest], True
+        return digest
+
+    def save(self) -> None:
+        """Write the memo with its own hash; losing it only costs time."""
+        if not self.changed:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self.path.with_suffix(f".{os.getpid()}")
+            body = json.dumps(self.known)
+            temporary.write_text(json.dumps({"sha256": sha256(body.encode()).hexdigest(), "known": body}))
+            temporary.replace(self.path)
+        except OSError:
+            return
+
+
+def known_hashes(path: Path) -> dict[str, list[Any]]:
+    """Read a memo of hashes; one that is damaged, or of an earlier release, knows nothing."""
+    try:
+        kept = json.loads(path.read_bytes())
+        body = kept["known"]
+        known = json.loads(body) if sha256(body.encode()).hexdigest() == kept["sha256"] else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return {name: entry for name, entry in known.items() if is_entry(entry)} if isinstance(known, dict) else {}
+
+
+def is_entry(entry: Any) -> bool:
+    """Tell whether a memo's entry is a stamp and a hash."""
+    return isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and isinstance(entry[1], str) and len(entry[1]) == 64
+
+
+@cache
+def memo() -> HashMemo:
+    """Return the memo of this home folder."""
+    home = Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser()
+    found = HashMemo(home / "cache" / "hashes.json")
+    atexit.register(found.save)
+    return found
+
+
+def hash_now(path: Path) -> str:
+    """Read a file and return its sha256."""
+    with path.open("rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()
+
+
+def hash_file(path: Path, *, remember: bool = True) -> str:
+    """Return the sha256 of a file, from memory where the file has not been touched since."""
+    return memo().get(path.resolve()) if remember else hash_now(path)
+
+
+# --- code --------------------------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def program() -> Program:
+    """Return the package as keys see it; what is hashed is what is loaded, also while someone edits."""
+    return Program({name: file.body.decode() for name, file in files_as_read().items()}, NEVER_COUNTED)
+
+
+@cache
+def narrowing(roots: tuple[Root, ...]) -> Narrowing:
+    """Return what the families of choices are asked by, in all that some roots can reach."""
+    return Narrowing(program(), roots)
+
+
+def code_digest(roots: Iterable[Root], knobs: Mapping[str, Any]) -> str:
+    """Return the digest of every definition that the roots can reach; of families of choices, the entries that the knobs can ask for.
+
+    Reading the syntax takes most of a second for a whole recipe; while no source has changed, it is read once a machine.
+    """
+    asked = [list(root) for root in roots], sorted({(path, value or "") for path, value in leaves(knobs)})
+    digest: str = remembered("code", [sys.version, sources_sha256(), asked], lambda: read_digest(roots, knobs))
+    return digest
+
+
+@cache
+def sources_sha256() -> str:
+    """Return one digest of all sources."""
+    return sha256(json.dumps(dict(program().sources)).encode()).hexdigest()
+
+
+def read_digest(roots: Iterable[Root], knobs: Mapping[str, Any]) -> str:
+    """Read the sources for a code digest."""
+    starts = tuple(roots)
+    return program().digest(starts, narrowing(starts).entries(knobs))
+
+
+# --- keys --------------------------------------------------------------------------------------------------------------------------------
+
+
+def library_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of libraries, local build tags left out."""
+    return {name: version_of(name) for name in names}
+
+
+def canonical(values: Mapping[str, Any]) -> bytes:
+    """Return canonical JSON; what has no canonical form is an error, never "no cache"."""
+    try:
+        return rfc8785.dumps(dict(values))
+    except (rfc8785.CanonicalizationError, TypeError, ValueError) as error:
+        raise StoreError(f"the key of a stage cannot be computed: {error}") from error
+
+
+def key_of(explanation: Mapping[str, Any]) -> str:
+    """Return the key of a stage, 256 bits in hex."""
+    return sha256(canonical({"schema": KEY_SCHEMA, **explanation})).hexdigest()
+
+
+def differences(now: Mapping[str, Any], then: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Yield the fields in which two explanations of a stage differ, as sentences; keys of two schemas differ in how they are made, which is all to say."""
+    if not path and now.get("schema", 1) != then.get("schema", 1):
+        yield f"keys are made in another way since schema {max(now.get('schema', 1), then.get('schema', 1))}, so what was stored before is made anew"
+        return
+    for name in sorted({*now, *then}):
+        ours, theirs = now.get(name), then.get(name)
+        if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+            yield from differences(ours, theirs, f"{path}{name}.")
+        elif ours != theirs:
+            yield f"{path}{name}: {short(theirs)} → {short(ours)}"
+
+
+def short(value: Any) -> str:
+    """Shorten a value for one line."""
+    text = str(value)
+    return text[:8] + "…" if len(text) == 64 and text.isalnum() else text if len(text) <= 40 else text[:39] + "…"

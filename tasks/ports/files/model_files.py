@@ -1,0 +1,119 @@
+"""The files of a Hugging Face model folder: which of them transformers reads, and what they may name.
+
+Only these are hashed, copied and handed to engines; what else lies in a folder (an adapter, pickled weights, code,
+checkpoints in folders of their own) is never seen by the library.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tasks.errors import ModelError
+from tasks.ports.files.model_settings import read_settings
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model")
+"""Vocabularies of SentencePiece, as DeBERTa, XLM-R, ALBERT, XLNet, T5 and their like name them."""
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE)
+"""Files of which a tokenizer needs one."""
+BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
+SMALL_FILES = (CONFIG, INDEX, *VOCABULARIES, *BESIDE)
+"""All but the weights."""
+HUB_PATTERNS = ["*.safetensors", CONFIG, INDEX, *VOCABULARIES, *BESIDE]
+
+NAMED_FILES = ("vocab", "merges", "tokenizer_object", "fast_tokenizer_files")
+"""Settings of a tokenizer by which it would read files other than its own."""
+
+
+def model_files(folder: Path) -> dict[str, Path]:
+    """Return the files of a model that are read, by their names.
+
+    Raises ModelError where the weights are not safe to load.
+    """
+    if not (folder / CONFIG).is_file():
+        return {}
+    weights = [WEIGHTS] if (folder / WEIGHTS).is_file() else [INDEX, *shards_of(folder)]
+    return {
+        name: folder / name for name in sorted([CONFIG, *weights, *VOCABULARIES, *BESIDE]) if (folder / name).is_file()
+    }
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Tell whether a folder holds a tokenizer's vocabulary."""
+    return any((folder / name).is_file() for name in VOCABULARIES)
+
+
+def shards_of(folder: Path) -> list[str]:
+    """Return the names of the files over which a model's weights are divided; refuse a map that names anything else.
+
+    Raises ModelError: transformers would load whatever the map names, also a pickle, also from outside of the folder.
+    """
+    index = read_settings(folder / INDEX)
+    named, about = index.get("weight_map"), index.get("metadata")
+    if (
+        not isinstance(named, dict)
+        or not named
+        or not isinstance(about, dict)
+        or not all(isinstance(name, str) for name in named.values())
+    ):
+        raise ModelError(
+            f"{folder} has neither {WEIGHTS} nor an {INDEX} with the names of its parts; "
+            "save the model again with safetensors"
+        )
+    names = sorted(set(named.values()))
+    for name in names:
+        if (
+            PurePosixPath(name).name != name
+            or "\\" in name
+            or "\0" in name
+            or PurePosixPath(name).suffix != ".safetensors"
+        ):
+            raise ModelError(
+                f"{folder / INDEX} names {name[:100]!r}; only .safetensors files of the same folder are loaded; "
+                "save the model again"
+            )
+        if not (folder / name).is_file():
+            raise ModelError(f"{folder / INDEX} names {name!r}, which is not there; fetch or save the model again")
+        if leads_out(folder / name):
+            raise ModelError(f"{folder / name} is a link out of its folder; put the file itself there")
+    return names
+
+
+def leads_out(path: Path) -> bool:
+    """Tell whether a file is a link to a place outside of its folder, the layout of the hub's own cache excepted."""
+    if not path.is_symlink():
+        return False
+    target, folder = path.resolve(), path.parent.resolve()
+    blobs = folder.parent.parent / "blobs" if folder.parent.name == "snapshots" else folder
+    return not (target.is_relative_to(folder) or target.is_relative_to(blobs))
+
+
+def require_settings(folder: Path, config: dict[str, Any]) -> None:
+    """Refuse settings by which a library would read files, or use libraries, that no key knows."""
+    if (folder / "adapter_config.json").is_file():
+        raise ModelError(
+            f"{folder} holds an adapter (adapter_config.json), which is not applied; "
+            "merge it into the model and save that"
+        )
+    if config.get("quantization_config") is not None:
+        raise ModelError(
+            f"{folder} is quantized (quantization_config in config.json), which cannot be trained from; "
+            "name the model in full precision"
+        )
+    for name in NAMED_FILES:
+        if read_settings(folder / "tokenizer_config.json").get(name) is not None:
+            raise ModelError(
+                f"{folder} has a tokenizer that names files of its own choice ({name} in tokenizer_config.json); "
+                "save the tokenizer again"
+            )
+
+
+def sentencepiece_size(path: Path) -> int:
+    """Return the number of pieces in a vocabulary of SentencePiece."""
+    from sentencepiece import SentencePieceProcessor
+
+    try:
+        return int(SentencePieceProcessor(model_file=str(path)).get_piece_size())
+    except (RuntimeError, OSError, TypeError) as error:
+        raise ModelError(f"{path} cannot be read as a SentencePiece vocabulary; save the tokenizer again") from error

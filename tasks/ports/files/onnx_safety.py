@@ -1,0 +1,82 @@
+"""ONNX graphs on their way in: what may come along with a pulled model, and what no graph of ours would hold.
+
+A graph is data, and ONNX Runtime runs nothing else than its own operations. Two things reach outside all the same: weights that lie in another file,
+named by a path, and operations of a domain that a library of somebody's would have to bring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.errors import RegistryError
+from tasks.ports.code.fingerprint import hash_file
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+FOLDER, CARD = "onnx", "onnx.json"
+EXPORT_TAGS = {"onnx.sha256": f"{FOLDER}/model.onnx", "int8.sha256": f"{FOLDER}/model_int8.onnx"}
+"""The file that each tag of a version is the digest of."""
+DOMAINS = ("", "ai.onnx", "com.microsoft")
+"""ONNX's own operations, and those that every ONNX Runtime brings."""
+
+
+def require_plain_graph(path: Path | None, digest: str | None, name: str, whose: str) -> None:
+    """Refuse a graph that is not what its digest says, that nobody judged, or that reaches outside of its file."""
+    if digest is None or path is None or hash_file(path, remember=False) != digest:
+        raise RegistryError(f"the export {name} of {whose} is not the one that was judged; nothing was written")
+    problem = outside_of(path)
+    if problem:
+        raise RegistryError(f"the export {name} of {whose} {problem}; nothing was written")
+
+
+def outside_of(path: Path) -> str:
+    """Say what in a graph reaches outside of its file; empty where nothing does."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except DecodeError:
+        return "cannot be read as ONNX"
+    if not model.graph.node:  # nearly any bytes are a message with nothing in it
+        return "cannot be read as ONNX"
+    foreign = sorted({*domains(model)} - {*DOMAINS})
+    if foreign:
+        return f"uses operations of {', '.join(foreign)}, which ONNX Runtime does not bring"
+    elsewhere = [tensor.name for tensor in tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL]
+    return f"keeps the weights {elsewhere[0]} in another file" if elsewhere else ""
+
+
+def domains(model: ModelProto) -> Iterator[str]:
+    """Yield the domains of all operations, declared or used."""
+    yield from (each.domain for each in model.opset_import)
+    yield from (function.domain for function in model.functions)
+    yield from (node.domain for node in nodes(model))
+
+
+def nodes(model: ModelProto) -> Iterator[NodeProto]:
+    """Yield the operations of a graph, of graphs within it and of its functions."""
+    waiting = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(inner for graph in graphs_in(node) for inner in graph.node)
+
+
+def graphs_in(node: NodeProto) -> list[GraphProto]:
+    """Return the graphs that an operation holds."""
+    return [graph for attribute in node.attribute for graph in (attribute.g, *attribute.graphs) if graph.node or graph.initializer]
+
+
+def tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Yield every tensor that a graph holds."""
+    own = [(node, graphs_in(node)) for node in nodes(model)]
+    for graph in (model.graph, *(graph for _, graphs in own for graph in graphs)):
+        yield from graph.initializer
+        yield from (part for sparse in graph.sparse_initializer for part in (sparse.values, sparse.indices))
+    for node, _ in own:
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors)

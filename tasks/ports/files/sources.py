@@ -1,0 +1,226 @@
+"""What a recipe names from outside: a folder, a file or a hub id becomes a parcel with the digest of exactly the files that count.
+
+Nothing is ever loaded that could carry code: only safetensors weights, and no model that asks for code of its own.
+
+A source is hashed when a run begins, and a stage may read it hours later. So a stage that computes never reads the original: it reads a copy,
+made while it is hashed, that holds the files of the digest and no other (``copy_source``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import rfc8785
+
+from tasks.catalog import GLUE, GLUE_HUB, TaskSpec
+from tasks.contracts import Parcel
+from tasks.errors import DataError, LimbeckError, ModelError
+from tasks.ports.code.fingerprint import hash_file
+from tasks.ports.files.bounded_json import LARGEST
+from tasks.ports.files.copies import copy_hashed
+from tasks.ports.files.model_files import (
+    HUB_PATTERNS,
+    SENTENCEPIECE,
+    SMALL_FILES,
+    has_tokenizer,
+    model_files,
+    require_settings,
+    sentencepiece_size,
+)  # fmt: skip
+from tasks.ports.files.model_settings import require_plain_settings
+
+DATA_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
+SMALLEST = 20  # a vocabulary smaller than this was not read
+
+Listing = Callable[[Path], dict[str, Path]]
+"""Returns the files of a source that count, by their names in it."""
+
+
+def resolve_data(source: str, revision: str | None, spec: TaskSpec) -> Parcel:
+    """Find labelled rows: a folder or file, a hub id, or GLUE on the hub where the source is empty."""
+    if not source and spec.name not in GLUE:
+        raise DataError("data.source is empty and the task is not one of GLUE's; name a folder, a file or a hub id")
+    configuration = f"{spec.name}/*" if not source or source == GLUE_HUB else "*"
+    patterns = [configuration + suffix for suffix in DATA_SUFFIXES]
+    folder = find(source or GLUE_HUB, revision, DataError, "data", patterns)
+    return parcel_of(folder / spec.name if (folder / spec.name).is_dir() and not source else folder, data_files, DataError)
+
+
+def resolve_corpus(source: str, revision: str | None) -> Parcel:
+    """Find general text."""
+    return parcel_of(find(source, revision, DataError, "data", ["*" + suffix for suffix in DATA_SUFFIXES]), data_files, DataError)
+
+
+def resolve_file(source: str) -> Parcel:
+    """Find a local file or folder of any kind: word vectors, text of the user's own."""
+    return parcel_of(find(source, None, DataError, None, []), all_files, DataError)
+
+
+def resolve_model(model: str, revision: str | None) -> Parcel:
+    """Find a pretrained model and check that it can be loaded safely and reads its own vocabulary."""
+    folder = find(model, revision, ModelError, "model", HUB_PATTERNS)
+    check_model(folder)
+    return parcel_of(folder, model_files, ModelError)
+
+
+def find(source: str, revision: str | None, kind: type[LimbeckError], hub: str | None, patterns: list[str]) -> Path:
+    """Return a local path: the one named, or the hub's files in the local cache."""
+    path = Path(source).expanduser()
+    if path.exists():
+        return path.resolve()
+    if hub is None or looks_like_path(source):
+        near = get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], 1) if path.parent.is_dir() else []
+        hint = f"; did you mean {path.parent / near[0]}?" if near else "; check the path"
+        raise kind(f"there is no file or folder {source!r}{hint}")
+    return download(source, revision, kind, hub, patterns)
+
+
+def looks_like_path(source: str) -> bool:
+    """Tell a path from a hub id, which is a name or owner/name."""
+    return source.startswith((".", "/", "~")) or source.count("/") > 1 or Path(source).suffix in (*DATA_SUFFIXES, ".gz") or os.sep * 2 in source
+
+
+def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str, patterns: list[str]) -> Path:
+    """Return a hub repository's files, from the cache if they are there."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    options: dict[str, Any] = {"revision": revision, "allow_patterns": patterns, "repo_type": "dataset" if hub == "data" else "model"}
+    cached = None
+    try:
+        cached = Path(snapshot_download(name, local_files_only=True, **options))
+        if hub != "model" or has_tokenizer(cached):
+            return cached  # a model that an earlier release fetched may lack the files of its tokenizer
+    except HFValidationError as error:
+        raise kind(f"{name!r} is neither a file or folder here nor a legal hub id; check the spelling") from error
+    except LocalEntryNotFoundError:
+        pass
+    try:
+        return Path(snapshot_download(name, **options))
+    except (LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
+        if cached is not None:
+            return cached
+        raise kind(f"the hub id {name!r} is not in the local cache and could not be fetched; name a local folder, or check the id and the network") from error
+
+
+def parcel_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Parcel:
+    """Fingerprint the files that count: their names, sizes and bytes, never their times or where they lie."""
+    files = listing(path)
+    if not files:
+        raise kind(f"{path} holds no file that can be used here; looked for {', '.join(DATA_SUFFIXES)}")
+    try:
+        inventory = {name: {"size": file.stat().st_size, "sha256": hash_file(file)} for name, file in files.items()}
+    except OSError as error:
+        raise kind(f"{path} cannot be read ({error.strerror}); check the files in it, and run again") from error
+    return Parcel("source", digest_of(inventory), str(path), sum(entry["size"] for entry in inventory.values()))
+
+
+def digest_of(inventory: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the digest of a source; it is that of an artifact with the same files."""
+    return sha256(rfc8785.dumps({name: dict(entry) for name, entry in inventory.items()})).hexdigest()
+
+
+def data_files(path: Path) -> dict[str, Path]:
+    """Return the files of a source that are rows or text; a source may be one file."""
+    return {name: file for name, file in all_files(path).items() if path.is_file() or is_data(file)}
+
+
+def all_files(path: Path) -> dict[str, Path]:
+    """Return all files of a source; a source may be one file."""
+    if path.is_file():
+        return {path.name: path}
+    return {entry.relative_to(path).as_posix(): entry for entry in sorted(path.rglob("*")) if entry.is_file()}
+
+
+def is_data(path: Path) -> bool:
+    """Tell whether a file is rows or text."""
+    return path.suffix in DATA_SUFFIXES and path.name not in ("README.txt", "requirements.txt")
+
+
+def place_of(source: Parcel) -> Path:
+    """Return where the user keeps a source."""
+    return Path(source.uri.removeprefix("file://"))
+
+
+def listing_of(source: Parcel) -> Listing:
+    """Return how the files of a source were chosen: so that they bear its digest. Raises DataError where the source has changed."""
+    for listing in (model_files, data_files, all_files):
+        with suppress(LimbeckError):  # no model, or nothing of this kind
+            if parcel_of(place_of(source), listing, DataError).sha256 == source.sha256:
+                return listing
+    raise changed(source)
+
+
+def copy_source(source: Parcel, folder: Path) -> None:
+    """Copy the files of a source that count into an empty folder, and check the copy against the source's digest.
+
+    Raises DataError where the source has changed since the digest was taken; then the copy is of no use.
+    """
+    listing, inventory = listing_of(source), {}
+    try:
+        for name, path in listing(place_of(source)).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            digest = copy_hashed(path, folder / name)
+            inventory[name] = {"size": (folder / name).stat().st_size, "sha256": digest}
+        if digest_of(inventory) != source.sha256:
+            raise changed(source)
+        if listing is model_files:
+            check_model(folder)  # what was checked before is the original, which may have been another one then
+    except (FileNotFoundError, ModelError) as error:
+        raise changed(source) from error
+
+
+def changed(source: Parcel) -> DataError:
+    """Return the error of a source that is not any more what the run hashed when it began."""
+    return DataError(f"{place_of(source)} has changed, or is gone, since this run began; nothing was made of it; run again")
+
+
+def check_model(folder: Path) -> None:
+    """Refuse what cannot be loaded, or only with someone's code."""
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} has no config.json; name a folder that a Hugging Face model was saved to")
+    if not list(folder.glob("*.safetensors")):
+        raise ModelError(f"{folder} has no safetensors weights; pickled weights are not loaded; save the model again with safetensors")
+    config = require_plain_settings(folder)
+    require_settings(folder, config)
+    model_files(folder)  # which refuses a weight map that names what is not loaded
+    expected = config.get("vocab_size")
+    if not isinstance(expected, int):
+        raise ModelError(f"{folder / 'config.json'} names no vocab_size; save the model again")
+    check_vocabulary(folder, expected)
+
+
+def check_vocabulary(folder: Path, expected: int) -> None:
+    """Refuse a tokenizer that makes ids which the model does not have, or whose files are too large to be one."""
+    for path in (folder / name for name in SMALL_FILES if (folder / name).is_file()):
+        if path.stat().st_size > LARGEST:
+            raise ModelError(f"{path} has {path.stat().st_size:,} bytes, and at most {LARGEST:,} are read; save the tokenizer again")
+    if (folder / "tokenizer.json").is_file():
+        from tokenizers import Tokenizer
+
+        try:
+            size = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size()
+        except Exception as error:  # the library raises a bare Exception
+            raise ModelError(f"{folder / 'tokenizer.json'} cannot be read; save the tokenizer again") from error
+    elif (folder / "vocab.txt").is_file():
+        size = len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())
+    elif pieces := next((folder / name for name in SENTENCEPIECE if (folder / name).is_file()), None):
+        size = sentencepiece_size(pieces)
+    elif has_tokenizer(folder):
+        return
+    else:
+        raise ModelError(f"{folder} has no tokenizer; save the tokenizer into the same folder, as tokenizer.json")
+    if size < SMALLEST or size > expected:
+        raise ModelError(f"the tokenizer in {folder} has {size:,} tokens and the model {expected:,}; use the tokenizer that the model was trained with")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the nearest known name."""
+    near = get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,49 @@
+"""Digests of sentences: which texts a model learned from, and which judged it, without saying what they are.
+
+They travel with a version, so that years later two models can be compared on rows that neither has seen. A sentence (a text, or the second text of a
+pair) is folded as for the purge (``overlap``) and hashed to 64 bits. Digests hide a text from whoever does not know it; whoever does can tell that it
+was there. Of general text and of variants that augmentation made there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from tasks.ports.rows.overlap import Sentences, sentences_of
+
+
+def digest_of_sentence(sentence: str) -> int:
+    """Return 64 bits of a folded sentence, as a signed number."""
+    return int.from_bytes(blake2b(sentence.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def sentence_digests(rows: Iterable[Sentences]) -> list[list[int]]:
+    """Return the digests of every row's sentences."""
+    return [[digest_of_sentence(sentence) for sentence in row] for row in rows]
+
+
+def read_sentences(path: Path) -> list[Sentences]:
+    """Read the folded sentences of a file of prepared rows."""
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(path).read(["text", "pair"]).to_pydict()
+    return sentences_of(table["text"], table["pair"])
+
+
+def rows_seen(path: Path, learned: np.ndarray) -> int:
+    """Count the rows of a file of which a sentence is among those that were learned from."""
+    rows = sentence_digests(read_sentences(path))
+    asked = np.unique(np.fromiter((number for row in rows for number in row), np.int64))
+    seen = set(asked[np.isin(asked, learned)].tolist())
+    return sum(not seen.isdisjoint(row) for row in rows)
+
+
+def learned_digests(folders: Sequence[Path]) -> np.ndarray:
+    """Return the digests of all sentences that are learned from, each once, sorted; ``folders`` hold prepared rows."""
+    files = [folder / "train.parquet" for folder in folders]
+    found = {number for path in files if path.is_file() for row in sentence_digests(read_sentences(path)) for number in row}
+    return np.sort(np.fromiter(found, np.int64, len(found)))

@@ -1,0 +1,114 @@
+"""What a pulled model is made of: which files of a stored package it holds, what they hash to, and what is never let through.
+
+The digest is taken over the folder as a user gets it, so that a changed config or tokenizer is noticed like a changed weight; it is made from the
+same list of files when a model is registered, when it has arrived in MLflow, and when somebody pulls it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import DataError, EvaluationChanged, RegistryError
+from tasks.ports.code.fingerprint import hash_file
+from tasks.ports.files.bounded_json import read_json
+from tasks.ports.files.model_files import SENTENCEPIECE
+from tasks.ports.files.model_settings import LARGEST_FILE, WORD_FILES, foreign
+from tasks.ports.store.artifacts import digest_of, is_safe, may_carry_code
+
+PARTS = {"model": "", "components/tokenizer": "", "evaluation": "evaluation/"}
+"""Folders of a package, and where their files lie in a pulled folder."""
+EVALUATION, EVALUATION_TAG = "evaluation", "evaluation.sha256"
+PLAIN = {".safetensors", ".json", ".txt", ".md", ".onnx", ".parquet"}
+"""Kinds of files that a model folder needs, beside SentencePiece's vocabularies, which have names of their own."""
+
+
+def files_of(package: Path) -> dict[str, Path]:
+    """Return the files of a pulled folder by their name there; refuse links, code, and what no model folder needs."""
+    for path in sorted(package.rglob("*")):
+        if path.is_symlink() or may_carry_code(path.name):
+            raise RegistryError(f"the stored model holds {path.name}, which may carry code; nothing was written")
+    found: dict[str, Path] = {}
+    for part, place in PARTS.items():
+        for path in sorted(path for path in (package / part).rglob("*") if path.is_file()):
+            enter(found, place + path.relative_to(package / part).as_posix(), path)
+    if (package / "README.md").is_file():
+        enter(found, "README.md", package / "README.md")
+    if not {"config.json", "model.safetensors"} <= found.keys() or not any(name.startswith(("tokenizer", "vocab", *SENTENCEPIECE)) for name in found):
+        raise RegistryError("the stored model is not whole: it lacks its config, weights or tokenizer; nothing was written")
+    return found
+
+
+def enter(found: dict[str, Path], name: str, path: Path) -> None:
+    """Note a file under its name in the pulled folder."""
+    if name in found:
+        raise RegistryError(f"the stored model holds two files that would be {name}; nothing was written")
+    if not is_safe(name) or (path.suffix.lower() not in PLAIN and path.name not in SENTENCEPIECE):
+        raise RegistryError(f"the stored model holds {name}, which is no kind of file that a model needs; nothing was written")
+    found[name] = path
+
+
+def folder_digest(files: Mapping[str, Path]) -> str:
+    """Return the digest of a folder as it is pulled: names, sizes and bytes of every file."""
+    return digest_of({name: {"size": path.stat().st_size, "sha256": hash_file(path, remember=False)} for name, path in files.items()})
+
+
+def evaluation_digest(files: Mapping[str, Path]) -> str | None:
+    """Return the digest of the evaluation among a folder's files; None where there is none."""
+    found = {name: path for name, path in files.items() if name.startswith(PARTS[EVALUATION])}
+    return folder_digest(found) if found else None
+
+
+def require_judged_evaluation(folder: Path, package: Callable[[], Path], tags: Mapping[str, str], shown: str) -> None:
+    """Refuse an evaluation that is not, byte for byte, what was registered: its own checksum proves nothing, for who changes one file changes the other.
+
+    Versions registered before evaluations had a digest are held against that of their whole ``package``, which is fetched for it. Raises EvaluationChanged,
+    and DataError where the registry has no digest at all.
+    """
+    ours = {f"{PARTS[EVALUATION]}{path.name}": path for path in sorted(folder.iterdir())}
+    if any(path.is_symlink() or not path.is_file() for path in ours.values()):
+        raise EvaluationChanged(f"the evaluation of {shown} holds what is no plain file; it is not believed")
+    if EVALUATION_TAG in tags:
+        same = evaluation_digest(ours) == tags[EVALUATION_TAG]
+    elif "model.folder.sha256" in tags:
+        others = {name: path for name, path in files_of(package()).items() if not name.startswith(PARTS[EVALUATION])}
+        same = folder_digest(others | ours) == tags["model.folder.sha256"]
+    else:
+        raise DataError(f"{shown} was registered without a digest of its evaluation, so it is not compared; run its recipe again, or promote by hand")
+    if not same:
+        raise EvaluationChanged(f"the evaluation of {shown} is not the one that was registered: somebody changed its files; it is not believed")
+
+
+def write_folder(files: Mapping[str, Path], folder: Path) -> Path:
+    """Copy a package's files to the folder that a user gets."""
+    for name, path in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, folder / name)
+    return folder
+
+
+def require_no_code(files: Mapping[str, Path]) -> None:
+    """Refuse settings by which a library would run code, or load weights, that nobody judged."""
+    for name, path in files.items():
+        if path.suffix == ".json" and "/" not in name and name not in WORD_FILES:
+            for key in foreign(settings_of(name, path)):
+                raise RegistryError(f"the stored model asks for code or weights of its own ({key} in {name}), which are never loaded; nothing was written")
+
+
+def settings_of(name: str, path: Path) -> Any:
+    """Return what a file of settings says."""
+    try:
+        return read_json(path, LARGEST_FILE)
+    except ValueError as error:
+        raise RegistryError(f"{name} of the stored model is not JSON ({error}); nothing was written") from error
+
+
+def require_judged(files: Mapping[str, Path], tags: Mapping[str, str], shown: str) -> None:
+    """Refuse a model that is not, byte for byte, the one that the gate judged; versions of older releases have a digest of their weights alone."""
+    weights = hash_file(files["model.safetensors"], remember=False)
+    if weights != tags.get("model.sha256"):
+        raise RegistryError(f"the weights of {shown} are not those that were judged; nothing was written")
+    if "model.folder.sha256" in tags and folder_digest(files) != tags["model.folder.sha256"]:
+        raise RegistryError(f"the files of {shown} are not those that were judged: config, tokenizer, card or another file was changed; nothing was written")

@@ -1,0 +1,108 @@
+"""The base of all sections of a recipe: strict about names and kinds of values, frozen, and read by keys.
+
+A knob made with ``semantic=False`` changes how a stage runs, never what it makes, and is left out of the stage's key.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+NAME = r"^[a-z0-9][a-z0-9._-]*$"
+
+
+Name = Annotated[str, Field(pattern=NAME, max_length=60)]
+
+
+BLOCK = r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$"
+"""How Prefect names a saved block: its type and its name."""
+
+
+HEADLINE = "headline"
+"""Stands in a criterion for the task's headline metric, whatever that is."""
+
+
+LARGEST_NUMBER = 2**32 - 1
+"""The greatest whole number that a knob takes where it states no bound of its own; the greatest seed that every library takes."""
+
+
+class Choices:
+    """Names that a form offers for a string, and a Prefect server insists on. Elsewhere what is given is checked where the names are known, with a sentence."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        """Add the names to the JSON schema, which is all that they are for."""
+        return {**handler(core), "enum": list(self.names)}
+
+
+class Knobs(BaseModel):
+    """Frozen, and strict about names: an unknown key is an error, not a silent default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def is_what_it_looks_like(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true for a number, "3" in quotes for 3, and yes or 1 for a switch, which pydantic would all take; 1.0 is 1."""
+        kinds = kinds_in(cls.model_fields[str(info.field_name)].annotation)
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            require_kind(one, kinds)
+        return value
+
+    def key_values(self) -> dict[str, Any]:
+        """Return the knobs that decide what a stage makes, as plain values."""
+        semantic = (name for name, field in type(self).model_fields.items() if is_semantic(field))
+        return {name: plain(getattr(self, name)) for name in semantic}
+
+
+@cache
+def kinds_in(annotation: Any) -> frozenset[type]:
+    """Return the plain types inside an annotation such as ``tuple[int, ...] | None``."""
+    inner = get_args(annotation) if get_origin(annotation) is not Literal else tuple(type(one) for one in get_args(annotation))
+    return frozenset([annotation]) if isinstance(annotation, type) and not inner else frozenset().union(*(kinds_in(part) for part in inner))
+
+
+def require_kind(value: Any, kinds: frozenset[type]) -> None:
+    """Raise ValueError where a value would only become a number or a switch by being read as another kind of thing than it is."""
+    numeric, shown = kinds & {int, float}, str(value).lower() if isinstance(value, bool) else repr(value)[:60]
+    if numeric and isinstance(value, bool) and bool not in kinds:
+        raise ValueError(f"{shown} is no number; write one")
+    if numeric and isinstance(value, str) and str not in kinds:
+        raise ValueError(f"{shown} is text and no number; write it without quotes")
+    if int in numeric and isinstance(value, (int, float)) and abs(value) > LARGEST_NUMBER and (float not in kinds or isinstance(value, int)):
+        raise ValueError(f"at most {LARGEST_NUMBER:,} is legal")
+    if bool in kinds and not numeric and value is not None and not isinstance(value, bool) and not (str in kinds and isinstance(value, str)):
+        raise ValueError(f"{shown} is no switch; write true or false")
+
+
+def plain(value: Any) -> Any:
+    """Reduce a knob to JSON values, leaving out what is not semantic."""
+    if isinstance(value, Knobs):
+        return value.key_values()
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def is_semantic(field: Any) -> bool:
+    """Tell whether a knob is part of the key."""
+    return (field.json_schema_extra or {}).get("semantic", True) is not False
+
+
+def handling(default: Any, description: str, **limits: Any) -> Any:
+    """Declare a knob that changes how a stage runs but not what it makes."""
+    return Field(default, description=description, json_schema_extra={"semantic": False}, **limits)
+
+
+def require_distinct(values: tuple[Any, ...] | None, what: str) -> None:
+    """Repeated values would train and count one thing twice."""
+    if values is not None and len(set(values)) != len(values):
+        raise ValueError(f"{what} {list(values)} repeat; give each once")
+
+
+LARGEST_LAYERS, LARGEST_WIDTH, LARGEST_INNER, LARGEST_VOCABULARY = 1_000, 65_536, 1_000_000, 10_000_000
+"""Bounds of a model's shape, each far beyond any encoder; together they are bounded too (``MOST_PARAMETERS``)."""

@@ -1,0 +1,93 @@
+"""The context in which the body of a stage works: its inputs as folders, its output folder, and the engine that it may start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prefect.logging import get_run_logger
+
+from tasks.contracts import Parcel
+from tasks.engine.process import run_engine
+from tasks.ports.store.inputs import HeldInputs
+from tasks.stage.keys import Frame
+from tasks.stage.progress import ProgressPage
+from tasks.stage.session import Session, StageRecord
+
+
+@dataclass
+class Bench:
+    """Where a stage works: its inputs as folders, its output folder, and the engine it may start."""
+
+    frame: Frame
+    session: Session
+    record: StageRecord
+    workspace: Path
+    checkpoints: Path
+    held: HeldInputs
+    facts: dict[str, Any] = field(default_factory=dict)
+    heard: float = 0.0
+    page: ProgressPage | None = None
+
+    @property
+    def output(self) -> Path:
+        """The folder that is published when the stage succeeds."""
+        folder = self.workspace / "output"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def folder(self, parcel: Parcel) -> Path:
+        """Return the files behind an input; of a source, the copy that the store keeps."""
+        return self.held.folder(parcel)
+
+    async def run(
+        self,
+        knobs: Mapping[str, Any],
+        *,
+        inputs: Mapping[str, Parcel | None] | None = None,
+        lists: Mapping[str, Sequence[Parcel]] | None = None,
+        folders: Mapping[str, Path] | None = None,
+    ) -> None:
+        """Run the stage's engine on its inputs; inputs that are None are left out."""
+        given = {name: str(self.folder(parcel)) for name, parcel in (inputs or {}).items() if parcel is not None}
+        order = {
+            "job": self.frame.engine,
+            "knobs": dict(knobs),
+            "inputs": given | {name: str(folder) for name, folder in (folders or {}).items()},
+            "lists": {name: [str(self.folder(parcel)) for parcel in parcels] for name, parcels in (lists or {}).items()},
+            "output": str(self.output),
+            "checkpoints": str(self.checkpoints),
+            "threads": self.record.threads,
+            "processes": self.record.processes,
+            "device": self.frame.device.split("-")[0],
+            "libraries": self.record.explanation["libraries"],
+        }
+        self.facts |= await run_engine(self.frame.module, order, self.workspace, self.listen, self.session.engines)
+
+    def listen(self, event: Mapping[str, Any]) -> None:
+        """Pass what the engine says on to the watcher, the tracker and the Prefect log."""
+        watcher, tracker = self.session.watcher, self.session.tracker
+        if event["event"] == "log":
+            get_run_logger().info(event["message"])
+            if watcher is not None:
+                watcher.log(self.record, event["message"])
+        elif event["event"] == "progress":
+            if watcher is not None:
+                watcher.progress(self.record, event["done"], event["total"], event["unit"], event["figures"])
+            self.log_progress(event)
+            if self.page is not None:
+                self.page.move(event["done"], event["total"])
+        elif event["event"] == "curve" and tracker is not None:
+            tracker.curve(self.record, event["step"], event["figures"])
+        elif event["event"] == "used":
+            self.record.meter.hear(event)
+
+    def log_progress(self, event: Mapping[str, Any]) -> None:
+        """Log every tenth of the way, so that the page in the Prefect UI stays readable."""
+        share = event["done"] / max(1, event["total"])
+        if share >= self.heard + 0.1 or share >= 1 > self.heard:
+            self.heard = share
+            figures = ", ".join(f"{name} {value:.4g}" for name, value in event["figures"].items())
+            get_run_logger().info(f"{event['done']:,} of {event['total']:,} {event['unit']}{', ' + figures if figures else ''}")

@@ -1,0 +1,117 @@
+"""The declaration of a stage, and its key: everything that can change its result, by name.
+
+A verified manifest under that key is a hit, and nothing else is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.contracts import Parcel
+from tasks.engine.environment import NUMERIC, environment
+from tasks.ports.code.fingerprint import KEY_SCHEMA, code_digest, key_of, library_versions
+from tasks.ports.code.program import Root
+from tasks.ports.machine import cpu_class, device_class, hardware
+from tasks.recipe.knobs import Knobs
+from tasks.stage.session import Session, StageRecord
+
+Body = Callable[..., Awaitable[None]]
+
+
+WITHOUT_A_MODEL = {"tokenize", "mix"}
+"""Jobs of the training engine that run no model. Said here and not at the doors, because a door's decorator is part of its key."""
+
+
+OTHER_RELEASE = "what another release of Limbeck stored is not taken"
+
+
+TOKENIZERS = ("tokenizers", "sentencepiece")
+"""What reads a tokenizer's files."""
+
+
+ENGINE_LIBRARIES = ("torch", "transformers", *TOKENIZERS, "safetensors", "numpy", "pyarrow")
+"""What the training engine computes with, and reads and writes its files with."""
+
+
+UNKNOWN = "0" * 64
+"""The digest of a parcel that a plan has not seen, because its stage would run first."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a stage declares about itself."""
+
+    name: str
+    makes: str
+    body: Body
+    engine: str | None
+    module: str
+    threads: str
+    libraries: tuple[str, ...]
+    hardware: bool
+    together: bool
+
+    @property
+    def device(self) -> str:
+        """The class of hardware on which its engine computes here."""
+        return device_class() if self.on_gpu else cpu_class()
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its engine runs models where a GPU is, if there is one; the scales and the packing room always work on the CPU."""
+        return self.module == "tasks.training" and self.engine is not None and self.engine not in WITHOUT_A_MODEL
+
+    @property
+    def roots(self) -> tuple[Root, ...]:
+        """Where the code begins that makes its result: the function itself, its engine's job, and how an engine is set up before it."""
+        own = (self.body.__module__, self.body.__name__, None)
+        if self.engine is None:
+            return (own,)
+        set_up = [(f"{self.module}.__main__", "main", None), (environment.__module__, environment.__name__, None)]
+        return own, (f"{self.module}.jobs", "JOBS", self.engine), *set_up
+
+
+def is_sent(frame: Frame, session: Session) -> bool:
+    """Tell whether a stage is made by a worker elsewhere."""
+    return session.dispatcher is not None and frame.on_gpu
+
+
+def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[str, Any]) -> StageRecord:
+    """Enter a stage in the run's list."""
+    record = StageRecord(frame.name, label, key_of(explanation), frame.makes, explanation, threads=session.threads_for(frame.threads))
+    record.processes = session.processes if frame.together else 1
+    record.cores = session.cores if frame.hardware else min(session.cores, record.threads * record.processes)
+    session.records.append(record)
+    return record
+
+
+def explain(frame: Frame, session: Session, knobs: Knobs, parcels: Mapping[str, Any]) -> dict[str, Any]:
+    """Return everything that a stage's key is made of, by name, so that two keys can be compared field by field."""
+    values = knobs.key_values()
+    return {
+        "schema": KEY_SCHEMA,
+        "stage": frame.name,
+        "code": code_digest(frame.roots, values),
+        "knobs": values,
+        "inputs": {name: digests(parcel) for name, parcel in parcels.items() if parcel is not None},
+        "libraries": library_versions(frame.libraries),
+        **(computed_by(frame, session) if frame.engine is not None else {}),
+    }
+
+
+def computed_by(frame: Frame, session: Session) -> dict[str, Any]:
+    """Return what an engine's numbers are computed by, for its key. Rows are read and counted: they are the same everywhere."""
+    return {
+        "device": session.dispatcher.device if is_sent(frame, session) else frame.device,
+        "environment": NUMERIC,
+        **({"threads": session.threads_for(frame.threads)} if frame.threads != "single" else {}),
+        **({"processes": session.processes} if frame.together and session.processes > 1 else {}),
+        **({"hardware": hardware()} if frame.hardware else {}),
+    }
+
+
+def digests(parcel: Parcel | Sequence[Parcel]) -> Any:
+    """Return the output digests of an input."""
+    return parcel.sha256 if isinstance(parcel, Parcel) else [one.sha256 for one in parcel]

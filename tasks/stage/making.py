@@ -1,0 +1,193 @@
+"""How a stage gets its result: from the store, from a worker elsewhere, or by computing it.
+
+Of two workers with the same key one computes, under a lease; the result is published whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from prefect.logging import get_run_logger
+from prefect.runtime import task_run
+from prefect.states import Completed, Failed
+
+from tasks.contracts import Parcel
+from tasks.errors import BudgetError, DispatchError, Interrupted, LeaseLost, LeaseTaken, LimbeckError, StoreError
+from tasks.ports.store.artifacts import disk_trouble
+from tasks.ports.store.inputs import HeldInputs
+from tasks.recipe.knobs import Knobs
+from tasks.stage.context import Bench
+from tasks.stage.gpu_slots import gpu_slots
+from tasks.stage.keys import Frame, explain, is_sent, new_record
+from tasks.stage.metering import metered, require_rest, within_budget
+from tasks.stage.planning import nearest, reason, took
+from tasks.stage.progress import ProgressPage
+from tasks.stage.remote import notes_of, require_expected
+from tasks.stage.session import Session, StageRecord
+
+
+async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Any:
+    """Pass one stage: find its result, or make it; return the Prefect state that says which."""
+    explanation = explain(frame, session, knobs, parcels)
+    record = new_record(frame, session, label, explanation)
+    record.task_run = str(task_run.id or "")
+    started = time.monotonic()
+    try:
+        if session.expected is not None:
+            require_expected(explanation, session.expected)
+        if frame.name not in session.force:
+            found = session.just_found(record.key) or await asyncio.to_thread(session.store.find, record.key)
+            if found is not None:
+                return finish(session, record, found, "hit", started)
+        make = dispatch if is_sent(frame, session) else compute
+        return await make(frame, session, record, knobs, parcels, started)
+    except LimbeckError as error:
+        await fail(session, record, error, started)
+        return Failed(name="Refused" if isinstance(error, BudgetError) else None, message=str(error), data=error)
+    except OSError as error:
+        told = StoreError(disk_trouble(error, session.store.workspace()))
+        await fail(session, record, told, started)
+        return Failed(message=str(told), data=told)
+    except BaseException as error:
+        await asyncio.shield(fail(session, record, error, started))
+        raise
+
+
+async def dispatch(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
+    """Have a stage made by a worker elsewhere, and take its result from the store."""
+    await foresee(frame, session, record)
+    get_run_logger().info(f"key {record.key[:12]}: {record.why}")
+
+    def tell(state: str, words: str) -> None:
+        record.state = state
+        session.tell(record)
+        if words:
+            get_run_logger().info(words)
+        if words and session.watcher is not None:
+            session.watcher.log(record, words)
+
+    order = {
+        "stage": frame.name, "label": record.label, "knobs": knobs.model_dump(mode="json", exclude_unset=True), "key": record.key,
+        "inputs": await notes_of(session.store, parcels), "explanation": record.explanation, "force": frame.name in session.force,
+        "tracking": await asyncio.to_thread(session.tracker.place) if session.tracker is not None else {},
+    }  # fmt: skip
+    async with within_budget(session):
+        ours = await session.dispatcher.make(order, tell)
+    found = await asyncio.to_thread(session.store.find, record.key)
+    if found is None:
+        raise DispatchError(f"{record.shown} was made elsewhere, and is not in this run's store; its workers must share the store of this run")
+    # What another run asked for, and pays, is to this one as if it had been there. Of its own, the seconds are those of the work, not of the queue.
+    return finish(session, record, found, "miss" if ours else "hit", time.monotonic() - float(found.used.get("seconds") or 0.0) if ours else started)
+
+
+async def foresee(frame: Frame, session: Session, record: StageRecord) -> None:
+    """Note why a stage is made and what it will probably take, before it is; refuse it where the rest of the budget does not hold that."""
+    changes, like = await asyncio.to_thread(nearest, frame, session, record.explanation)
+    record.why, record.likely = reason(frame, session, changes), took(like)
+    require_rest(session, record)
+
+
+async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
+    """Make a stage's result under its lease, unless another worker makes it meanwhile."""
+    note = {"stage": record.shown, "key": record.key, "inputs": record.explanation["inputs"]}
+    while True:
+        record.state = "waiting"
+        session.tell(record)
+        # Cores come before the lease: one that waited for cores would keep a worker that has some from the stage.
+        async with session.slots.take(record.cores):
+            try:
+                async with session.store.lease(record.key, note, wait=False) as lease:
+                    return await find_or_make(frame, session, record, knobs, parcels, lease)
+            except LeaseTaken:
+                pass
+            except LeaseLost as error:
+                await overtaken(session, record, error)
+        async with session.store.lease(record.key, note):
+            pass  # whoever held it is done, or gone
+        found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
+        if found is not None:
+            return finish(session, record, found, "hit", started)
+
+
+async def overtaken(session: Session, record: StageRecord, error: LeaseLost) -> None:
+    """Note that another worker took a stage over, as from a machine that slept: the run waits for its result."""
+    get_run_logger().warning(str(error))
+    if session.tracker is not None:
+        await asyncio.to_thread(session.tracker.stage_failed, record, str(error), True)
+
+
+async def find_or_make(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any) -> Any:
+    """Make a stage's result, with the lease and the cores in hand; it may have been made since it was looked for."""
+    started = time.monotonic()
+    found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
+    if found is not None:
+        return finish(session, record, found, "hit", started)
+    await foresee(frame, session, record)
+    async with gpu_slots(session.gpu_limit if frame.on_gpu else "", record.processes):
+        record.state, started = "running", time.monotonic()
+        get_run_logger().info(f"key {record.key[:12]}: {record.why}")
+        session.tell(record)
+        if session.tracker is not None:
+            await asyncio.to_thread(session.tracker.stage_started, record)
+        parcel = await work(frame, session, record, knobs, parcels, lease, started)
+    state = finish(session, record, parcel, "miss", started)
+    if session.tracker is not None:
+        await asyncio.to_thread(session.tracker.stage_finished, record)
+    return state
+
+
+async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any, started: float) -> Parcel:
+    """Run the body in a workspace of its own and publish what it wrote; the workspace goes away in every case."""
+    store, whole = session.store, False
+    workspace = Path(tempfile.mkdtemp(prefix=f"{frame.name}-", dir=store.workspace()))
+    page = ProgressPage(record.shown, session.tracker.url_of_stage(record) if session.tracker is not None else None)
+    try:
+        async with store.checkpoints(record.key, get_run_logger().info) as checkpoints:
+            held = await asyncio.to_thread(HeldInputs, store, list(all_of(parcels)))
+            bench = Bench(frame, session, record, workspace, checkpoints, held, page=page)
+            with held.in_words():
+                async with metered(session, record):
+                    await frame.body(bench, knobs, **parcels)
+            await asyncio.to_thread(held.require_unchanged)
+        whole = True
+        return await asyncio.to_thread(
+            store.publish, record.key, kind=frame.makes, folder=bench.output, facts=bench.facts,
+            stage=frame.name, explanation=record.explanation, lease=lease, seconds=time.monotonic() - started, used=record.used,
+        )  # fmt: skip
+    finally:
+        await page.close(whole=whole)
+        await asyncio.to_thread(shutil.rmtree, workspace, True)
+
+
+def all_of(parcels: Mapping[str, Any]) -> Iterator[Parcel]:
+    """Yield every parcel among a stage's inputs."""
+    for given in parcels.values():
+        if given is not None:
+            yield from given if isinstance(given, list) else [given]
+
+
+def finish(session: Session, record: StageRecord, parcel: Parcel, cache: str, started: float) -> Any:
+    """Note a stage's end and return its Prefect state."""
+    record.cache, record.parcel, record.state = cache, parcel, "cached" if cache == "hit" else "completed"
+    record.seconds = time.monotonic() - started
+    record.used = parcel.used
+    session.tell(record)
+    if cache == "hit":
+        return Completed(name="Cached", message=f"verified result {parcel.sha256[:12]}", data=parcel)
+    return Completed(message=f"made {parcel.sha256[:12]}, {parcel.bytes:,} bytes", data=parcel)
+
+
+async def fail(session: Session, record: StageRecord, error: BaseException, started: float) -> None:
+    """Note how a stage failed; nothing of it was published."""
+    killed = isinstance(error, (Interrupted, asyncio.CancelledError, KeyboardInterrupt))
+    refused = isinstance(error, BudgetError)
+    record.state, record.seconds = "stopped" if killed else "refused" if refused else "failed", time.monotonic() - started
+    session.tell(record)
+    if session.tracker is not None:
+        await asyncio.to_thread(session.tracker.stage_failed, record, str(error), killed)

@@ -1,0 +1,55 @@
+"""What a run would do with a stage, and why: found in the store without doing anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.contracts import Parcel
+from tasks.ports.code.fingerprint import differences
+from tasks.ports.store.artifacts import is_of_this_release, used_of
+from tasks.recipe.knobs import Knobs
+from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, Frame, explain, new_record
+from tasks.stage.session import Session
+
+
+async def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Parcel:
+    """Say what a run would do with this stage, without doing it; what is not known yet makes everything after it a miss."""
+    explanation = explain(frame, session, knobs, parcels)
+    record = new_record(frame, session, label, explanation)
+    waiting = [name for name, digest in explanation["inputs"].items() if UNKNOWN in ([digest] if isinstance(digest, str) else digest)]
+    found = None if waiting or frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
+    record.cache, record.state = ("hit", "cached") if found else ("miss", "would run")
+    if found is not None:
+        record.why, record.parcel, record.used = "a verified result is there", found, found.used
+        return found
+    changes, like = nearest(frame, session, explanation)
+    record.estimate, record.likely = (like or {}).get("seconds"), took(like)
+    record.why = f"waits for {', '.join(waiting)}" if waiting else reason(frame, session, changes)
+    return Parcel(frame.makes, UNKNOWN, "", 0, {})
+
+
+def reason(frame: Frame, session: Session, changes: list[str] | None) -> str:
+    """Say why a stage misses: what differs from the nearest earlier result of the same stage."""
+    if frame.name in session.force:
+        return "forced"
+    if changes is None:
+        return "never made before"
+    return "; ".join(changes[:3]) or "its result is damaged or gone"
+
+
+def nearest(frame: Frame, session: Session, explanation: Mapping[str, Any]) -> tuple[list[str] | None, Mapping[str, Any] | None]:
+    """Return how the nearest earlier result of a stage differs, and its manifest; None for what is not known.
+
+    One of another release still says how long the stage took, but it is never taken.
+    """
+    earlier = [(list(differences(explanation, then["explanation"])), then) for then in session.earlier(frame.name)]
+    own = [found for found in earlier if is_of_this_release(found[1])]
+    changes, like = min(own or earlier, key=lambda found: len(found[0]), default=(None, None))
+    return ([OTHER_RELEASE] if earlier and not own else changes), like
+
+
+def took(manifest: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return what making an earlier result took."""
+    return used_of(manifest) if manifest else {}

@@ -1,0 +1,337 @@
+"""Stages made elsewhere: a run on a small machine asks for a flow run of a deployment whose workers have GPUs, and takes the result from the store.
+
+What is asked for is a stage, not a program: the worker passes the same door, with the same key, lease, checkpoints and publishing as any other. So a
+stage that is asked for twice is made once, a worker that dies is followed by one that goes on from the checkpoint, and the store alone says what was
+made. A run looks into the store before it asks, so what is cached starts nothing; and it looks for a flow run that is under way with its key before it
+starts one, so a run that was cut off, and begins again, finds its stages at work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasks.contracts import Parcel
+from tasks.errors import BY_NAME, DispatchError, Interrupted, LimbeckError
+from tasks.ports.code.fingerprint import differences
+from tasks.ports.store.artifacts import HEX, Store
+from tasks.ports.store.brought import bring, find_brought
+from tasks.recipe.running import THREADS_ALONE
+
+FLOW = "stage"
+GRACE = 120.0  # seconds in which a flow run that crashed may be started again, by an automation or by hand
+AWAY = 900.0  # seconds for which a Prefect server may be away
+FIRST_LOOK, LONGEST, SLOWER = 0.5, 10.0, 1.3  # seconds between two looks at a flow run, growing while nothing changes
+ASKED_AT_MOST = 3  # flow runs that one run asks for one stage, where others cancel them
+USUAL = {"Scheduled", "Pending", "Running", "Completed"}
+"""States that need no words."""
+Answer = TypeVar("Answer")
+
+
+class InputNote(BaseModel):
+    """An input of a stage: its kind and its digest. Where it lies is for the store of whoever reads this to know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    kind: str = Field(title="Kind", description="What it is: rows, a checkpoint, answers.")
+    sha256: str = Field(pattern=HEX, title="Digest", description="SHA-256 of its files; the store finds it by this.")
+    bytes: int = Field(ge=0, title="Bytes", description="How large it is.")
+
+
+class StageOrder(BaseModel):
+    """One stage that a run asks for: what its door is called with, and the key that must come out. Runs write this; people start recipes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    stage: str = Field(title="Stage", description="The stage's name, for example finetune-teacher.")
+    label: str = Field("", title="Label", description="What tells it from other stages of that name in its run.")
+    knobs: dict[str, Any] = Field(title="Knobs", description="The stage's slice of the recipe.")
+    inputs: dict[str, InputNote | list[InputNote]] = Field(title="Inputs", description="The digests of what it is made from.")
+    key: str = Field(pattern=HEX, title="Key", description="Under which the store keeps its result.")
+    explanation: dict[str, Any] = Field(title="Explanation", description="What the key is made of; a worker that comes to another one refuses.")
+    store: str = Field(title="Store", description="The address of the store that the run and the pool's workers share.")
+    force: bool = Field(False, title="Force", description="Make it although its result is there.")
+    costs: dict[str, Any] = Field(default_factory=dict, title="Costs", description="What the ledger counts with.")
+    cores: int | None = Field(None, ge=1, title="Cores", description="Most cores that stages hold at once; empty: all of the worker's.")
+    threads: int = Field(1, ge=1, title="Threads", description="Threads of a stage that runs beside others like it.")
+    threads_alone: int = Field(THREADS_ALONE, ge=1, title="Threads alone", description="Threads of a stage that all others wait for.")
+    processes: int = Field(1, ge=1, title="Processes", description="Processes that share a training, one a GPU of the worker.")
+    tracking: dict[str, Any] = Field(default_factory=dict, title="Tracking", description="The MLflow run to which the stage belongs.")
+    asked_by: str = Field("", title="Asked by", description="The flow run that asked for it.")
+
+    @property
+    def shown(self) -> str:
+        """Return the stage's name as people see it."""
+        return f"{self.stage}/{self.label}" if self.label else self.stage
+
+
+@dataclass
+class Dispatcher:
+    """Who asks for the stages of one run. ``deployment`` is ``stage/NAME``; ``device`` the class of the pool's hardware, which is part of keys."""
+
+    deployment: str
+    device: str
+    grace: float = GRACE
+    away: float = AWAY
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    """What is the same for every order of the run: the store, the costs, the cores."""
+    asker: str = ""
+    """The flow run that asks: this one."""
+    known: Any = None
+    """The deployment as the server knows it."""
+    under_way: dict[UUID, str] = field(default_factory=dict)
+    """This run's own flow runs that have not ended, with the names of their stages."""
+    turns: dict[str, asyncio.Lock] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
+    """Keys that were made for this run: branches that need the same stage ask for it once."""
+
+    async def require(self) -> None:
+        """Refuse, before anything is spent, a deployment that is not there, and a store that its workers cannot see."""
+        from prefect.client.orchestration import get_client
+        from prefect.exceptions import ObjectNotFound
+
+        async with get_client() as client:
+            try:
+                self.known = await self.patiently(lambda: client.read_deployment_by_name(self.deployment))
+            except ObjectNotFound as error:
+                advice = "create it (limbeck deploy does), set PREFECT_API_URL to the server that has it, or leave LIMBECK_DISPATCH out"
+                raise DispatchError(f"LIMBECK_DISPATCH names the deployment {self.deployment!r}, which is not on this Prefect server; {advice}") from error
+            if self.known.work_pool_name is None or "://" in self.terms["store"] or not self.terms.get("own_folder"):
+                return
+            pool = await self.patiently(lambda: client.read_work_pool(self.known.work_pool_name))
+        if pool.type != "process":
+            raise DispatchError(
+                f"the results of this run would lie in {self.terms['store']}, which the workers of the pool {pool.name!r} ({pool.type}) do not see; "
+                "set LIMBECK_STORE to s3://BUCKET/PREFIX, or to a folder that they share, here and there"
+            )
+
+    async def make(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
+        """Have a stage made; return whether it was made for whoever calls this, or for another branch, or another run that goes on beside this one."""
+        async with self.turns.setdefault(order["key"], asyncio.Lock()):
+            if order["key"] in self.made:
+                return False
+            ours = await self.make_once(order, tell)
+            self.made.add(order["key"])
+            return ours
+
+    async def make_once(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
+        """Ask until a flow run has made a stage, or one of this run's own has failed; return whether it was this run's own."""
+        for _ in range(ASKED_AT_MOST):
+            run, ours = await self.find_or_ask(order)
+            shown = named(order)
+            tell("waiting", f"{'asked for' if ours else 'waits for'} the flow run {run.name!r} of {self.deployment}{page_of(run)}")
+            if ours:
+                self.under_way[run.id] = shown
+            state = await self.wait_for(run.id, tell)
+            self.under_way.pop(run.id, None)
+            if state.is_completed():
+                return ours
+            if ours or not state.is_cancelled():  # one that was cancelled with the other run that asked for it is asked for again
+                raise error_of(state, shown, self.grace)
+        raise DispatchError(f"{named(order)}: the flow runs that others asked for were cancelled {ASKED_AT_MOST} times; run again")
+
+    async def find_or_ask(self, order: Mapping[str, Any]) -> tuple[Any, bool]:
+        """Return the flow run that makes this key, found or asked for, and whether it is this run's own."""
+        from prefect.client.orchestration import get_client
+        from prefect.deployments import arun_deployment
+
+        async with get_client() as client:
+            runs = await self.runs_of(client, order["key"])
+            for run in runs:
+                if self.is_under_way(run):
+                    return run, await self.is_ours(client, run)
+            # Of two runs that ask at once both name the same last one, and get the same next one.
+            last = f"{self.known.id} after {runs[0].id if runs else 'none'}"
+            asked = await self.patiently(
+                lambda: arun_deployment(
+                    self.deployment, parameters={"order": {**order, **self.order_terms()}}, flow_run_name=named(order), timeout=0,
+                    tags=[f"stage:{order['stage']}", tag_of(order["key"])], idempotency_key=f"{order['key']} in {self.terms['store']} by {last}",
+                )
+            )  # fmt: skip
+            return asked, await self.is_ours(client, asked)
+
+    def order_terms(self) -> dict[str, Any]:
+        """Return what every order of this run says alike."""
+        return {name: value for name, value in self.terms.items() if name != "own_folder"} | {"asked_by": self.asker}
+
+    async def runs_of(self, client: Any, key: str) -> list[Any]:
+        """Return this deployment's flow runs for a key in this store, the newest first."""
+        from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterDeploymentId, FlowRunFilterTags
+        from prefect.client.schemas.sorting import FlowRunSort
+
+        wanted = FlowRunFilter(tags=FlowRunFilterTags(all_=[tag_of(key)]), deployment_id=FlowRunFilterDeploymentId(any_=[self.known.id]))
+        found = await self.patiently(lambda: client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200))
+        same = [run for run in found if what(run.parameters) == (key, self.terms["store"])]
+        return sorted(same, key=lambda run: run.created, reverse=True)
+
+    def is_under_way(self, run: Any) -> bool:
+        """Tell whether a flow run will end, or may soon be started again."""
+        state = run.state
+        if state is None or not state.is_final():
+            return state is None or not state.is_cancelling()
+        return bool(state.is_crashed() and (datetime.now(UTC) - state.timestamp).total_seconds() < self.grace)
+
+    async def is_ours(self, client: Any, run: Any) -> bool:
+        """Tell whether a flow run was asked for by this run, or by one that has ended and left it to whoever comes next."""
+        from prefect.exceptions import ObjectNotFound
+
+        asked_by = (run.parameters.get("order") or {}).get("asked_by", "")
+        if asked_by == self.asker:
+            return True
+        try:
+            asker = await self.patiently(lambda: client.read_flow_run(UUID(asked_by)))
+        except (ValueError, ObjectNotFound):
+            return True
+        return asker.state is None or asker.state.is_final()
+
+    async def wait_for(self, run: UUID, tell: Callable[[str, str], None]) -> Any:
+        """Wait until a flow run has ended, and, where it crashed, until nobody is likely to start it again; return its last state."""
+        from prefect.client.orchestration import get_client
+        from prefect.exceptions import ObjectNotFound
+        from prefect.states import Cancelled
+
+        before, pause, crashed = "", FIRST_LOOK, None
+        async with get_client() as client:
+            while True:
+                try:
+                    state = (await self.patiently(lambda: client.read_flow_run(run))).state
+                except ObjectNotFound:
+                    return Cancelled(message="somebody deleted it")
+                if state is not None and state.name != before:
+                    words = f"its flow run is {state.name}{': ' + state.message if state.message else ''}"
+                    tell("running" if state.is_running() else "waiting", "" if state.name in USUAL else words)
+                    before, pause = state.name, FIRST_LOOK
+                crashed = (crashed or time.monotonic()) if state is not None and state.is_crashed() else None
+                if state is not None and state.is_final() and (crashed is None or time.monotonic() - crashed > self.grace):
+                    return state
+                await asyncio.sleep(pause)
+                pause = min(pause * SLOWER, LONGEST)
+
+    async def withdraw(self) -> None:
+        """Cancel this run's own flow runs; each writes its checkpoint, so that whoever needs the stage again goes on from there."""
+        from prefect.client.orchestration import get_client
+        from prefect.states import State, StateType
+
+        async with get_client() as client:
+            for run in list(self.under_way):
+                with contextlib.suppress(Exception):  # a server that is away, a run that has just ended: what led here matters more
+                    await client.set_flow_run_state(run, State(type=StateType.CANCELLING, message="the run that asked for it was stopped, or has failed"))
+
+    async def patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Ask the Prefect server again for as long as it may be away; the stages go on without it."""
+        import httpx
+        from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+        async def once() -> Answer:
+            return await ask()
+
+        again = AsyncRetrying(stop=stop_after_delay(self.away), wait=wait_random_exponential(0.5, max=LONGEST), retry=retry_if_exception(is_away), reraise=True)
+        try:
+            return await again(once)
+        except (httpx.TransportError, httpx.HTTPStatusError) as error:
+            raise DispatchError(trouble(error, self.away)) from error
+
+
+def is_away(error: BaseException) -> bool:
+    """Tell whether an error is a server's that may be back soon."""
+    import httpx
+
+    return isinstance(error, httpx.TransportError) or (isinstance(error, httpx.HTTPStatusError) and error.response.status_code >= 500)
+
+
+def trouble(error: Exception, away: float) -> str:
+    """Say in one sentence what a Prefect server did not do, and what to do about it."""
+    said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    if is_away(error):
+        return f"the Prefect server has not answered for {away:g} seconds ({said}); stages go on; run again once it is there"
+    return f"the Prefect server refused ({said}); check PREFECT_API_AUTH_STRING, and that its deployment is of this version (limbeck deploy)"
+
+
+def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
+    """Return the error of a stage that was not made, as the worker itself said it."""
+    said = re.sub(r"^Flow run encountered an exception: ", "", (state.message or "").strip()) or "no message"
+    if state.is_cancelled():
+        return Interrupted(f"the flow run of {shown} was cancelled; run the same command again to go on")
+    if state.is_crashed():
+        return DispatchError(f"the flow run of {shown} crashed, and nobody started it again within {grace:g} seconds ({said}); run again to go on")
+    kind, _, sentence = said.partition(": ")
+    return BY_NAME[kind](sentence) if kind in BY_NAME and sentence else DispatchError(f"the flow run of {shown} failed: {said}")
+
+
+def require_expected(explanation: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Refuse to make a stage that would not be what was asked for."""
+    found = list(differences(explanation, expected))
+    if found:
+        raise DispatchError(
+            f"this worker would not make what was asked for ({'; '.join(found[:3])}); give it and the run that asks the same code and libraries, "
+            "and set LIMBECK_DISPATCH_DEVICE there to the class of this pool's hardware"
+        )
+
+
+# --- what an order says ------------------------------------------------------------------------------------------------------------------
+
+
+async def notes_of(store: Store, parcels: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of an order; what the user brought is put into the store first."""
+    return {name: await note_or_notes(store, given) for name, given in parcels.items() if given is not None}
+
+
+async def note_or_notes(store: Store, given: Parcel | Sequence[Parcel]) -> Any:
+    """Note one input, or a list of them."""
+    if not isinstance(given, Parcel):
+        return [await note_or_notes(store, one) for one in given]
+    if given.kind == "source":
+        await bring(store, given)
+    return {"kind": given.kind, "sha256": given.sha256, "bytes": given.bytes}
+
+
+def parcels_of(store: Store, inputs: Mapping[str, InputNote | list[InputNote]]) -> dict[str, Any]:
+    """Return the inputs of an order as this worker's store has them."""
+    return {name: [parcel_of(store, one) for one in given] if isinstance(given, list) else parcel_of(store, given) for name, given in inputs.items()}
+
+
+def parcel_of(store: Store, note: InputNote) -> Parcel:
+    """Return one input, or say that this worker does not share the store of the run that asks."""
+    missing = DispatchError(f"the input {note.sha256[:12]} is not in this worker's store; a pool's workers and the runs that ask them must share one store")
+    if note.kind == "source":
+        found = find_brought(store, note.sha256)
+        if found is None:
+            raise missing
+        return found
+    parcel = Parcel(note.kind, note.sha256, "", note.bytes)
+    try:
+        store.folder(parcel)
+    except LimbeckError as error:
+        raise missing from error
+    return parcel
+
+
+def what(parameters: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the key that a flow run makes, and the store that it makes it in."""
+    order = parameters.get("order")
+    return (str(order.get("key", "")), str(order.get("store", ""))) if isinstance(order, Mapping) else ("", "")
+
+
+def tag_of(key: str) -> str:
+    """Return the tag by which the flow runs of a key are found."""
+    return f"key:{key[:16]}"
+
+
+def named(order: Mapping[str, Any]) -> str:
+    """Return the name of an order's stage as people see it."""
+    return f"{order['stage']}/{order['label']}" if order["label"] else str(order["stage"])
+
+
+def page_of(run: Any) -> str:
+    """Return where a flow run's page is, for a log."""
+    from prefect.utilities.urls import url_for
+
+    page = url_for("flow-run", obj_id=run.id)
+    return f": {page}" if page else ""

@@ -1,0 +1,181 @@
+"""One run of one flow, as its stages see it: the store, the tracker, who watches, and how many cores there are to share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.contracts import Parcel
+from tasks.engine.fork_server import ForkServer
+from tasks.recipe.running import THREADS_ALONE
+from tasks.stage.meter import Machine
+
+JUST = 30.0  # seconds for which a run takes its plan's word for what is in the store
+
+
+@dataclass
+class StageRecord:
+    """What happened to one stage."""
+
+    name: str
+    label: str
+    key: str
+    kind: str
+    explanation: Mapping[str, Any]
+    state: str = "pending"
+    cache: str = "miss"
+    why: str = ""
+    seconds: float = 0.0
+    estimate: float | None = None
+    used: Mapping[str, Any] = field(default_factory=dict)
+    """What it took; of a cached stage, when it was made."""
+    likely: Mapping[str, Any] = field(default_factory=dict)
+    """What the like of it took before."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What of its cost is known, by the names that MLflow shows."""
+    meter: Any = None
+    """Of a stage under way."""
+    threads: int = 1
+    processes: int = 1
+    cores: int = 1
+    """Cores that it holds while it is made: at most those of the run, however many threads it has."""
+    parcel: Parcel | None = None
+    task_run: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Return the stage's name as people see it."""
+        return f"{self.name}/{self.label}" if self.label else self.name
+
+
+class Cores:
+    """Shares cores among stages, first come, first served. A stage's threads never depend on them, because results would."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.free = total, total
+        self.turn = asyncio.Condition()
+        self.queue: list[object] = []
+
+    @asynccontextmanager
+    async def take(self, count: int) -> AsyncIterator[None]:
+        """Wait for ``count`` cores and hold them."""
+        me = object()
+        async with self.turn:
+            self.queue.append(me)
+            try:
+                await self.turn.wait_for(lambda: self.queue[0] is me and self.free >= count)
+                self.free -= count
+            finally:
+                self.queue.remove(me)
+                self.turn.notify_all()
+        try:
+            yield
+        finally:
+            async with self.turn:
+                self.free += count
+                self.turn.notify_all()
+
+
+@dataclass
+class Session:
+    """Held for the length of one run."""
+
+    store: Any
+    cores: int
+    threads: int = 1
+    """Of a stage that runs beside others like it."""
+    threads_alone: int = THREADS_ALONE
+    """Of a stage that all others wait for."""
+    tracker: Any = None
+    watcher: Any = None
+    force: frozenset[str] = frozenset()
+    planning: bool = False
+    records: list[StageRecord] = field(default_factory=list)
+    manifests: list[Mapping[str, Any]] | None = None
+    made_by: dict[int, Any] = field(default_factory=dict)
+    """The Prefect state behind each parcel of this run, by the parcel's identity; parcels live as long as the records."""
+    plan: Session | None = None
+    """A walk through the same recipe, made just before."""
+    processes: int = 1
+    """Processes that share one training. Results agree up to the order of sums and the draw of dropout."""
+    purse: Any = None
+    """What the run may spend; None where nobody counts."""
+    dispatcher: Any = None
+    """Who has stages for a GPU made by workers elsewhere; None where this machine makes them itself."""
+    expected: Mapping[str, Any] | None = None
+    """What the explanation of this session's one stage must be: of a worker that makes it for a run elsewhere."""
+    engines: ForkServer | None = None
+    """What engines are forked from; None where each is started by itself."""
+    gpu_limit: str = ""
+    """The global concurrency limit of which a stage for a GPU takes slots while it computes; empty: none."""
+
+    def __post_init__(self) -> None:
+        self.slots = Cores(self.cores)
+        self.machine = Machine()
+        self.opened = time.monotonic()
+        self.found = {record.key: record.parcel for record in self.plan.records} if self.plan else {}
+
+    def just_found(self, key: str) -> Parcel | None:
+        """Return what the plan found and verified a moment ago: a store far away need not be asked twice. Later it could have gone."""
+        return self.found.get(key) if time.monotonic() - self.opened < JUST else None
+
+    def earlier(self, stage: str) -> list[Mapping[str, Any]]:
+        """Return the manifests of a stage's earlier results; the store is asked once a run."""
+        if self.manifests is None:
+            self.manifests = list(self.store.manifests())
+        return [manifest for manifest in self.manifests if manifest["stage"] == stage]
+
+    def taken(self) -> list[Mapping[str, Any]]:
+        """Return what every stage that this run computed has taken, those under way so far."""
+        self.machine.look()
+        computed = [record for record in self.records if record.cache == "miss"]
+        return [record.used if record.meter is None else record.meter.used(self.machine, self.machine.looked) for record in computed]
+
+    def threads_for(self, how: str) -> int:
+        """Return the threads of a stage: what the recipe says, never what the machine has; another number gives other bytes."""
+        return {"single": 1, "branch": self.threads, "alone": self.threads_alone}[how]
+
+    def parcel_of(self, name: str, label: str) -> Parcel | None:
+        """Return what a finished stage of this run made."""
+        found = [record.parcel for record in self.records if (record.name, record.label) == (name, label)]
+        return found[-1] if found else None
+
+    def used_by(self, name: str, label: str) -> Mapping[str, Any]:
+        """Return what a stage of this run took, now or when it was made."""
+        found = [record.used for record in self.records if (record.name, record.label) == (name, label)]
+        return found[-1] if found else {}
+
+    def is_guess(self, parcel: Parcel) -> bool:
+        """Tell whether a plan stands in for a result that is not there yet."""
+        return self.planning and parcel.kind != "source" and not parcel.uri
+
+    def tell(self, record: StageRecord) -> None:
+        """Show a stage's new state to whoever watches."""
+        if self.watcher is not None:
+            self.watcher.stage(record)
+
+
+CURRENT: ContextVar[Session | None] = ContextVar("session", default=None)
+
+
+@contextmanager
+def use_session(session: Session) -> Iterator[Session]:
+    """Make a session the one that stages find."""
+    token = CURRENT.set(session)
+    try:
+        yield session
+    finally:
+        CURRENT.reset(token)
+
+
+def current_session() -> Session:
+    """Return the session of this run."""
+    session = CURRENT.get()
+    if session is None:
+        raise RuntimeError("a stage was called outside of a run; open one with use_session")
+    return session
