@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.recipe.judging import COSTS, FIGURES, Criterion
+from tasks.scoring.gain import Gain
 
 PACED = ("latency_ms", "speedup", "joules")
 """Figures that follow from how long an inference takes."""
@@ -22,18 +23,6 @@ UNKNOWN = 1.0  # the relative shortfall of a figure that is not known: as bad as
 ROUNDING = 1e-12  # what a sum of decimal fractions may be off
 LEDGER = {"dollars": "dollars_on_demand"}
 """Names of the ledger's figures, where they differ from the gate's."""
-
-
-@dataclass(frozen=True)
-class Gain:
-    """A figure with its interval: what a bound is held against, or how far a candidate's metric lies above another's on the same rows.
-
-    Of a difference, errors are turned, so that more is better.
-    """
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)

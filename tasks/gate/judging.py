@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import DataError
-from tasks.gate.criteria import Champion, Gain
+from tasks.gate.criteria import Champion
 from tasks.gate.verdicts import Decision, Evidence, decide
 from tasks.gate.worst_of import Elsewhere
 from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_digests
 from tasks.recipe.judging import Criterion
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.evaluation import Evaluation, JudgedRows, bound_interval, paired_gain, read_evaluation, read_judged_rows, unseen_by_both, write_evaluation
+from tasks.scoring.gain import Gain
 from tasks.scoring.judging_sets import SetAnswers
 
 FIGURES_KEPT = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "unsteady", "memory_bytes", "cost", "measured_at")

@@ -19,8 +19,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tasks.gate.criteria import Gain, shown
+from tasks.gate.criteria import shown
 from tasks.gate.verdicts import ACCEPT, measure_for, preference
+from tasks.scoring.gain import Gain
 
 ALIASES = ("champion", "challenger", "previous", "champion-small", "champion-fast")
 BY_HAND = ("champion", "challenger", "champion-small", "champion-fast")

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tasks.gate.criteria import Finding, Gain, figure, weigh
+from tasks.gate.criteria import Finding, figure, weigh
 from tasks.recipe.judging import Criterion, Gate
+from tasks.scoring.gain import Gain
 
 ReadOn = Callable[[str, str, Criterion, float], Gain | None]
 """Returns the interval that a criterion reads on a set, by name, of a candidate, by name, at a confidence; None where there is none."""

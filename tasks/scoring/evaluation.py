@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.gate.criteria import Gain
+from tasks.scoring.gain import Gain
 from tasks.scoring.resampling import group_numbers
 
 SCHEMA = 1

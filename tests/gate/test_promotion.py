@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.gate.criteria import Gain
 from tasks.gate.promotion import RELEASED, WITHDRAWN, Against, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
+from tasks.scoring.gain import Gain
 
 EQUAL = Gain(0.0, -0.01, 0.01)
 WORSE = Gain(-0.05, -0.08, -0.02)

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import RecipeError
-from tasks.gate.criteria import Champion, Gain, figure
+from tasks.gate.criteria import Champion, figure
 from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Decision, Evidence, Read, decide, preference
 from tasks.recipe.judging import Criterion, Gate
+from tasks.scoring.gain import Gain
 from tasks.scoring.verdicts import holm
 
 

@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.gate.criteria import Gain, figure
+from tasks.gate.criteria import figure
 from tasks.gate.judging import Judging, gate_row
 from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Evidence, decide
 from tasks.gate.worst_of import Elsewhere
 from tasks.recipe.judging import Criterion, Gate
 from tasks.recipe.recipe import Recipe
+from tasks.scoring.gain import Gain
 from tasks.scoring.judging_sets import SetAnswers
 from tests.report.figures import row
 
