@@ -185,7 +185,7 @@ def check_dropping(recipe: Recipe, layers: int) -> None:
 
 def require_strategy(strategy: str, layers: int, drop: int) -> None:
     """Refuse an unknown strategy, and a number of layers that it cannot drop."""
-    from tasks.methods.layer_strategies import undefined
+    from tasks.methods.layers.layer_strategies import undefined
 
     check_strategies([strategy])
     if drop >= layers or undefined(strategy, layers, drop):
@@ -194,7 +194,7 @@ def require_strategy(strategy: str, layers: int, drop: int) -> None:
 
 def check_strategies(names: Sequence[str]) -> None:
     """Refuse a strategy that does not exist, with the one that was most likely meant."""
-    from tasks.methods.layer_strategies import STRATEGIES
+    from tasks.methods.layers.layer_strategies import STRATEGIES
 
     for name in names:
         if name not in STRATEGIES:
@@ -205,8 +205,8 @@ def check_strategies(names: Sequence[str]) -> None:
 
 def check_sweep(recipe: Recipe, strategies: Sequence[str], drops: Sequence[int], dropping: LayerDropping, layers: int) -> None:
     """Refuse a sweep that could not answer: it names what does not exist, leaves no layer, or has nothing to choose by."""
-    from tasks.methods.layer_strategies import undefined
-    from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
+    from tasks.methods.layers.layer_strategies import undefined
+    from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
     check_strategies(strategies)
     if layers < 2:

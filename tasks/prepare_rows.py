@@ -8,7 +8,7 @@ import json
 from tasks.contracts import Parcel
 from tasks.recipe.data import TransferText
 from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, PurgeSlice, RowsSlice
-from tasks.report.held_back import purge_lines
+from tasks.report.tables.held_back import purge_lines
 from tasks.stage.context import Bench
 from tasks.stage.decorator import stage
 

@@ -14,7 +14,7 @@ from tasks.ports.code.fingerprint import narrowing, program
 from tasks.recipe.distillation import GeneralDistillation, Intermediate
 from tasks.recipe.methods import Method, Relations, SelfAttention, Sizes, sections_of
 from tasks.recipe.recipe import Recipe
-from tasks.training.objectives import OBJECTIVES
+from tasks.training.objectives.objectives import OBJECTIVES
 from tests.doors import all_frames
 
 

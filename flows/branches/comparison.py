@@ -16,7 +16,7 @@ from tasks.contrast_models import contrast_models
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContrastSlice
 from tasks.recipe.students import Shape
-from tasks.scoring.verdicts import verdicts
+from tasks.scoring.quality.verdicts import verdicts
 
 
 async def contrast_all(recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel) -> dict[str, dict[str, Any]]:

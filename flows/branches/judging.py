@@ -14,7 +14,7 @@ from tasks.contracts import Parcel
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ScoreSlice
 from tasks.score_model import measure_speed, score_model
-from tasks.scoring.paces import with_paces
+from tasks.scoring.speed.paces import with_paces
 
 
 async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods) -> list[dict[str, Any]]:

@@ -124,7 +124,7 @@ def judged_of(
 
 def drop_of(headline: str, own: Mapping[str, Any], there: Mapping[str, Any]) -> float | None:
     """Return how much worse the headline score is on a set than on the task's own rows; None where one of the two is undefined."""
-    from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
+    from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
     ours, theirs = own[headline]["value"], there[headline]["value"]
     if ours is None or theirs is None:

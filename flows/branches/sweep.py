@@ -41,7 +41,7 @@ class Grid:
 
     def drops_of(self, strategy: str) -> list[int]:
         """Return the numbers of layers that a strategy can drop; the others are a dash in the table."""
-        from tasks.methods.layer_strategies import undefined
+        from tasks.methods.layers.layer_strategies import undefined
 
         return [drop for drop in self.drops if not undefined(strategy, self.layers, drop)]
 
@@ -143,14 +143,14 @@ async def try_strategy(
 
 def like(grid: Grid, strategy: str, drop: int) -> str:
     """Return the name under which a cell is trained: cells of one set of layers (top and symmetric, with one layer left) share their trainings."""
-    from tasks.methods.layer_strategies import namesake
+    from tasks.methods.layers.layer_strategies import namesake
 
     return namesake(strategy, grid.layers, drop)
 
 
 async def search_greedily(recipe: Recipe, grid: Grid, goods: Goods, search: Search) -> dict[str, Parcel]:
     """Find, round by round, the layer that is missed least: each that is left is tried without, by a short training; return what a plan waits for."""
-    from tasks.methods.layer_strategies import after_a_round
+    from tasks.methods.layers.layer_strategies import after_a_round
 
     short = grid.dropping.model_copy(update={"steps": grid.try_steps, "evaluations": 1, "seeds": grid.dropping.seeds[:1]})
     kept = list(range(grid.layers))

@@ -70,10 +70,10 @@ SHOWN = {"cached": "cached", "completed": "done", "failed": "failed", "stopped":
 def show_results(console: Console, result: Mapping[str, Any]) -> None:
     """Print the table of a finished run, the gate's reasons, and the commands that come next."""
     from flows.publish.results import champion_line, counts, spent
-    from tasks.report.against import against_lines
-    from tasks.report.judging_sets import judging_table
-    from tasks.report.page_answer import quoted
-    from tasks.report.results import notes, results_table
+    from tasks.report.format.against import against_lines
+    from tasks.report.page.page_answer import quoted
+    from tasks.report.tables.judging_sets import judging_table
+    from tasks.report.tables.results import notes, results_table
 
     console.print()
     console.print(results_table(result["models"], split=result["split"]))
@@ -107,7 +107,7 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
 def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
     """Print the table of a finished sweep, the answer, how far fine-tuning changed each layer, and the commands that come next."""
     from flows.publish.results import spent
-    from tasks.report.sweep import SIMILAR, answer_lines, notes, similarity_table, sweep_table, title
+    from tasks.report.tables.sweep import SIMILAR, answer_lines, notes, similarity_table, sweep_table, title
 
     def say(*lines: str) -> None:
         for line in lines:

@@ -111,8 +111,8 @@ def plan(
     home = open_home()
     from flows.cli.runner import plan_of, planned_rows, planned_session
     from flows.run.opening import write_json
-    from tasks.report.held_back import held_back_lines
-    from tasks.report.ledger import plan_lines, plan_table
+    from tasks.report.tables.held_back import held_back_lines
+    from tasks.report.tables.ledger import plan_lines, plan_table
 
     session = planned_session(chosen, home)
     found = plan_of(session) | {"held_back": planned_rows(chosen, session)}

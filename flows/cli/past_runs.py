@@ -66,7 +66,7 @@ def ledger(
     mlflow = tracker()
     from flows.run.history import find_run
     from flows.run.opening import write_json
-    from tasks.report.ledger import LEGEND, counted_lines, ledger_table
+    from tasks.report.tables.ledger import LEGEND, counted_lines, ledger_table
 
     found = find_run(mlflow, run)
     noted = mlflow.recall(found["run"], "ledger")

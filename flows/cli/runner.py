@@ -18,7 +18,7 @@ from tasks.engine.environment import environment
 from tasks.engine.fork_server import ForkServer, new_fork_server
 from tasks.errors import BudgetError
 from tasks.recipe.recipe import Recipe
-from tasks.scoring.ledger import sum_of
+from tasks.scoring.costs.ledger import sum_of
 from tasks.stage.session import Session, StageRecord
 
 

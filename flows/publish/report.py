@@ -30,7 +30,7 @@ from tasks.ports.store.open import open_store
 from tasks.ports.tracking.run_files import keep_report, keep_result, keeps, read_curves
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
-from tasks.report.page import PAGE, report_link, run_page, sweep_page
+from tasks.report.page.page import PAGE, report_link, run_page, sweep_page
 
 Result = dict[str, Any]
 
@@ -67,7 +67,7 @@ def make_report(recipe: Recipe, run: Run, result: Result) -> None:
 
 def pictures_of(result: Result) -> dict[str, bytes]:
     """Return the Pareto pictures; those of an equal result are drawn once a machine, for the library that draws takes two seconds to load and to draw."""
-    from tasks.report.pareto import fronts
+    from tasks.report.format.pareto import fronts
 
     shown = [asdict(one) | {"best": sorted(one.best)} for one in fronts(result)], *(result[name] for name in ("recipe", "headline", "split"))
     drawing = {path.name: hash_file(path) for path in sorted((ROOT / "tasks" / "report").glob("*.py"))} | {"matplotlib": version_of("matplotlib")}
@@ -76,7 +76,7 @@ def pictures_of(result: Result) -> dict[str, bytes]:
 
 def drawn(result: Result) -> dict[str, str]:
     """Draw the Pareto pictures; return them as text."""
-    from tasks.report.pareto_picture import pareto_pictures
+    from tasks.report.page.pareto_picture import pareto_pictures
 
     return {name: b64encode(picture).decode() for name, picture in pareto_pictures(result).items()}
 

@@ -30,9 +30,9 @@ from tasks.gate.verdicts import Decision
 from tasks.promote_models import promote_models
 from tasks.recipe.recipe import Recipe
 from tasks.register_model import decided, register_models
-from tasks.report.page_answer import chosen, standing_said
-from tasks.scoring.figures import Figure
-from tasks.scoring.ledger import inference_joules
+from tasks.report.page.page_answer import chosen, standing_said
+from tasks.scoring.costs.figures import Figure
+from tasks.scoring.costs.ledger import inference_joules
 from tasks.stage.session import StageRecord
 
 SHARED = {"distill-general", "pretrain-base"}
@@ -126,7 +126,7 @@ def counts(result: Mapping[str, Any]) -> str:
 
 def spent(ledger: Mapping[str, Any] | None) -> list[str]:
     """Say what the run took and what the cache saved it; an older result says nothing of it."""
-    from tasks.report.ledger import amount
+    from tasks.report.tables.ledger import amount
 
     return [f"this run's stages, added up, took {amount(ledger['total'])}; the cache saved {amount(ledger['saved'])}"] if ledger else []
 

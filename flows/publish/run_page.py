@@ -18,8 +18,8 @@ NO_SERVER = "MLflow: start `limbeck ui` for links."
 
 async def leave_pages(result: Mapping[str, Any], tracker: Any) -> None:
     """Leave what a finished run has to show."""
-    from tasks.report.judging_sets import judging_markdown
-    from tasks.report.results import results_markdown
+    from tasks.report.tables.judging_sets import judging_markdown
+    from tasks.report.tables.results import results_markdown
 
     files: dict[str, str] = {}
     async with spared("the report's files"):
@@ -79,7 +79,7 @@ def description_of(result: Mapping[str, Any], table: str) -> str:
 
 def head_of(result: Mapping[str, Any]) -> str:
     """Say in a line or two what the decisions came to; a candidate that was accepted may still not be champion."""
-    from tasks.report.page_answer import chosen, title_of
+    from tasks.report.page.page_answer import chosen, title_of
 
     if not result["registered"]:
         return "Nothing was registered."

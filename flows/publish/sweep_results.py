@@ -21,8 +21,8 @@ from tasks.recipe.recipe import Recipe
 
 async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any]:
     """Log the figures, leave table and plot in the Prefect UI and in MLflow, and return what ``--json`` writes; nothing is registered."""
-    from tasks.report.sweep import answer_lines, sweep_markdown
     from tasks.report.sweep_plot import sweep_svg
+    from tasks.report.tables.sweep import answer_lines, sweep_markdown
 
     result = sweep_result(recipe, swept) | {"stages": [stage_row(record) for record in run.session.records], "links": run.tracker.urls(None)}
     costs = costs_of_candidates([f"{cell['strategy']}-{cell['drop']}" for cell in result["cells"]], run.session)
@@ -44,7 +44,7 @@ async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any
 
 def sweep_result(recipe: Recipe, swept: Swept) -> dict[str, Any]:
     """Return every figure of a sweep and its answer."""
-    from tasks.scoring.layers_needed import chosen_by_drop, layers_needed
+    from tasks.scoring.quality.layers_needed import chosen_by_drop, layers_needed
 
     grid, split, headline = swept.grid, recipe.gate.split, recipe.spec.headline
     cells = [cell_row(swept, strategy, drop, split) for drop in grid.drops for strategy in grid.strategies]

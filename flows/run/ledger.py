@@ -11,9 +11,9 @@ from typing import Any
 
 from tasks.ports.store.collect import inputs_of
 from tasks.recipe.running import Costs
-from tasks.scoring.figures import Figure, measured, scaled
-from tasks.scoring.ledger import cost_of, foreseen, nothing_known, sum_of
-from tasks.scoring.rates import Rates, rates_for
+from tasks.scoring.costs.figures import Figure, measured, scaled
+from tasks.scoring.costs.ledger import cost_of, foreseen, nothing_known, sum_of
+from tasks.scoring.costs.rates import Rates, rates_for
 from tasks.stage.budget import Purse
 from tasks.stage.session import Session, StageRecord
 

@@ -18,8 +18,8 @@ from tasks.exports.graph import LARGEST, tidy
 from tasks.exports.package import copy_beside, describe, digest_of, write_card
 from tasks.exports.parity import apart, loss, score
 from tasks.exports.quantizing import best, draw, quantize_by
-from tasks.scoring.flops import parameters_of, weight_bytes
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
+from tasks.scoring.speed.flops import parameters_of, weight_bytes
 
 TOGETHER = 8
 """Rows that the parity check asks at once, so that padding is in it."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
+from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
 
 def apart(ours_NC: np.ndarray, theirs_NC: np.ndarray, kind: str) -> dict[str, float]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.recipe.judging import COSTS, FIGURES, Criterion
-from tasks.scoring.gain import Gain
+from tasks.scoring.quality.gain import Gain
 
 PACED = ("latency_ms", "speedup", "joules")
 """Figures that follow from how long an inference takes."""

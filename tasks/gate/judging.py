@@ -18,8 +18,8 @@ from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_dige
 from tasks.recipe.judging import Criterion
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.evaluation import Evaluation, JudgedRows, bound_interval, paired_gain, read_evaluation, read_judged_rows, unseen_by_both, write_evaluation
-from tasks.scoring.gain import Gain
 from tasks.scoring.judging_sets import SetAnswers
+from tasks.scoring.quality.gain import Gain
 
 FIGURES_KEPT = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "unsteady", "memory_bytes", "cost", "measured_at")
 
@@ -148,7 +148,7 @@ def about_model(recipe: Recipe, model: Mapping[str, Any]) -> dict[str, Any]:
 
 def gate_row(recipe: Recipe, row: Mapping[str, Any]) -> dict[str, Any]:
     """Reduce a row of the results to the figures of the gate's split; ``quality`` and ``lead`` are turned so that more is better."""
-    from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
+    from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
     split, turned = recipe.gate.split, METRICS.get(row["headline"]) in LOWER_IS_BETTER
     # What a candidate is preferred by was found on selection rows, where higher is always better: the rows that judge choose nobody.

@@ -21,7 +21,7 @@ from typing import Any
 
 from tasks.gate.criteria import shown
 from tasks.gate.verdicts import ACCEPT, measure_for, preference
-from tasks.scoring.gain import Gain
+from tasks.scoring.quality.gain import Gain
 
 ALIASES = ("champion", "challenger", "previous", "champion-small", "champion-fast")
 BY_HAND = ("champion", "challenger", "champion-small", "champion-fast")

@@ -27,7 +27,7 @@ from tasks.errors import RecipeError
 from tasks.gate.criteria import Champion, Finding, confidence_for, figure, weigh
 from tasks.gate.worst_of import Elsewhere, leaks_of_sets, worst_of
 from tasks.recipe.judging import COSTS, FIGURES, Criterion, Gate
-from tasks.scoring.gain import Gain
+from tasks.scoring.quality.gain import Gain
 
 ACCEPT, REGRESSION, ANOMALOUS, INFEASIBLE = "ACCEPT", "REGRESSION", "ANOMALOUS", "INFEASIBLE"
 BASELINE = "a baseline is scored for comparison and never becomes champion"

@@ -14,7 +14,7 @@ from typing import Any
 
 from tasks.gate.criteria import Finding, figure, weigh
 from tasks.recipe.judging import Criterion, Gate
-from tasks.scoring.gain import Gain
+from tasks.scoring.quality.gain import Gain
 
 ReadOn = Callable[[str, str, Criterion, float], Gain | None]
 """Returns the interval that a criterion reads on a set, by name, of a candidate, by name, at a confidence; None where there is none."""

@@ -9,14 +9,14 @@ from typing import Any
 from tasks.catalog import glue_task
 from tasks.gate.verdicts import Decision
 from tasks.ports.markdown import code_span, one_line, plain_words
-from tasks.report.against import against_sentence
-from tasks.report.card_rows import more_rows
-from tasks.report.exports_section import exports_section
-from tasks.report.held_back import held_back_lines
-from tasks.report.judging_sets import card_rows
-from tasks.report.means import VARIED, mean_of
-from tasks.report.page_words import plural
-from tasks.report.speed_words import latency_said, milliseconds, times_as_fast
+from tasks.report.format.against import against_sentence
+from tasks.report.format.means import VARIED, mean_of
+from tasks.report.format.page_words import plural
+from tasks.report.format.speed_words import latency_said, milliseconds, times_as_fast
+from tasks.report.tables.card_rows import more_rows
+from tasks.report.tables.exports_section import exports_section
+from tasks.report.tables.held_back import held_back_lines
+from tasks.report.tables.judging_sets import card_rows
 
 DASH = "—"
 TEMPLATE = """---

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.scoring.gain import Gain
-from tasks.scoring.resampling import group_numbers
+from tasks.scoring.quality.gain import Gain
+from tasks.scoring.quality.resampling import group_numbers
 
 SCHEMA = 1
 FEWEST = 200  # rows that neither has seen, where some had to be left out; fewer tell two models apart by luck
@@ -130,8 +130,8 @@ def read_evaluation(folder: Path) -> Evaluation:
 
 def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: float = 0.95) -> Gain:
     """Return how far our metric lies above theirs on the same rows, errors are turned, so that more is better."""
-    from tasks.scoring.intervals import paired_difference
-    from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
+    from tasks.scoring.quality.intervals import paired_difference
+    from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
     require_same_rows(ours, theirs)
     found = paired_difference(METRICS[metric], ours.answers_1N, theirs.answers_1N, ours.labels_N, confidence=confidence, groups_N=ours.groups_N)
@@ -146,9 +146,9 @@ def bound_interval(metric: str, ours: Evaluation, theirs: Evaluation, by: str, c
     "difference" the distance to theirs in the metric's own unit (beside theirs). At 0.95 these are the intervals of a scorecard. Raises DataError where
     rows differ, or where theirs is so small that a share of it says nothing.
     """
-    from tasks.scoring.intervals import bounds, enough, shares
-    from tasks.scoring.metrics import METRICS
-    from tasks.scoring.resampling import resampled
+    from tasks.scoring.quality.intervals import bounds, enough, shares
+    from tasks.scoring.quality.metrics import METRICS
+    from tasks.scoring.quality.resampling import resampled
 
     require_same_rows(ours, theirs)
     function, both = METRICS[metric], np.concatenate([ours.answers_1N, theirs.answers_1N])

@@ -16,13 +16,13 @@ from pyarrow import compute
 
 from tasks.engine.job import Job
 from tasks.errors import DataError, RecipeError
-from tasks.scoring.flops import flops_of, parameters_of, weight_bytes
 from tasks.scoring.inspection import inspect_answers
-from tasks.scoring.intervals import compare, paired_difference
-from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS, accuracy, pearson
 from tasks.scoring.predict import logits_of, truncated_share
-from tasks.scoring.resampling import group_numbers
-from tasks.scoring.speed import measure_latency, peak_increase
+from tasks.scoring.quality.intervals import compare, paired_difference
+from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS, accuracy, pearson
+from tasks.scoring.quality.resampling import group_numbers
+from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
+from tasks.scoring.speed.speed import measure_latency, peak_increase
 
 SPLITS = ("validation", "holdout")
 PROVENANCE = {"metrics": "measured", "retained": "measured", "agreement": "measured", "parameters": "computed", "flops": "computed",

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.errors import BudgetError
-from tasks.scoring.figures import least
-from tasks.scoring.ledger import cost_of, number
-from tasks.scoring.rates import Rates
+from tasks.scoring.costs.figures import least
+from tasks.scoring.costs.ledger import cost_of, number
+from tasks.scoring.costs.rates import Rates
 
 HOUR = 3600.0
 SHOWN = {"dollars": "${:.4g}", "kwh": "{:.4g} kWh", "hours": "{:.4g} hours"}

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from tasks.errors import BudgetError
-from tasks.scoring.ledger import cost_of, headline_figures
+from tasks.scoring.costs.ledger import cost_of, headline_figures
 from tasks.stage.meter import Meter
 from tasks.stage.session import Session, StageRecord
 

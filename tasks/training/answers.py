@@ -19,14 +19,14 @@ from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.families import summary_token
-from tasks.methods.ensembles import mixed
-from tasks.methods.patience import patience_layers
-from tasks.training.batches import by_length
-from tasks.training.capture import Capture
+from tasks.methods.losses.ensembles import mixed
+from tasks.methods.losses.patience import patience_layers
+from tasks.training.data.batches import by_length
+from tasks.training.data.rows import Batch, Encoded, collate, encode, load_tokenizer, read_task, rows_by_id, student_rows
+from tasks.training.data.variants import Varied
+from tasks.training.models.students import freeze, load_classifier
+from tasks.training.objectives.capture import Capture
 from tasks.training.precision import arithmetic, device, store_as_multiplied
-from tasks.training.rows import Batch, Encoded, collate, encode, load_tokenizer, read_task, rows_by_id, student_rows
-from tasks.training.students import freeze, load_classifier
-from tasks.training.variants import Varied
 
 
 @dataclass(frozen=True)

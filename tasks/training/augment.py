@@ -23,13 +23,13 @@ from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
-from tasks.methods.word_substitution import keep_candidates, match_case, replaceable
-from tasks.methods.word_vectors import nearest_words
-from tasks.training.batches import by_length
-from tasks.training.heads import vocabulary_head
+from tasks.methods.text.word_substitution import keep_candidates, match_case, replaceable
+from tasks.methods.text.word_vectors import nearest_words
+from tasks.training.data.batches import by_length
+from tasks.training.data.rows import Encoded, collate, flat, load_tokenizer, read_rows, read_task
+from tasks.training.models.heads import vocabulary_head
+from tasks.training.models.students import freeze, load_masked_lm
 from tasks.training.precision import arithmetic, device
-from tasks.training.rows import Encoded, collate, flat, load_tokenizer, read_rows, read_task
-from tasks.training.students import freeze, load_masked_lm
 
 SPARE = 10  # asked for beside the wanted options, because word pieces and the word itself are struck out
 SCHEMA = pa.schema([("id", pa.int64()), ("field", pa.string()), ("words", pa.list_(pa.string())), ("options", pa.list_(pa.list_(pa.string())))])

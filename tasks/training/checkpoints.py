@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tasks.engine.checkpoint_files import read_marker, sync, write_marker
-from tasks.training.used_rows import UsedRows, as_whole_tables, input_table
+from tasks.training.models.used_rows import UsedRows, as_whole_tables, input_table
 
 KEPT = 2
 FILES = {"state.safetensors", "state.json"}

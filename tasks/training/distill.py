@@ -18,22 +18,22 @@ from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.errors import ModelError
-from tasks.methods.patience import patience_layers, patience_loss
-from tasks.methods.soft_targets import prediction_loss
+from tasks.methods.losses.patience import patience_layers, patience_loss
+from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.training.answers import Answers, summary_of
-from tasks.training.batches import plan
-from tasks.training.capture import Capture
+from tasks.training.data.batches import plan
+from tasks.training.data.rows import Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
+from tasks.training.data.variants import Varied, read_candidates
 from tasks.training.finetune import train_with_labels, truncated
-from tasks.training.lesson import Lesson, Objective
 from tasks.training.loop import Course, train
-from tasks.training.objectives import objective_of
+from tasks.training.models.students import build_student, freeze, load_classifier, save_model, set_dropout
+from tasks.training.models.value_head import started_at_labels
+from tasks.training.objectives.capture import Capture
+from tasks.training.objectives.lesson import Lesson, Objective
+from tasks.training.objectives.objectives import objective_of
+from tasks.training.objectives.signals import Recorded, recorded
 from tasks.training.precision import device, make_deterministic, store_as_multiplied
-from tasks.training.rows import Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
 from tasks.training.selection import selector
-from tasks.training.signals import Recorded, recorded
-from tasks.training.students import build_student, freeze, load_classifier, save_model, set_dropout
-from tasks.training.value_head import started_at_labels
-from tasks.training.variants import Varied, read_candidates
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,16 @@ from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.families import family_of, summary_token
-from tasks.methods.contribution import cosines_BL
-from tasks.methods.layer_dropping import drop_layers
-from tasks.methods.layer_similarity import Moments, between_models_BL, linear_cka_of, moments_of
-from tasks.methods.layer_strategies import kept_layers
-from tasks.training.batches import by_length
+from tasks.methods.layers.contribution import cosines_BL
+from tasks.methods.layers.layer_dropping import drop_layers
+from tasks.methods.layers.layer_similarity import Moments, between_models_BL, linear_cka_of, moments_of
+from tasks.methods.layers.layer_strategies import kept_layers
+from tasks.training.data.batches import by_length
+from tasks.training.data.rows import collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.distill import Cast, contributions, train_with_teacher
 from tasks.training.finetune import train_with_labels
+from tasks.training.models.students import freeze, load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
-from tasks.training.rows import collate, encode, load_tokenizer, read_rows, read_task
-from tasks.training.students import freeze, load_classifier, save_model
 
 SAMPLE = 500  # rows behind the contribution of a layer; its mean cosine settles long before
 

@@ -13,14 +13,14 @@ import torch
 
 from tasks.engine.job import Job
 from tasks.errors import DataError
-from tasks.methods.soft_targets import label_loss
-from tasks.training.batches import plan
+from tasks.methods.losses.soft_targets import label_loss
+from tasks.training.data.batches import plan
+from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.loop import Course, train
+from tasks.training.models.students import load_classifier, save_model, set_dropout
+from tasks.training.models.value_head import started_at_labels
 from tasks.training.precision import device, make_deterministic
-from tasks.training.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.selection import accuracy, all_logits, pearson, selection_score, selector
-from tasks.training.students import load_classifier, save_model, set_dropout
-from tasks.training.value_head import started_at_labels
 
 
 def finetune(job: Job) -> dict[str, Any]:

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 
 from tasks.engine.job import Job
-from tasks.training.batches import by_length, plan
-from tasks.training.corpora import learning_rows, longest_sequence, read_corpus
-from tasks.training.lesson import Lesson, Objective
+from tasks.training.data.batches import by_length, plan
+from tasks.training.data.corpora import learning_rows, longest_sequence, read_corpus
+from tasks.training.data.rows import Encoded, collate, load_tokenizer, pads_left
 from tasks.training.loop import Course, train
-from tasks.training.objectives import objective_of
+from tasks.training.models.students import build_student, freeze, load_encoder, load_masked_lm, save_model, set_dropout
+from tasks.training.objectives.lesson import Lesson, Objective
+from tasks.training.objectives.objectives import objective_of
 from tasks.training.precision import arithmetic, device, make_deterministic, store_as_multiplied
-from tasks.training.rows import Encoded, collate, load_tokenizer, pads_left
-from tasks.training.students import build_student, freeze, load_encoder, load_masked_lm, save_model, set_dropout
 
 
 def distill_general(job: Job) -> dict[str, Any]:

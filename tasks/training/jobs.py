@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tasks.training.answers import answer, mix
 from tasks.training.augment import augment
-from tasks.training.corpora import tokenize_corpus
+from tasks.training.data.corpora import tokenize_corpus
 from tasks.training.distill import distill_intermediate, distill_prediction
 from tasks.training.dropping import drop_and_train, measure_contributions, measure_similarity
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
+from tasks.training.objectives.signals import record_signals
 from tasks.training.pretrain import pretrain
-from tasks.training.signals import record_signals
 
 JOBS = {
     "answer": answer,

@@ -21,10 +21,10 @@ from tasks.engine.job import Job
 from tasks.errors import Interrupted, ModelError
 from tasks.training import checkpoints
 from tasks.training.checkpoints import Progress
-from tasks.training.dropout import MASKS, cheap_masks
+from tasks.training.models.dropout import MASKS, cheap_masks
+from tasks.training.models.used_rows import UsedRows, used_rows_only
 from tasks.training.precision import arithmetic
 from tasks.training.together import Crew, join
-from tasks.training.used_rows import UsedRows, used_rows_only
 
 
 @dataclass

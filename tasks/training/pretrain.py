@@ -18,14 +18,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.engine.job import Job
-from tasks.methods.means import mean_of
-from tasks.training.attention import own_attention
-from tasks.training.batches import plan
-from tasks.training.corpora import sequences
+from tasks.methods.losses.means import mean_of
+from tasks.training.data.batches import plan
+from tasks.training.data.corpora import sequences
+from tasks.training.data.rows import Batch, Encoded, collate, flat
 from tasks.training.loop import Course, train
+from tasks.training.models.attention import own_attention
+from tasks.training.models.students import save_model, set_dropout
 from tasks.training.precision import device, make_deterministic
-from tasks.training.rows import Batch, Encoded, collate, flat
-from tasks.training.students import save_model, set_dropout
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from tasks.errors import RecipeError
-from tasks.training.batches import by_length
+from tasks.training.data.batches import by_length
+from tasks.training.data.rows import Encoded, Rows, Task, collate
 from tasks.training.precision import arithmetic
-from tasks.training.rows import Encoded, Rows, Task, collate
 
 
 def accuracy(predicted_N: np.ndarray, labels_N: np.ndarray) -> float:

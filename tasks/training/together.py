@@ -1,6 +1,6 @@
 """Several processes that share every step of a training, started by torchrun; where there is one process, everything here does nothing.
 
-Each takes a part of the batch, means are taken over all parts (``tasks/methods/means.py``), and the gradients of what learns are averaged; a
+Each takes a part of the batch, means are taken over all parts (``tasks/methods/losses/means.py``), and the gradients of what learns are averaged; a
 teacher is no part of that. The results agree with one process's up to the order of floating-point sums and, where there is dropout, its draw.
 Source: Li et al. 2020, PyTorch Distributed, arXiv:2006.15704.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
-from tasks.methods.means import alone, counted_by
+from tasks.methods.losses.means import alone, counted_by
 
 ASKED = 10  # steps between two questions to all processes on GPUs
 PATIENCE = timedelta(hours=1)  # how long the others wait for the first process, which alone scores and saves

@@ -301,12 +301,12 @@ ALLOWED = {
     ): "every training calls the function that sets it",
     (
         "nothing_is_changed_from_outside",
-        "tasks.training.attention",
+        "tasks.training.models.attention",
         "_watches",
     ): "a stack that one context manager fills and empties",
     (
         "nothing_is_changed_from_outside",
-        "tasks.methods.means",
+        "tasks.methods.losses.means",
         "_divisors",
     ): "a stack that one context manager fills and empties",
     (

@@ -35,7 +35,7 @@ def test_no_module_hides_a_library(path: Path) -> None:
         assert importlib.util.find_spec(path.stem) is None
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "tasks" / "methods").glob("[a-z]*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "tasks" / "methods").rglob("[a-z]*.py")), ids=lambda path: path.stem)
 def test_every_method_names_its_paper(path: Path) -> None:
     assert "arXiv:" in path.read_text()
 

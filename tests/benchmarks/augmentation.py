@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from tasks.engine.job import namespace
-from tasks.methods.word_substitution import keep_candidates, match_case
+from tasks.methods.text.word_substitution import keep_candidates, match_case
 from tasks.recipe.data import Augmentation
 from tasks.training.augment import SPARE, Found, Place, by_masked_lm, places_of
 from tests.benchmarks.measure import Contestant, Figure, Lap, interleave, timed
@@ -105,8 +105,8 @@ def augmentation(setting: Setting) -> list[Figure]:
     """Time every way of asking, and count agreeing substitutes."""
     from transformers import AutoModelForMaskedLM
 
-    from tasks.training.rows import load_tokenizer
-    from tasks.training.students import freeze, load_masked_lm
+    from tasks.training.data.rows import load_tokenizer
+    from tasks.training.models.students import freeze, load_masked_lm
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(os.environ["MASKED_LM"]) if "MASKED_LM" in os.environ else write_random_model(Path(scratch))

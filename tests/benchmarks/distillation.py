@@ -22,17 +22,17 @@ from torch import Tensor
 from tasks.engine.job import Job, namespace
 from tasks.recipe.slices import IntermediateSlice
 from tasks.recipe.training import Teacher
-from tasks.training.attention import own_attention
-from tasks.training.batches import plan
+from tasks.training.data.batches import plan
+from tasks.training.data.rows import Encoded, Rows, Task
+from tasks.training.data.variants import Varied
 from tasks.training.distill import inner_course
 from tasks.training.finetune import labelled_loss
 from tasks.training.loop import Course, train
-from tasks.training.matching import Matcher
+from tasks.training.models.attention import own_attention
+from tasks.training.models.students import freeze
+from tasks.training.objectives.matching import Matcher
+from tasks.training.objectives.signals import Plan, Recorded, write_signals
 from tasks.training.precision import store_as_multiplied
-from tasks.training.rows import Encoded, Rows, Task
-from tasks.training.signals import Plan, Recorded, write_signals
-from tasks.training.students import freeze
-from tasks.training.variants import Varied
 from tests.benchmarks.measure import Contest, Contestant, Figure, Lap, interleave, timed
 from tests.benchmarks.models import classifier
 from tests.benchmarks.peers import BATCH, Pupil, examples_of, in_bf16, inner_loss, label_loss, plain_loop, trainer_loop

@@ -20,7 +20,7 @@ from tasks.exports.quantizing import quantize_by
 from tasks.exports.tracing import trace
 from tasks.recipe.judging import Exports
 from tasks.scoring.onnx_models import open_session
-from tasks.training.rows import fitted
+from tasks.training.data.rows import fitted
 from tests.benchmarks.measure import Contestant, Figure, Lap, interleave, timed
 from tests.benchmarks.models import classifier
 from tests.benchmarks.setting import Setting

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
-from tasks.training.batches import plan
+from tasks.training.data.batches import plan
 from tests.benchmarks.measure import Lap, timed
 
 BATCH = 32

@@ -29,20 +29,20 @@ from torch.nn import functional as F
 from transformers import logging
 
 from tasks.engine.job import Job, namespace
-from tasks.methods.soft_targets import prediction_loss
+from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.recipe.slices import IntermediateSlice, PredictionSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Teacher as TeacherKnobs
-from tasks.training.batches import plan
+from tasks.training.data.batches import plan
+from tasks.training.data.rows import Batch, Encoded, Rows, Task, collate, encode, load_tokenizer
+from tasks.training.data.variants import Varied
 from tasks.training.distill import inner_course
 from tasks.training.finetune import labelled_loss
 from tasks.training.loop import Course, rate, train
-from tasks.training.matching import Matcher
+from tasks.training.models.students import build_student, freeze, load_classifier, set_dropout
+from tasks.training.objectives.matching import Matcher
 from tasks.training.precision import store_as_multiplied
-from tasks.training.rows import Batch, Encoded, Rows, Task, collate, encode, load_tokenizer
 from tasks.training.selection import all_logits
-from tasks.training.students import build_student, freeze, load_classifier, set_dropout
-from tasks.training.variants import Varied
 from tests.benchmarks.distillation import kept_of
 from tests.benchmarks.measure import Figure
 from tests.benchmarks.setting import Setting

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.training.batches import POOL
-from tasks.training.rows import Encoded
+from tasks.training.data.batches import POOL
+from tasks.training.data.rows import Encoded
 
 SHORTEST = 3
 COUNTS = [

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.training.batches import plan
+from tasks.training.data.batches import plan
 from tests.benchmarks.measure import Figure, Lap, interleave
 from tests.benchmarks.sentences import MEAN, sample, sample_lengths, split
 

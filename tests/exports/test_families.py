@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification
 
 from tasks.families import FAMILIES, MASK_WAYS
 from tasks.scoring.predict import logits_of
-from tasks.training.rows import load_tokenizer
+from tasks.training.data.rows import load_tokenizer
 from tests.exports.test_exports import EXPORT, QUANTIZE, do, write_rows
 from tests.families import NAMES, write_tiny
 from tests.scoring.small import sentences

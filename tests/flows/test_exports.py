@@ -20,7 +20,7 @@ from flows.home import Home
 from tasks.errors import RegistryError
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
-from tasks.report.speed_words import speed_lines
+from tasks.report.format.speed_words import speed_lines
 from tests.flows.test_compress import FAST
 
 STUDENT = {"name": "half", "layers": 2}
@@ -181,7 +181,7 @@ def test_what_is_no_more_the_same_model_in_fp32_is_not_tried_in_int8(
     assert result["registered"][0]["new"]  # other files than the version before
     tracker(home).download(result["registered"][0]["name"], result["registered"][0]["version"], tmp_path / "model")
     assert not (tmp_path / "model" / "onnx").exists()
-    from tasks.report.results import results_markdown
+    from tasks.report.tables.results import results_markdown
 
     assert "half-int8 is not published" in results_markdown(result["models"])
 

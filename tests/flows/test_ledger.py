@@ -19,8 +19,8 @@ from tasks.contracts import Parcel
 from tasks.errors import BudgetError
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
-from tasks.scoring.figures import least
-from tasks.scoring.ledger import PARTS
+from tasks.scoring.costs.figures import least
+from tasks.scoring.costs.ledger import PARTS
 from tasks.stage import context, metering
 from tasks.stage.budget import Purse
 from tasks.stage.session import Session, StageRecord

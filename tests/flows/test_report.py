@@ -86,7 +86,7 @@ def test_a_cached_run_shows_the_curves_of_the_run_that_made_them(
     first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It neither asks for them again nor draws again what has been drawn: both take seconds."""
-    for module, name in (("tasks.ports.tracking.run_files", "curves_of"), ("tasks.report.pareto_picture", "pareto_pictures")):
+    for module, name in (("tasks.ports.tracking.run_files", "curves_of"), ("tasks.report.page.pareto_picture", "pareto_pictures")):
         monkeypatch.setattr(f"{module}.{name}", not_again)
     again = run_recipe(small(tiny_bert, tiny_rows), home=home)
     assert {stage["cache"] for stage in again["stages"]} == {"hit"}

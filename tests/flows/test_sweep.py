@@ -25,7 +25,7 @@ from flows.run.history import find_run, recipe_of
 from flows.run.opening import stop_branches
 from flows.run.recipe_file import load_recipe
 from tasks.errors import LimbeckError
-from tasks.methods.layer_strategies import undefined
+from tasks.methods.layers.layer_strategies import undefined
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import LayerDropping

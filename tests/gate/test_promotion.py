@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.gate.promotion import RELEASED, WITHDRAWN, Against, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
-from tasks.scoring.gain import Gain
+from tasks.scoring.quality.gain import Gain
 
 EQUAL = Gain(0.0, -0.01, 0.01)
 WORSE = Gain(-0.05, -0.08, -0.02)

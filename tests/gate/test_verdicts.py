@@ -13,8 +13,8 @@ from tasks.errors import RecipeError
 from tasks.gate.criteria import Champion, figure
 from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Decision, Evidence, Read, decide, preference
 from tasks.recipe.judging import Criterion, Gate
-from tasks.scoring.gain import Gain
-from tasks.scoring.verdicts import holm
+from tasks.scoring.quality.gain import Gain
+from tasks.scoring.quality.verdicts import holm
 
 
 def candidate(name: str, **changes: Any) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Evide
 from tasks.gate.worst_of import Elsewhere
 from tasks.recipe.judging import Criterion, Gate
 from tasks.recipe.recipe import Recipe
-from tasks.scoring.gain import Gain
 from tasks.scoring.judging_sets import SetAnswers
+from tasks.scoring.quality.gain import Gain
 from tests.report.figures import row
 
 

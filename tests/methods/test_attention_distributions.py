@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tasks.errors import ModelError
-from tasks.methods.attention_distributions import attention_distribution_loss
+from tasks.methods.losses.attention_distributions import attention_distribution_loss
 from tests.methods.oracles import EXACT, Oracle, reads
 
 
@@ -55,9 +55,9 @@ def test_other_heads_are_refused() -> None:
 
 
 def test_a_student_equal_to_its_teacher_loses_nothing_in_the_engine(tiny_bert: Path) -> None:
-    from tasks.training.rows import Task, collate, encode, load_tokenizer
-    from tasks.training.self_attention import SelfAttention
-    from tasks.training.students import freeze, load_classifier
+    from tasks.training.data.rows import Task, collate, encode, load_tokenizer
+    from tasks.training.models.students import freeze, load_classifier
+    from tasks.training.objectives.self_attention import SelfAttention
 
     teacher = freeze(load_classifier(tiny_bert, Task("tiny", "classification", ["no", "yes"], "accuracy", False), torch.device("cpu")))
     batch = collate(encode(load_tokenizer(tiny_bert), ["the film was good", "a book"], None, 16), [0, 1], 0, torch.device("cpu"))

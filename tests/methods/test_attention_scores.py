@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import pad
 
 from tasks.errors import ModelError
-from tasks.methods.attention_scores import attention_score_loss, attention_score_loss_paper
+from tasks.methods.losses.attention_scores import attention_score_loss, attention_score_loss_paper
 
 MASK = torch.tensor([[1, 1, 1], [1, 1, 0]])
 

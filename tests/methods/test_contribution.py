@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import pad
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.contribution import cosines_BL, layer_cosines
+from tasks.methods.layers.contribution import cosines_BL, layer_cosines
 
 MASK = torch.tensor([[1, 1, 1], [1, 1, 0]])
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.ensembles import mixed
+from tasks.methods.losses.ensembles import mixed
 
 
 def test_mixes_probabilities_by_hand() -> None:

@@ -18,9 +18,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tasks.methods.layer_maps import LayerMap
-from tasks.methods.layer_similarity import linear_cka_of, moments_of
-from tasks.methods.means import counted_by, mean_of
+from tasks.methods.layers.layer_maps import LayerMap
+from tasks.methods.layers.layer_similarity import linear_cka_of, moments_of
+from tasks.methods.losses.means import counted_by, mean_of
 from tests.methods.golden import numbers
 from tests.methods.oracles import ROOT
 

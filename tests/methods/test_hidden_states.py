@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import pad
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
+from tasks.methods.losses.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
 
 MASK = torch.tensor([[1, 1, 1], [1, 0, 0]])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.methods.attention_scores import attention_score_loss, attention_score_loss_paper
-from tasks.methods.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
-from tasks.methods.layer_maps import divisible
+from tasks.methods.layers.layer_maps import divisible
+from tasks.methods.losses.attention_scores import attention_score_loss, attention_score_loss_paper
+from tasks.methods.losses.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
 from tests.methods.oracles import EXACT, Oracle, reads
 
 

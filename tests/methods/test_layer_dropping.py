@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import LimbeckError, ModelError, RecipeError
-from tasks.methods.layer_dropping import drop_layers, encoder_layers
-from tasks.methods.layer_strategies import STRATEGIES, after_a_round, kept_layers, undefined
+from tasks.methods.layers.layer_dropping import drop_layers, encoder_layers
+from tasks.methods.layers.layer_strategies import STRATEGIES, after_a_round, kept_layers, undefined
 from tests.methods.oracles import Oracle, reads
 
 COSINES = [0.5, 0.9, 0.1, 0.9, 0.3, 0.2]
@@ -226,7 +226,7 @@ def test_the_search_of_the_greedy_strategy_hands_over_what_stays() -> None:
 
 
 def test_strategies_that_leave_the_same_layers_are_one_training() -> None:
-    from tasks.methods.layer_strategies import STRATEGIES, kept_layers, namesake, undefined
+    from tasks.methods.layers.layer_strategies import STRATEGIES, kept_layers, namesake, undefined
 
     found = {(name, drop): namesake(name, 6, drop) for name in STRATEGIES for drop in range(1, 6) if not undefined(name, 6, drop)}
     assert {cell for cell, name in found.items() if cell[0] != name} == {("alternate-even", 1), ("symmetric", 5)}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.layer_maps import LAYER_MAPS, initial_layers, layer_map
+from tasks.methods.layers.layer_maps import LAYER_MAPS, initial_layers, layer_map
 from tests.methods.oracles import Oracle, reads
 
 DEPTHS = st.integers(1, 40).flatmap(lambda n: st.tuples(st.integers(1, n), st.just(n)))

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import pad
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.layer_similarity import between_models_BL, linear_cka, linear_cka_of, moments_of
+from tasks.methods.layers.layer_similarity import between_models_BL, linear_cka, linear_cka_of, moments_of
 
 MASK = torch.tensor([[1, 1, 1], [1, 1, 0]])
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.patience import patience_layers, patience_loss
+from tasks.methods.losses.patience import patience_layers, patience_loss
 from tests.methods.oracles import EXACT, Oracle, reads
 
 

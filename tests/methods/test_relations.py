@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tasks.errors import ModelError
-from tasks.methods.attention_distributions import log_shares
-from tasks.methods.relations import relation_heads, relation_loss, relation_scores
+from tasks.methods.losses.attention_distributions import log_shares
+from tasks.methods.losses.relations import relation_heads, relation_loss, relation_scores
 from tests.methods.oracles import EXACT, Oracle, reads
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tasks.errors import DataError, ModelError, RecipeError
-from tasks.methods.soft_targets import label_loss, prediction_loss, soft_cross_entropy_paper, soft_target_loss
+from tasks.methods.losses.soft_targets import label_loss, prediction_loss, soft_cross_entropy_paper, soft_target_loss
 from tests.methods.oracles import EXACT, Oracle, reads
 
 KNOBS = {"kind": "classification", "temperature": 2.0, "hard_weight": 0.25}

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tasks.errors import ModelError
-from tasks.methods.soft_targets import softened_sum
-from tasks.methods.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
+from tasks.methods.losses.soft_targets import softened_sum
+from tasks.methods.losses.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
 from tests.methods.oracles import EXACT, Oracle, reads
 
 
@@ -55,7 +55,7 @@ def test_the_direction_equals_another_reference(oracle: Oracle) -> None:
 
 @reads("distilbert", "student_initialisation")
 def test_the_start_takes_every_parameter_that_the_reference_takes(oracle: Oracle) -> None:
-    from tasks.training.distilbert import parameter_map
+    from tasks.training.models.distilbert import parameter_map
 
     golden = oracle.content
     assert dict(parameter_map(golden["teacher_layers_0based"])) == golden["student_parameter_from_teacher_parameter"]

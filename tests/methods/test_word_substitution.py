@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DataError, RecipeError
-from tasks.methods.word_substitution import FUNCTION_WORDS, keep_candidates, match_case, replaceable, sample_variant
+from tasks.methods.text.word_substitution import FUNCTION_WORDS, keep_candidates, match_case, replaceable, sample_variant
 from tests.methods.oracles import ROOT, Oracle, reads
 
 WORDS = ["A", "good", "film", ",", "never", "dull"]
@@ -63,7 +63,7 @@ def test_the_share_of_swapped_words_is_the_probability() -> None:
 
 
 def test_the_draw_is_the_same_in_every_process() -> None:
-    code = f"from tasks.methods.word_substitution import *; print(sample_variant({WORDS!r}, {OPTIONS!r}, **{DRAW!r}))"
+    code = f"from tasks.methods.text.word_substitution import *; print(sample_variant({WORDS!r}, {OPTIONS!r}, **{DRAW!r}))"
     texts = {
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT,

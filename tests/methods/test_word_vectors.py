@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tasks.errors import DataError
-from tasks.methods.word_vectors import ROWS_AT_ONCE, nearest_words
+from tasks.methods.text.word_vectors import ROWS_AT_ONCE, nearest_words
 
 
 def vectors(count: int) -> np.ndarray:

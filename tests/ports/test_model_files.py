@@ -16,8 +16,8 @@ from tasks.ports.files.model_files import INDEX, model_files
 from tasks.ports.files.sources import resolve_model
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.inputs import HeldInputs
-from tasks.training.rows import Task, load_tokenizer
-from tasks.training.students import load_classifier, load_encoder
+from tasks.training.data.rows import Task, load_tokenizer
+from tasks.training.models.students import load_classifier, load_encoder
 from tests.tiny import WORDS
 
 

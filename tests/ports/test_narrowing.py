@@ -217,11 +217,11 @@ def test_an_edit_of_a_head_that_the_models_own_config_asks_for_is_no_hit_on_the_
     (roots,) = (frame.roots for frame in all_frames() if frame.name == "distill-general")
     knobs = {"method": "triple", "start": "distilbert", "shape": {"layers": 6}, "triple": {"temperature": 2.0}}
     sources = dict(program().sources)
-    heads = sources["tasks.training.heads"]
-    sources["tasks.training.heads"] = heads.replace(
+    heads = sources["tasks.training.models.heads"]
+    sources["tasks.training.models.heads"] = heads.replace(
         "def of_bert(model: Any) -> Head:", "def of_bert(model: Any) -> Head:\n    model.eval()"
     )
-    assert sources["tasks.training.heads"] != heads
+    assert sources["tasks.training.models.heads"] != heads
     edited = Program(sources, program().never_counted)
     before, after = (one.digest(roots, Narrowing(one, roots).entries(knobs)) for one in (program(), edited))
     assert before != after

@@ -12,10 +12,10 @@ from flows.branches.judging_sets import judged_of
 from flows.run.judging_sources import with_purge
 from tasks.contracts import Parcel
 from tasks.ports.tracking.tracker import judged_figures
-from tasks.report.held_back import held_back_lines
-from tasks.report.judging_sets import card_rows, judging_markdown, judging_part, judging_table
-from tasks.report.results_file import Run, trimmed
-from tasks.report.results_page import results_page
+from tasks.report.results.results_file import Run, trimmed
+from tasks.report.results.results_page import results_page
+from tasks.report.tables.held_back import held_back_lines
+from tasks.report.tables.judging_sets import card_rows, judging_markdown, judging_part, judging_table
 from tests.gate.test_worst_of import figures
 from tests.report.figures import HELD_BACK, row, written
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.console import Console
 
-from tasks.report.ledger import HEADINGS, amount, counted_lines, ledger_table, plan_lines, plan_table, shown
-from tasks.report.page_parts import ledger_part
+from tasks.report.page.page_parts import ledger_part
+from tasks.report.tables.ledger import HEADINGS, amount, counted_lines, ledger_table, plan_lines, plan_table, shown
 
 
 def figure(value: float | None, how: str = "measured", **more: float) -> dict[str, Any]:

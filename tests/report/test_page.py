@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tasks.report.page import report_link, run_page, sweep_page
-from tasks.report.page_answer import standing_said
+from tasks.report.page.page import report_link, run_page, sweep_page
+from tasks.report.page.page_answer import standing_said
 from tests.report.figures import HELD_BACK, row, undefined, written
 from tests.report.test_sweep import WHOLE
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tasks.report.page import run_page, sweep_page
+from tasks.report.page.page import run_page, sweep_page
 from tests.report.figures import row
 from tests.report.test_page import CURVES, HOSTILE, TEXTS, WHOLE, whole
 from tests.web_server import answered_by

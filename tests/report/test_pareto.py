@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.report.pareto import ERRORS, Point, front, fronts
-from tasks.report.pareto_picture import pareto_pictures
-from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
+from tasks.report.format.pareto import ERRORS, Point, front, fronts
+from tasks.report.page.pareto_picture import pareto_pictures
+from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 from tests.report.figures import row, undefined, written
 
 

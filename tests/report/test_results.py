@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
-from tasks.report.against import against_lines
-from tasks.report.results import COLUMNS, results_markdown, results_table
-from tasks.report.speed_words import library_lines
+from tasks.report.format.against import against_lines
+from tasks.report.format.speed_words import library_lines
+from tasks.report.tables.results import COLUMNS, results_markdown, results_table
 from tests.report.figures import row, undefined
 
 

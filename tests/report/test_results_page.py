@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tasks.errors import RecipeError
-from tasks.report.results_file import Run, Sweep, file_name, parsed, trimmed, without_places
-from tasks.report.results_page import NOTHING, literature_of, results_page
+from tasks.report.results.results_file import Run, Sweep, file_name, parsed, trimmed, without_places
+from tasks.report.results.results_page import NOTHING, literature_of, results_page
 from tests.report.figures import HELD_BACK, row, swept, written
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from rich.console import Console
 
-from tasks.report.results import DASH
-from tasks.report.sweep import HALVED, answer_lines, notes, similarity_table, sweep_markdown, sweep_table, title
 from tasks.report.sweep_plot import sweep_svg
-from tasks.scoring.layers_needed import chosen_by_drop, layers_needed
+from tasks.report.tables.results import DASH
+from tasks.report.tables.sweep import HALVED, answer_lines, notes, similarity_table, sweep_markdown, sweep_table, title
+from tasks.scoring.quality.layers_needed import chosen_by_drop, layers_needed
 
 STRATEGIES = ["top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution", "greedy"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.scoring.energy import STRUBELL, cpu_joules, emitted_kg, kwh_of, memory_joules, pounds
+from tasks.scoring.speed.energy import STRUBELL, cpu_joules, emitted_kg, kwh_of, memory_joules, pounds
 
 
 @pytest.mark.parametrize(("kwh", "lb"), [(27, 26), (201, 192), (275, 262), (1_507, 1_438), (656_347, 626_155)])

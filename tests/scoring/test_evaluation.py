@@ -13,9 +13,9 @@ import pytest
 
 from tasks.errors import DataError
 from tasks.scoring.evaluation import Evaluation, JudgedRows, paired_gain, read_evaluation, read_judged_rows, unseen_by_both, write_evaluation
-from tasks.scoring.intervals import paired_difference
 from tasks.scoring.jobs import write_predictions
-from tasks.scoring.metrics import METRICS
+from tasks.scoring.quality.intervals import paired_difference
+from tasks.scoring.quality.metrics import METRICS
 
 COUNT = 60
 IDS = list(range(100, 100 + COUNT))

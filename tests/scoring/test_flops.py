@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.families import family_of
-from tasks.scoring.flops import counted_flops, flops_of, forward_flops, parameters_of, read_config, weight_bytes
+from tasks.scoring.speed.flops import counted_flops, flops_of, forward_flops, parameters_of, read_config, weight_bytes
 from tests.scoring.small import write_classifier
 
 BERT = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.scoring.layers_needed import chosen_by_drop, layers_needed
+from tasks.scoring.quality.layers_needed import chosen_by_drop, layers_needed
 
 
 def cell(drop: int, value: float, low: float, *, strategy: str = "top", selection: float = 0.9, seeds: int = 3, state: str = "scored") -> dict[str, Any]:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.scoring.figures import estimated, least, measured, scaled, total, unknown
-from tasks.scoring.ledger import PARTS, cost_of, foreseen, headline_figures, inference_joules, nothing_known, number, sum_of
-from tasks.scoring.rates import Instance, Rates, Watts
+from tasks.scoring.costs.figures import estimated, least, measured, scaled, total, unknown
+from tasks.scoring.costs.ledger import PARTS, cost_of, foreseen, headline_figures, inference_joules, nothing_known, number, sum_of
+from tasks.scoring.costs.rates import Instance, Rates, Watts
 
 HOUR = {"seconds": 3600.0, "machine_seconds": 1800.0, "held_seconds": 7200.0, "cpu_seconds": 3600.0, "peak_bytes": 2**30, "threads": 2, "processes": 1,
         "cpu": "AMD EPYC 7R32", "gpu": None, "gpus": 0, "gpu_seconds": 0.0, "cpu_joules": None, "gpu_joules": None}  # fmt: skip

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.scoring.paces import with_paces
-from tasks.scoring.speed import figure_of, paces_of
+from tasks.scoring.speed.paces import with_paces
+from tasks.scoring.speed.speed import figure_of, paces_of
 
 SHAPE = {"parameters": 1000, "flops": 5e6, "bytes": 4000, "measured_at": {"engine": "torch fp32 sdpa, MKL"}}
 

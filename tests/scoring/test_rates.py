@@ -9,7 +9,7 @@ import pytest
 
 from tasks.errors import RecipeError
 from tasks.recipe.running import Costs
-from tasks.scoring.rates import OLD_GRID, OLD_PRICE, TABLES, Grid, Instance, Watts, rates_for, read
+from tasks.scoring.costs.rates import OLD_GRID, OLD_PRICE, TABLES, Grid, Instance, Watts, rates_for, read
 
 COLUMNS = "instance,region,on_demand,spot,vcpus,memory_gib,gpu,gpus,as_of,source\n"
 NOW = date(2026, 2, 1)

@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from tasks.scoring.intervals import compare, paired_difference
-from tasks.scoring.metrics import LOWER_IS_BETTER, METRICS
-from tasks.scoring.resampling import WEIGHTED, repeated, resampled
+from tasks.scoring.quality.intervals import compare, paired_difference
+from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
+from tasks.scoring.quality.resampling import WEIGHTED, repeated, resampled
 
 RANDOM = np.random.default_rng(0)
 ANSWERS = {

@@ -7,9 +7,9 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
-from tasks.scoring.flops import forward_flops
-from tasks.scoring.intervals import compare, paired_difference
-from tasks.scoring.metrics import METRICS, accuracy
+from tasks.scoring.quality.intervals import compare, paired_difference
+from tasks.scoring.quality.metrics import METRICS, accuracy
+from tasks.scoring.speed.flops import forward_flops
 
 RANDOM = np.random.default_rng(0)
 TWO, THREE = (RANDOM.integers(0, classes, (2, 200)) for classes in (2, 3))
@@ -40,7 +40,7 @@ def test_constant_answers_are_worth_nothing_and_break_nothing(name: str) -> None
 
 
 def test_our_evaluate_metrics_work_offline() -> None:
-    from tasks.scoring.evaluate_metrics import metric
+    from tasks.scoring.quality.evaluate_metrics import metric
 
     assert metric("accuracy").compute(predictions=[0, 1, 1], references=[0, 1, 0]) == {"accuracy": pytest.approx(2 / 3)}
 

@@ -12,15 +12,15 @@ import torch
 
 from tasks.errors import ModelError
 from tasks.scoring.predict import load
-from tasks.scoring.products import PackedLinear, by_onednn
-from tasks.scoring.speed import measure_latency
+from tasks.scoring.speed.products import PackedLinear, by_onednn
+from tasks.scoring.speed.speed import measure_latency
 from tests.scoring.small import write_classifier
 
 CODE = """
 import json, sys
 import torch, transformers
 from pathlib import Path
-from tasks.scoring.speed import peak_increase
+from tasks.scoring.speed.speed import peak_increase
 print(json.dumps(peak_increase(Path(sys.argv[1]), batch=1, length=8, threads=1)))
 """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.scoring import timing
-from tasks.scoring.timing import LEAST_SHARE, NEAR, Median, median_of, outside_of, quotient_of, time_in_turn
+from tasks.scoring.speed.speed import timing
+from tasks.scoring.speed.timing import LEAST_SHARE, NEAR, Median, median_of, outside_of, quotient_of, time_in_turn
 
 
 def test_ranks_of_an_interval_are_those_of_the_tables() -> None:

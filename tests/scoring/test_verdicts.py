@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.scoring.intervals import Difference, paired_difference, welch
-from tasks.scoring.metrics import accuracy, mse
-from tasks.scoring.verdicts import INSIDE, OPEN, holm, verdicts
+from tasks.scoring.quality.intervals import Difference, paired_difference, welch
+from tasks.scoring.quality.metrics import accuracy, mse
+from tasks.scoring.quality.verdicts import INSIDE, OPEN, holm, verdicts
 
 
 def found(p: float, value: float = 0.02, low: float = 0.01, high: float = 0.03, *, lower: bool = False) -> dict[str, Any]:

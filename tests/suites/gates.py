@@ -19,7 +19,7 @@ from tasks.gate.judging import interval_of
 from tasks.gate.verdicts import Evidence, decide
 from tasks.recipe.judging import Criterion, Gate
 from tasks.scoring.evaluation import Evaluation
-from tasks.scoring.gain import Gain
+from tasks.scoring.quality.gain import Gain
 
 MOST_ACCEPTED, MOST_REFUSED = 0.06, 0.20
 """Of candidates that are worse by exactly the margin, and of equal ones."""

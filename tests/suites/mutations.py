@@ -494,7 +494,7 @@ def code(base: Base, scratch: Path) -> Iterator[Case]:
         replace(tree / file, old, new)
         return planned(base, tree=tree)
 
-    losses, strategies, loop = "tasks/methods/soft_targets.py", "tasks/methods/layer_strategies.py", "tasks/training/loop.py"
+    losses, strategies, loop = "tasks/methods/losses/soft_targets.py", "tasks/methods/layers/layer_strategies.py", "tasks/training/loop.py"
     learned = base.of_door("distill-predictions") | base.of_door("drop-layers")  # both may learn from soft targets
     higher = "list(range(layers - drop))", "list(range(layers - drop + 0))"
     lower = "sorted(by_change[: layers - drop])", "sorted(by_change[: layers - drop + 0])"
@@ -505,7 +505,7 @@ def code(base: Base, scratch: Path) -> Iterator[Case]:
     yield Case("another entry of a family", set(), with_code("other-entry", strategies, *higher), "the recipe drops by contribution, not from the top")
     yield Case("the chosen entry of a family", base.below(base.of_door("drop-layers")), with_code("chosen-entry", strategies, *lower))
     yield Case("the training loop", base.below(trained(base)), with_code("loop", loop, "return (step + 1) / rising", "return (step + 2) / rising"))
-    yield Case("the scales", base.below(base.of_door("score-model")), with_code("scales", "tasks/scoring/intervals.py", *interval))
+    yield Case("the scales", base.below(base.of_door("score-model")), with_code("scales", "tasks/scoring/quality/intervals.py", *interval))
     yield Case("the tracker", set(), with_code("tracker", "tasks/ports/tracking/tracker.py", "CURVE_SECONDS = 20.0", "CURVE_SECONDS = 21.0"))
     yield Case("the store", set(), with_code("store", "tasks/ports/store/folder.py", "POLL, KernelLease", "POLL as POLL, KernelLease"))
     yield Case("the model card", set(), with_code("card", "tasks/report/model_card.py", "def model_card(", "OTHER = 1\n\n\ndef model_card("))

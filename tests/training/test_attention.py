@@ -24,9 +24,9 @@ from transformers import (
 )
 
 from tasks.errors import ModelError
-from tasks.training.attention import FUSED, WRITTEN_OUT, own_attention
-from tasks.training.capture import Capture, prove
-from tasks.training.dropout import MASKS
+from tasks.training.models.attention import FUSED, WRITTEN_OUT, own_attention
+from tasks.training.models.dropout import MASKS
+from tasks.training.objectives.capture import Capture, prove
 
 FAMILIES: dict[str, tuple[Any, Any]] = {
     "bert": (BertModel, BertConfig), "roberta": (RobertaModel, RobertaConfig), "electra": (ElectraModel, ElectraConfig),

@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from tasks.errors import ModelError
 from tasks.training.augment import by_masked_lm, places_of, word_mark
-from tasks.training.rows import load_tokenizer
-from tasks.training.students import freeze, load_masked_lm
+from tasks.training.data.rows import load_tokenizer
+from tasks.training.models.students import freeze, load_masked_lm
 from tests.families import AS_ROBERTA, NAMES, write_tiny
 from tests.tiny import WORDS
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tasks.errors import ModelError
-from tasks.training.capture import Capture, prove
-from tasks.training.matching import Matcher
-from tasks.training.rows import Task, collate, encode, load_tokenizer
-from tasks.training.students import build_student, freeze, load_classifier
+from tasks.training.data.rows import Task, collate, encode, load_tokenizer
+from tasks.training.models.students import build_student, freeze, load_classifier
+from tasks.training.objectives.capture import Capture, prove
+from tasks.training.objectives.matching import Matcher
 
 TASK = Task("tiny", "classification", ["negative", "positive"], "accuracy", False)
 CPU = torch.device("cpu")

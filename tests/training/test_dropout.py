@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from tasks.engine.job import Job
-from tasks.training.dropout import MASKS, Dropout, Masks, cheap_masks
 from tasks.training.loop import Course, train
+from tasks.training.models.dropout import MASKS, Dropout, Masks, cheap_masks
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])

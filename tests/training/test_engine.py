@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tasks.recipe.training import Teacher
-from tasks.training.batches import plan
+from tasks.training.data.batches import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 

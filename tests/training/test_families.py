@@ -22,23 +22,23 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice, SignalSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Teacher
-from tasks.scoring.flops import counted_flops, flops_of, parameters_of
 from tasks.scoring.predict import logits_of
-from tasks.scoring.speed import measure_latency, peak_increase
+from tasks.scoring.speed.flops import counted_flops, flops_of, parameters_of
+from tasks.scoring.speed.speed import measure_latency, peak_increase
 from tasks.training import loop
 from tasks.training.answers import answer, summary_of
-from tasks.training.capture import Capture, far, prove
-from tasks.training.corpora import read_corpus, tokenize_corpus
+from tasks.training.data.corpora import read_corpus, tokenize_corpus
+from tasks.training.data.rows import Batch, Task, collate, encode, load_tokenizer
 from tasks.training.distill import distill_intermediate, distill_prediction
 from tasks.training.dropping import drop_and_train, measure_contributions, states_of
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
-from tasks.training.heads import HEADS
-from tasks.training.matching import Matcher
-from tasks.training.rows import Batch, Task, collate, encode, load_tokenizer
+from tasks.training.models.heads import HEADS
+from tasks.training.models.students import build_student, freeze, load_classifier, save_model, set_dropout
+from tasks.training.objectives.capture import Capture, far, prove
+from tasks.training.objectives.matching import Matcher
+from tasks.training.objectives.signals import record_signals, recorded
 from tasks.training.selection import all_logits
-from tasks.training.signals import record_signals, recorded
-from tasks.training.students import build_student, freeze, load_classifier, save_model, set_dropout
 from tests.families import NAMES, SIZES, write_tiny
 
 CPU = torch.device("cpu")
@@ -283,7 +283,7 @@ def test_general_text_stands_in_the_familys_own_frame(written: dict[str, Path], 
 
 
 def test_kept_layers_of_a_model_padded_on_the_left_are_those_of_a_live_teacher(teachers: dict[str, Path], rows: Path, tmp_path: Path) -> None:
-    from tasks.training.rows import read_rows
+    from tasks.training.data.rows import read_rows
 
     folder = teachers["xlnet"]
     record_signals(job("signals", SignalSlice(layers=2, max_length=16, precision="fp32", attention=False), tmp_path, rows=rows, teacher=folder))

@@ -13,10 +13,10 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification
 
 from tasks.engine.job import Job
-from tasks.training.attention import own_attention
-from tasks.training.batches import plan
+from tasks.training.data.batches import plan
+from tasks.training.data.rows import Encoded, collate
 from tasks.training.loop import Course, rate, train
-from tasks.training.rows import Encoded, collate
+from tasks.training.models.attention import own_attention
 
 CPU = torch.device("cpu")
 LENGTHS = np.random.default_rng(0).integers(3, 24, 64)

@@ -22,12 +22,12 @@ from tasks.recipe.data import Data
 from tasks.recipe.slices import AnswerSlice, GeneralSlice, IntermediateSlice, MixSlice, PatienceOf, PredictionSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Teacher
+from tasks.training.data.rows import Task, collate, encode, load_tokenizer
 from tasks.training.jobs import JOBS
 from tasks.training.loop import StopSignal
-from tasks.training.relating import Relations
-from tasks.training.replacing import Replacing
-from tasks.training.rows import Task, collate, encode, load_tokenizer
-from tasks.training.students import build_student, freeze, load_classifier, load_masked_lm
+from tasks.training.models.students import build_student, freeze, load_classifier, load_masked_lm
+from tasks.training.objectives.relating import Relations
+from tasks.training.objectives.replacing import Replacing
 from tests.tiny import WORDS, write_tiny_bert
 
 TASK, CPU = Task("tiny", "classification", ["negative", "positive"], "accuracy", False), torch.device("cpu")
@@ -155,8 +155,8 @@ def test_general_distillation_by_the_triple_loss_makes_a_distilbert(scene: Simpl
 
 
 def test_the_triple_loss_falls(scene: SimpleNamespace, tmp_path: Path) -> None:
-    from tasks.training.corpora import read_corpus
-    from tasks.training.triple import Triple
+    from tasks.training.data.corpora import read_corpus
+    from tasks.training.objectives.triple import Triple
 
     base, text = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus)
     student = build_student("distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0)
@@ -175,9 +175,9 @@ def test_the_triple_loss_falls(scene: SimpleNamespace, tmp_path: Path) -> None:
 
 
 def test_checkpoints_of_the_triple_loss_are_judged_on_the_same_masked_words(scene: SimpleNamespace) -> None:
-    from tasks.training.corpora import read_corpus
+    from tasks.training.data.corpora import read_corpus
     from tasks.training.general import general_course
-    from tasks.training.triple import Triple
+    from tasks.training.objectives.triple import Triple
 
     base, text = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus)
     student = build_student("distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0).eval()
@@ -196,8 +196,8 @@ def test_checkpoints_of_the_triple_loss_are_judged_on_the_same_masked_words(scen
 
 
 def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks.training import triple
-    from tasks.training.corpora import read_corpus
+    from tasks.training.data.corpora import read_corpus
+    from tasks.training.objectives.objectives import triple
 
     base, tokenizer = freeze(load_masked_lm(scene.base, CPU)), load_tokenizer(scene.base)
     student = build_student("distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0).eval()
@@ -214,8 +214,8 @@ def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monk
 
 
 def test_chunks_of_the_vocabulary_change_nothing(scene: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks.training import triple
-    from tasks.training.corpora import read_corpus
+    from tasks.training.data.corpora import read_corpus
+    from tasks.training.objectives.objectives import triple
 
     base, text, found = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus), []
     for chunk in (1024, 7):
@@ -308,7 +308,7 @@ def test_patience_changes_the_student_and_is_zero_for_the_teacher_itself(scene: 
 def test_kept_summaries_are_those_of_a_live_teacher(scene: SimpleNamespace, tmp_path: Path, teacher: Any) -> None:
     kept = AnswerSlice(max_length=16, precision="fp32", patience=PatienceOf(layer_map="last", layers=3))
     stored = load_file(do("answer", tmp_path, kept, rows=scene.rows, teacher=scene.teacher) / "answers.safetensors")
-    from tasks.training.rows import read_rows
+    from tasks.training.data.rows import read_rows
 
     rows = read_rows(scene.rows, "train", "classification")
     assert stored["ids"].tolist() == rows.ids_N.tolist()
@@ -342,7 +342,7 @@ def test_a_student_starts_where_its_recipe_says(scene: SimpleNamespace, tmp_path
 
 
 def test_layers_that_were_kept_copy_themselves(scene: SimpleNamespace, tmp_path: Path, teacher: Any) -> None:
-    from tasks.training.matching import map_between
+    from tasks.training.objectives.matching import map_between
 
     shape = SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None)
     student = build_student("symmetric", teacher, shape, seed=0)
@@ -380,8 +380,8 @@ def test_its_layers_are_not_compared_token_by_token(scene: SimpleNamespace, fore
 def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace, foreigner: Path, teacher: Any) -> None:
     """Ids of the wrong vocabulary would be answered too, and wrongly."""
     from tasks.training.answers import Answers
-    from tasks.training.rows import read_rows
-    from tasks.training.variants import Varied
+    from tasks.training.data.rows import read_rows
+    from tasks.training.data.variants import Varied
 
     rows, own, other = read_rows(scene.rows, "train", "classification"), load_tokenizer(scene.base), load_tokenizer(foreigner)
     candidates = {(int(number), "text"): (text.split(), [["fine", "good"] for _ in text.split()]) for number, text in zip(rows.ids_N, rows.texts, strict=True)}

@@ -22,15 +22,15 @@ from tasks.errors import ModelError
 from tasks.recipe.data import CorpusText
 from tasks.recipe.slices import GeneralSlice, IntermediateSlice
 from tasks.recipe.students import Shape
-from tasks.training.corpora import longest_sequence, read_corpus, tokenize_corpus
+from tasks.training.data.corpora import longest_sequence, read_corpus, tokenize_corpus
+from tasks.training.data.rows import collate, load_tokenizer, read_rows
+from tasks.training.data.variants import Varied
 from tasks.training.distill import inner_course
 from tasks.training.general import general_course
-from tasks.training.lesson import Lesson
-from tasks.training.matching import Matcher, layers
-from tasks.training.rows import collate, load_tokenizer, read_rows
-from tasks.training.signals import Plan, Recorded
-from tasks.training.students import build_student, freeze, load_encoder
-from tasks.training.variants import Varied
+from tasks.training.models.students import build_student, freeze, load_encoder
+from tasks.training.objectives.lesson import Lesson
+from tasks.training.objectives.matching import Matcher, layers
+from tasks.training.objectives.signals import Plan, Recorded
 from tests.methods.golden import losses, rules
 
 CPU, WIDTH, HEADS = torch.device("cpu"), 24, 4

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tasks.errors import ModelError
+from tasks.training.data.rows import Task
+from tasks.training.models.students import freeze, load_classifier, load_masked_lm
 from tasks.training.precision import arithmetic, device, store_as_multiplied
-from tasks.training.rows import Task
-from tasks.training.students import freeze, load_classifier, load_masked_lm
 
 CPU = torch.device("cpu")
 

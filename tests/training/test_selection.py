@@ -8,8 +8,8 @@ import pytest
 from tasks.errors import RecipeError
 from tasks.recipe.judging import KIND_METRICS
 from tasks.recipe.training import TaskTraining
-from tasks.scoring.metrics import METRICS
-from tasks.training.rows import Task
+from tasks.scoring.quality.metrics import METRICS
+from tasks.training.data.rows import Task
 from tasks.training.selection import RANKINGS, selection_score
 
 RANDOM = np.random.default_rng(0)

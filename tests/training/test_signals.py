@@ -14,12 +14,12 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.recipe.slices import IntermediateSlice, SignalSlice
 from tasks.recipe.students import Shape
-from tasks.training import signals
+from tasks.training.data.rows import collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.distill import distill_intermediate
-from tasks.training.matching import Matcher
-from tasks.training.rows import collate, encode, load_tokenizer, read_rows, read_task
-from tasks.training.signals import record_signals, recorded
-from tasks.training.students import build_student, freeze, load_classifier
+from tasks.training.models.students import build_student, freeze, load_classifier
+from tasks.training.objectives.matching import Matcher
+from tasks.training.objectives.objectives import signals
+from tasks.training.objectives.signals import record_signals, recorded
 
 CPU = torch.device("cpu")
 

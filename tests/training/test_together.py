@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tasks.engine.environment import environment
 from tasks.engine.process import command
-from tasks.methods.means import counted_by, mean_of
+from tasks.methods.losses.means import counted_by, mean_of
 from tasks.recipe.data import CorpusText
 from tasks.recipe.slices import AnswerSlice, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice
 from tasks.recipe.students import Shape

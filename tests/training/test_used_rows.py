@@ -15,7 +15,7 @@ from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassificat
 
 from tasks.engine.job import Job
 from tasks.training.loop import Course, train
-from tasks.training.used_rows import used_rows_only
+from tasks.training.models.used_rows import used_rows_only
 
 CPU = torch.device("cpu")
 SIZES = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 8}

@@ -17,11 +17,11 @@ from tasks.errors import Interrupted
 from tasks.ports.rows.tables import prepare_rows
 from tasks.recipe.data import Data
 from tasks.recipe.training import Teacher
+from tasks.training.data.rows import Task, collate, encode, load_tokenizer, read_rows
 from tasks.training.finetune import finetune
 from tasks.training.loop import StopSignal
-from tasks.training.rows import Task, collate, encode, load_tokenizer, read_rows
-from tasks.training.students import load_classifier
-from tasks.training.value_head import ValueHead, drawn_head, started_at_labels
+from tasks.training.models.students import load_classifier
+from tasks.training.models.value_head import ValueHead, drawn_head, started_at_labels
 from tests.families import NAMES, write_tiny
 from tests.tiny import WORDS
 

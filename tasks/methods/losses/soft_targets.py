@@ -1,0 +1,134 @@
+"""Soft-target distillation: the student copies the teacher's softened class probabilities.
+
+Paper: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Network", arXiv:1503.02531.
+The ``paper`` formula is that of TinyBERT's published code (Jiao et al. 2019, arXiv:1909.10351).
+Shape letters in this file: B batch, C classes (1 for regression).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tasks.errors import DataError, ModelError, RecipeError
+from tasks.methods.losses.means import in_full, mean_of
+
+KINDS = ("classification", "regression")
+FORMULAS = ("default", "paper")
+
+
+def soft_target_loss(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Tensor:
+    """Return T² · KL(teacher || student) at ``temperature`` T, a scalar in nats per example."""
+    return mean_of(softened_sum(student_BC, teacher_BC, temperature=temperature), len(student_BC))
+
+
+def softened_sum(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Tensor:
+    """Return T² · KL(teacher || student), summed over examples."""
+    student_logp_BC, teacher_logp_BC = _softened(student_BC, teacher_BC, temperature)
+    return F.kl_div(student_logp_BC, teacher_logp_BC, reduction="sum", log_target=True) * temperature**2
+
+
+def soft_cross_entropy_paper(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Tensor:
+    """Return TinyBERT's soft cross entropy: a mean over batch and classes, without the factor T²."""
+    student_logp_BC, teacher_logp_BC = _softened(student_BC, teacher_BC, temperature)
+    return -mean_of((teacher_logp_BC.exp() * student_logp_BC).sum(), student_logp_BC.numel())
+
+
+def label_loss(student_BC: Tensor, labels_B: Tensor, *, kind: str) -> Tensor:
+    """Return the loss against gold labels, averaged over the labelled rows; 0 when no row has a label.
+
+    A row is unlabelled when its class is negative (classification) or its value is NaN (regression).
+    """
+    _require_known("kind", kind, KINDS)
+    _require_labels(student_BC, labels_B)
+    return _class_loss(student_BC, labels_B) if kind == "classification" else _value_loss(student_BC, labels_B)
+
+
+def prediction_loss(
+    student_BC: Tensor,
+    teacher_BC: Tensor,
+    labels_B: Tensor,
+    *,
+    kind: str,
+    temperature: float,
+    hard_weight: float,
+    formula: str = "default",
+) -> Tensor:
+    """Return the loss of the prediction phase: the teacher's answers, mixed with the labels by ``hard_weight``.
+
+    ``paper`` gives TinyBERT's own formulae: soft cross entropy, and for regression the gold labels alone.
+    """
+    _require_known("kind", kind, KINDS)
+    _require_known("formula", formula, FORMULAS)
+    if not 0.0 <= hard_weight <= 1.0:
+        raise RecipeError(f"hard_weight is {hard_weight}; it must lie between 0 (teacher only) and 1 (labels only)")
+    if formula == "paper":
+        return _paper_loss(student_BC, teacher_BC, labels_B, kind, temperature)
+    soft = _teacher_loss(student_BC, teacher_BC, kind, temperature)
+    if hard_weight == 0.0:
+        return soft
+    return (1.0 - hard_weight) * soft + hard_weight * label_loss(student_BC, labels_B, kind=kind)
+
+
+def _paper_loss(student_BC: Tensor, teacher_BC: Tensor, labels_B: Tensor, kind: str, temperature: float) -> Tensor:
+    if kind == "regression":
+        return label_loss(student_BC, labels_B, kind=kind)
+    return soft_cross_entropy_paper(student_BC, teacher_BC, temperature=temperature)
+
+
+def _teacher_loss(student_BC: Tensor, teacher_BC: Tensor, kind: str, temperature: float) -> Tensor:
+    if kind == "classification":
+        return soft_target_loss(student_BC, teacher_BC, temperature=temperature)
+    _require_same_shape(student_BC, teacher_BC)
+    return mean_of(F.mse_loss(in_full(student_BC), in_full(teacher_BC.detach()), reduction="sum"), student_BC.numel())
+
+
+def _softened(student_BC: Tensor, teacher_BC: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    _require_same_shape(student_BC, teacher_BC)
+    if not temperature > 0.0:
+        raise RecipeError(f"temperature is {temperature}; it must be greater than 0, and 2 to 8 is usual")
+    student_logp_BC = F.log_softmax(in_full(student_BC) / temperature, dim=-1)
+    teacher_logp_BC = F.log_softmax(in_full(teacher_BC.detach()) / temperature, dim=-1)
+    return student_logp_BC, teacher_logp_BC
+
+
+def _class_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
+    kept_B = labels_B >= 0
+    total = F.cross_entropy(
+        in_full(student_BC), labels_B.masked_fill(~kept_B, -100), ignore_index=-100, reduction="sum"
+    )  # fmt: skip
+    return mean_of(total, kept_B.sum())
+
+
+def _value_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
+    if student_BC.shape[1] != 1:
+        raise ModelError(f"a regression model must give one value per row, not {student_BC.shape[1]}; set num_labels=1")
+    student_B = in_full(student_BC).squeeze(1)
+    kept_B = ~labels_B.isnan()
+    # NaN is replaced before the subtraction: zero times NaN would still poison the gradient.
+    target_B = torch.where(kept_B, labels_B.to(student_B.dtype), student_B.detach())
+    return mean_of((student_B - target_B).square().sum(), kept_B.sum())
+
+
+
+def _require_same_shape(student_BC: Tensor, teacher_BC: Tensor) -> None:
+    if student_BC.ndim != 2 or student_BC.shape != teacher_BC.shape:
+        raise ModelError(
+            f"student logits have shape {tuple(student_BC.shape)} and teacher logits {tuple(teacher_BC.shape)}; "
+            "both must be [batch, classes] with the same classes: give the student the teacher's label names"
+        )
+
+
+def _require_labels(student_BC: Tensor, labels_B: Tensor) -> None:
+    # A label tensor of another shape broadcasts and trains on at a plausible-looking loss.
+    if student_BC.ndim != 2 or labels_B.shape != student_BC.shape[:1]:
+        raise DataError(
+            f"labels have shape {tuple(labels_B.shape)} beside logits of shape {tuple(student_BC.shape)}; "
+            "give exactly one label per row, as a flat tensor"
+        )
+
+
+def _require_known(what: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise RecipeError(f"unknown {what} {given!r}; choose one of {', '.join(known)}")

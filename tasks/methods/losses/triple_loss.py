@@ -1,0 +1,63 @@
+"""DistilBERT's terms beside the softened predictions: predicting masked words, and hidden states that point the same way.
+
+Paper: Sanh et al. 2019, "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter", arXiv:1910.01108.
+Which tokens are masked is drawn as in Lample, Conneau 2019, XLM, arXiv:1901.07291: rare tokens more often.
+Shape letters in this file: B batch, T tokens, N tokens that count, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tasks.errors import ModelError
+from tasks.methods.losses.means import in_full, mean_of
+
+SMOOTHING = 0.7  # how strongly a token's frequency counts against it
+SHOWN_AS_MASK, SHOWN_AS_IT_IS = 0.8, 0.1  # the rest of the targets is shown as any token
+
+
+def direction_loss(student_ND: Tensor, teacher_ND: Tensor) -> Tensor:
+    """Return 1 - cosine, averaged over tokens."""
+    if student_ND.shape != teacher_ND.shape:
+        raise ModelError(
+            f"student hidden states have shape {tuple(student_ND.shape)} and the teacher's {tuple(teacher_ND.shape)}; "
+            "directions are compared at one width: give the student the teacher's, or set the weight of the direction to 0"
+        )
+    cosines_N = F.cosine_similarity(in_full(student_ND), in_full(teacher_ND.detach()), dim=-1)
+    return mean_of((1 - cosines_N).sum(), len(cosines_N))
+
+
+def masked_word_sum(student_NV: Tensor, targets_N: Tensor) -> Tensor:
+    """Return the cross entropy of the masked words, summed over those whose target is not -100."""
+    return F.cross_entropy(in_full(student_NV), targets_N, ignore_index=-100, reduction="sum")
+
+
+def rarity(counts_V: Tensor, specials: Sequence[int]) -> Tensor:
+    """Return the weight [V] by which each token of the vocabulary is drawn; special tokens never are."""
+    weights_V = counts_V.double().clamp(min=1).pow(-SMOOTHING)
+    weights_V[list(specials)] = 0.0
+    return weights_V
+
+
+def draw_targets(ids_BT: Tensor, mask_BT: Tensor, weights_V: Tensor, *, share: float) -> Tensor:
+    """Return which tokens are to be predicted, a boolean [B, T]: a share of the batch's tokens, drawn without replacement over the whole batch."""
+    chances = (weights_V[ids_BT.cpu()] * mask_BT.cpu()).flatten()
+    wanted = min(int(torch.ceil(share * mask_BT.sum())), int((chances > 0).sum()))
+    drawn = torch.zeros_like(chances, dtype=torch.bool)
+    if wanted:
+        drawn[torch.multinomial(chances, wanted, replacement=False)] = True
+    return drawn.reshape(ids_BT.shape).to(ids_BT.device)
+
+
+def shown(ids_BT: Tensor, drawn_BT: Tensor, *, mask_token: int, vocabulary: int) -> Tensor:
+    """Return what the models read: most targets masked, some as they are, some as another token."""
+    dice_BT = torch.rand(ids_BT.shape).to(ids_BT.device)
+    other_BT = torch.randint(vocabulary, ids_BT.shape).to(ids_BT.device)
+    hidden_BT = torch.where(dice_BT < SHOWN_AS_MASK, torch.full_like(ids_BT, mask_token), other_BT)
+    hidden_BT = torch.where(dice_BT >= 1 - SHOWN_AS_IT_IS, ids_BT, hidden_BT)
+    return torch.where(drawn_BT, hidden_BT, ids_BT)
+

@@ -1,0 +1,78 @@
+"""Figures in words: what is undefined, infinite or no number is a dash, never a number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tasks.report.format.pareto import number
+
+DASH = "—"
+
+
+def figure(value: Any, form: str = ".3f", factor: float = 1.0) -> str:
+    """Return a figure, or a dash."""
+    found = number(value)
+    return DASH if found is None else f"{found * factor:{form}}"
+
+
+def count(value: Any) -> str:
+    """Return a whole number with commas."""
+    return figure(value, ",.0f")
+
+
+def amount(value: Any) -> str:
+    """Return a quantity of any size without powers of ten, to three digits where it is small."""
+    found = number(value)
+    if found is None:
+        return DASH
+    if 1e-9 < found < 0.01:
+        return f"{found:.{2 - math.floor(math.log10(found))}f}".rstrip("0")
+    return f"{found:,.4g}" if found < 1e4 else f"{found:,.0f}"
+
+
+def percent(value: Any) -> str:
+    """Return a share in per cent."""
+    found = number(value)
+    return DASH if found is None else f"{100 * found:.1f} %"
+
+
+def signed(value: Any) -> str:
+    """Return a figure with its sign, with a real minus."""
+    return figure(value, "+.3f").replace("-", "−")
+
+
+def bounds(found: Mapping[str, Any], form: Callable[[Any], str] = figure) -> str:
+    """Return an interval; nothing where it is undefined."""
+    low, high = found.get("low"), found.get("high")
+    return "" if number(low) is None or number(high) is None else f"[{form(low)}, {form(high)}]"
+
+
+def times(larger: Any, smaller: Any, words: str) -> str:
+    """Say how many times smaller something is; nothing where it is not smaller, or not known."""
+    first, second = number(larger), number(smaller)
+    if first is None or not second:
+        return ""
+    return f"{first / second:.1f} times {words}" if first > second else "as large as the teacher or larger"
+
+
+def span(seconds: Any) -> str:
+    """Return a length of time for people."""
+    value = number(seconds)
+    if value is None:
+        return DASH
+    return f"{value:.1f} s" if value < 100 else f"{value / 60:.0f} min" if value < 6000 else f"{value / 3600:.1f} h"
+
+
+def money(dollars: Any) -> str:
+    """Return dollars; of less than a cent, as many digits as it takes."""
+    value = number(dollars)
+    if value is None:
+        return DASH
+    return f"${value:,.2f}" if value >= 0.1 or value == 0 else f"${value:.2g}" if value >= 1e-4 else f"${value:.1e}"
+
+
+def plural(many: int, what: str) -> str:
+    """Return a count with its noun."""
+    return f"{many:,} {what}{'' if many == 1 else 's'}"

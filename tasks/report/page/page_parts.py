@@ -1,0 +1,335 @@
+"""What the page says below its first screen, part by part; a part whose figures a result does not have is None, and the page says so or leaves it out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from tasks.report.format.against import against_lines
+from tasks.report.format.means import mean_of
+from tasks.report.format.page_words import DASH, amount, bounds, count, figure, money, percent, plural, signed, span
+from tasks.report.format.pareto import Front, fronts, number
+from tasks.report.format.speed_words import latency_said, speed_lines, speedup_said
+from tasks.report.page.charts import curve_chart, drop_chart, front_chart, lineage_chart, reliability_chart, scatter_chart, spread
+from tasks.report.page.page_answer import score_of, seeds_said, verdict_of
+from tasks.report.page.svg import MARKS, drawing, mark
+from tasks.report.tables.ledger import counted_lines
+
+Model = Mapping[str, Any]
+Result = Mapping[str, Any]
+CURVE_POINTS, MOST_CLASSES, LONGEST_TEXT = 60, 12, 400
+
+
+# --- fronts and table --------------------------------------------------------------------------------------------------------------------
+
+
+def front_parts(result: Result) -> list[dict[str, Any]]:
+    """Return the three Pareto pictures, each with a sentence."""
+    return [{"title": f"Against {found.title}", "chart": front_chart(found, result["headline"]) if found.points else None, "said": front_said(found)}
+            for found in fronts(result)]  # fmt: skip
+
+
+def front_said(found: Front) -> str:
+    """Say who is on a front, what it measures, and who is missing."""
+    best = [point.name for point in sorted(found.points, key=lambda point: point.cost) if point.name in found.best]
+    said = f"On the front: {', '.join(best)}." if best else "Unknown for every model of this run."
+    note = f" {found.note[0].upper()}{found.note[1:]}." if found.note and best else ""
+    out = f" Left out, because unknown: {', '.join(found.left_out)}." if found.left_out and best else ""
+    shaky = f" Left out, because unsteady: {', '.join(found.unsteady)}." if found.unsteady else ""
+    return said + note + out + shaky
+
+
+def table_rows(result: Result) -> list[dict[str, Any]]:
+    """Return the rows of the table of all candidates."""
+    entries = {entry["candidate"]: entry for entry in result["registered"]}
+    on = {name: [short for short, found in zip(("latency", "size", "energy"), fronts(result), strict=True) if name in found.best] for name in names(result)}
+    return [table_row(model, result["split"], entries.get(model["name"], {}), on[model["name"]]) for model in result["models"]]
+
+
+def names(result: Result) -> list[str]:
+    """Return the models by name."""
+    return [model["name"] for model in result["models"]]
+
+
+def table_row(model: Model, split: str, entry: Mapping[str, Any], on: Sequence[str]) -> dict[str, Any]:
+    """Return one row, figures as text."""
+    score, retained = score_of(model, split), (model.get("retained") or {}).get(split) or {}
+    deviation = number(((model.get("deviation") or {}).get(split) or {}).get(model["headline"]))
+    mean = figure(mean_of(model, split, model["headline"]).get("value"))
+    teacher = model["role"] == "teacher"
+    return {
+        "name": model["name"], "role": model["role"], "mark": role_mark(model["role"]), "champion": model.get("gate") == "champion",
+        "of": model.get("of"), "engine": model.get("engine"),
+        "score": figure(score.get("value")), "bounds": bounds(score),
+        "spread": f"mean {mean} ± {deviation:.3f}, {seeds_said(model)}" if deviation is not None else seeds_said(model),
+        "retained": DASH if teacher else percent(retained.get("value")), "retained_bounds": "" if teacher else bounds(retained, hundredth),
+        "parameters": figure(model.get("parameters"), ".2f", 1e-6), "size": figure(model.get("bytes"), ".1f", 1e-6),
+        "flops": figure(model.get("flops"), ".2f", 1e-9), "latency": latency_said(model), "speedup": speedup_said(model, "×"),
+        "memory": figure(model.get("memory_bytes"), ".0f", 1e-6), "ece": figure((model.get("inspection") or {}).get("ece"), ".3f"),
+        "cost": money((model.get("cost") or {}).get("dollars_on_demand")), "gate": "teacher" if teacher else str(model.get("gate") or DASH),
+        "verdict": verdict_of(model, entry), "reasons": [str(reason) for reason in entry.get("reasons", ())], "front": ", ".join(on),
+        "note": model.get("note"),
+    }  # fmt: skip
+
+
+def hundredth(value: Any) -> str:
+    """Return a share in per cent, where its unit stands beside it already."""
+    return figure(value, ".1f", 100)
+
+
+def role_mark(role: str) -> Markup:
+    """Return a role's mark as the charts draw it."""
+    return drawing(16, 16, role, [mark(8, 8, role if role in MARKS else "student", role, size=5.4)], kind="inline")
+
+
+def notes(result: Result) -> list[str]:
+    """Return what was said of candidates beside their plain baselines, what stages noted, and whose speed is unsteady."""
+    noted = sorted({f"{model['note']}." for model in result["models"] if model.get("note")})
+    return [*against_lines(result["models"], result["split"]), *noted, *speed_lines(result["models"])]
+
+
+# --- training ----------------------------------------------------------------------------------------------------------------------------
+
+SHOWN = {"loss": "loss", "selection_score": "score on the selection rows"}
+
+
+def curve_parts(result: Result, curves: Mapping[str, Mapping[str, Any]] | None, first: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return charts of every training, all seeds of one together: those of the shown model and of no candidate first, the others apart."""
+    groups: dict[tuple[str, str], dict[str, Any]] = {}
+    for stage in result["stages"]:
+        found = (curves or {}).get(stage["key"])
+        if found:
+            name, seed = label_and_seed(stage["label"])
+            group = groups.setdefault((stage["name"], name), {"cached": True, "lines": {}})
+            group["cached"] &= stage["cache"] == "hit"
+            for what in SHOWN:
+                if found.get(what):
+                    group["lines"].setdefault(what, {})[seed] = spread(found[what], CURVE_POINTS)
+    candidates = {model["name"] for model in result["models"] if model["role"] != "teacher"}
+    parts: dict[str, list[dict[str, Any]]] = {"first": [], "others": []}
+    for (stage_name, name), group in groups.items():
+        title = f"{stage_name} {name}".rstrip()
+        charts = [curve_chart(title, lines, SHOWN[what]) for what, lines in group["lines"].items()]
+        where = "first" if name in first or name not in candidates else "others"
+        parts[where].append({"title": title, "cached": group["cached"], "charts": charts, "seeds": len(next(iter(group["lines"].values())))})
+    return parts
+
+
+def label_and_seed(label: str) -> tuple[str, str]:
+    """Divide a stage's label into whose it is and its seed."""
+    found = re.fullmatch(r"(.*) s(\d+)", label)
+    return (found[1], found[2]) if found else (label, "")
+
+
+# --- answers -----------------------------------------------------------------------------------------------------------------------------
+
+
+def look_parts(result: Result, models: Sequence[Model]) -> list[dict[str, Any]]:
+    """Return what lies behind the scores of the shown models."""
+    return [look_of(result, model) for model in models if model.get("inspection")]
+
+
+def look_of(result: Result, model: Model) -> dict[str, Any]:
+    """Return one model's confusion and calibration, or its residuals."""
+    look = model["inspection"]
+    if "confusion" in look:
+        labels = label_names(result, len(look["confusion"]))
+        small = len(labels) <= MOST_CLASSES
+        figures = [
+            ("expected calibration error", figure(look.get("ece"))),
+            ("negative log-likelihood", figure(look.get("nll"))),
+            ("Brier score", figure(look.get("brier"))),
+        ]
+        return {"name": model["name"], "role": model["role"], "figures": figures, "chart": reliability_chart(model["name"], look),
+                "confusion": confusion_rows(look["confusion"], labels) if small else None, "labels": labels,
+                "mistakes": None if small else mistakes(look["confusion"], labels)}  # fmt: skip
+    figures = [
+        ("mean error (said − true)", signed(look.get("bias"))),
+        ("mean absolute error", figure(look.get("mae"))),
+        ("root of the mean square", figure(look.get("rmse"))),
+    ]
+    return {
+        "name": model["name"],
+        "role": model["role"],
+        "figures": figures,
+        "chart": scatter_chart(model["name"], look),
+        "confusion": None,
+        "mistakes": None,
+        "labels": [],
+    }
+
+
+def label_names(result: Result, classes: int) -> list[str]:
+    """Return the classes' names, or numbers where nobody named them."""
+    named = [str(name) for name in result.get("labels") or ()]
+    return named if len(named) == classes else [str(number) for number in range(classes)]
+
+
+def confusion_rows(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a row for each true class."""
+    return [{"label": label, "cells": confusion_cells(row, place)} for place, (label, row) in enumerate(zip(labels, counts, strict=True))]
+
+
+def confusion_cells(row: Sequence[int], place: int) -> list[dict[str, Any]]:
+    """Return the cells of one true class; the shade of a cell is its share of the row."""
+    shares = [cell / (sum(row) or 1) for cell in row]
+    return [{"count": count(cell), "share": round(share, 3), "right": column == place, "said": f"{share:.0%}"}
+            for column, (cell, share) in enumerate(zip(row, shares, strict=True))]  # fmt: skip
+
+
+def mistakes(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[str]:
+    """Return the most frequent confusions of many classes in words."""
+    found = [(cell, -row, -column) for row, cells in enumerate(counts) for column, cell in enumerate(cells) if row != column and cell]
+    return [f"{labels[-row]} taken for {labels[-column]}: {plural(cell, 'row')}" for cell, row, column in sorted(found, reverse=True)[:MOST_CLASSES]]
+
+
+def apart_part(result: Result, model: Model, texts: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return where a student and its teacher part, with examples; without ``texts`` the examples name rows alone."""
+    apart = (model.get("inspection") or {}).get("apart")
+    if not apart:
+        return None
+    classes = "differ" in apart["counts"]
+    labels = label_names(result, len(model["inspection"].get("confusion", ())))
+    heads = APART_CLASSES if classes else APART_VALUES
+    known = [(words, apart["examples"][name]) for name, words in heads.items() if apart["examples"].get(name)]
+    lists = [{"title": words, "rows": [example(one, labels, texts) for one in found]} for words, found in known]
+    return {"lines": apart_lines(apart["counts"]), "lists": lists, "with_texts": texts is not None}
+
+
+WHO = ("student", "teacher")
+APART_CLASSES = {"surest": "Both sure, and of different answers", "corrected": "The student is right, its teacher is not"}
+APART_VALUES = {"surest": "Furthest apart", "corrected": "The student is nearer to the truth"}
+COUNTED = {"both_right": "both right", "only_teacher": "only the teacher right", "only_student": "only the student right", "both_wrong": "both wrong",
+           "differ": "different answers", "teacher_nearer": "teacher nearer to the truth", "student_nearer": "student nearer to the truth"}  # fmt: skip
+
+
+def apart_lines(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return how often who is right."""
+    return [(words, f"{counts[name]:,} ({counts[name] / (counts['rows'] or 1):.1%})") for name, words in COUNTED.items() if name in counts]
+
+
+def example(one: Mapping[str, Any], labels: Sequence[str], texts: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return one row on which both part, as text."""
+    found = (texts or {}).get(str(one["id"])) or ()
+    return {"id": one["id"], "texts": [cut(str(text)) for text in found if text], "label": answered(one["label"], labels),
+            **{who: {"answer": answered(one[who]["answer"], labels), "probability": one[who].get("probability")} for who in WHO}}  # fmt: skip
+
+
+def answered(answer: Any, labels: Sequence[str]) -> str:
+    """Return a class by name, or a value."""
+    return labels[answer] if labels and isinstance(answer, int) and 0 <= answer < len(labels) else figure(answer, ".2f")
+
+
+def cut(text: str) -> str:
+    """Shorten a text that would fill the page."""
+    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT].rstrip() + " …"
+
+
+# --- layers, lineage, ledger, reproduction -----------------------------------------------------------------------------------------------
+
+
+def drop_part(result: Result) -> Markup | None:
+    """Return the chart of dropped layers, where there are any."""
+    series: dict[str, list[dict[str, Any]]] = {}
+    for model in result["models"]:
+        strategy, _, drop = model["name"].rpartition("-")
+        score = score_of(model, result["split"])
+        if model["role"] == "dropped" and drop.isdigit() and number(score.get("value")) is not None:
+            series.setdefault(strategy, []).append({"drop": int(drop), **score})
+    teacher = next((number(score_of(model, result["split"]).get("value")) for model in result["models"] if model["role"] == "teacher"), None)
+    ordered = {name: sorted(found, key=lambda cell: cell["drop"]) for name, found in series.items()}
+    return drop_chart(ordered, teacher, result["headline"]) if ordered else None
+
+
+def lineage_part(result: Result, model: Model) -> Markup | None:
+    """Return the graph of everything that a model was made from."""
+    lineage = result.get("lineage") or {}
+    nodes, edges = lineage.get("nodes") or [], lineage.get("edges") or []
+    ends = {node["id"] for node in nodes if node.get("made") and node["made"] == model.get("checkpoint")}
+    ends |= {node["id"] for node in nodes if node["label"] == model["name"] and node["name"] in ("score-model", "measure-speed")}
+    kept: set[str] = set()
+    while ends - kept:
+        kept |= ends
+        ends = {first for first, second in edges if second in kept}
+    shown = [node for node in nodes if node["id"] in kept]
+    return lineage_chart(shown, [(first, second) for first, second in edges if first in kept and second in kept]) if shown else None
+
+
+def licence_lines(result: Result) -> list[str]:
+    """Return every source with its licence, as the recipe states them; nothing for an older result, which did not keep them."""
+    return [f"{one['what']}: {one['source']}, licence: {one['licence']}" for one in result.get("licences") or ()]
+
+
+LEDGER = {"seconds": "seconds", "gpu_seconds": "GPU seconds", "kwh": "kWh", "co2e_kg": "kg CO2e", "co2e_lb": "lb CO2e", "dollars_on_demand": "$ on demand",
+          "dollars_spot": "$ spot"}  # fmt: skip
+
+
+def ledger_part(result: Result) -> dict[str, Any] | None:
+    """Return the ledger's rows: the total, what the cache saved, and every stage."""
+    ledger = result.get("ledger")
+    if not ledger:
+        return None
+    sums = [(words, ledger.get(name) or {}) for name, words in (("total", "the whole run"), ("saved", "saved by the cache"))]
+    costs = [(model["name"], model["cost"]) for model in result["models"] if model.get("cost")]
+    stages = [(stage_name(stage), stage.get("cost") or stage) for stage in ledger.get("stages") or ()]
+    return {"heads": list(LEDGER.values()), "sums": [ledger_row(*one) for one in sums], "models": [ledger_row(*one) for one in costs],
+            "stages": [ledger_row(*one) for one in stages], "methods": methods([cost for _, cost in (*sums, *costs)]),
+            "counted": counted_lines(ledger) if "basis" in ledger else []}  # fmt: skip
+
+
+def stage_name(stage: Mapping[str, Any]) -> str:
+    """Return a ledger's stage as people see it."""
+    return str(stage.get("stage") or stage.get("shown") or f"{stage.get('name', '')} {stage.get('label', '')}".strip())
+
+
+def ledger_row(name: str, cost: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one line of the ledger; every figure says how it is known."""
+    return {"name": name, "cells": [ledger_cell(cost.get(part)) for part in LEDGER]}
+
+
+def ledger_cell(found: Any) -> dict[str, str]:
+    """Return one figure with how it is known; of a sum with unknown parts, what it comes to at least."""
+    if not isinstance(found, Mapping):
+        return {"value": amount(found), "how": "" if number(found) is not None else "unknown"}
+    least = number(found.get("at_least"))
+    shown = f"≥ {amount(least)}" if number(found.get("value")) is None and least else amount(found.get("value"))
+    return {"value": shown, "how": str(found.get("how", ""))}
+
+
+def methods(costs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the methods behind the figures, each once."""
+    found = {
+        f"{LEDGER[part]}: {cost[part]['how']}, {cost[part]['by']}"
+        for cost in costs
+        for part in LEDGER
+        if isinstance(cost.get(part), Mapping) and cost[part].get("by")
+    }
+    return sorted(found)
+
+
+def reproduction(result: Result) -> list[tuple[str, str]]:
+    """Return what somebody needs to make the run again; what nobody noted is called unknown."""
+    made, manifest = result.get("made") or {}, result.get("manifest") or {}
+    told = {**manifest, **{name: value for name, value in made.items() if value}}
+    seeds = ", ".join(f"{model['name']} {'/'.join(map(str, model['seeds']))}" for model in result["models"] if model.get("seeds"))
+    compare = f"limbeck reproduce {result['run'][:8]}" if manifest and result.get("run") else ""
+    found = {
+        "command": told.get("command"), "compare": compare, "run": result.get("run"), "date": told.get("date"), "commit": told.get("commit"),
+        "versions": joined(told.get("versions"), "{0} {1}"), "seeds": seeds, "hardware": joined(told.get("hardware"), "{0} {1}"),
+        "rows": ", ".join(f"{count(many)} {split}" for split, many in (result.get("rows") or {}).items()),
+        "time": span(made["minutes"]["run"] * 60) if made.get("minutes") else "",
+    }  # fmt: skip
+    return [(name, str(value) if value else "unknown") for name, value in found.items() if value or name in NEEDED]
+
+
+NEEDED = ("command", "commit", "versions", "hardware")
+
+
+def joined(values: Any, form: str) -> str:
+    """Return names with their values in one line; whatever else somebody noted as text."""
+    if not isinstance(values, Mapping):
+        return str(values or "")
+    return ", ".join(form.format(name, value) for name, value in values.items() if value and not isinstance(value, (Mapping, list)))

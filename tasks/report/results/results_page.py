@@ -1,0 +1,268 @@
+"""The results page: small files of finished runs in, Markdown out. What was not run is not on it.
+
+Runs of one task, teacher and reporting split share a table, but for those that were made before splits were purged; a model that several runs
+made, with the same scores, stands in it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from tasks.errors import RecipeError
+from tasks.ports.markdown import plain_words
+from tasks.report.format.against import gap
+from tasks.report.format.means import VARIED
+from tasks.report.format.speed_words import latency_said, speedup_said
+from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Strict, Sweep, Within
+from tasks.report.tables.held_back import purged_briefly
+from tasks.report.tables.results import DASH, number
+
+HEAD = """# Results
+
+Made by `limbeck results deployments/results` from the files beside this page, one for each finished run; nothing here is written by hand.
+`limbeck results deployments/results --add OUT.json` adds what `limbeck run RECIPE --json OUT.json` wrote."""
+NOTHING = "No run has been added yet, so there is no table of ours."
+READING = f"""Scores are means over seeds, ± the standard deviation over seeds, with an interval over rows and seeds, for comparing methods:
+{VARIED}. *Registered* is the score of the one
+seed that was chosen on the selection rows, which is the model that can be pulled; files of older releases do not have it. *Against the plain
+baseline* is the paired difference to the same size trained on labels alone, with its own interval; *better* and *worse* hold for all comparisons of
+one run together (Holm), and where a recipe has no such baseline nothing is claimed. Steps and minutes are those of a candidate's own stages, per seed:
+general distillation, augmentation and the teacher are shared and count for the run."""
+ELSEWHERE = """## From the literature
+
+Figures that others published, read where the table says. They are about other teachers, other training and other data splits (GLUE's development
+rows, as each source reports them, in points), so they say what is usual, not who is better."""
+COLUMNS = ("registered", "of the teacher", "against the plain baseline", "seeds", "parameters", "ms", "speed-up", "steps", "minutes", "run")
+ORDER = {"plain baseline": 0, "student": 1, "baseline": 2, "dropped": 3, "export": 4}
+PUBLISHED = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B"}
+
+
+class Published(Strict):
+    """One row of the literature."""
+
+    model: str
+    scores: dict[str, float] = Field(min_length=1)
+    source: str = Field(min_length=20, description="Where it was read, in words.")
+
+
+class Literature(Strict):
+    """The rows of the literature."""
+
+    rows: tuple[Published, ...] = Field(min_length=1)
+
+
+def literature_of(values: Any, where: str) -> Literature:
+    """Read the literature's file."""
+    try:
+        return Literature.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RecipeError(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}; each row has model, scores and source") from error
+
+
+def results_page(results: Sequence[Run | Sweep], literature: Literature | None = None) -> str:
+    """Return the page."""
+    parts = [HEAD, READING if results else NOTHING]
+    for task in sorted({result.task for result in results}):
+        parts += [f"## {task}", *task_parts([result for result in results if result.task == task])]
+    parts += [ELSEWHERE, literature_table(literature)] if literature else []
+    return "\n\n".join(parts) + "\n"
+
+
+def task_parts(results: Sequence[Run | Sweep]) -> list[str]:
+    """Return the tables of one task: runs that can share one, then sweeps."""
+    tables: dict[tuple[Any, ...], list[Run]] = {}
+    for result in results:
+        if isinstance(result, Run):
+            tables.setdefault((result.made.teacher, result.split, result.headline, result.rows[result.split], result.purged is None), []).append(result)
+    parts = [run_part(runs) for _, runs in sorted(tables.items())]
+    return parts + [sweep_part(result) for result in results if isinstance(result, Sweep)]
+
+
+# --- runs --------------------------------------------------------------------------------------------------------------------------------
+
+
+def run_part(runs: Sequence[Run]) -> str:
+    """Return one table of runs, and how each was made."""
+    first = runs[0]
+    judged = f"{first.headline} on {first.rows[first.split]:,} {first.split} rows"
+    synthetic = " The data is synthetic and says nothing about natural language." if any(run.synthetic for run in runs) else ""
+    lines = [f"Teacher `{first.made.teacher}`, {judged}.{synthetic}", "", *table(["model", "what", first.headline, *COLUMNS])]
+    lines += [line([*model_cells(run, entry), name]) for run, entry, name in in_order(runs)]
+    return "\n".join([*lines, *judged_lines(runs), "", *(how(run, f"ms at {conditions(run.measured_at)}") for run in runs)])
+
+
+def judged_lines(runs: Sequence[Run]) -> list[str]:
+    """Return the table of scores on judging sets, where there are any."""
+    rows = [(name, found, run, entry, names) for run, entry, names in in_order(runs) for name, found in entry.judged.items()]
+    if not rows:
+        return []
+    sets = list(dict.fromkeys(name for name, *_ in rows))
+    said = f"On judging sets, of which nothing is learned; the drop is below the score on {runs[0].split}. Where classes are merged it has none."
+    lines = ["", said, "", *table(["set", "rows", "model", runs[0].headline, "registered", "of the teacher", "to the teacher", "drop", "run"])]
+    for name, found, run, entry, names in sorted(rows, key=lambda row: sets.index(row[0])):
+        teacher = entry.role == "teacher"
+        ahead, retained = (Figure() if teacher else one for one in (found.difference, found.retained))
+        merged = f" ({', '.join(found.merges)} as one)" if found.merges else ""
+        score = found.scores.get(run.headline, Score())
+        lines.append(line([f"`{name}`{merged}", f"{found.rows:,}", f"`{entry.name}`", scored(score), registered(score, entry),
+                           number(retained.value, ".1%"), number(ahead.value, "+.3f") + bounds(ahead, "+.3f"), number(found.drop, "+.3f"), names]))  # fmt: skip
+    return lines
+
+
+def in_order(runs: Sequence[Run]) -> list[tuple[Run, Entry, str]]:
+    """Return models with the names of their runs: the teacher, then from the largest size on, each size's plain baseline first."""
+    found: dict[str, tuple[Run, Entry, list[str]]] = {}
+    for run in runs:
+        for entry in run.models:
+            same = f"{entry.name} {entry.plain} {entry.scores}"
+            found.setdefault(same, (run, entry, []))[2].append(f"`{run.recipe}`")
+    rows = [(run, entry, ", ".join(names)) for run, entry, names in found.values()]
+    return sorted(rows, key=lambda row: place(row[0], row[1]))
+
+
+def place(run: Run, entry: Entry) -> tuple[Any, ...]:
+    """Return where a model stands in its table."""
+    value = score_of(run, entry).value
+    return entry.role != "teacher", -entry.parameters, ORDER.get(what(entry), 1), -(value if value is not None else -1.0), entry.name
+
+
+def what(entry: Entry) -> str:
+    """Say what a model is."""
+    return "plain baseline" if entry.plain else entry.role
+
+
+def model_cells(run: Run, entry: Entry) -> list[str]:
+    """Return one row of a table, without its run."""
+    retained = entry.retained.get(run.split, Figure()) if entry.role != "teacher" else Figure()
+    return [
+        f"`{entry.name}`",
+        what(entry),
+        scored(score_of(run, entry)),
+        registered(score_of(run, entry), entry),
+        number(retained.value, ".1%") + bounds(retained, ".1%"),
+        against(entry, run.split),
+        str(len(entry.seeds) or len(score_of(run, entry).per_seed)),
+        number(entry.parameters, ".2f", 1e-6, " M"),
+        latency_said(entry.model_dump()),
+        speedup_said(entry.model_dump()),
+        number(mean(entry.steps) or None, ",.0f"),
+        number(mean(entry.train_seconds) or None, ".1f", 1 / 60),
+    ]
+
+
+def score_of(run: Run, entry: Entry) -> Score:
+    """Return the score that decides."""
+    return entry.scores.get(run.split, {}).get(run.headline, Score())
+
+
+def scored(score: Score) -> str:
+    """Return a score, its deviation and its interval."""
+    spread = f" ±{score.deviation:.3f}" if score.deviation is not None else ""
+    return number(score.value, ".3f") + spread + bounds(score, ".3f")
+
+
+def registered(score: Score, entry: Entry) -> str:
+    """Return the registered model's own score, and of several seeds which it is."""
+    if score.own is None:
+        return DASH
+    seed = f" (seed {entry.selected_seed})" if len(score.per_seed) > 1 and entry.selected_seed is not None else ""
+    return number(score.own.value, ".3f") + bounds(score.own, ".3f") + seed
+
+
+def bounds(figure: Figure, form: str) -> str:
+    """Return an interval, if there is one."""
+    return f" [{figure.low:{form}}, {figure.high:{form}}]" if figure.low is not None and figure.high is not None else ""
+
+
+def against(entry: Entry, split: str) -> str:
+    """Return what is said of a model beside its plain baselines."""
+    said = [(baseline, splits[split]) for baseline, splits in entry.against.items() if split in splits]
+    return "; ".join(f"{one.verdict}, `{baseline}`: {gap(one.model_dump())}{lonely(one.seeds)}" for baseline, one in said) or DASH
+
+
+def lonely(seeds: tuple[int, int]) -> str:
+    """Say where a comparison cannot know the noise between trainings."""
+    return " (one seed: without the noise of training)" if min(seeds) < 2 else ""
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return a mean; of nothing, 0."""
+    return sum(values) / len(values) if values else 0.0
+
+
+def conditions(at: Mapping[str, Any]) -> str:
+    """Say under which conditions latency was measured."""
+    return f"batch {at['batch']}, length {at['length']}, {at['threads']} thread{'s' if at['threads'] > 1 else ''}, {at['engine']}"
+
+
+# --- sweeps ------------------------------------------------------------------------------------------------------------------------------
+
+
+def sweep_part(sweep: Sweep) -> str:
+    """Return the table of strategies by dropped layers, the answer, and how it was made."""
+    drops = sorted({cell.drop for cell in sweep.cells})
+    strategies = list(dict.fromkeys(cell.strategy for cell in sweep.cells))
+    found = {(cell.strategy, cell.drop): cell for cell in sweep.cells}
+    seeds = f"{len(sweep.seeds)} seed{'s' if len(sweep.seeds) > 1 else ''}"
+    about = f"{sweep.headline} on {sweep.rows:,} {sweep.split} rows, {seeds}; the teacher has {scored(sweep.teacher)}"
+    lines = [f"Layers dropped from `{sweep.made.teacher}`: {about}. Bold: best of its column on the selection rows.", ""]
+    lines += table(["strategy", *(f"{drop} of {sweep.layers} dropped" for drop in drops)])
+    lines += [line([strategy, *(cell_text(found.get((strategy, drop))) for drop in drops)]) for strategy in strategies]
+    return "\n".join([*lines, "", *(f"- {answer(one, sweep.layers)}" for one in sweep.answer), how(sweep)])
+
+
+def cell_text(cell: Cell | None) -> str:
+    """Return one cell; what was not trained to the end has no figure."""
+    if cell is None or cell.score is None:
+        return DASH
+    text = scored(cell.score)
+    return f"**{text}**" if cell.chosen else text
+
+
+def answer(one: Within, layers: int) -> str:
+    """Say how many layers can go within a distance from the teacher."""
+    sure = f"{one.holds} of {layers} layers can go, with an interval that holds" if one.holds else "no number of layers holds with its interval"
+    alone = f"; by the mean alone {one.mean}" if one.mean and one.mean != one.holds else ""
+    return f"Within {one.points:g} point{'s' if one.points != 1 else ''} of the teacher: {sure}{alone}."
+
+
+# --- what all have in common -------------------------------------------------------------------------------------------------------------
+
+
+def how(result: Run | Sweep, more: str = "") -> str:
+    """Say how a result was made: when, how long, on what, by which command."""
+    made = result.made
+    cached = f", and {made.minutes.cached:.0f} min in stages that were cached" if made.minutes.cached >= 0.5 else ""
+    machine = f"{made.hardware.cpu}, {made.hardware.cores} cores, {made.hardware.gpu or 'no GPU'}"
+    versions = ", ".join(f"{name} {made.versions[name]}" for name in ("torch", "transformers") if name in made.versions)
+    commit = f"commit {made.commit[:9]}" if made.commit else ""
+    facts = "; ".join(part for part in (f"{made.date}, {made.minutes.run:.0f} min{cached}", machine, versions, commit, more, divided(result)) if part)
+    note = f" {plain_words(result.note, 1000)}" if result.note else ""
+    return f"- `{result.recipe}`: {facts}.{note}" + (f"\n  `{made.command}`" if made.command else "")
+
+
+def divided(result: Run | Sweep) -> str:
+    """Say how the rows of a run were divided."""
+    return purged_briefly(result.purged.model_dump() if result.purged else None)
+
+
+def table(names: Sequence[str]) -> list[str]:
+    """Return the head of a table."""
+    return [line(names), "|" + "---|" * len(names)]
+
+
+def line(cells: Sequence[str]) -> str:
+    """Return one line of a table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def literature_table(literature: Literature) -> str:
+    """Return the literature's table."""
+    tasks = [task for task in PUBLISHED if any(task in row.scores for row in literature.rows)]
+    lines = table(["model", *(PUBLISHED[task] for task in tasks), "source"])
+    lines += [line([row.model, *(number(row.scores.get(task), ".1f") for task in tasks), row.source]) for row in literature.rows]
+    return "\n".join(lines)

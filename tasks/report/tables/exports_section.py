@@ -1,0 +1,75 @@
+"""What a model card says of the exports in the model's folder: their figures, and how to ask them without torch and transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.report.format.speed_words import latency_said, speedup_said
+
+FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx"}
+SECTION = """## Exports
+
+The same model for ONNX Runtime, in `onnx/`. Each was held against the model that it was made of before it was put here.
+
+| file | {headline}, {split} | MB | ms | speed-up over the fp32 PyTorch teacher | against what it was made of | asked by |
+|---|---|---|---|---|---|---|
+{rows}
+
+```python
+{snippet}
+```
+
+`onnxruntime`, `tokenizers` and `numpy` are all that it needs. Ask one text at a time for the very answers that were judged: {why}.
+
+"""
+SNIPPET = """import json
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+card = json.load(open("FOLDER/onnx/onnx.json"))
+tokenizer = Tokenizer.from_file("FOLDER/tokenizer.json")
+tokenizer.no_padding()
+tokenizer.enable_truncation(card["max_length"])
+session = onnxruntime.InferenceSession("FOLDER/onnx/{file}", providers=["CPUExecutionProvider"])
+text = tokenizer.encode({texts})
+given = {{"input_ids": text.ids, "attention_mask": text.attention_mask, "token_type_ids": text.type_ids}}
+logits = session.run(["logits"], {{name: np.array([given[name]], dtype=np.int64) for name in card["inputs"]}})[0][0]
+{answer}"""
+ANSWERS = {"classification": 'print(card["labels"][logits.argmax()])', "regression": "print(logits[0])"}
+
+
+def exports_section(exports: Sequence[Mapping[str, Any]], task: Mapping[str, Any], split: str) -> str:
+    """Return the section on exports; empty where none travels with the model."""
+    if not exports:
+        return ""
+    kinds = {row["export"]["format"] for row in exports}
+    why = "within a batch int8 activations share one scale" if "int8" in kinds else "in company sums may round otherwise"
+    rows = "\n".join(table_row(row, split) for row in exports)
+    smallest = FILES["int8" if "int8" in kinds else "onnx"]
+    return SECTION.format(headline=exports[0]["headline"], split=split, rows=rows, snippet=snippet(task, smallest), why=why)
+
+
+def snippet(task: Mapping[str, Any], file: str) -> str:
+    """Return a program that asks an export."""
+    return SNIPPET.format(file=file, texts='"first text", "second text"' if task.get("pair") else '"some text"', answer=ANSWERS[task["kind"]])
+
+
+def table_row(row: Mapping[str, Any], split: str) -> str:
+    """Return one export's line of the table."""
+    score = row["metrics"][split][row["headline"]]["value"]
+    shown = "—" if score is None else f"{score:.4f}"
+    figures = (shown, f"{row['bytes'] / 1e6:.1f}", latency_said(row), speedup_said(row, ""))
+    return "| " + " | ".join((f"`{FILES[row['export']['format']]}`", *figures, held(row["export"]), row["engine"])) + " |"
+
+
+def held(export: Mapping[str, Any]) -> str:
+    """Say what the checks of parity and of speed found."""
+    same = f"{export['equal_answers']:.1%} of {export['rows']:,} answers equal"
+    if export["format"] == "onnx":
+        return f"{same}, logits within {export['largest_difference']:.1e} of the checkpoint's"
+    pace = f"{export['speedup']:.2f} times as fast" if export.get("speedup") else ""
+    speed = f", {'speed unsteady' if export.get('unsteady') else pace}" if pace else ""
+    return f"{same}; {export['metric']} {export['score']:.4f} on the selection rows, its own fp32 {export['fp32']['score']:.4f}{speed}"

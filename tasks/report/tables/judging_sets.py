@@ -1,0 +1,143 @@
+"""Scores on judging sets, in words and tables: on the terminal, the page of a run, its text in MLflow and Prefect, and the cards of its models.
+
+A drop is how far a model's headline score lies below that on the task's own rows. The teacher drops as well, so a candidate's drop is to be read
+beside the teacher's. Where classes are merged there is none: it is another question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tasks.report.format.means import mean_of
+from tasks.report.format.page_words import plural
+from tasks.report.tables.results import DASH, number, over_seeds, with_interval
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Model = Mapping[str, Any]
+HEADS = ("set", "model", "score", "of the teacher", "to the teacher", "drop")
+
+
+def judged_on(models: Sequence[Model]) -> list[str]:
+    """Return the judging sets of a run."""
+    return list(dict.fromkeys(name for model in models for name in model.get("judged") or ()))
+
+
+def judging_rows(models: Sequence[Model]) -> list[tuple[str, ...]]:
+    """Return a row of text for every set and model, the teacher first within each set; the set is named once."""
+    rows = []
+    for name in judged_on(models):
+        scored = [model for model in models if name in (model.get("judged") or {})]
+        rows += [(name if first else "", *judging_cells(model, name)) for first, model in zip([True] + [False] * len(scored), scored, strict=False)]
+    return rows
+
+
+def judging_cells(model: Model, name: str) -> tuple[str, ...]:
+    """Return what one model did on one set."""
+    found, teacher = model["judged"][name], model["role"] == "teacher"
+    metric = model["headline"]
+    ahead, retained = found.get("difference") or {}, found.get("retained") or {}
+    return (
+        model["name"],
+        with_interval(found["metrics"].get(metric) or {}) + over_seeds(as_splits(model), name, metric),
+        DASH if teacher else number(retained.get("value"), ".1%"),
+        DASH if teacher else gap(ahead),
+        number(found.get("drop"), "+.3f"),
+    )
+
+
+def gap(found: Mapping[str, float | None]) -> str:
+    """Return a difference with its interval."""
+    low, high = found.get("low"), found.get("high")
+    return number(found.get("value"), "+.3f") + (f" [{low:+.3f}, {high:+.3f}]" if low is not None and high is not None else "")
+
+
+def judging_table(models: Sequence[Model], split: str) -> Table | None:
+    """Return the table as rich draws it; None where there are no sets."""
+    from rich import box
+    from rich.table import Table
+
+    if not judged_on(models):
+        return None
+    table = Table(title=heading(models, split), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, name in enumerate(HEADS):
+        table.add_column(name, justify="left" if place < 2 else "right", overflow="fold" if place < 2 else "ellipsis", no_wrap=place >= 2)
+    for row in judging_rows(models):
+        table.add_row(*row)
+    return table
+
+
+def heading(models: Sequence[Model], split: str) -> str:
+    """Say what the table is about."""
+    return f"{models[0]['headline']} on judging sets, of which nothing is learned; drop: below {split}"
+
+
+def judging_markdown(models: Sequence[Model], split: str) -> list[str]:
+    """Return the table as lines of Markdown, with a heading; none where there are no sets."""
+    rows = judging_rows(models)
+    if not rows:
+        return []
+    return ["", f"{heading(models, split).capitalize()}.", "", line(HEADS), "|---|---|" + "---:|" * (len(HEADS) - 2), *map(line, rows)]
+
+
+def line(cells: Sequence[str]) -> str:
+    """Return one line of a Markdown table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def judging_part(result: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the page of a run says of its judging sets; None where there are none."""
+    models = result["models"]
+    sets = [{"name": name, "about": about_set(name, (result.get("held_back") or {}).get("judging", {}).get(name, {})),
+             "rows": [judging_cells(model, name) for model in models if name in (model.get("judged") or {})]} for name in judged_on(models)]  # fmt: skip
+    return {"sets": sets, "heads": HEADS[1:], "headline": models[0]["headline"]} if sets else None
+
+
+def about_set(name: str, known: Mapping[str, Any]) -> str:
+    """Say in a sentence how many rows a set has, and what was made of it."""
+    if not known:
+        return ""
+    parts = [f"{name} has {known['rows']:,} rows"]
+    parts += [f"{known['left_out']:,} that overlap with training rows were left out"] if known.get("left_out") else []
+    parts += [f"{known['unlabelled']:,} without a label were left out"] if known.get("unlabelled") else []
+    parts += [f"{one} count as one class there" for one in known.get("merges") or ()]
+    return "; ".join(parts) + "."
+
+
+def set_lines(sets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say of every set what it is, and how many of its rows overlap with what is learned from."""
+    said = []
+    for name, known in sets.items():
+        leaked, learned = known.get("leaked") or {}, known.get("learned") or {}
+        found = [f"{count:,} with the {where}" + (f" ({learned[where]:,} of those)" if count and where in learned else "") for where, count in leaked.items()]
+        said.append(f"Judging set: {about_set(name, known)}" + (f" Of these overlap: {', '.join(found)}." if found else ""))
+    return said
+
+
+def card_rows(model: Model) -> list[str]:
+    """Return the rows of a model card's table of figures."""
+    rows = []
+    for name, found in (model.get("judged") or {}).items():
+        merged = f", {' and '.join(found['merges'])} as one" if found.get("merges") else ""
+        where = f"judging set {name}, {found['rows']:,} rows{merged}"
+        rows += [f"| {metric}, {where} | {with_interval(score)} | measured |" for metric, score in found["metrics"].items()]
+        rows.append(f"| share of the teacher, {where} | {number((found.get('retained') or {}).get('value'), '.2%')} | measured |")
+        rows.append(f"| {model['headline']}, difference to the teacher, {where} | {gap(found.get('difference') or {})} | measured |")
+        if found.get("drop") is not None:
+            rows.append(f"| {model['headline']}, drop from the task's own rows, {where} | {found['drop']:+.4f} | computed |")
+        rows += [mean_row(model, name, metric, where) for metric in found["metrics"] if mean_of(as_splits(model), name, metric)]
+    return rows
+
+
+def mean_row(model: Model, name: str, metric: str, where: str) -> str:
+    """Return the row of a card with a metric's mean over seeds on one set."""
+    found, mean = model["judged"][name], mean_of(as_splits(model), name, metric)
+    over = f"mean of {plural(len(found['per_seed'][metric]), 'seed')} ± {found['deviation'][metric]:.4f}, for comparing methods"
+    return f"| {metric}, {where}, {over} | {with_interval(mean)} | measured |"
+
+
+def as_splits(model: Model) -> dict[str, Any]:
+    """Return a model's means and deviations on judging sets as those on splits are kept."""
+    return {part: {name: found.get(part) or {} for name, found in model["judged"].items()} for part in ("means", "deviation")}

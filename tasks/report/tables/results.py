@@ -1,0 +1,99 @@
+"""The table at the end of a run: for the terminal, and for the Prefect page. What is undefined is shown as a dash, never as a number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tasks.ports.markdown import plain_words
+from tasks.report.format.against import against_lines
+from tasks.report.format.means import VARIED, deviation_of, mean_of
+from tasks.report.format.speed_words import latency_said, speed_lines, speedup_said
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COLUMNS = ("model", "role", "score", "retained", "params", "MB", "GFLOPs", "ms", "speed-up", "gate")
+DASH = "—"
+MEANS = f"In brackets: mean ± standard deviation over seeds, for comparing methods; {VARIED}."
+
+
+def results_table(models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation") -> Table:
+    """Return the table as rich draws it: teacher first, then every candidate; it fits in 110 columns."""
+    from rich import box
+    from rich.table import Table
+
+    title = (
+        f"{headline or models[0]['headline']} on {split} with its interval (mean ± over seeds); ms: median ± its interval at {conditions(models[0])}"
+    )
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("model", overflow="fold")
+    for name in COLUMNS[2:-1]:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("gate", no_wrap=True)
+    for model in models:
+        style = "bold" if model["gate"] == "champion" else "dim" if model["role"] == "baseline" else None
+        name, role, *figures, gate = cells(model, split, headline)
+        # The role is seen from the name, except where the gate has nothing to say; a column of its own would break the width.
+        table.add_row(name, *figures, role if gate == DASH else gate, style=style)
+    return table
+
+
+def results_markdown(models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation") -> str:
+    """Return the table as Markdown."""
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|---|---|" + "---:|" * (len(COLUMNS) - 3) + "---|"]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(model, split, headline)) + " |" for model in models]
+    lines += ["", *(f"- {line}" for line in against_lines(models, split))]
+    said = f"Score: {headline or models[0]['headline']} on {split}, of the registered model. ms: median ± its interval at {conditions(models[0])}."
+    varied = [MEANS] if any(deviation_of(model, split, headline or model["headline"]) is not None for model in models) else []
+    return "\n".join(lines).rstrip() + "\n\n" + "\n\n".join([said, *varied, *notes(models)]) + "\n"
+
+
+def notes(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what stages noted about models, each note once, and whose speed is unsteady or was timed in another way than the teacher's."""
+    noted = [f"Note: {plain_words(note, 1000)}." for note in sorted({model["note"] for model in models if model.get("note")})]
+    return [*noted, *speed_lines(models)]
+
+
+def cells(model: Mapping[str, Any], split: str, headline: str | None = None) -> list[str]:
+    """Return one row of the table."""
+    teacher = model["role"] == "teacher"
+    retained, metric = (model["retained"] or {}).get(split) or {}, headline or model["headline"]
+    return [
+        model["name"],
+        model["role"],
+        with_interval(model["metrics"].get(split, {}).get(metric) or {}) + over_seeds(model, split, metric),
+        DASH if teacher else number(retained.get("value"), ".1%"),
+        number(model["parameters"], ".2f", 1e-6, " M"),
+        number(model["bytes"], ".1f", 1e-6),
+        number(model["flops"], ".2f", 1e-9),
+        latency_said(model),
+        speedup_said(model),
+        model["gate"],
+    ]
+
+
+def over_seeds(model: Mapping[str, Any], split: str, metric: str) -> str:
+    """Return the mean over seeds and its deviation; nothing of one seed."""
+    deviation, mean = deviation_of(model, split, metric), mean_of(model, split, metric).get("value")
+    return "" if deviation is None else f" ({'' if mean is None else f'{mean:.3f} '}±{deviation:.3f})"
+
+
+def with_interval(score: Mapping[str, float | None]) -> str:
+    """Return a score and its interval."""
+    low, high = score.get("low"), score.get("high")
+    interval = f" [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
+    return number(score.get("value"), ".3f") + interval
+
+
+def number(value: float | None, form: str, factor: float = 1, unit: str = "") -> str:
+    """Return a figure in the units of its column, or a dash."""
+    return DASH if value is None else f"{value * factor:{form}}{unit}"
+
+
+def conditions(model: Mapping[str, Any]) -> str:
+    """Say under which conditions latency was measured."""
+    at = model.get("measured_at")
+    if not at:
+        return "unstated conditions"
+    return f"batch {at['batch']}, length {at['length']}, {at['threads']} thread{'s' if at['threads'] > 1 else ''}, {at['engine']}"

@@ -1,0 +1,139 @@
+"""What a sweep says: the table of strategies by dropped layers, the sentences of the answer, and how much fine-tuning changed each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tasks.report.tables.results import DASH
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Result = Mapping[str, Any]
+OUT = "out"
+NOTE = "* best of its row on the selection rows: the answer reads this one, so that no figure is picked by itself."
+SIMILAR = "The teacher's layers (counted from 0) before and after fine-tuning; 1 is unchanged:"
+HALVED = "out: dropped out after the first rung (a quarter of the steps, one seed)."
+
+
+def sweep_table(result: Result) -> Table:
+    """Return the table as rich draws it: a row for each number of dropped layers, a column for each strategy; ``title`` goes above it."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table.add_column("dropped", no_wrap=True)
+    for strategy in result["strategies"]:
+        table.add_column(strategy, justify="right", overflow="fold")
+    for drop in result["drop"]:
+        cells = row_of(result, drop)
+        shown = [Text(text, style="bold" if cell.get("chosen") else "dim" if text in (OUT, DASH) else "") for cell, text in cells]
+        table.add_row(f"{drop} of {result['layers']}", *shown)
+    return table
+
+
+def similarity_table(result: Result) -> Table:
+    """Return, layer by layer, how like the fine-tuned teacher still is to the pretrained model; ``SIMILAR`` goes above it."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table("layer", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("linear CKA", "cosine of the summary token"):
+        table.add_column(name, justify="right")
+    for row in result["similarity"]:
+        table.add_row(str(row["layer"]), f"{row['cka']:.3f}", f"{row['cosine']:.3f}")
+    return table
+
+
+def sweep_markdown(result: Result) -> str:
+    """Return answer, table and similarity as Markdown."""
+    lines = ["## How many layers does the task need?", "", *(f"- {line}" for line in answer_lines(result)), "", title(result) + ".", ""]
+    lines += ["| dropped | " + " | ".join(result["strategies"]) + " |", "|---|" + "---:|" * len(result["strategies"])]
+    for drop in result["drop"]:
+        shown = [f"**{text}**" if cell.get("chosen") else text for cell, text in row_of(result, drop)]
+        lines.append(f"| {drop} of {result['layers']} | " + " | ".join(text.replace("*", "\\*") if "**" not in text else text for text in shown) + " |")
+    lines += ["", *(note.replace("*", "\\*") for note in notes(result)), "", SIMILAR, "", "| layer | linear CKA | cosine |", "|---|---:|---:|"]
+    lines += [f"| {row['layer']} | {row['cka']:.3f} | {row['cosine']:.3f} |" for row in result["similarity"]]
+    return "\n".join(lines) + "\n"
+
+
+def title(result: Result) -> str:
+    """Say what the table's figures are, and what the teacher has."""
+    score, seeds = result["teacher"]["score"], len(result["seeds"])
+    over = f"mean of {seeds} seeds ± deviation" if seeds > 1 else "one seed"
+    return f"{result['headline']} x 100 on {result['rows']:,} {result['split']} rows, {over}; teacher {hundred(score['value'])} {interval(score)}"
+
+
+def notes(result: Result) -> list[str]:
+    """Return what the marks in the table mean, those that are there."""
+    return [NOTE, *([HALVED] if any(cell["state"] == "dropped out" for cell in result["cells"]) else [])]
+
+
+def row_of(result: Result, drop: int) -> list[tuple[Mapping[str, Any], str]]:
+    """Return the cells of one number of dropped layers with their text, in the order of the columns."""
+    found = {cell["strategy"]: cell for cell in result["cells"] if cell["drop"] == drop}
+    return [(found[strategy], shown(found[strategy])) for strategy in result["strategies"]]
+
+
+def shown(cell: Mapping[str, Any]) -> str:
+    """Return the text of one cell; what dropped out has no final figure, so none is shown."""
+    if cell["state"] != "scored":
+        return OUT if cell["state"] == "dropped out" else DASH
+    spread = f" ± {hundred(cell['deviation'])}" if cell["deviation"] is not None else ""
+    return f"{hundred(cell['score']['value'])}{spread}{'*' if cell.get('chosen') else ''}"
+
+
+def answer_lines(result: Result) -> list[str]:
+    """Return one sentence or two for each distance from the teacher, and how sure they are."""
+    lines = [answer_line(result, answer) for answer in result["answer"]]
+    if len(result["seeds"]) == 1:
+        lines.append("With one seed nothing is sure: nobody knows how much luck is in it. Give several: --seeds 0,1,2.")
+    return lines
+
+
+def answer_line(result: Result, answer: Mapping[str, Any]) -> str:
+    """Say how many layers can go within one distance: what holds with its interval, and what only the mean says."""
+    points, holds, mean = answer["points"], answer["holds"], answer["mean"]
+    head = f"Within {points:g} point{'s' if points != 1 else ''} of the teacher: "
+    sure = f"{layers(result, holds['drop'])} can go ({described(holds)})" if holds else "no number of layers holds"
+    if mean is None and holds is None:
+        return f"{head}no number of layers that was tried, and {first(result)}."
+    alone = f" Dropping {', '.join(map(str, answer['alone']))} would hold by itself, but fewer do not." if answer["alone"] else ""
+    if mean is None or (holds is not None and mean["drop"] <= holds["drop"]):
+        most = ", the most that was tried" if holds["drop"] == max(result["drop"]) < result["layers"] - 1 else ""
+        return f"{head}{sure}{most}.{alone}"
+    return f"{head}{sure}; by the mean alone {layers(result, mean['drop'])} ({described(mean)}), but the interval does not hold.{alone}"
+
+
+def first(result: Result) -> str:
+    """Say what the smallest number of dropped layers costs."""
+    cell = min((cell for cell in result["cells"] if cell.get("chosen")), key=lambda cell: cell["drop"], default=None)
+    return "nothing was scored" if cell is None else f"dropping {cell['drop']} is {described(cell)}"
+
+
+def described(found: Mapping[str, Any]) -> str:
+    """Return a strategy with its difference to the teacher in points."""
+    return f"{found['strategy']}: {signed(found['difference']['value'])} points {interval(found['difference'], signed)}"
+
+
+def layers(result: Result, drop: int) -> str:
+    """Return a number of layers in words."""
+    return f"{drop} of {result['layers']} layers"
+
+
+def interval(figure: Mapping[str, float], form: Any = None) -> str:
+    """Return the bounds of a figure in points."""
+    form = form or hundred
+    return f"[{form(figure['low'])}, {form(figure['high'])}]"
+
+
+def hundred(value: float) -> str:
+    """Return a score in points."""
+    return f"{100 * value:.1f}"
+
+
+def signed(value: float) -> str:
+    """Return a difference in points, with its sign; two digits, because a tenth of a point may decide."""
+    return f"{100 * value:+.2f}"

@@ -1,0 +1,132 @@
+"""What a stage took, in seconds, kWh, CO2e and dollars: from what the meter noted of it (``used``) and the rates of the run.
+
+Facts are noted when a stage is made and travel with its result; rates are looked up when the ledger is written. So a result made by another
+worker, or a year ago, is counted at today's price, and what nobody noted stays unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tasks.scoring.costs.figures import Figure, estimated, measured, scaled, total, unknown
+from tasks.scoring.costs.rates import Rates
+from tasks.scoring.speed.energy import JOULES, cpu_joules, emitted_kg, kwh_of, memory_joules, pounds
+
+PARTS = ("seconds", "gpu_seconds", "kwh", "co2e_kg", "co2e_lb", "dollars_on_demand", "dollars_spot")
+NOT_NOTED = "not noted when it was made"
+Used = Mapping[str, Any]
+"""What a meter noted of one stage; see ``tasks/stage/meter.py``."""
+
+
+def cost_of(used: Used, rates: Rates) -> dict[str, Figure]:
+    """Return what one stage took."""
+    kwh = energy_of(used, rates)
+    kg = emissions_of(kwh, rates)
+    return {
+        "seconds": noted(used, "seconds", "wall clock"),
+        "gpu_seconds": noted(used, "gpu_seconds", "GPUs held, shared by stages side by side" if number(used, "gpus") else "no GPU used"),
+        "kwh": kwh,
+        "co2e_kg": kg,
+        "co2e_lb": scaled(kg, pounds(1.0), kg["by"]),
+        **{f"dollars_{market.replace('-', '_')}": dollars_of(used, rates, market) for market in ("on-demand", "spot")},
+    }
+
+
+def sum_of(costs: Iterable[Mapping[str, Figure]]) -> dict[str, Figure]:
+    """Add up what several stages took."""
+    all_of = list(costs)
+    return {part: total(cost[part] for cost in all_of) for part in PARTS}
+
+
+def foreseen(cost: Mapping[str, Figure]) -> dict[str, Figure]:
+    """Return what the like of a stage took as an estimate of what it will take."""
+    return {part: figure if figure["value"] is None else estimated(figure["value"], "as the like of it took") for part, figure in cost.items()}
+
+
+def headline_figures(cost: Mapping[str, Figure], market: str) -> dict[str, float]:
+    """Return what of a cost a chooser compares, by the short names that MLflow shows; what is unknown is left out."""
+    named = {"kwh": "kwh", "co2e_kg": "co2e_kg", "dollars": f"dollars_{market.replace('-', '_')}"}
+    return {name: cost[part]["value"] for name, part in named.items() if part in cost and cost[part]["value"] is not None}
+
+
+def nothing_known(by: str) -> dict[str, Figure]:
+    """Return the cost of a stage of which nothing is known."""
+    return {part: unknown(by) for part in PARTS}
+
+
+def energy_of(used: Used, rates: Rates) -> Figure:
+    """Return the kWh that a stage's machine drew for it: processor and memory, and its GPUs."""
+    return total([processor_kwh(used, rates), *([gpu_kwh(used, rates)] if number(used, "gpus") != 0 else [])])
+
+
+def processor_kwh(used: Used, rates: Rates) -> Figure:
+    """Return what the processor drew: by its own counter (RAPL), or by CPU seconds and watts, with memory."""
+    counted, seconds, load = number(used, "cpu_joules"), number(used, "seconds"), number(used, "cpu_seconds")
+    if counted is not None:
+        return measured(kwh_of(counted), "RAPL of the whole package, by this stage's share of all CPU seconds")
+    held = number(used, "held_seconds")
+    row = rates.drawn_by("cpu", str(used.get("cpu", "")))
+    if seconds is None or held is None or (row is None and rates.core_watts is None):
+        return unknown(NOT_NOTED if seconds is None or held is None else "no watts for this processor")
+    watts = rates.core_watts if rates.core_watts is not None else row.load if row else 0.0
+    rest = (row.rest or 0.0) if row and rates.core_watts is None else 0.0
+    joules = cpu_joules(cpu_seconds=held if load is None else load, held_seconds=held, rest_watts=rest, load_watts=watts)
+    memory, peak = rates.drawn_by("memory", ""), number(used, "peak_bytes")
+    in_memory = memory_joules(peak_bytes=peak, seconds=seconds, watts_per_gb=memory.load) if memory and peak is not None else 0.0
+    sure = "the recipe's" if rates.core_watts is not None else "by model" if row and row.name else "default, within a factor of 2.5"
+    return estimated((joules + in_memory) / JOULES, f"{'cores held' if load is None else 'CPU seconds'} x {watts:g} W per core ({sure}), and memory")
+
+
+def inference_joules(latency_ms: float | None, threads: int, cpu: str, rates: Rates) -> Figure:
+    """Return what one inference draws of a processor, in joules: an estimate, its latency times a constant."""
+    row = rates.drawn_by("cpu", cpu)
+    watts = rates.core_watts if rates.core_watts is not None else row.load if row else None
+    if latency_ms is None or not math.isfinite(latency_ms) or watts is None:
+        return unknown("no latency was measured" if watts is not None else "no watts for this processor")
+    held = f"{threads} {'thread' if threads == 1 else 'threads'}"
+    return estimated(latency_ms / 1000 * threads * watts, f"latency times a constant ({held} x {watts:g} W per core)")
+
+
+def gpu_kwh(used: Used, rates: Rates) -> Figure:
+    """Return what GPUs drew: by their own counter (NVML), or their seconds at full load, which is a bound from above."""
+    counted, seconds, model = number(used, "gpu_joules"), number(used, "gpu_seconds"), str(used.get("gpu") or "")
+    if counted is not None:
+        return measured(kwh_of(counted), "NVML's energy counter, shared by stages side by side")
+    row = rates.drawn_by("gpu", model)
+    watts = rates.gpu_watts if rates.gpu_watts is not None else row.load if row else None
+    if seconds is None or watts is None:
+        return unknown(NOT_NOTED if seconds is None else f"no watts for the GPU {model or 'of no name'}")
+    return estimated(kwh_of(seconds * watts), f"GPU seconds x {watts:g} W (full load)")
+
+
+def emissions_of(kwh: Figure, rates: Rates) -> Figure:
+    """Return the kg of CO2e behind kWh."""
+    if rates.kg_per_kwh is None:
+        return unknown("no grid factor: set costs.region")
+    factor = emitted_kg(1.0, kg_per_kwh=rates.kg_per_kwh, pue=rates.pue)
+    return scaled(kwh, factor, f"kWh x {rates.kg_per_kwh:g} kg ({rates.grid}) x {rates.pue:g} (PUE)")
+
+
+def dollars_of(used: Used, rates: Rates, market: str) -> Figure:
+    """Return a stage's share of the instance's price: for the seconds that were its own, among the stages that ran side by side."""
+    price, seconds = rates.dollars_per_hour(market), number(used, "machine_seconds")
+    if price is None:
+        return unknown("no price: set costs.instance and costs.region")
+    if seconds is None:
+        return unknown(NOT_NOTED)
+    return estimated(seconds / 3600 * price, f"share of the machine's hours x {price:g} $ ({market})")
+
+
+def noted(used: Used, name: str, by: str) -> Figure:
+    """Return a fact that was measured, if it was noted."""
+    value = number(used, name)
+    return unknown(NOT_NOTED) if value is None else measured(value, by)
+
+
+def number(used: Used, name: str) -> float | None:
+    """Return a figure out of a manifest, which somebody else may have written: a finite number that is not negative, or None."""
+    value = used.get(name)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return float(value) if is_number and value is not None else None

@@ -1,0 +1,33 @@
+"""The metrics as ``evaluate.Metric`` classes that need no hub: for people who score elsewhere with the same definitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import datasets
+import evaluate
+import numpy as np
+
+from tasks.errors import RecipeError
+from tasks.scoring.quality.metrics import METRICS
+
+CLASSES = {"accuracy", "f1", "matthews"}
+
+
+class LimbeckMetric(evaluate.Metric):
+    """One of ``METRICS``, chosen by ``config_name``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        value = datasets.Value("int64" if self.config_name in CLASSES else "float64")
+        features = datasets.Features({"predictions": value, "references": value})
+        return evaluate.MetricInfo(description=METRICS[self.config_name].__doc__ or "", citation="", features=features)
+
+    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
+        return {self.config_name: METRICS[self.config_name](np.asarray(predictions), np.asarray(references))}
+
+
+def metric(name: str) -> LimbeckMetric:
+    """Return a metric by name."""
+    if name not in METRICS:
+        raise RecipeError(f"unknown metric {name!r}; choose one of {', '.join(sorted(METRICS))}")
+    return LimbeckMetric(config_name=name, keep_in_memory=True)

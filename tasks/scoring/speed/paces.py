@@ -1,0 +1,65 @@
+"""Latency and speed-up as the results state them: all of a run by one teacher's latency, and which of them are unsteady.
+
+Every candidate is timed in turn with its teacher, in a stage of its own, and between two stages a machine may change its pace. So what a stage
+says is how many times as fast as the teacher a candidate is; its latency is the teacher's own, measured once, divided by that. What is unsteady
+is shown and decides nothing: no alias, no criterion, no preference, no front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.scoring.speed.speed import figure_of
+from tasks.scoring.speed.timing import NEAR
+
+Row = Mapping[str, Any]
+
+
+def with_paces(rows: Sequence[Row], paces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Enter latency and speed-up in the rows of the results, the teacher's first; ``paces`` are what their stages measured."""
+    first = paces[0]
+    paced = [{**row, **pace_of(pace, first, alone=number == 0)} for number, (row, pace) in enumerate(zip(rows, paces, strict=True))]
+    apart = out_of_step(paced)
+    return [{**row, "unsteady": row["unsteady"] or apart.get(row["name"])} for row in paced]
+
+
+def pace_of(pace: Mapping[str, Any], teachers: Mapping[str, Any], *, alone: bool) -> dict[str, Any]:
+    """Return one row's figures of speed; ``alone`` is the teacher's own row."""
+    theirs, measured = teachers["model"]["p50_ms"], pace["model"]["p50_ms"]
+    latency = theirs if alone else figure_of(theirs / pace["speedup"])
+    bounds = [measured / pace["model"]["high_ms"], measured / pace["model"]["low_ms"]]
+    if not alone:
+        bounds = [pace["speedup_low"] / pace["speedup"], pace["speedup_high"] / pace["speedup"]]
+    low, high = min(1.0, *bounds), max(1.0, *bounds)  # figures are rounded, and may lie beside a narrow interval
+    because = pace["unsteady"] or (f"its teacher is unsteady: {teachers['unsteady']}" if teachers["unsteady"] else None)
+    return {
+        "latency_ms": latency, "latency_low_ms": latency / high, "latency_high_ms": latency / low,
+        "latency_p95_ms": pace["model"]["p95_ms"] * latency / measured,
+        "speedup": theirs / latency, "unsteady": because or None,
+        "timed": {"measured_ms": measured, "teacher_ms": pace["teacher"]["p50_ms"], "calls": pace["calls"]},
+    }  # fmt: skip
+
+
+def out_of_step(rows: Sequence[Row]) -> dict[str, str]:
+    """Return by name why a row is unsteady that is asked like others of its shape and takes longer or shorter than most of them."""
+    shapes: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if not row["unsteady"]:
+            shapes.setdefault(shape_of(row), []).append(row)
+    return {name: why for same in shapes.values() for name, why in apart_in(same).items()}
+
+
+def shape_of(row: Row) -> tuple[Any, ...]:
+    """Return what models of one shape have in common: parameters, work, and what asks them; by which library is a finding of the timing."""
+    return row["parameters"], row["flops"], str(row["measured_at"]["engine"]).split(" against ")[0].split(",")[0]
+
+
+def apart_in(same: Sequence[Row]) -> dict[str, str]:
+    """Return whom of one shape the others contradict: all but the most that agree within 5 %, and everybody where those are no majority."""
+    ordered = sorted(same, key=lambda row: row["latency_ms"])
+    agree = max(([row for row in ordered[at:] if row["latency_ms"] <= first["latency_ms"] * (1 + NEAR)] for at, first in enumerate(ordered)), key=len)
+    kept = {row["name"] for row in agree} if 2 * len(agree) > len(ordered) else set()
+    low, high = ordered[0]["latency_ms"], ordered[-1]["latency_ms"]
+    said = f"{len(ordered)} models of its shape took {low:g} to {high:g} ms, more than {100 * NEAR:g} % apart"
+    return {row["name"]: said for row in ordered if row["name"] not in kept}

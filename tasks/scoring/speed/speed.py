@@ -1,0 +1,196 @@
+"""Latency and memory of inference, measured: the candidate and its teacher in turn, so that a busy moment hits both.
+
+Shape letters: B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tasks.errors import ModelError
+from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
+from tasks.scoring.speed.timing import NEAR, Median, median_of, quotient_of, time_in_turn
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ENGINE = "torch fp32 sdpa"
+FORGET_THE_PEAK = "5"  # what Linux reads as: the peak resident size starts anew from the present one
+TRIAL = {"repeats": 9, "warmup": 2, "seconds": 0.0}
+"""Calls by which the faster library is found."""
+
+
+class Checkpoint:
+    """A checkpoint in torch, ready to be timed."""
+
+    engine = ENGINE
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        from tasks.scoring.predict import load
+
+        self.model, self.tokenizer = load(folder)
+        self.config, self.vocabulary = self.model.config, self.model.config.vocab_size
+
+    def call(self, ids_BT: np.ndarray) -> Callable[[], Any]:
+        """Return what asks it once about these tokens."""
+        import torch
+
+        inputs = asked(self.tokenizer, torch.from_numpy(ids_BT))
+        return lambda: self.model(**inputs)
+
+
+class Export:
+    """An export in ONNX Runtime, ready to be timed."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        from transformers import AutoConfig
+
+        self.model = OnnxModel(folder, threads=threads)
+        self.config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        self.engine, self.vocabulary = str(card_of(folder)["engine"]), self.config.vocab_size
+
+    def call(self, ids_BT: np.ndarray) -> Callable[[], Any]:
+        """Return what asks it once about these tokens."""
+        every = {"input_ids": ids_BT, "attention_mask": np.ones_like(ids_BT), "token_type_ids": np.zeros_like(ids_BT)}
+        inputs = {name: every[name] for name in self.model.card["inputs"]}
+        return lambda: self.model.ask(inputs)
+
+
+def opened(folder: Path, threads: int) -> Checkpoint | Export:
+    """Load what a folder holds."""
+    return Export(folder, threads) if is_export(folder) else Checkpoint(folder, threads)
+
+
+def fastest_call(folder: Path, model: Checkpoint | Export, ids_BT: np.ndarray) -> tuple[str, Callable[[], Any]]:
+    """Return how a model is asked fastest here, and the call; of a checkpoint this tries each library that can multiply in fp32."""
+    from tasks.scoring.speed.products import ONEDNN, by_onednn, libraries
+
+    if isinstance(model, Export):
+        return model.engine, model.call(ids_BT)
+    first, *others = libraries()
+    calls = {first: model.call(ids_BT)}
+    if ONEDNN in others:
+        packed = Checkpoint(folder, 1)
+        by_onednn(packed.model, ids_BT.size)
+        calls[ONEDNN] = packed.call(ids_BT)
+    times = time_in_turn(calls, **TRIAL) if others else {first: [0.0]}
+    best = min(times, key=lambda library: float(np.median(times[library])))
+    return f"{model.engine}, {best}", calls[best]
+
+
+def measure_latency(
+    folders: Mapping[str, Path], *, batch: int, length: int, threads: int, repeats: int, warmup: int, seconds: float
+) -> dict[str, Any]:
+    """Time ``model`` and ``teacher`` in turn on the same random tokens; return milliseconds of each, their quotient, and why they are unsteady."""
+    import torch
+
+    torch.set_num_threads(threads)
+    models = {name: opened(folder, threads) for name, folder in folders.items()}
+    for model in models.values():
+        require_length(model.config, length)
+    smallest = min(model.vocabulary for model in models.values())
+    ids_BT = torch.randint(min(1000, smallest // 2), smallest, (batch, length), generator=torch.Generator().manual_seed(0)).numpy()
+    with torch.inference_mode():
+        found = {name: fastest_call(folders[name], model, ids_BT) for name, model in models.items()}
+        times = time_in_turn({name: call for name, (_, call) in found.items()}, repeats=repeats, warmup=warmup, seconds=seconds)
+    return paces_of(times) | {"engines": {name: engine for name, (engine, _) in found.items()}}
+
+
+def paces_of(times: Mapping[str, list[float]]) -> dict[str, Any]:
+    """Return what the milliseconds of model and teacher, timed in turn, come to."""
+    middles = {name: median_of(values) for name, values in times.items()}
+    apart = quotient_of(times["teacher"], times["model"])
+    figures = {
+        name: {"p50_ms": figure_of(middle.value), "low_ms": middle.low, "high_ms": middle.high, "p95_ms": float(np.quantile(times[name], 0.95))}
+        for name, middle in middles.items()
+    }
+    return {
+        **figures,
+        "speedup": figures["teacher"]["p50_ms"] / figures["model"]["p50_ms"], "speedup_low": apart.low, "speedup_high": apart.high,
+        "calls": len(times["model"]), "unsteady": unsteady_because({**middles, "quotient": apart}, len(times["model"])),
+    }  # fmt: skip
+
+
+def figure_of(milliseconds: float) -> float:
+    """Round a latency to the digits that are printed, so that the quotient of two printed figures is the speed-up that stands beside them."""
+    return round(milliseconds, 2) if milliseconds >= 1 else float(f"{milliseconds:.3g}")
+
+
+def unsteady_because(found: Mapping[str, Median], calls: int) -> str:
+    """Return why figures decide nothing; empty where every interval is narrow enough."""
+    wide = {name: one.spread for name, one in found.items() if not one.known}
+    said = ", ".join(f"{WHOSE[name]} ± {100 * spread:.1f} %" for name, spread in wide.items())
+    return f"after {calls:,} calls each {said}, beyond {100 * NEAR:g} %" if wide else ""
+
+
+WHOSE = {"model": "its median", "teacher": "its teacher's median", "quotient": "its speed-up"}
+
+
+def asked(tokenizer: Any, ids_BT: Tensor) -> dict[str, Tensor]:
+    """Return what a model is asked with: all that its tokenizer would give, of which XLNet's segments cost time."""
+    import torch
+
+    every = {"input_ids": ids_BT, "attention_mask": torch.ones_like(ids_BT), "token_type_ids": torch.zeros_like(ids_BT)}
+    return {name: every[name] for name in tokenizer.model_input_names if name in every}
+
+
+def require_length(config: object, length: int) -> None:
+    """Refuse to time a length that a model has no positions for."""
+    from tasks.scoring.predict import longest
+
+    if length > longest(config, length):
+        raise ModelError(f"speed.length is {length} and a model takes at most {longest(config, length)} tokens; lower speed.length")
+
+
+def memory(field: str) -> int:
+    """Return bytes of this process's memory: VmRSS is what it holds now, VmHWM its peak.
+
+    Not ``ru_maxrss``: a process inherits that from the one that started it, so it would report the parent's size.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+
+
+def forget_peak() -> None:
+    """Let the peak start anew, where the system allows it; elsewhere the peak of importing libraries may count too."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text(FORGET_THE_PEAK)
+
+
+def import_family(folder: Path) -> None:
+    """Import the code of a model's family by building it on shapes alone: some 120 MB that are the library's, not the model's."""
+    import torch
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    if is_export(folder):
+        import onnxruntime  # noqa: F401 - its code is no more the model's than torch's is
+        import tokenizers  # noqa: F401
+    else:
+        with torch.device("meta"):
+            AutoModelForSequenceClassification.from_config(config)
+
+
+def peak_increase(folder: Path, *, batch: int, length: int, threads: int) -> int:
+    """Load and run a model in this process; return its peak memory in bytes less what the process held before.
+
+    Measure before any other model is loaded: memory that one freed would be used again and not be counted.
+    """
+    import torch
+
+    import_family(folder)
+    torch.set_num_threads(threads)
+    forget_peak()
+    before = memory("VmRSS")
+    model = opened(folder, threads)
+    require_length(model.config, length)
+    call = model.call(np.full((batch, length), 7))
+    with torch.inference_mode():
+        for _ in range(3):
+            call()
+    return memory("VmHWM") - before

@@ -1,0 +1,109 @@
+"""Attention as it runs here: written out on a CPU, torch's fused kernel on a GPU, and open to whoever wants to see a layer's scores.
+
+At short lengths the written-out form trains faster on a CPU than the fused one. Whoever copies scores takes those that attention is computed from,
+and dropout comes from ``dropout.MASKS``. What is computed is Vaswani et al. 2017, Attention Is All You Need, arXiv:1706.03762.
+Shape letters: B batch, H heads, T tokens, K head size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import eager_mask, sdpa_mask
+
+from tasks.families import SCORES, family_of
+from tasks.training.models.dropout import MASKS
+
+WRITTEN_OUT, FUSED = "limbeck-written-out", "limbeck-fused"
+LANES = 16  # numbers of 32 bits that a vector register holds, at most
+
+@dataclass(frozen=True)
+class Attended:
+    """What one layer's attention is computed from: queries, keys and values [B, H, T, K], and, for whoever asks, the scores [B, H, T, T], unmasked."""
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    scores: Callable[[], Tensor]
+
+
+Watch = Callable[[Attended], None]
+"""Is called for every layer, in their order."""
+
+_watches: list[Watch] = []
+
+
+def own_attention(model: Any) -> Any:
+    """Let a model compute its attention here, where its family allows that, and return it."""
+    if open_to_watch(model):
+        AttentionInterface.register(WRITTEN_OUT, written_out)
+        AttentionMaskInterface.register(WRITTEN_OUT, eager_mask)
+        AttentionInterface.register(FUSED, fused)
+        AttentionMaskInterface.register(FUSED, sdpa_mask)
+        model.set_attn_implementation(FUSED if model.device.type == "cuda" else WRITTEN_OUT)
+    return model
+
+
+def open_to_watch(model: Any) -> bool:
+    """Tell whether a model's attention may be computed here, so that its scores can be read."""
+    return SCORES in family_of(model.config).shows and getattr(model, "_supports_attention_backend", False)
+
+
+@contextmanager
+def watched_by(watch: Watch) -> Iterator[None]:
+    """Show the attention of every layer that runs in this block."""
+    _watches.append(watch)
+    try:
+        yield
+    finally:
+        _watches.pop()
+
+
+def written_out(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float | None = None, dropout: float = 0.0, **_: Any
+) -> tuple[Tensor, Tensor]:
+    """Return what attention puts out [B, T, H, K], and the shares [B, H, T, T]."""
+    tokens, key_BHTK, value_BHTK = key.shape[2], key, value
+    if tokens < LANES:
+        key, value, attention_mask = widened(key, value, attention_mask)
+    scores_BHTT = scored(query, key, scaling)
+    shown_BHTT = scores_BHTT[..., :tokens]
+    for watch in _watches[-1:]:
+        watch(Attended(query, key_BHTK, value_BHTK, lambda: shown_BHTT))
+    if attention_mask is not None:
+        scores_BHTT = scores_BHTT + attention_mask
+    shares_BHTT = scores_BHTT.softmax(-1)
+    if module.training and dropout:
+        shares_BHTT = shares_BHTT * MASKS.draw(shares_BHTT, dropout)
+    return (shares_BHTT @ value).transpose(1, 2).contiguous(), shares_BHTT[..., :tokens]
+
+
+def widened(key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Add masked keys up to the width that torch's softmax takes at one go: below it, number by number, it is up to ten times slower."""
+    width = LANES - key.shape[2]
+    if mask is None:
+        mask = key.new_zeros(1, 1, 1, key.shape[2], dtype=torch.float32)
+    key, value = (F.pad(states, (0, 0, 0, width)) for states in (key, value))
+    return key, value, F.pad(mask, (0, width), value=torch.finfo(mask.dtype).min)
+
+
+def fused(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float | None = None, **named: Any
+) -> tuple[Tensor, None]:
+    """Run torch's fused kernel, which keeps no scores: whoever wants to see them has them computed."""
+    for watch in _watches[-1:]:
+        watch(Attended(query, key, value, lambda: scored(query, key, scaling)))
+    return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **named)
+
+
+def scored(query: Tensor, key: Tensor, scaling: float | None) -> Tensor:
+    """Return QK^T / sqrt(K) [B, H, T, T]: multiplied in the arithmetic of the pass, then float32, so that scaling and softmax round no more."""
+    return (query @ key.transpose(2, 3)).float() * (query.shape[-1] ** -0.5 if scaling is None else scaling)

@@ -1,0 +1,106 @@
+"""A student of DistilBERT's architecture out of a BERT: some of its layers, its word and position embeddings, its masked-LM head.
+
+Paper: Sanh et al. 2019, DistilBERT, arXiv:1910.01108. There are no token types and no pooler; what says how BERT told two sentences apart is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from tasks.errors import ModelError
+from tasks.methods.layers.layer_maps import initial_layers
+
+IN_A_LAYER = {
+    "attention.q_lin": "attention.self.query",
+    "attention.k_lin": "attention.self.key",
+    "attention.v_lin": "attention.self.value",
+    "attention.out_lin": "attention.output.dense",
+    "sa_layer_norm": "attention.output.LayerNorm",
+    "ffn.lin1": "intermediate.dense",
+    "ffn.lin2": "output.dense",
+    "output_layer_norm": "output.LayerNorm",
+}
+OUTSIDE = {
+    "distilbert.embeddings.word_embeddings.weight": "bert.embeddings.word_embeddings.weight",
+    "distilbert.embeddings.position_embeddings.weight": "bert.embeddings.position_embeddings.weight",
+    "distilbert.embeddings.LayerNorm.weight": "bert.embeddings.LayerNorm.weight",
+    "distilbert.embeddings.LayerNorm.bias": "bert.embeddings.LayerNorm.bias",
+    "vocab_projector.weight": "cls.predictions.decoder.weight",
+    "vocab_projector.bias": "cls.predictions.bias",
+    "vocab_transform.weight": "cls.predictions.transform.dense.weight",
+    "vocab_transform.bias": "cls.predictions.transform.dense.bias",
+    "vocab_layer_norm.weight": "cls.predictions.transform.LayerNorm.weight",
+    "vocab_layer_norm.bias": "cls.predictions.transform.LayerNorm.bias",
+}
+"""DistilBERT's names on the left, BERT's on the right."""
+
+
+def parameter_map(layers: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """Yield each of the student's parameters with the one of its teacher that it starts from; ``layers`` are the teacher's, counted from 0."""
+    yield from OUTSIDE.items()
+    for ours, theirs in enumerate(layers):
+        for name, source in IN_A_LAYER.items():
+            for kind in ("weight", "bias"):
+                yield f"distilbert.transformer.layer.{ours}.{name}.{kind}", f"bert.encoder.layer.{theirs}.{source}.{kind}"
+
+
+def distilbert_of(model: Any, shape: SimpleNamespace) -> Any:
+    """Build the student of a BERT, with the same kind of head; a classifier's head is drawn, since DistilBERT's has another form."""
+    require_bert(model, shape)
+    layers = initial_layers(shape.layers, model.config.num_hidden_layers)
+    student = class_like(model)._from_config(config_of(model.config, shape.layers), dtype=torch.float32)
+    theirs, ours = ({prefixed(name, each): value for name, value in each.state_dict().items()} for each in (model, student))
+    with torch.no_grad():
+        for name, source in parameter_map(layers):
+            if name in ours and source in theirs:
+                ours[name].copy_(theirs[source])
+    return student
+
+
+def require_bert(model: Any, shape: SimpleNamespace) -> None:
+    """Refuse a teacher of another family, and widths of one's own: whole layers are copied."""
+    config = model.config
+    if config.model_type != "bert":
+        raise ModelError(f"start: distilbert copies the layers of a BERT, and the teacher is a {config.model_type}; use start: teacher")
+    own = {"hidden": config.hidden_size, "heads": config.num_attention_heads, "feed_forward": config.intermediate_size}
+    other = [knob for knob, value in own.items() if getattr(shape, knob) not in (None, value)]
+    if other:
+        raise ModelError(f"start: distilbert copies whole layers, so the student has its teacher's widths; leave {', '.join(other)} out")
+
+
+def class_like(model: Any) -> Any:
+    """Return DistilBERT's class with the head that this BERT has."""
+    from transformers import (
+        BertForMaskedLM,
+        BertForSequenceClassification,
+        BertModel,
+        DistilBertForMaskedLM,
+        DistilBertForSequenceClassification,
+        DistilBertModel,
+    )
+
+    alike = {BertModel: DistilBertModel, BertForMaskedLM: DistilBertForMaskedLM, BertForSequenceClassification: DistilBertForSequenceClassification}
+    return alike[type(model)]
+
+
+def config_of(config: Any, layers: int) -> Any:
+    """Return DistilBERT's config for a BERT's."""
+    from transformers import DistilBertConfig
+
+    head = {name: getattr(config, name) for name in ("id2label", "label2id", "problem_type")}
+    return DistilBertConfig(
+        vocab_size=config.vocab_size, max_position_embeddings=config.max_position_embeddings, n_layers=layers, n_heads=config.num_attention_heads,
+        dim=config.hidden_size, hidden_dim=config.intermediate_size, dropout=config.hidden_dropout_prob, activation=config.hidden_act,
+        attention_dropout=config.attention_probs_dropout_prob, initializer_range=config.initializer_range, pad_token_id=config.pad_token_id,
+        attn_implementation=config._attn_implementation, **head,
+    )  # fmt: skip
+
+
+def prefixed(name: str, model: Any) -> str:
+    """Return a parameter's name as a model with a head has it."""
+    prefix = f"{model.base_model_prefix}."
+    return name if model.base_model is not model else prefix + name

@@ -1,0 +1,198 @@
+"""Building models: a student smaller than its teacher, started from nothing, from the teacher's layers, or from its embeddings.
+
+Sources: layers copied at even distances from Sanh et al. 2019, DistilBERT, arXiv:1910.01108; random starts from Jiao et al. 2019,
+TinyBERT, arXiv:1909.10351. Everything that is built here is a plain Hugging Face model.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tasks.errors import ModelError, RecipeError
+from tasks.families import family_of, require_heads, shape_of
+from tasks.methods.layers.layer_dropping import drop_layers
+from tasks.methods.layers.layer_maps import initial_layers
+from tasks.methods.layers.layer_strategies import STRATEGIES, kept_layers
+from tasks.training.data.rows import Task, fitted
+from tasks.training.models.attention import own_attention
+from tasks.training.models.distilbert import distilbert_of
+from tasks.training.precision import attention_for
+
+
+def load_classifier(folder: Path, task: Task, place: torch.device, *, seed: int = 0) -> Any:
+    """Load a folder as a sequence classifier of the task in float32; a head that is missing is drawn from ``seed``."""
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    torch.manual_seed(seed)
+    config = with_head(AutoConfig.from_pretrained(folder, local_files_only=True), task)
+    model = AutoModelForSequenceClassification.from_pretrained(
+        folder, config=config, local_files_only=True, dtype=torch.float32, attn_implementation=attention_for(place), use_safetensors=True,
+        ignore_mismatched_sizes=True,
+    )  # fmt: skip
+    return own_attention(model.to(place))
+
+
+def load_encoder(folder: Path, place: torch.device) -> Any:
+    """Load a folder as a bare encoder in float32."""
+    from transformers import AutoModel
+
+    options = {"dtype": torch.float32, "attn_implementation": attention_for(place), "use_safetensors": True}
+    return own_attention(AutoModel.from_pretrained(folder, local_files_only=True, **options).to(place))
+
+
+def load_masked_lm(folder: Path, place: torch.device) -> Any:
+    """Load a folder as a masked language model in float32; one without a trained head would answer at random, and is refused."""
+    from transformers import AutoModelForMaskedLM
+
+    options = {"dtype": torch.float32, "attn_implementation": attention_for(place), "use_safetensors": True}
+    model, found = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, output_loading_info=True, **options)
+    if found["missing_keys"]:
+        raise ModelError(f"{folder.name} has no masked-LM head ({sorted(found['missing_keys'])[0]} is missing); name a model that was saved with one")
+    return own_attention(model.to(place))
+
+
+def with_head(config: Any, task: Task) -> Any:
+    """Give a config the task's head and label names."""
+    config.num_labels = task.outputs
+    if task.labels:
+        config.id2label = dict(enumerate(task.labels))
+        config.label2id = {name: index for index, name in enumerate(task.labels)}
+    config.problem_type = "regression" if task.kind == "regression" else "single_label_classification"
+    return config
+
+
+def smaller(config: Any, shape: SimpleNamespace) -> Any:
+    """Return the teacher's config with the student's shape; refuse what cannot be built."""
+    small, family, depth = copy.deepcopy(config), family_of(config), config.num_hidden_layers
+    if shape.layers > depth:
+        raise ModelError(f"the student has {shape.layers} layers and its teacher {depth}; give it at most as many")
+    for knob, name in family.names.items():
+        value = getattr(shape, knob)
+        if value is not None and not hasattr(config, name):
+            raise ModelError(f"a {config.model_type} model has no {name}; leave {knob} out")
+        if value is not None:
+            setattr(small, name, value)
+    family.follow(small, initial_layers(shape.layers, depth))
+    require_heads(small, small.hidden_size, small.num_attention_heads)
+    return small
+
+
+def same_widths(config: Any, small: Any) -> bool:
+    """Tell whether the teacher's layers fit the student."""
+    return {**shape_of(config), "layers": 0} == {**shape_of(small), "layers": 0}
+
+
+def from_teacher(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
+    """Keep evenly spaced layers of the teacher, head included."""
+    return with_layers(model, shape, initial_layers(shape.layers, model.config.num_hidden_layers))
+
+
+def with_layers(model: Any, shape: SimpleNamespace, kept: Sequence[int]) -> Any:
+    """Keep some layers of the teacher, counted from 0, head included."""
+    small = smaller(model.config, shape)
+    if not same_widths(model.config, small):
+        raise ModelError(f"start: teacher copies whole layers, so the widths must agree; the student asks for {describe(small)}, its teacher has "
+                         f"{describe(model.config)}; use start: embeddings or random")  # fmt: skip
+    student = copy.deepcopy(model)
+    drop_layers(student, kept)
+    return student
+
+
+def from_nothing(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
+    """Draw every weight."""
+    return build(smaller(model.config, shape))
+
+
+def as_distilbert(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
+    """Keep evenly spaced layers of a BERT in DistilBERT's architecture."""
+    return own_attention(distilbert_of(model, shape))
+
+
+def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
+    """Draw the layers, and start the embeddings from the teacher's, projected on their principal axes where the student is narrower."""
+    student = from_nothing(model, shape, build)
+    table_VE = student.get_input_embeddings().weight  # narrower than the layers in ELECTRA and ALBERT, and then as it was
+    axes_DE = principal_axes(model.get_input_embeddings().weight.detach(), table_VE.shape[1])
+    teacher = tables(model)
+    for name, value in tables(student).items():
+        value.data.copy_(teacher[name].detach() @ axes_DE)
+    return student
+
+
+def tables(model: Any) -> dict[str, Tensor]:
+    """Return the tables of a model's embeddings by name: of words, positions and segments, as far as it has them."""
+    root = model.base_model.get_submodule(family_of(model.config).embeddings)
+    return {name: module.weight for name, module in root.named_modules() if isinstance(module, nn.Embedding)}
+
+
+STARTS: dict[str, Callable[[Any, SimpleNamespace, Callable[[Any], Any]], Any]] = {
+    "teacher": from_teacher,
+    "embeddings": from_embeddings,
+    "random": from_nothing,
+    "distilbert": as_distilbert,
+}
+
+
+def build_student(start: str, model: Any, shape: SimpleNamespace, *, seed: int, contributions: Sequence[float] | None = None) -> Any:
+    """Build a student of ``model`` (a classifier or a bare encoder) in the given shape; the teacher is left as it is.
+
+    ``start`` may also be a strategy of layer dropping, which says which of the teacher's layers stay.
+    """
+    torch.manual_seed(seed)
+    if start in STRATEGIES:
+        depth = model.config.num_hidden_layers
+        return with_layers(model, shape, kept_layers(start, depth, depth - shape.layers, contributions)).to(model.device)
+    if start not in STARTS:
+        raise RecipeError(f"unknown start {start!r}; choose one of {', '.join(sorted([*STARTS, *STRATEGIES]))}, or name a folder or hub id")
+    student = STARTS[start](model, shape, lambda config: type(model)._from_config(config, dtype=torch.float32))
+    return student.to(model.device)
+
+
+def principal_axes(values_VD: Tensor, width: int) -> Tensor:
+    """Return the ``width`` leading principal axes [D, E]; a column's sign is fixed so that every machine draws the same student."""
+    if width > values_VD.shape[1]:
+        raise ModelError(f"the student's width {width} is larger than its teacher's {values_VD.shape[1]}; make it narrower or use start: random")
+    if width == values_VD.shape[1]:
+        return torch.eye(width, device=values_VD.device)
+    _, axes_DD = torch.linalg.eigh((values_VD.double().T @ values_VD.double()).cpu())
+    axes_DE = axes_DD.flip(1)[:, :width]
+    signs_E = axes_DE.gather(0, axes_DE.abs().argmax(0, keepdim=True)).sign()
+    return (axes_DE * signs_E).to(values_VD)
+
+
+def set_dropout(model: nn.Module, share: float | None) -> None:
+    """Set every dropout of a model for this training; None leaves the model's own. The saved config is not touched."""
+    if share is None:
+        return
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+        for name in ("attention_dropout", "attention_dropout_prob", "dropout_prob"):
+            if isinstance(getattr(module, name, None), (int, float)):
+                setattr(module, name, share)
+
+
+def freeze(model: Any) -> Any:
+    """Make a model a teacher: no dropout, no gradients."""
+    return model.eval().requires_grad_(False)
+
+
+def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a plain Hugging Face folder: config, safetensors, tokenizer; nothing that names where it was made."""
+    model.config._name_or_path = ""
+    model.save_pretrained(folder)
+    tokenizer.name_or_path = ""
+    fitted(tokenizer, model.config).save_pretrained(folder)  # it was loaded with a teacher, which may be of another family
+
+
+def describe(config: Any) -> str:
+    """Say a model's shape in a few words."""
+    shape = shape_of(config)
+    return f"{shape['layers']} x {shape['hidden']}, {shape['heads']} heads, feed-forward {shape['feed_forward']}"

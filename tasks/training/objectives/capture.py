@@ -1,0 +1,132 @@
+"""Reading a model's inner signals: logits, hidden states, attention scores, queries, keys and values, in one pass and at the mapped layers only.
+
+Transformers' own ``output_attentions`` gives probabilities after dropout, or nothing at all under a fused kernel. The scores QK^T / sqrt(head size)
+are therefore taken where attention is computed (``tasks/training/models/attention.py``), and so are queries, keys and values, under a fused kernel too.
+A family whose attention is its own shows queries, keys and values where its linear maps make them; what cannot be read is refused
+(``tasks/families.py``).
+
+Shape letters: B batch, T tokens, D width, H heads, K head size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tasks.errors import ModelError
+from tasks.families import HIDDEN, SCORES, STATES, family_of, require_signal
+from tasks.methods.layers.layer_dropping import encoder_layers
+from tasks.training.models.attention import Attended, open_to_watch, own_attention, scored, watched_by
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What one forward pass showed: logits [B, C] (or None), and by layer hidden states, scores [B, H, T, T], and queries, keys and values [B, H, T, K]."""
+
+    logits_BC: Tensor | None
+    hidden: dict[int, Tensor]
+    scores: dict[int, Tensor]
+    states: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+    """Queries, keys and values, by layer and by the names query, key and value."""
+
+
+class Capture:
+    """Runs a model and returns the wanted signals. ``hidden`` counts from 0 (embeddings); ``attention`` and ``states`` list layers from 0."""
+
+    def __init__(self, model: Any, *, hidden: Sequence[int] = (), attention: Sequence[int] = (), states: Sequence[int] = ()) -> None:
+        self.model, self.hidden, self.attention, self.states = own_attention(model), tuple(hidden), tuple(attention), tuple(states)
+        for signal, wanted in ((HIDDEN, hidden), (SCORES, attention), (STATES, states)):
+            if wanted:
+                require_signal(model.config, signal)
+
+    def __call__(self, **inputs: Tensor) -> Signals:
+        self.layer, self.seen = 0, Signals(None, {}, {})
+        with self.open():
+            out = self.model(**inputs, output_hidden_states=bool(self.hidden), return_dict=True)
+        hidden = out.hidden_states if self.hidden else ()
+        return replace(self.seen, logits_BC=getattr(out, "logits", None), hidden={index: hidden[index] for index in self.hidden})
+
+    def open(self) -> AbstractContextManager[None]:
+        """Look where this model's attention can be seen, if anything of it is wanted."""
+        if not self.attention and not self.states:
+            return nullcontext()
+        return watched_by(self.see) if open_to_watch(self.model) else self.at_the_maps()
+
+    @contextmanager
+    def at_the_maps(self) -> Iterator[None]:
+        """Read queries, keys and values where the linear maps of a layer make them."""
+        layers, maps = encoder_layers(self.model), family_of(self.model.config).linears
+        hooks = [layers[layer].get_submodule(path).register_forward_hook(self.keep(layer, name)) for layer in self.states for name, path in maps.items()]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def keep(self, layer: int, name: str) -> Callable[[nn.Module, Any, Tensor], None]:
+        """Return what keeps the first output of a map; where it maps positions too, it does so after the text."""
+
+        def hook(module: nn.Module, given: Any, made_BTD: Tensor) -> None:
+            split_BHTK = made_BTD.unflatten(-1, (self.model.config.num_attention_heads, -1)).transpose(1, 2)
+            self.seen.states.setdefault(layer, {}).setdefault(name, split_BHTK)
+
+        return hook
+
+    def see(self, layer: Attended) -> None:
+        """Keep what is wanted of a layer."""
+        if self.layer in self.attention:
+            self.seen.scores[self.layer] = layer.scores()
+        if self.layer in self.states:
+            self.seen.states[self.layer] = {"query": layer.queries, "key": layer.keys, "value": layer.values}
+        self.layer += 1
+
+
+def prove(capture: Capture, inputs: dict[str, Tensor], mask_BT: Tensor) -> None:
+    """Check on one batch that two passes agree (no dropout) and that softmax(scores + mask) gives the model's own probabilities."""
+    with torch.inference_mode():
+        shown, again = (capture(**inputs) for _ in range(2))
+    if not all(torch.equal(first, second) for first, second in zip(tensors(shown), tensors(again), strict=True)):
+        raise ModelError("the teacher answers differently when asked twice: it still drops units out")
+    if open_to_watch(capture.model):
+        prove_scores(capture.model, scores_of(shown), inputs, mask_BT)
+
+
+def prove_scores(model: Any, scores: dict[int, Tensor], inputs: dict[str, Tensor], mask_BT: Tensor) -> None:
+    """Check scores by layer against the probabilities that transformers' own attention finds for valid tokens."""
+    if not scores:
+        return
+    before, family = model.config._attn_implementation, family_of(model.config)
+    model.set_attn_implementation("eager")
+    with torch.inference_mode():
+        own = model(**inputs, output_attentions=True).attentions
+    model.set_attn_implementation(before)
+    for layer, scores_BHTT in scores.items():
+        unseen_BTT = (mask_BT[:, None, :] == 0) | far(mask_BT, family.reach(model.config, layer))
+        rebuilt = scores_BHTT.masked_fill(unseen_BTT[:, None], -torch.inf).softmax(-1)
+        first, second = (shares_BHTT.float().transpose(1, 2)[mask_BT.bool()] for shares_BHTT in (rebuilt, own[layer]))
+        if not torch.allclose(first, second, atol=1e-4):
+            raise ModelError(f"the attention scores read from layer {layer} do not give this {model.config.model_type}'s own probabilities")
+
+
+def far(mask_BT: Tensor, reach: int | None) -> Tensor:
+    """Return which pairs of tokens [1, T, T] lie farther apart than a local layer looks."""
+    at_T = torch.arange(mask_BT.shape[1], device=mask_BT.device)
+    apart_TT = (at_T[:, None] - at_T[None, :]).abs()
+    return (apart_TT > (len(at_T) if reach is None else reach))[None]
+
+
+def tensors(signals: Signals) -> list[Tensor]:
+    """Return everything that a pass showed."""
+    states = [state for by_name in signals.states.values() for state in by_name.values()]
+    logits = [] if signals.logits_BC is None else [signals.logits_BC]
+    return [*logits, *signals.hidden.values(), *signals.scores.values(), *states]
+
+
+def scores_of(signals: Signals) -> dict[int, Tensor]:
+    """Return scores by layer: as they were read, or made of the queries and keys that were."""
+    return signals.scores | {layer: scored(states["query"], states["key"], None) for layer, states in signals.states.items()}

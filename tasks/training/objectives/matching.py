@@ -1,0 +1,149 @@
+"""Copying a teacher's inner layers: which signals, which layers, which formula.
+
+Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351.
+Shape letters: B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tasks.engine.job import Job
+from tasks.errors import ModelError, RecipeError
+from tasks.families import family_of
+from tasks.methods.layers.layer_maps import LayerMap, layer_map, of_kept
+from tasks.methods.losses.attention_scores import attention_score_loss, attention_score_loss_paper
+from tasks.methods.losses.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
+from tasks.training.data.rows import Batch
+from tasks.training.objectives.capture import Capture, Signals, far, prove
+from tasks.training.objectives.lesson import Lesson, Objective
+
+MASKED_SCORE = -10_000.0  # what the reference code adds to the scores of padded keys
+
+
+class Matcher(Objective):
+    """Computes the inner loss of a batch: the student's mapped layers against the teacher's.
+
+    ``knobs`` are those of the section ``matching``. ``longest`` is what the paper's formula pads every row to: its
+    means are taken over padding as well, so that their size depends on how much of it there is.
+    """
+
+    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, longest: int | None = None) -> None:
+        layers = student.config.num_hidden_layers
+        self.knobs, self.student, self.teacher = knobs, student, teacher
+        self.map = map_between(student.config, teacher.config, knobs.layer_map)
+        widths = student.config.hidden_size, teacher.config.hidden_size
+        self.projections = Projections(layers + 1, *widths, kind=knobs.projection).to(student.device)
+        # A map may end early: what the student's last layers show is then not asked for.
+        ours = range(len(self.map.hidden)), range(len(self.map.attention))
+        self.of_student = Capture(student, **wanted(knobs, *ours))
+        self.of_teacher = Capture(teacher, **wanted(knobs, self.map.hidden, self.map.attention))
+
+        self.modules = nn.ModuleDict({"student": student, "projections": self.projections})
+        self.width = longest if knobs.formula == "paper" else None
+        for model in (student, teacher) if self.width is not None else ():
+            require_positions(model.config, self.width)
+
+    def prove(self, job: Job, batch: Batch) -> None:
+        """Check the capture on a real batch before hours are spent on it, and say the map."""
+        prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
+        job.log(f"layer map: student states {list(range(len(self.map.hidden)))} copy teacher states {list(self.map.hidden)}")
+
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+        """Return the inner loss of one batch, a scalar; the teacher is run unless what it shows of this batch is known.
+
+        Raises ModelError where padding counts and is not there.
+        """
+        self.require_padding(batch, theirs)
+        if theirs is None:
+            with torch.no_grad():  # tensors of inference mode could not be compared with gradients without a copy
+                theirs = self.of_teacher(**batch.inputs(self.teacher))
+        return self.compare(self.of_student(**batch.inputs(self.student)), theirs, batch.mask_BT)
+
+    def require_padding(self, batch: Batch, theirs: Signals | None) -> None:
+        """Refuse a batch without the padding that the formula counts, and kept layers, which have none."""
+        tokens = batch.mask_BT.shape[1]
+        if self.width is not None and tokens != self.width:
+            raise ModelError(
+                f"formula: paper counts padding up to {self.width} tokens, and this batch has {tokens}; "
+                "pad it, or set formula: masked"
+            )
+        if self.knobs.formula == "paper" and theirs is not None:
+            raise ModelError(
+                "formula: paper counts padding, and kept layers are of valid tokens alone; "
+                "set keep_signals: never, or formula: masked"
+            )
+
+    def finish(self) -> dict[str, Any]:
+        """Return the map."""
+        return {"layer_map": list(self.map.hidden)}
+
+    def compare(self, ours: Signals, theirs: Signals, mask_BT: Tensor) -> Tensor:
+        """Sum the losses over the mapped layers."""
+        total = torch.zeros((), device=mask_BT.device)
+        for index, mapped in enumerate(self.map.hidden if self.knobs.hidden else ()):
+            total = total + self.knobs.hidden * self.hidden_loss(ours.hidden[index], theirs.hidden[mapped], mask_BT, index)
+        for index, mapped in enumerate(self.map.attention if self.knobs.attention else ()):
+            total = total + self.knobs.attention * self.attention_loss(
+                ours.scores[index], theirs.scores[mapped], mask_BT, self.far(index, mapped, mask_BT)
+            )
+        return total
+
+    def hidden_loss(self, student_BTD: Tensor, teacher_BTE: Tensor, mask_BT: Tensor, index: int) -> Tensor:
+        """Compare one pair of hidden states by the chosen formula."""
+        projection = self.projections.of(index)
+        if self.knobs.formula == "paper":
+            return hidden_state_loss_paper(student_BTD, teacher_BTE, projection)
+        return hidden_state_loss(student_BTD, teacher_BTE, mask_BT, projection)
+
+    def far(self, index: int, mapped: int, mask_BT: Tensor) -> Tensor | None:
+        """Return which pairs of tokens one of two mapped layers does not look at, because they lie too far apart; None where both are global."""
+        pair = ((self.student, index), (self.teacher, mapped))
+        reaches = [family_of(model.config).reach(model.config, layer) for model, layer in pair]
+        local = [reach for reach in reaches if reach is not None]
+        return far(mask_BT, min(local)) if local else None
+
+    def attention_loss(self, student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor, far_1TT: Tensor | None = None) -> Tensor:
+        """Compare one pair of score tensors by the chosen formula."""
+        if self.knobs.formula == "paper":
+            unseen_BTT = mask_BT[:, None, :] == 0 if far_1TT is None else (mask_BT[:, None, :] == 0) | far_1TT
+            added_B1TT = unseen_BTT[:, None] * MASKED_SCORE
+            return attention_score_loss_paper(student_BHTT + added_B1TT, teacher_BHTT + added_B1TT)
+        return attention_score_loss(student_BHTT, teacher_BHTT, mask_BT, far_1TT)
+
+
+def require_positions(config: Any, width: int) -> None:
+    """Refuse to pad rows to a ``width`` for which a model has no positions."""
+    positions = getattr(config, "max_position_embeddings", None) or width
+    room = positions - ((config.pad_token_id or 0) + 1 if family_of(config).reserved_positions else 0)
+    if 0 <= room < width:  # relative positions have no limit: some models say -1
+        raise ModelError(
+            f"formula: paper pads every row to max_length, here {width} tokens, "
+            f"and this {config.model_type} model takes {room}; lower max_length"
+        )
+
+
+def map_between(student: Any, teacher: Any, name: str) -> LayerMap:
+    """Return the layer map of two configs; ``kept`` is not made of two depths, but of the layers that the student has from its teacher."""
+    if name != "kept":
+        return layer_map(name, student.num_hidden_layers, teacher.num_hidden_layers)
+    ours = getattr(student, "kept_layers", None)
+    theirs = getattr(teacher, "kept_layers", None) or list(range(teacher.num_hidden_layers))
+    if ours is None or not set(ours) <= set(theirs):
+        raise RecipeError("the layer map 'kept' is for a student that starts from whole layers of its teacher; choose uniform, or such a start")
+    return of_kept([theirs.index(layer) for layer in ours])
+
+
+def layers(lesson: Lesson) -> Matcher:
+    """Return the objective of a lesson."""
+    return Matcher(lesson.student, lesson.teacher, lesson.knobs.matching, lesson.longest)
+
+
+def wanted(knobs: SimpleNamespace, hidden: Iterable[int], attention: Iterable[int]) -> dict[str, tuple[int, ...]]:
+    """Leave out the signals whose weight is zero."""
+    return {"hidden": tuple(hidden) if knobs.hidden else (), "attention": tuple(attention) if knobs.attention else ()}

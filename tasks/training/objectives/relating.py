@@ -1,0 +1,63 @@
+"""Copying how tokens relate: one layer of the teacher, the student's last.
+
+Method: Wang et al. 2020, MiniLMv2, arXiv:2012.15828. Layers, widths and heads of the two need not agree, and attention may run in a fused kernel.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tasks.engine.job import Job
+from tasks.errors import ModelError
+from tasks.methods.losses.relations import relation_heads, relation_loss, require_heads
+from tasks.training.data.rows import Batch
+from tasks.training.objectives.capture import Capture, Signals, prove
+from tasks.training.objectives.lesson import Lesson, Objective
+
+KINDS = ("query", "key", "value")
+
+
+class Relations(Objective):
+    """Compares the relations of queries, of keys and of values; ``knobs`` are those of the section ``relations``."""
+
+    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace) -> None:
+        depth, widths = teacher.config.num_hidden_layers, (student.config.hidden_size, teacher.config.hidden_size)
+        self.modules, self.student, self.teacher, self.knobs = student, student, teacher, knobs
+        self.copied, self.own = (knobs.layer or depth) - 1, student.config.num_hidden_layers - 1
+        if not 0 <= self.copied < depth:
+            raise ModelError(f"relations.layer is {knobs.layer}, and the teacher has layers 1 to {depth}; choose one of them")
+        self.heads = knobs.heads or relation_heads(*widths)
+        for width in widths:
+            require_heads(self.heads, width)
+        self.of_student, self.of_teacher = Capture(student, states=[self.own]), Capture(teacher, states=[self.copied])
+
+    def prove(self, job: Job, batch: Batch) -> None:
+        """Check the capture of the teacher, and say what is compared."""
+        prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
+        job.log(f"relations: the student's last layer copies the teacher's layer {self.copied + 1}, in {self.heads} relation heads")
+
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+        """Return the weighted sum over queries, keys and values."""
+        if theirs is None:
+            with torch.no_grad():
+                theirs = self.of_teacher(**batch.inputs(self.teacher))
+        ours = self.of_student(**batch.inputs(self.student)).states[self.own]
+        total = torch.zeros((), device=batch.mask_BT.device)
+        for kind in KINDS:
+            weight = getattr(self.knobs, kind)
+            if weight:
+                total = total + weight * relation_loss(ours[kind], theirs.states[self.copied][kind], batch.mask_BT, heads=self.heads)
+        return total
+
+    def finish(self) -> dict[str, Any]:
+        """Return which layer was copied, counted from 1, and in how many relation heads."""
+        return {"teacher_layer": self.copied + 1, "relation_heads": self.heads}
+
+
+def relations(lesson: Lesson) -> Relations:
+    """Return the objective of a lesson."""
+    return Relations(lesson.student, lesson.teacher, lesson.knobs.relations)

@@ -1,0 +1,70 @@
+"""Learning the task while layers of the student take the places of the teacher's, more and more of them.
+
+Method: Xu et al. 2020, BERT-of-Theseus, arXiv:2002.02925.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks.engine.job import Job
+from tasks.errors import ModelError
+from tasks.families import require_alone
+from tasks.methods.layers.layer_dropping import encoder_layers
+from tasks.methods.layers.replacing import Replaceable, chance, groups
+from tasks.methods.losses.soft_targets import label_loss
+from tasks.training.data.rows import Batch
+from tasks.training.objectives.capture import Signals
+from tasks.training.objectives.lesson import Lesson, Objective
+
+
+class Replacing(Objective):
+    """Trains the student's layers in the teacher's places; ``knobs`` are those of the phase. What is not a layer is frozen, as in the paper."""
+
+    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, labels_N: np.ndarray, kind: str) -> None:
+        require_alone(student.config)
+        self.modules, self.student, self.knobs, self.kind = student, student, knobs, kind
+        self.labels_N = torch.from_numpy(labels_N).to(student.device)
+        self.stack, theirs = encoder_layers(student), encoder_layers(teacher)
+        self.replaced = groups(len(self.stack), len(theirs))
+        student.requires_grad_(False)
+        for number, group in enumerate(self.replaced):
+            successor = self.stack[number].requires_grad_(True)
+            self.stack[number] = Replaceable(successor, [theirs[layer] for layer in group])
+
+    def prove(self, job: Job, batch: Batch) -> None:
+        """Say which layers are replaced."""
+        job.log("each layer replaces the teacher's (counted from 0): " + "; ".join(", ".join(map(str, group)) for group in self.replaced))
+
+    def begin(self, step: int, total: int) -> None:
+        """Draw which layers stand in; the draw depends on seed and step alone, so that a resumed training and every process draw alike."""
+        now = chance(step, total, first=self.knobs.replacing.first, share=self.knobs.replacing.share)
+        drawn = np.random.default_rng([self.knobs.seed, step]).random(len(self.stack)) < now
+        # A step in which no layer of the student stands in would teach nothing.
+        drawn[step % len(drawn)] |= not drawn.any()
+        for module, stands_in in zip(self.stack, drawn, strict=True):
+            module.replaced = bool(stands_in)
+
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+        """Return the task's loss."""
+        assert batch.rows_B is not None
+        return label_loss(self.student(**batch.inputs(self.student)).logits, self.labels_N[batch.rows_B], kind=self.kind)
+
+    def finish(self) -> dict[str, Any]:
+        """Let the student's layers stand alone."""
+        for number, module in enumerate(self.stack):
+            self.stack[number] = module.successor
+        self.student.requires_grad_(True)
+        return {"replaced": self.replaced}
+
+
+def replacing(lesson: Lesson) -> Replacing:
+    """Return the objective of a lesson on labelled rows."""
+    if lesson.labels_N is None:
+        raise ModelError("replacing layers needs labelled rows; use it as task_distillation.intermediate.method")
+    return Replacing(lesson.student, lesson.teacher, lesson.knobs, lesson.labels_N, lesson.kind)

@@ -1,0 +1,49 @@
+"""Copying the self-attention of the teacher's last layer: where tokens look, and how their values relate.
+
+Method: Wang et al. 2020, MiniLM, arXiv:2002.10957. Its successor, in ``relating.py``, needs no equal heads.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tasks.engine.job import Job
+from tasks.methods.losses.attention_distributions import attention_distribution_loss
+from tasks.methods.losses.relations import relation_loss
+from tasks.training.data.rows import Batch
+from tasks.training.objectives.capture import Capture, Signals, prove
+from tasks.training.objectives.lesson import Lesson, Objective
+
+
+class SelfAttention(Objective):
+    """Compares the last layers of both; ``knobs`` are those of the section ``self_attention``."""
+
+    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace) -> None:
+        self.modules, self.student, self.teacher, self.knobs = student, student, teacher, knobs
+        self.own, self.copied = student.config.num_hidden_layers - 1, teacher.config.num_hidden_layers - 1
+        self.of_student = Capture(student, attention=[self.own], states=[self.own])
+        self.of_teacher = Capture(teacher, attention=[self.copied], states=[self.copied])
+
+    def prove(self, job: Job, batch: Batch) -> None:
+        """Check the capture of the teacher."""
+        prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
+
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+        """Return the weighted sum of both terms."""
+        if theirs is None:
+            with torch.no_grad():
+                theirs = self.of_teacher(**batch.inputs(self.teacher))
+        ours = self.of_student(**batch.inputs(self.student))
+        attention = attention_distribution_loss(ours.scores[self.own], theirs.scores[self.copied], batch.mask_BT)
+        values = ours.states[self.own]["value"], theirs.states[self.copied]["value"]
+        relation = relation_loss(*values, batch.mask_BT, heads=self.student.config.num_attention_heads)
+        return self.knobs.attention * attention + self.knobs.value * relation
+
+
+def self_attention(lesson: Lesson) -> SelfAttention:
+    """Return the objective of a lesson."""
+    return SelfAttention(lesson.student, lesson.teacher, lesson.knobs.self_attention)

@@ -1,0 +1,185 @@
+"""The teacher's inner signals, asked for once and kept by row: later epochs, other seeds and other students of one map never run the teacher.
+
+Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Kept in 16 bits with 11 of precision, valid tokens only; whether they are kept at all is
+decided by what the stage's key is made of, so that a run and its repetition decide alike.
+Shape letters: N rows, S tokens of all rows, B batch, T tokens, E teacher width, H heads, M mapped hidden states, L mapped attention layers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks.engine.job import Job
+from tasks.methods.layers.layer_maps import layer_map
+from tasks.training.data.batches import by_length
+from tasks.training.data.rows import Encoded, collate, encode, load_tokenizer, read_task, rows_by_id, student_rows, valid
+from tasks.training.models.students import freeze, load_classifier
+from tasks.training.objectives.capture import Capture, Signals
+from tasks.training.objectives.matching import wanted
+from tasks.training.precision import arithmetic, device, store_as_multiplied
+
+LARGEST = 60_000.0  # what 16 bits can hold is a little more
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is kept of each row: which hidden states, which layers' scores, and their widths."""
+
+    hidden: tuple[int, ...]
+    attention: tuple[int, ...]
+    width: int
+    heads: int
+    left: bool = False
+
+    def numbers(self, lengths_N: np.ndarray) -> tuple[int, int]:
+        """Return how many numbers rows of these lengths take: in hidden states, and in scores."""
+        tokens, pairs = int(lengths_N.sum()), int(np.square(lengths_N.astype(np.int64)).sum())
+        return tokens * len(self.hidden) * self.width, pairs * len(self.attention) * self.heads
+
+
+def record_signals(job: Job) -> dict[str, Any]:
+    """Run the teacher over every row that students will see and keep its mapped layers; nothing is kept where that would not pay."""
+    task, place, knobs = read_task(job.inputs["rows"]), device(), job.knobs
+    if place.type == "cuda":
+        return live(job, "a GPU runs the teacher faster than a disk gives back what it said")
+    tokenizer = load_tokenizer(job.inputs["teacher"])
+    teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
+    rows = student_rows(job, task)
+    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    mapped = layer_map(knobs.layer_map, knobs.layers, teacher.config.num_hidden_layers)
+    wide = {"width": teacher.config.hidden_size, "heads": teacher.config.num_attention_heads}
+    plan = Plan(**wanted(knobs, mapped.hidden, mapped.attention), **wide, left=encoded.left)
+    size = 2 * sum(plan.numbers(encoded.lengths_N))
+    if size > knobs.signal_budget_gb * 1e9:
+        return live(job, f"they would take {size / 1e9:.1f} GB, and signal_budget_gb is {knobs.signal_budget_gb:g}")
+    store_as_multiplied(teacher, knobs.precision)
+    try:
+        write_signals(job, teacher, encoded, plan, tokenizer.pad_token_id)
+    except OverflowError as error:
+        return live(job, str(error))
+    index = {**plan.__dict__, "kept": True, "ids": rows.ids_N.tolist(), "lengths": encoded.lengths_N.tolist()}
+    (job.output / "index.json").write_text(json.dumps(index))
+    return {"kept": True, "rows": len(rows)}
+
+
+def live(job: Job, reason: str) -> dict[str, Any]:
+    """Keep nothing: students run the teacher as they learn."""
+    job.log(f"the teacher's layers are not kept, students ask it as they learn: {reason}")
+    for path in job.output.iterdir():
+        path.unlink()
+    (job.output / "index.json").write_text(json.dumps({"kept": False}))
+    return {"kept": False, "reason": reason}
+
+
+def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: Plan, pad: int) -> None:
+    """Write what the teacher shows of each row, in row order."""
+    hidden_SME, scores = open_files(job.output, encoded.lengths_N, plan, "r+")
+    places = score_places(encoded.lengths_N, plan)
+    capture, done = Capture(teacher, hidden=plan.hidden, attention=plan.attention), 0
+    for rows in by_length(encoded.lengths_N, size=64, tokens=8192):
+        with torch.inference_mode(), arithmetic(job.knobs.precision, teacher.device):
+            batch = collate(encoded, rows, pad, teacher.device)
+            shown = capture(**batch.inputs(teacher))
+        states_BTME = narrow([shown.hidden[layer] for layer in plan.hidden], 2)
+        scores_BLHTT = narrow([shown.scores[layer] for layer in plan.attention], 1)
+        for at, row in enumerate(rows):
+            there = valid(int(encoded.lengths_N[row]), batch.mask_BT.shape[1], left=plan.left)
+            if states_BTME is not None:
+                hidden_SME[encoded.offsets[row] : encoded.offsets[row + 1]] = states_BTME[at, there]
+            if scores_BLHTT is not None:
+                scores[places[row] : places[row + 1]] = scores_BLHTT[at, :, :, there, there].ravel()
+        done += len(rows)
+        job.progress(done, len(encoded.lengths_N), unit="rows")
+    for values in (hidden_SME, scores):
+        values.flush()
+
+
+def narrow(signals: list[Tensor], axis: int) -> np.ndarray | None:
+    """Put the signals of several layers side by side, in 16 bits."""
+    if not signals:
+        return None
+    values = torch.stack(signals, axis).float()
+    if not float(values.abs().max()) < LARGEST:
+        raise OverflowError("one of its layers shows values too large to keep in 16 bits")
+    return values.half().cpu().numpy()
+
+
+def open_files(folder: Path, lengths_N: np.ndarray, plan: Plan, mode: Any) -> tuple[np.memmap, np.memmap]:
+    """Open the two files by memory map: hidden states [S, M, E], and scores end to end."""
+    states, scores = plan.numbers(lengths_N)
+    shape = (int(lengths_N.sum()), len(plan.hidden), plan.width)
+    # A file of no bytes cannot be mapped: a signal that is not asked for is one number long.
+    shapes = {"hidden.raw": shape if states else (1, 1, 1), "scores.raw": (max(1, scores),)}
+    for name, wanted_shape in shapes.items() if mode == "r+" else ():
+        with (folder / name).open("wb") as stream:  # a disk too full for a map would end the process without a word
+            os.posix_fallocate(stream.fileno(), 0, 2 * math.prod(wanted_shape))
+    hidden_SME, ends = (np.memmap(folder / name, np.float16, mode, shape=wanted_shape) for name, wanted_shape in shapes.items())
+    return hidden_SME, ends
+
+
+def score_places(lengths_N: np.ndarray, plan: Plan) -> np.ndarray:
+    """Return where each row's scores begin, and where the last ones end."""
+    sizes = np.square(lengths_N.astype(np.int64)) * len(plan.attention) * plan.heads
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Kept signals, given back a batch at a time; ``row_of`` says where each row of the student is among the kept ones."""
+
+    plan: Plan
+    lengths_N: np.ndarray
+    hidden_SME: np.ndarray
+    scores: np.ndarray
+    row_of: np.ndarray
+    starts: np.ndarray
+    places: np.ndarray
+
+    @classmethod
+    def over(cls, folder: Path, plan: Plan, lengths_N: np.ndarray, row_of: np.ndarray | None = None) -> Recorded:
+        """Open what was written for rows of these lengths."""
+        order = np.arange(len(lengths_N)) if row_of is None else row_of
+        starts = np.concatenate([[0], np.cumsum(lengths_N)])
+        return cls(plan, lengths_N, *open_files(folder, lengths_N, plan, "r"), order, starts, score_places(lengths_N, plan))
+
+    def of(self, rows: np.ndarray, place: torch.device) -> Signals:
+        """Return the signals of a batch of rows, padded with zeros to the longest of them."""
+        mine = self.row_of[rows]
+        lengths_B = self.lengths_N[mine]
+        width, count = int(lengths_B.max()), len(mine)
+        plan = self.plan
+        states_BTME = np.zeros((count, width, len(plan.hidden), plan.width), np.float16)
+        scores_BLHTT = np.zeros((count, len(plan.attention), plan.heads, width, width), np.float16)
+        for at, (row, length) in enumerate(zip(mine, lengths_B, strict=True)):
+            there = valid(length, width, left=plan.left)
+            if plan.hidden:
+                states_BTME[at, there] = self.hidden_SME[self.starts[row] : self.starts[row + 1]]
+            if plan.attention:
+                shape = (len(plan.attention), plan.heads, length, length)
+                scores_BLHTT[at, :, :, there, there] = self.scores[self.places[row] : self.places[row + 1]].reshape(shape)
+        states, scores = (torch.from_numpy(values).to(place) for values in (states_BTME, scores_BLHTT))
+        return Signals(
+            None,
+            {layer: states[:, :, at].float() for at, layer in enumerate(plan.hidden)},
+            {layer: scores[:, at].float() for at, layer in enumerate(plan.attention)},
+        )
+
+
+def recorded(job: Job, ids_N: np.ndarray) -> Recorded | None:
+    """Open the kept signals of a job for rows of these ids, if it was given some that were worth keeping."""
+    if "signals" not in job.inputs:
+        return None
+    index = json.loads((job.inputs["signals"] / "index.json").read_text())
+    if not index["kept"]:
+        return None
+    plan = Plan(tuple(index["hidden"]), tuple(index["attention"]), index["width"], index["heads"], index["left"])
+    return Recorded.over(job.inputs["signals"], plan, np.asarray(index["lengths"]), rows_by_id(index["ids"], ids_N, "kept layers", "record-signals"))

@@ -1,0 +1,85 @@
+"""General distillation with three losses: the teacher's softened words, masked words, and the direction of the last hidden states.
+
+Method: Sanh et al. 2019, DistilBERT, arXiv:1910.01108. Student and teacher read the same masked text.
+Shape letters: B batch, T tokens, N tokens that count, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from tasks.errors import ModelError
+from tasks.families import require_words
+from tasks.methods.losses.means import mean_of
+from tasks.methods.losses.soft_targets import softened_sum
+from tasks.methods.losses.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
+from tasks.training.data.rows import Batch, Encoded
+from tasks.training.models.heads import Head, vocabulary_head
+from tasks.training.objectives.capture import Signals
+from tasks.training.objectives.lesson import Lesson, Objective
+
+CHUNK = 1024  # tokens whose vocabulary logits are in memory at once: 125 MB for each tensor of BERT's vocabulary
+
+
+class Triple(Objective):
+    """Three losses over masked text; ``knobs`` are those of the section ``triple``."""
+
+    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, tokenizer: Any, text: Encoded) -> None:
+        self.modules, self.student, self.teacher, self.knobs, self.tokenizer = student, student, teacher, knobs, tokenizer
+        self.heads = [self.head(model) for model in (student, teacher)]
+        if knobs.direction and student.config.hidden_size != teacher.config.hidden_size:
+            raise ModelError(f"the triple loss compares the direction of hidden states, which are {student.config.hidden_size} wide in the student and "
+                             f"{teacher.config.hidden_size} in the teacher; give them one width, or set triple.direction: 0")  # fmt: skip
+        counts_V = np.zeros(student.config.vocab_size, dtype=np.int64)
+        for start in range(0, len(text.ids_S), 1 << 22):
+            part = np.bincount(text.ids_S[start : start + (1 << 22)], minlength=len(counts_V))
+            counts_V += part
+        self.weights_V = rarity(torch.from_numpy(counts_V), tokenizer.all_special_ids)
+
+    def head(self, model: Any) -> Head:
+        """Return a model's vocabulary head; refuse a family whose head is not known."""
+        require_words(model.config)
+        found = vocabulary_head(model)
+        assert found is not None
+        return found
+
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+        """Return the weighted sum of the three terms."""
+        drawn_BT = draw_targets(batch.ids_BT, batch.mask_BT, self.weights_V, share=self.knobs.mask_share)
+        ids_BT = shown(batch.ids_BT, drawn_BT, mask_token=self.tokenizer.mask_token_id, vocabulary=len(self.weights_V))
+        masked, kept_BT = replace(batch, ids_BT=ids_BT), batch.mask_BT.bool()
+        with torch.no_grad():
+            teacher_ND = self.teacher.base_model(**masked.inputs(self.teacher)).last_hidden_state[kept_BT]
+        student_ND = self.student.base_model(**masked.inputs(self.student)).last_hidden_state[kept_BT]
+        targets_N = torch.where(drawn_BT, batch.ids_BT, -100)[kept_BT]
+        soft, words = self.over_vocabulary(student_ND, teacher_ND, targets_N)
+        total = self.knobs.soft * mean_of(soft, len(targets_N)) + self.knobs.words * mean_of(words, drawn_BT.sum())
+        return total + self.knobs.direction * direction_loss(student_ND, teacher_ND) if self.knobs.direction else total
+
+    def over_vocabulary(self, student_ND: Tensor, teacher_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sums of both losses over words. Logits of a chunk of tokens are made, compared, and made again for the gradient, never kept."""
+        chunks = zip(student_ND.split(CHUNK), teacher_ND.split(CHUNK), targets_N.split(CHUNK), strict=True)
+        sums = [checkpoint(self.of_chunk, *chunk, use_reentrant=False) for chunk in chunks]
+        soft, words = (torch.stack(parts).sum() for parts in zip(*sums, strict=True))
+        return soft, words
+
+    def of_chunk(self, student_ND: Tensor, teacher_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+        """Compare the words of a chunk of tokens."""
+        student_NV = self.heads[0](student_ND)
+        with torch.no_grad():
+            teacher_NV = self.heads[1](teacher_ND)
+        return softened_sum(student_NV, teacher_NV, temperature=self.knobs.temperature), masked_word_sum(student_NV, targets_N)
+
+
+def triple(lesson: Lesson) -> Triple:
+    """Return the objective of a lesson on general text."""
+    if lesson.text is None:
+        raise ModelError("the triple loss reads general text; use it as general_distillation.method")
+    return Triple(lesson.student, lesson.teacher, lesson.knobs.triple, lesson.tokenizer, lesson.text)
