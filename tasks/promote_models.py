@@ -25,7 +25,8 @@ from tasks.gate.judging import Judging, verdict_tags
 from tasks.gate.promotion import BY_HAND, Against, Compare, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.ports.tracking.registry import Registry, Standing, lock_key
-from tasks.ports.tracking.tracker import Tracker, only_one
+from tasks.ports.tracking.tracker import Tracker
+from tasks.ports.tracking.versions import only_one
 from tasks.scoring.evaluation import Evaluation, paired_gain, read_evaluation, unseen_by_both
 
 Result = TypeVar("Result")

@@ -89,7 +89,7 @@ def open_home() -> Home:
 def open_home_for_a_run() -> Home:
     """Do the same, and refuse an MLflow that is not there before anything is started for it."""
     home = open_home()
-    from tasks.ports.tracking.tracker import require_reachable
+    from tasks.ports.tracking.client import require_reachable
 
     require_reachable(home.tracking_uri)
     return home

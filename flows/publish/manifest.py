@@ -18,7 +18,7 @@ from flows.run.opening import Run, layout
 from flows.run.remote import processes_of_worker
 from tasks.ports.code.fingerprint import ROOT, hash_file
 from tasks.ports.machine import cpu_model, device_class, gpu_model
-from tasks.ports.tracking.tracker import made_with
+from tasks.ports.tracking.runs import made_with
 from tasks.recipe.recipe import Recipe
 from tasks.stage.session import StageRecord
 

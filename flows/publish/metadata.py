@@ -11,7 +11,7 @@ from flows.home import Home
 from flows.run.opening import PINNED, available_cores, teacher_name
 from tasks.ports.machine import cpu_model, gpu_model
 from tasks.ports.store.open import open_store
-from tasks.ports.tracking.tracker import made_with
+from tasks.ports.tracking.runs import made_with
 from tasks.recipe.recipe import Recipe
 
 

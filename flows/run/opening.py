@@ -26,7 +26,8 @@ from tasks.errors import LimbeckError
 from tasks.ports.files.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.registry import Registry
-from tasks.ports.tracking.tracker import Tracker, require_legal_name
+from tasks.ports.tracking.tracker import Tracker
+from tasks.ports.tracking.versions import require_legal_name
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import STARTS_BY_NAME
 from tasks.register_model import registered_name

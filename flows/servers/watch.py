@@ -206,7 +206,7 @@ def is_from_prefect(error: BaseException) -> bool:
 
 def unreachable(url: str, error: BaseException) -> str:
     """Say that a server does not do its work; no password is shown."""
-    from tasks.ports.tracking.tracker import without_secrets
+    from tasks.ports.tracking.client import without_secrets
 
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status in (401, 403):

@@ -24,7 +24,7 @@ from flows.servers.local import prefect_for_a_run
 from flows.servers.local import watch as server_watch
 from flows.servers.watch import OwnServer, in_a_sentence, let_go
 from tasks.errors import EngineError, RegistryError, ServerError
-from tasks.ports.tracking.tracker import require_reachable
+from tasks.ports.tracking.client import require_reachable
 from tests.web_server import answered_by
 
 SOON = 20.0  # seconds

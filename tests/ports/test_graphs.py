@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tasks.errors import RegistryError
 from tasks.ports.files.onnx_safety import outside_of, require_plain_graph
-from tasks.ports.tracking.tracker import require_judged_exports
+from tasks.ports.tracking.download import require_judged_exports
 
 
 def write_graph(path: Path, nodes: list[Any], *, weights: TensorProto | None = None, domains: tuple[str, ...] = ("",)) -> Path:

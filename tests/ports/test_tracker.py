@@ -23,9 +23,10 @@ import pytest
 
 from tasks.contracts import Parcel
 from tasks.errors import RegistryError
-from tasks.ports.tracking import tracker as room
+from tasks.ports.tracking import client, runs, versions
+from tasks.ports.tracking.client import without_secrets
 from tasks.ports.tracking.packer import Packer
-from tasks.ports.tracking.tracker import Tracker, without_secrets
+from tasks.ports.tracking.tracker import Tracker
 from tests.report.figures import row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,7 +100,7 @@ def test_a_stage_becomes_a_child_run_with_knobs_curves_and_facts(tracker: Tracke
 
 
 def test_a_long_stage_can_be_watched_before_it_ends(tracker: Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "CURVE_SECONDS", 0.0)
+    monkeypatch.setattr(runs, "CURVE_SECONDS", 0.0)
     stage = record()
     tracker.stage_started(stage)
     tracker.curve(stage, 1, {"loss": 0.5})
@@ -423,7 +424,7 @@ def test_a_name_that_mlflow_could_not_carry_is_refused(tracker: Tracker, checkpo
 
 def test_an_alias_moves_under_a_lock_only(registered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "locks"))
-    monkeypatch.setattr(room, "LOCK_SECONDS", 0.3)
+    monkeypatch.setattr(versions, "LOCK_SECONDS", 0.3)
     tracker = copied(registered, tmp_path)
     tracker.set_alias(NAME, "previous", 1)
     tracker.set_alias(NAME, "previous", "1")
@@ -442,7 +443,7 @@ def test_only_one_lets_one_thread_in_at_a_time(tmp_path: Path, monkeypatch: pyte
     inside, most = [0], [0]
 
     def visit() -> None:
-        with room.only_one("name"):
+        with versions.only_one("name"):
             inside[0] += 1
             most[0] = max(most[0], inside[0])
             time.sleep(0.01)
@@ -590,7 +591,7 @@ def wait_for(uri: str) -> None:
     until = time.monotonic() + 90
     while True:
         try:
-            return room.require_reachable(uri)
+            return client.require_reachable(uri)
         except RegistryError:
             if time.monotonic() > until:
                 raise

@@ -11,7 +11,7 @@ from flows.branches.candidate import Candidate
 from flows.branches.judging_sets import judged_of
 from flows.run.judging_sources import with_purge
 from tasks.contracts import Parcel
-from tasks.ports.tracking.tracker import judged_figures
+from tasks.ports.tracking.figures import judged_figures
 from tasks.report.results.results_file import Run, trimmed
 from tasks.report.results.results_page import results_page
 from tasks.report.tables.held_back import held_back_lines

@@ -19,7 +19,8 @@ from flows.home import Home
 from flows.servers.local import Server
 from flows.servers.serve import OneStart
 from tasks.errors import RegistryError
-from tasks.ports.tracking.tracker import Tracker, local_folder
+from tasks.ports.tracking.client import local_folder
+from tasks.ports.tracking.tracker import Tracker
 
 RECIPE = {"name": "small"}
 

@@ -506,7 +506,7 @@ def code(base: Base, scratch: Path) -> Iterator[Case]:
     yield Case("the chosen entry of a family", base.below(base.of_door("drop-layers")), with_code("chosen-entry", strategies, *lower))
     yield Case("the training loop", base.below(trained(base)), with_code("loop", loop, "return (step + 1) / rising", "return (step + 2) / rising"))
     yield Case("the scales", base.below(base.of_door("score-model")), with_code("scales", "tasks/scoring/quality/intervals.py", *interval))
-    yield Case("the tracker", set(), with_code("tracker", "tasks/ports/tracking/tracker.py", "CURVE_SECONDS = 20.0", "CURVE_SECONDS = 21.0"))
+    yield Case("the tracker", set(), with_code("tracker", "tasks/ports/tracking/runs.py", "CURVE_SECONDS = 20.0", "CURVE_SECONDS = 21.0"))
     yield Case("the store", set(), with_code("store", "tasks/ports/store/folder.py", "POLL, KernelLease", "POLL as POLL, KernelLease"))
     yield Case("the model card", set(), with_code("card", "tasks/report/model_card.py", "def model_card(", "OTHER = 1\n\n\ndef model_card("))
 

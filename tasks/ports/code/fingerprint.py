@@ -30,7 +30,7 @@ from tasks.ports.memo import remembered
 ROOT = Path(__file__).resolve().parents[3]
 NEVER_COUNTED = (
     "tasks.stage", "tasks.engine.process", "tasks.engine.fork_server", "tasks.contracts", "tasks.errors", "tasks.engine.job", "tasks.recipe",
-    "tasks.ports.tracking.tracker", "tasks.ports.store", "tasks.ports.code", "tasks.ports.memo", "tasks.report", "tasks.catalog", "tasks.own_sources",
+    "tasks.ports.tracking", "tasks.ports.store", "tasks.ports.code", "tasks.ports.memo", "tasks.report", "tasks.catalog", "tasks.own_sources",
     "tasks.engine.sources",
 )  # fmt: skip
 """Modules, and packages, whose code is in no key: they give types and errors to those that count, and set nothing that reaches a number."""

@@ -25,8 +25,10 @@ from urllib.parse import unquote, urlparse
 
 from tasks.errors import DataError, RegistryError
 from tasks.ports.store.artifacts import IDENTITY, Lease
-from tasks.ports.tracking.tracker import Tracker, every, require_legal_name
+from tasks.ports.tracking.client import every
+from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.verified_download import EVALUATION, require_judged_evaluation
+from tasks.ports.tracking.versions import require_legal_name
 
 DECISION = "decision."
 STORE = "limbeck.store"

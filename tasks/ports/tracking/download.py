@@ -1,0 +1,104 @@
+"""A registered version out of MLflow again: found, its place and digests checked, written as one plain folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from tasks.errors import RegistryError
+from tasks.ports.files.onnx_safety import EXPORT_TAGS, require_plain_graph
+from tasks.ports.tracking.client import Client, every, local_folder
+from tasks.ports.tracking.verified_download import files_of, require_judged, require_no_code, write_folder
+
+
+class VersionFiles(Client):
+    """The files behind registered versions."""
+
+    def download(self, name: str, alias: str | int, folder: Path) -> dict[str, Any]:
+        """Write a registered version as one flat Hugging Face folder, after its hash was checked; a folder with anything in it is never touched."""
+        folder = folder.resolve()
+        if folder.exists() and not folder.is_dir():
+            raise RegistryError(f"{folder} is a file; name a new folder")
+        if folder.exists() and any(folder.iterdir()):
+            raise RegistryError(f"{folder} is not empty; name a new folder")
+        temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+        with self.asking(f"fetch {name}@{alias}"):
+            version = self.find_version(name, str(alias))
+            place = local_folder(self.require_own(version), self.served)
+            if place is not None:
+                files_of(place)  # copying would follow a link
+            try:
+                files = files_of(self.fetch(f"models:/{name}/{version.version}", temporary / "fetched"))
+                require_no_code(files)
+                require_judged_exports(files, version)
+                require_judged(files, version.tags, f"{name} version {version.version}")
+                flat = write_folder(files, temporary / "flat")
+                if folder.exists():
+                    folder.rmdir()
+                flat.rename(folder)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+        return {"name": name, "version": str(version.version), "description": version.description}
+
+    def require_own(self, version: Any) -> str:
+        """Refuse a version whose files do not lie where its experiment, and this tracker, keep their files: an entry alone can be made to point anywhere.
+
+        Return where they lie.
+        """
+        named = re.fullmatch(r"models:/(m-\w+)", version.source)
+        model = self.client.get_logged_model(named[1]) if named else None
+        own = self.client.get_experiment(model.experiment_id).artifact_location.rstrip("/") + "/" if model else ""
+        place = unquote(model.artifact_location if model else version.source)
+        if not model or not place.startswith(unquote(own)) or ".." in place.split("/"):
+            raise RegistryError(f"{version.name} version {version.version} points at {place}, outside of its experiment's own files; nothing was fetched")
+        if self.artifact_root is not None and not any(place.startswith(root) for root in self.roots(self.artifact_root)):
+            raise RegistryError(f"{version.name} version {version.version} points at {place}, where this MLflow keeps no models; nothing was fetched")
+        return str(model.artifact_location)
+
+    def roots(self, own: Path) -> Iterator[str]:
+        """Yield where this tracker's files may lie: in this home, behind the server, or beside the server's default experiment."""
+        yield from (unquote(own.resolve().as_uri()) + "/", f"{own.resolve()}/", "mlflow-artifacts:/")
+        default = self.client.get_experiment("0").artifact_location.rstrip("/").rpartition("/")[0]
+        if "://" in default or default.startswith("/"):
+            yield unquote(default) + "/"
+
+    def fetch(self, address: str, target: Path) -> Path:
+        """Download a model as MLflow stores it."""
+        import mlflow.artifacts
+
+        target.mkdir(parents=True)
+        return Path(mlflow.artifacts.download_artifacts(address, dst_path=str(target), tracking_uri=self.uri))
+
+    def find_version(self, name: str, alias: str) -> Any:
+        """Return a version by alias or number; what is unknown lists what is known."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            aliases = {key: str(value) for key, value in self.client.get_registered_model(name).aliases.items()}
+        except MlflowException as error:
+            raise RegistryError(self.unknown_model(name)) from error
+        if not alias.isdigit() and alias not in aliases:
+            raise RegistryError(f"{name} has no alias {alias!r}; it has {', '.join(sorted(aliases)) or 'none: the gate refused every candidate'}")
+        number = alias if alias.isdigit() else aliases[alias]
+        known = {str(version.version): version for version in every(self.client.search_model_versions, filter_string=f"name = '{name}'")}
+        if number not in known:
+            raise RegistryError(f"{name} has no version {number}; it has {', '.join(sorted(known, key=int)) or 'none'}")
+        return known[number]
+
+    def unknown_model(self, name: str) -> str:
+        """Say that a model is not there, and which are."""
+        known = sorted(model.name for model in every(self.client.search_registered_models))
+        return f"there is no registered model {name!r}; known are {', '.join(known) or 'none: run a recipe first'}"
+
+
+def require_judged_exports(files: Mapping[str, Path], version: Any) -> None:
+    """Refuse graphs that are not, byte for byte, those that passed their parity, graphs that nobody judged, and graphs that reach outside of themselves."""
+    tags = {name: tag for tag, name in EXPORT_TAGS.items()}
+    graphs = [name for name in files if name.endswith(".onnx")]
+    for name in {*graphs, *(name for name, tag in tags.items() if tag in version.tags)}:
+        require_plain_graph(files.get(name), version.tags.get(tags.get(name, "")), name, f"{version.name} version {version.version}")

@@ -1,0 +1,78 @@
+"""Runs of earlier processes as MLflow has them: listed, read again, and ended for processes that are gone."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tasks.ports.tracking.client import Client, every
+from tasks.ports.tracking.figures import best_of
+
+SHOWN = ("score", "retained_pct", "speedup_x", "size_mb")  # of the figures that decide, those that a list of runs has room for
+
+
+class RunHistory(Client):
+    """The flow runs of all experiments."""
+
+    def runs(self, limit: int) -> list[dict[str, Any]]:
+        """Return the newest flow runs."""
+        with self.asking("list the runs"):
+            experiments = {experiment.experiment_id: experiment.name for experiment in every(self.client.search_experiments)}
+            found = self.client.search_runs(list(experiments), "tags.limbeck = 'flow'", max_results=limit, order_by=["attributes.start_time DESC"])
+            return [{"run": run.info.run_id, "recipe": run.data.tags.get("recipe", ""), "kind": run.data.tags.get("limbeck.kind", "run"),
+                     "experiment": experiments[run.info.experiment_id],
+                     "status": run.info.status, "started": run.info.start_time, "best": best_of(run.data.tags),
+                     "figures": {name: run.data.metrics[name] for name in SHOWN if name in run.data.metrics}} for run in found]  # fmt: skip
+
+    def recall(self, run: str, name: str) -> dict[str, Any]:
+        """Return what a run noted of itself: its ``recipe``, its ``stages`` or its ``ledger``."""
+        with self.asking(f"read the {name} of run {run[:8]}"), tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
+            text = Path(self.client.download_artifacts(run, f"run/{name}.json", folder)).read_text()
+            try:
+                return dict(json.loads(text))
+            except ValueError as error:
+                raise OSError(f"run/{name}.json is no JSON ({error})") from error
+
+    def open_runs(self) -> list[dict[str, str]]:
+        """Return the flow runs that MLflow believes to be running, each with its process and its Prefect run."""
+        with self.asking("list the open runs"):
+            experiments = [experiment.experiment_id for experiment in every(self.client.search_experiments)]
+            wanted = "tags.limbeck = 'flow' and attributes.status = 'RUNNING'"
+            found = self.client.search_runs(experiments, wanted, max_results=1000) if experiments else []
+            return [{"run": run.info.run_id, "experiment": run.info.experiment_id, "recipe": run.data.tags.get("recipe", ""),
+                     "process": run.data.tags.get("limbeck.process", ""), "flow_run": run.data.tags.get("prefect.flow_run_id", "")}
+                    for run in found]  # fmt: skip
+
+    def end_for(self, row: Mapping[str, str]) -> int:
+        """End a run whose process is gone, with the runs below it, as KILLED; return how many."""
+        with self.asking(f"end run {row['run'][:8]}"):
+            runs = [*self.open_below(row["run"], row["experiment"]), row["run"]]
+            for run in runs:
+                self.client.set_terminated(run, "KILLED")
+            return len(runs)
+
+    def open_below(self, run: str, experiment: str) -> list[str]:
+        """Return the runs below a run that MLflow believes to be running."""
+        below = f"tags.mlflow.parentRunId = '{run}' and attributes.status = 'RUNNING'"
+        return [found.info.run_id for found in self.client.search_runs([experiment], below, max_results=1000)]
+
+    def drop_pending(self, older: float) -> list[str]:
+        """Delete models that were begun more than ``older`` seconds ago and never finished; return their names."""
+        from mlflow.entities import LoggedModelStatus
+
+        with self.asking("remove unfinished models"):
+            experiments = [experiment.experiment_id for experiment in every(self.client.search_experiments)]
+            found = list(every(partial(self.client.search_logged_models, experiments))) if experiments else []
+            limit = (time.time() - older) * 1000
+            given_up = (LoggedModelStatus.PENDING, LoggedModelStatus.FAILED)
+            named = {version.source for version in every(self.client.search_model_versions)} if found else set()
+            old = [model for model in found if model.status in given_up and model.creation_timestamp < limit]
+            pending = [model for model in old if f"models:/{model.model_id}" not in named]  # what a version points at is not ours to judge
+            for model in pending:
+                self.client.delete_logged_model(model.model_id)
+            return [str(model.name) for model in pending]

@@ -1,0 +1,274 @@
+"""One run under way in MLflow: the parent, a child for every stage that is executed, curves, notes and files."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import logging
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Any
+
+from tasks.ports.markdown import plain_words
+from tasks.ports.processes import this_process
+from tasks.ports.tracking.client import legal, without_secrets
+from tasks.ports.tracking.figures import flatten, is_number
+from tasks.ports.tracking.history import RunHistory
+
+ROOT = Path(__file__).resolve().parents[3]
+CURVE_SECONDS = 20.0  # between two deliveries of a curve, so that a long stage can be watched in MLflow
+METRICS_AT_ONCE, PARAMS_AT_ONCE = 900, 90  # MLflow takes 1,000 and 100 in one call
+
+
+class RunLog(RunHistory):
+    """One parent run and its children."""
+
+    def __init__(
+        self, uri: str, artifact_root: Path | None, *, experiment: str = "", run_name: str = "", tags: Mapping[str, str] | None = None,
+        recipe: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(uri, artifact_root)
+        self.experiment, self.run_name, self.tags = experiment, run_name, dict(tags or {})
+        self.recipe = recipe or {}
+        self.parent = ""
+        self.joined = self.lent = False
+        self.experiment_id = ""
+        self.children: dict[int, str] = {}
+        self.unfinished: dict[str, None] = {}
+        self.points: dict[int, list[tuple[str, float, int]]] = {}
+        self.sent: dict[int, float] = {}
+        self.numbers = itertools.count(1)
+        self.lock = threading.Lock()
+        self.found: dict[str | None, str] | None = None
+        self.sender: ThreadPoolExecutor | None = None
+
+    def open(self) -> None:
+        """Start the parent run; an unreachable or read-only tracker stops everything here, before anything is spent."""
+        with self.asking("start a run"):
+            found = self.client.get_experiment_by_name(self.experiment)
+            self.experiment_id = found.experiment_id if found else self.new_experiment()
+            tags = {"limbeck": "flow", "limbeck.process": this_process(), **made_with(), **self.tags}
+            self.parent = self.client.create_run(self.experiment_id, run_name=self.run_name, tags=tags).info.run_id
+            if self.recipe:
+                self.client.log_dict(self.parent, dict(self.recipe), "run/recipe.json")
+        atexit.register(self.abandon)
+
+    def place(self) -> dict[str, Any]:
+        """Say where the next stage belongs, for a worker elsewhere that makes it."""
+        self.lent = True
+        return {"experiment": self.experiment_id, "run": self.parent, "number": next(self.numbers)}
+
+    def join(self, experiment: str, run: str, number: int) -> None:
+        """Note a stage below a run that another process opened, and will end."""
+        with self.asking(f"find the run {run[:8]} that a stage belongs to"):
+            self.client.get_run(run)
+        self.experiment_id, self.parent, self.numbers, self.joined = experiment, run, itertools.count(number), True
+        atexit.register(self.abandon)
+
+    def abandon(self) -> None:
+        """End what is still open when the process ends without ``close``: nothing stays RUNNING for ever."""
+        with contextlib.suppress(Exception):
+            self.close("KILLED")
+
+    def new_experiment(self) -> str:
+        """Create the experiment of this task and teacher."""
+        where = None
+        if self.artifact_root is not None and not self.uri.startswith("http"):
+            where = (self.artifact_root / self.experiment.replace("/", "-")).as_uri()
+        tags = {"mlflow.experimentKind": "custom_model_development",
+                "mlflow.note.content": f"Limbeck: small models for {plain_words(self.experiment)}. "
+                "Parent runs are flow runs; the registry holds the models."}  # fmt: skip
+        return str(self.client.create_experiment(self.experiment, artifact_location=where, tags=tags))
+
+    def new_child(self, name: str, tags: Mapping[str, str]) -> str:
+        """Start a run below the parent and remember that it is open."""
+        run: str = self.client.create_run(self.experiment_id, run_name=name, tags={"mlflow.parentRunId": self.parent, **tags}).info.run_id
+        self.unfinished[run] = None
+        return run
+
+    def terminate(self, run: str, status: str) -> None:
+        """End a run below the parent."""
+        self.client.set_terminated(run, status)
+        self.unfinished.pop(run, None)
+        self.found = None
+
+    def stage_started(self, record: Any) -> None:
+        """Start a child run for a stage that is executed; the number keeps the order, because MLflow lists the newest first."""
+        tags = {"stage": record.name, "cache": "miss", "cache.key": record.key, "prefect.task_run_id": record.task_run}
+        self.sent[id(record)] = time.monotonic()
+        with self.asking("start a stage's run"):
+            run = self.new_child(f"{next(self.numbers)}-{record.name} {record.label}".rstrip(), tags)
+            self.children[id(record)] = run
+            self.send(run, params={f"{record.name}.{name}": value for name, value in flatten(record.explanation.get("knobs", {})).items()})
+
+    def send(self, run: str, *, metrics: Sequence[tuple[str, float, int]] = (), params: Mapping[str, Any] | None = None) -> None:
+        """Send metrics (name, value, step) and parameters in as few calls as MLflow allows."""
+        from mlflow.entities import Metric, Param
+
+        now = int(time.time() * 1000)
+        points = [Metric(legal(name), float(value), now, step) for name, value, step in metrics]
+        knobs = [Param(legal(name), str(value)[:5000]) for name, value in (params or {}).items()]
+        for start in range(0, len(points), METRICS_AT_ONCE):
+            self.client.log_batch(run, metrics=points[start : start + METRICS_AT_ONCE])
+        for start in range(0, len(knobs), PARAMS_AT_ONCE):
+            self.client.log_batch(run, params=knobs[start : start + PARAMS_AT_ONCE])
+
+    def curve(self, record: Any, step: int, figures: Mapping[str, float]) -> None:
+        """Remember points of a curve; they are sent together, now and then, by another thread: whoever calls this must not wait for MLflow."""
+        with self.lock:
+            self.points.setdefault(id(record), []).extend((name, value, step) for name, value in figures.items())
+        now = time.monotonic()
+        if id(record) in self.children and now - self.sent.get(id(record), 0.0) >= CURVE_SECONDS:
+            self.sent[id(record)] = now
+            self.sender = self.sender or ThreadPoolExecutor(max_workers=1, thread_name_prefix="curves")
+            self.sender.submit(self.deliver, record)
+
+    def deliver(self, record: Any) -> None:
+        """Send the points that a stage has gathered; what cannot be sent is kept for the next time."""
+        with self.lock:
+            points = self.points.pop(id(record), [])
+        try:
+            self.send(self.children[id(record)], metrics=points)
+        except BaseException:
+            with self.lock:
+                self.points[id(record)] = points + self.points.get(id(record), [])
+            raise
+
+    def stage_finished(self, record: Any) -> None:
+        """Send a stage's curves and facts and end its run."""
+        with self.asking("end a stage's run"):
+            self.client.set_tag(self.children[id(record)], "blob.sha256", record.parcel.sha256)
+            self.end(record, "FINISHED")
+
+    def stage_failed(self, record: Any, error: str, killed: bool) -> None:
+        """End the run of a stage that failed or was stopped; trouble with MLflow must not hide why it failed."""
+        if id(record) not in self.children:
+            return
+        try:
+            self.client.set_tag(self.children[id(record)], "error", error[:5000])
+            self.end(record, "KILLED" if killed else "FAILED")
+        except Exception as trouble:
+            logging.getLogger("limbeck").warning("MLflow did not take the end of %s: %s", record.shown, trouble)
+
+    def end(self, record: Any, status: str) -> None:
+        """Send what is buffered for a stage and set its status."""
+        run, facts = self.children[id(record)], dict(record.parcel.facts) if record.parcel else {}
+        self.deliver(record)
+        figures = [(name, value, 0) for name, value in flatten(facts).items() if is_number(value)]
+        took = [(name, value, 0) for name, value in record.figures.items()]
+        self.send(run, metrics=[*figures, *took, ("stage_seconds", record.seconds, 0)])
+        self.terminate(run, status)
+
+    def story(self, records: Sequence[Any]) -> None:
+        """Note on the parent what became of every stage, a cache hit with the run that made it: one search and one call, however many there are."""
+        if not records:
+            return
+        with self.asking("note what became of the stages"):
+            makers = self.makers() if any(record.cache == "hit" for record in records) else {}
+            rows = [
+                {"stage": record.shown, "state": record.state, "cache": record.cache, "why": record.why, "seconds": round(record.seconds, 3), "key": record.key,
+                 "sha256": record.parcel.sha256 if record.parcel else None, "made_by_run": makers.get(record.key) if record.cache == "hit" else None}
+                for record in records
+            ]  # fmt: skip
+            self.client.log_dict(self.parent, {"stages": rows}, "run/stages.json")
+
+    def ledger(self, ledger: Mapping[str, Any]) -> None:
+        """Log what the run took and what its cache saved: the whole of it as a file, what is known as figures of the parent."""
+        if not ledger:
+            return
+        market = f"dollars_{ledger['basis']['market'].replace('-', '_')}"
+        named = {"kwh": "kwh", "co2e_kg": "co2e_kg", "dollars": market}
+        parts = {"": ledger["total"], "saved_": ledger["saved"]}
+        known = [(f"{before}{name}", part[figure]["value"], 0) for before, part in parts.items() for name, figure in named.items()]
+        with self.asking("log the ledger"):
+            self.client.log_dict(self.parent, dict(ledger), "run/ledger.json")
+            self.send(self.parent, metrics=[point for point in known if point[1] is not None])
+
+    def makers(self) -> dict[str | None, str]:
+        """Return which run made what, by key; of two that made the same, the newer one made what is there now. Asked once, until a stage ends."""
+        if self.found is None:
+            # A single search over all experiments would be slower than it is worth; a result nearly always comes from its own.
+            found = self.client.search_runs([self.experiment_id], "tags.cache = 'miss' and attributes.status = 'FINISHED'", max_results=5000)
+            self.found = {run.data.tags.get("cache.key"): run.info.run_id for run in reversed(found)}
+        return self.found
+
+    def close(self, status: str) -> None:
+        """End every run below the parent that is still open, and the parent, if it is ours."""
+        if self.sender is not None:
+            self.sender.shutdown(wait=True)
+        if not self.parent:
+            return
+        with self.asking("end the run"):
+            for run in list(self.unfinished):
+                self.terminate(run, "KILLED" if status == "KILLED" else "FAILED")
+            # A worker elsewhere that died left its stage's run open. One that still works, for a run that was cut off, ends its own in its time.
+            for run in self.open_below(self.parent, self.experiment_id) if self.lent else []:
+                self.client.set_terminated(run, "KILLED")
+            if not self.joined:
+                self.client.set_terminated(self.parent, status)
+        atexit.unregister(self.abandon)
+
+    def urls(self, base: str | None) -> dict[str, str]:
+        """Return links to the run and to the registry, where MLflow is a server."""
+        root = self.root(base)
+        return {"run": self.url_of(self.parent, base), "registry": f"{root}/#/models"} if root else {}
+
+    def root(self, base: str | None = None) -> str:
+        """Return the address of MLflow's pages; empty where it is no server."""
+        return without_secrets(base or (self.uri if self.uri.startswith("http") else "")).rstrip("/")
+
+    def url_of(self, run: str, base: str | None = None) -> str:
+        """Return the address of a run's page."""
+        return f"{self.root(base)}/#/experiments/{self.experiment_id}/runs/{run}"
+
+    def url_of_stage(self, record: Any) -> str | None:
+        """Return the address of a stage's page, where MLflow is a server."""
+        run = self.children.get(id(record))
+        return self.url_of(run) if run and self.root() else None
+
+    def note(self, name: str, values: Mapping[str, Any]) -> None:
+        """Keep what a run says of itself, for ``recall``."""
+        with self.asking(f"note the {name}"):
+            self.client.log_dict(self.parent, dict(values), f"run/{name}.json")
+
+    def describe(self, text: str) -> None:
+        """Write what a person reads first on the run's page."""
+        with self.asking("describe the run"):
+            self.client.set_tag(self.parent, "mlflow.note.content", text)
+
+    def report_files(self) -> dict[str, str]:
+        """Return the files of the run's report that are there, by name: a picture by its own address, the others by MLflow's page of them.
+
+        The addresses are empty where MLflow is no server.
+        """
+        with self.asking("list the report"):
+            names = [Path(entry.path).name for entry in self.client.list_artifacts(self.parent, "report") if not entry.is_dir]
+        root = self.root()
+        picture, page = f"{root}/get-artifact?run_uuid={self.parent}&path=report%2F", f"{self.url_of(self.parent)}/artifacts/report/"
+        return {name: f"{picture if name.endswith('.png') else page}{name}" if root else "" for name in names}
+
+    def report_file(self, name: str) -> bytes:
+        """Return one file of the run's report."""
+        with self.asking(f"read report/{name}"), tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
+            return Path(self.client.download_artifacts(self.parent, f"report/{name}", folder)).read_bytes()
+
+
+def made_with() -> dict[str, str]:
+    """Return the version of Limbeck, and the commit where it runs from a checkout."""
+    with contextlib.suppress(PackageNotFoundError):
+        tags = {"limbeck.version": installed("limbeck")}
+        if not (ROOT / ".git").exists():
+            return tags
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            asked = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], check=True, capture_output=True, text=True, timeout=5)
+            tags["mlflow.source.git.commit"] = asked.stdout.strip()
+        return tags
+    return {}

@@ -1,0 +1,175 @@
+"""Registered models in MLflow: new versions, aliases, scores of versions."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import RegistryError
+from tasks.ports.code.fingerprint import hash_file
+from tasks.ports.file_locks import take_lock
+from tasks.ports.files.onnx_safety import EXPORT_TAGS
+from tasks.ports.tracking.client import every, legal, local_folder
+from tasks.ports.tracking.download import VersionFiles
+from tasks.ports.tracking.packer import Packer
+from tasks.ports.tracking.runs import RunLog
+from tasks.ports.tracking.verified_download import EVALUATION_TAG, evaluation_digest, files_of, folder_digest, require_judged
+
+LOCK_SECONDS = 600.0  # longer than any registration takes
+
+
+class Versions(VersionFiles, RunLog):
+    """The registry behind a run."""
+
+    def register(
+        self, name: str, candidate: str, folder: Callable[[], Path], *, card: str, tags: Mapping[str, str], description: str, pairs: bool,
+        packer: Packer, alias: str | None, beside: Mapping[str, Callable[[], Path]] | None = None, files: Callable[[], Mapping[str, Path]] = dict,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Register a checkpoint folder as a new version; the same weights and exports with the same verdict on the same rows are not registered twice.
+
+        Only if there is something new to register are these asked for: ``folder``; ``files``, which go into the model's folder by their place there;
+        and the folders that go ``beside`` the model under their names.
+        """
+        require_legal_name(name)
+        with self.asking(f"register {candidate}"), only_one(f"{self.uri} {name}"):
+            known = self.known_version(name, tags)
+            version = known or self.new_version(name, candidate, folder(), card, dict(tags), description, pairs, packer, beside or {}, files())
+            if alias:
+                self.move_alias(name, alias, version)
+            return {"version": version, "new": known is None}
+
+    def known_version(self, name: str, tags: Mapping[str, str]) -> str | None:
+        """Return the version that holds this checkpoint and these exports, with this verdict on these rows; what depends on the champion is not asked."""
+        found = self.client.search_model_versions(f"name = '{name}' and tags.`checkpoint.sha256` = '{tags['checkpoint.sha256']}'")
+        same = [version for version in found if same_judgement(version.tags, tags) and all(version.tags.get(tag) == tags.get(tag) for tag in EXPORT_TAGS)]
+        return str(max(same, key=lambda version: int(version.version)).version) if same else None
+
+    def new_version(
+        self, name: str, candidate: str, folder: Path, card: str, tags: dict[str, str], description: str, pairs: bool, packer: Packer,
+        beside: Mapping[str, Callable[[], Path]], files: Mapping[str, Path],
+    ) -> str:  # fmt: skip
+        """Package, upload, check and register a model."""
+        tags |= {"model.sha256": hash_file(folder / "model.safetensors")}
+        package = packer.pack(folder, candidate, card=card, pairs=pairs, files=files)
+        try:
+            for part, place in beside.items():
+                shutil.copytree(place(), package / part)
+            whole = files_of(package)
+            judged = evaluation_digest(whole)
+            tags |= {"model.folder.sha256": folder_digest(whole)} | ({EVALUATION_TAG: judged} if judged else {})
+            model = self.upload(candidate, package, tags, packer.workspace / f"{candidate}.stored")
+        finally:
+            shutil.rmtree(package, ignore_errors=True)  # several models of full size would fill the disk
+        self.require_registered(name)
+        version = self.client.create_model_version(name, f"models:/{model}", self.parent, tags=tags, description=description, model_id=model)
+        return str(version.version)
+
+    def upload(self, candidate: str, package: Path, tags: Mapping[str, str], workspace: Path) -> str:
+        """Store a package and read it back; a model that did not arrive whole ends as FAILED and is never registered."""
+        from mlflow.entities import LoggedModelOutput
+
+        model = self.client.create_logged_model(self.experiment_id, name=candidate, source_run_id=self.parent, tags={"candidate": candidate})
+        try:
+            self.client.log_model_artifacts(model.model_id, str(package))
+            require_judged(files_of(self.stored_package(model, workspace)), tags, f"{candidate}, as they arrived in MLflow,")
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.client.finalize_logged_model(model.model_id, "FAILED")
+            raise
+        self.client.finalize_logged_model(model.model_id, "READY")
+        self.client.log_outputs(self.parent, models=[LoggedModelOutput(model.model_id, step=0)])
+        return str(model.model_id)
+
+    def stored_package(self, model: Any, workspace: Path) -> Path:
+        """Return a package as the artifact store has it: its own folder where it is on this machine, else a download."""
+        place = local_folder(model.artifact_location, self.served)
+        if place is not None:
+            return place
+        import mlflow.artifacts
+
+        workspace.mkdir(parents=True, exist_ok=True)
+        return Path(mlflow.artifacts.download_artifacts(f"models:/{model.model_id}", dst_path=str(workspace), tracking_uri=self.uri))
+
+    def require_registered(self, name: str) -> None:
+        """Create the registered model if it is not there."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self.client.create_registered_model(name, description="Small models made by Limbeck; the alias champion is the one to pull.")
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+
+    def note_scores(self, name: str, number: str, figures: Mapping[str, float], tags: Mapping[str, str]) -> str:
+        """Note what a registered version scores, on the version and in a run below the one that made it; return that run."""
+        from mlflow.entities import RunTag
+
+        with self.asking(f"note the scores of {name} version {number}"):
+            maker = self.client.get_run(self.find_version(name, number).run_id)
+            named = {"mlflow.parentRunId": maker.info.run_id, "score.of": f"{name} version {number}"}
+            run: str = self.client.create_run(maker.info.experiment_id, run_name=f"score {name} {number}", tags=named).info.run_id
+            self.send(run, metrics=[(figure, value, 0) for figure, value in figures.items()])
+            self.client.log_batch(run, tags=[RunTag(legal(tag), value) for tag, value in tags.items()])
+            self.client.set_terminated(run)
+            for tag, value in tags.items():
+                self.client.set_model_version_tag(name, number, legal(tag), value)
+        return run
+
+    def set_alias(self, name: str, alias: str, version: str | int) -> None:
+        """Point an alias at a version, one process of this home at a time; who decides by what is there needs the store's lock."""
+        with self.asking(f"move {name}@{alias}"), only_one(f"{self.uri} {name}"):
+            self.move_alias(name, alias, str(version))
+
+    def move_alias(self, name: str, alias: str, version: str) -> None:
+        """Point an alias at a version, unless it is there already; the caller holds the lock."""
+        current = {key: str(value) for key, value in self.client.get_registered_model(name).aliases.items()}
+        if current.get(alias) != version:
+            self.client.set_registered_model_alias(name, alias, version)
+
+    def versions(self, name: str) -> list[dict[str, Any]]:
+        """Return the versions of one registered model, newest first."""
+        found = [row for row in self.models() if row["name"] == name]
+        if not found:
+            raise RegistryError(self.unknown_model(name))
+        return found
+
+    def models(self) -> list[dict[str, Any]]:
+        """Return every registered version with its tags and aliases: models by name, versions from the newest on."""
+        with self.asking("list the models"):
+            aliases: dict[tuple[str, str], list[str]] = {}
+            for model in every(self.client.search_registered_models):
+                for alias, number in sorted(model.aliases.items()):
+                    aliases.setdefault((model.name, str(number)), []).append(alias)
+            found = sorted(every(self.client.search_model_versions), key=lambda version: (version.name, -int(version.version)))
+            return [{**version.tags, "name": version.name, "version": str(version.version), "description": version.description or "",
+                     "alias": ", ".join(aliases.get((version.name, str(version.version)), []))} for version in found]  # fmt: skip
+
+
+def require_legal_name(name: str) -> None:
+    """Refuse a name that MLflow's addresses (models:/NAME@alias) or its searches could not carry."""
+    if not re.fullmatch(r"[\w][\w .-]*", name):
+        raise RegistryError(f"{name!r} cannot name a registered model; use letters, digits, '.', '_' and '-' in gate.register_as")
+
+
+def same_judgement(known: Mapping[str, str], given: Mapping[str, str]) -> bool:
+    """Tell whether two versions of one checkpoint were judged alike: on the same rows, with the same word of the criteria that know no champion."""
+    word, rows = ("gate.alone", "gate"), ("rows.sha256", "judging_sets.sha256")
+    alone, ours = ((tags.get(word[0]) or tags.get(word[1])) for tags in (known, given))
+    return alone == ours and all(known.get(tag) == given.get(tag) for tag in rows)
+
+
+@contextlib.contextmanager
+def only_one(what: str) -> Iterator[None]:
+    """Hold a lock of this home folder; the kernel frees it when its holder dies."""
+    folder = Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser() / "cache" / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    refusal = RegistryError("another process has been registering under this name for ten minutes; stop it and try again")
+    with (folder / sha256(what.encode()).hexdigest()[:16]).open("w") as handle:
+        take_lock(handle, LOCK_SECONDS, refusal)
+        yield
