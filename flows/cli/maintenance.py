@@ -50,7 +50,7 @@ def janitor() -> None:
 
     with prefect_for_a_run(home) as ready:
         from flows.janitor import janitor as sweep_up
-        from flows.servers.local import watch as server_watch
+        from flows.servers import watch as server_watch
 
         ready()
         swept = server_watch.run(sweep_up())

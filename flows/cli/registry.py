@@ -106,7 +106,7 @@ def decided_in_prefect(what: str, name: str, **given: Any) -> dict[str, Any]:
 
     with prefect_for_a_run(home) as ready:
         from flows import promotion
-        from flows.servers.local import watch as server_watch
+        from flows.servers import watch as server_watch
 
         ready()
         decided: dict[str, Any] = server_watch.run(getattr(promotion, what)(name, **given))

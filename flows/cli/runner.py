@@ -13,7 +13,7 @@ from flows.home import Home
 from flows.run.ledger import planned_cost
 from flows.run.opening import write_json
 from flows.run.stopping import ONLOOKER, Onlooker, confirm
-from flows.servers.local import watch as server_watch
+from flows.servers import watch as server_watch
 from tasks.engine.environment import environment
 from tasks.engine.fork_server import ForkServer, new_fork_server
 from tasks.errors import BudgetError

@@ -19,9 +19,9 @@ import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.home import Home
+from flows.servers import watch as server_watch
 from flows.servers.access import Access
 from flows.servers.local import prefect_for_a_run
-from flows.servers.local import watch as server_watch
 from flows.servers.watch import OwnServer, in_a_sentence, let_go
 from tasks.errors import EngineError, RegistryError, ServerError
 from tasks.ports.tracking.client import require_reachable

@@ -11,7 +11,7 @@ import pytest
 from flows.cli.reproduce import recipe_again
 from flows.cli.runner import planned_records
 from flows.home import Home
-from flows.run.opening import opening as run
+from flows.run import opening as run
 from tasks.recipe.running import THREADS_ALONE, Resources
 from tests.flows.test_compress import recipe_for
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from prefect import flow
 
-from flows.run.opening import open_run, spot
+from flows.run import spot
+from flows.run.opening import open_run
 from tasks.finetune_teacher import finetune_teacher
 from tasks.prepare_rows import prepare_rows
 from tasks.recipe.recipe import Recipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.scoring.speed.speed import timing
+from tasks.scoring.speed import timing
 from tasks.scoring.speed.timing import LEAST_SHARE, NEAR, Median, median_of, outside_of, quotient_of, time_in_turn
 
 

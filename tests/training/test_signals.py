@@ -17,8 +17,8 @@ from tasks.recipe.students import Shape
 from tasks.training.data.rows import collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.distill import distill_intermediate
 from tasks.training.models.students import build_student, freeze, load_classifier
+from tasks.training.objectives import signals
 from tasks.training.objectives.matching import Matcher
-from tasks.training.objectives.objectives import signals
 from tasks.training.objectives.signals import record_signals, recorded
 
 CPU = torch.device("cpu")
