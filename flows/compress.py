@@ -38,14 +38,20 @@ async def compress(recipe: Recipe) -> dict[str, Any]:
         return await publish_results(recipe, run, judged, candidates, data=rows)
 
 
-async def make_everything(recipe: Recipe, sources: dict[str, Parcel], session: Session) -> tuple[list[dict[str, Any]], list[Candidate], Parcel]:
+async def make_everything(
+    recipe: Recipe, sources: dict[str, Parcel], session: Session
+) -> tuple[list[dict[str, Any]], list[Candidate], Parcel]:
     """Pass every stage of the recipe; return the rows of the results, the candidates behind them, and the data."""
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
     require_rows_for_int8(recipe, rows.facts)
     learned, purging = await rows_to_learn(recipe, sources, rows)
     base = await pretrained_base(recipe, sources)
     if not session.is_guess(base):
-        starts = {name.removeprefix("start:"): session.store.folder(parcel) for name, parcel in sources.items() if name.startswith("start:")}
+        starts = {
+            name.removeprefix("start:"): session.store.folder(parcel)
+            for name, parcel in sources.items()
+            if name.startswith("start:")
+        }
         await asyncio.to_thread(check_students, recipe, session.store.folder(base), starts)
     goods = await shared_goods(recipe, sources, learned, base)
     goods.judging = await rows_of_sets(recipe, sources, learned, purging)
@@ -62,13 +68,18 @@ async def make_everything(recipe: Recipe, sources: dict[str, Parcel], session: S
 
 async def shared_goods(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, base: Parcel) -> Goods:
     """Start what the branches share: the teacher and its answers, the corpus, the substitutes, the user's own text."""
-    transfer = await prepare_transfer(recipe.transfer, source=sources["transfer"], rows=rows) if recipe.transfer else None
+    transfer = (
+        await prepare_transfer(recipe.transfer, source=sources["transfer"], rows=rows) if recipe.transfer else None
+    )
     teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
     return Goods(
         rows=rows,
         base=base,
         teacher=teacher,
-        colleagues=[asyncio.ensure_future(colleague(knobs, rows, sources[f"teacher:{number}"], number)) for number, knobs in recipe.colleagues],
+        colleagues=[
+            asyncio.ensure_future(colleague(knobs, rows, sources[f"teacher:{number}"], number))
+            for number, knobs in recipe.colleagues
+        ],
         corpus=asyncio.ensure_future(prepare_corpus(recipe.corpus, source=sources["corpus"], base=base))
         if recipe.corpus and recipe.general_distillation
         else None,

@@ -1,4 +1,5 @@
-"""The same stories, told to a form: a recipe of the shelf by its name, and what to change of it. What people schedule, and start with a click."""
+"""The same stories, told to a form: a recipe of the shelf by its name, and what to change of it. What people schedule,
+and start with a click."""
 
 from __future__ import annotations
 
@@ -18,11 +19,13 @@ from tasks.recipe.students import Sweep
 
 @flow(name="compress-from-shelf", flow_run_name="{recipe}", on_failure=[on_failure])
 async def compress_from_shelf(recipe: ShelfName, changes: Changes = Changes(), without: LeftOut = ()) -> dict[str, Any]:  # noqa: B008 - it is frozen
-    """Make small models by a recipe of the shelf: fine-tune a teacher, distil students, drop layers, score every candidate, register what came out.
+    """Make small models by a recipe of the shelf: fine-tune a teacher, distil students, drop layers, score every
+    candidate, register what came out.
 
     Args:
         recipe: A recipe of the shelf; each is described in the README, and in its file.
-        changes: What to change of it, knob by knob; what is left empty is as the recipe says. Lists (students, criteria) are given whole.
+        changes: What to change of it, knob by knob; what is left empty is as the recipe says. Lists (students,
+            criteria) are given whole.
         without: Sections of the recipe to leave out.
     """
     # The flow's own function: as a subflow it would be a second run of the same name, with nothing beside it.
@@ -32,12 +35,17 @@ async def compress_from_shelf(recipe: ShelfName, changes: Changes = Changes(), w
 
 @flow(name="sweep-from-shelf", flow_run_name="{recipe}", on_failure=[on_failure])
 async def sweep_from_shelf(
-    recipe: ShelfName, sweep: Sweep = Sweep(), changes: Changes = Changes(), without: LeftOut = ()  # noqa: B008 - they are frozen
+    recipe: ShelfName,
+    sweep: Sweep = Sweep(),
+    changes: Changes = Changes(),
+    without: LeftOut = (),  # noqa: B008 - they are frozen
 ) -> dict[str, Any]:
-    """How many layers does a task need? Drop layers of the recipe's teacher by every strategy, number and seed; the answer has an interval.
+    """How many layers does a task need? Drop layers of the recipe's teacher by every strategy, number and seed; the
+    answer has an interval.
 
     Args:
-        recipe: A recipe of the shelf; of it the task, the data and the teacher count, and how dropped models are trained.
+        recipe: A recipe of the shelf; of it the task, the data and the teacher count, and how dropped models are
+            trained.
         sweep: What is tried; what is left empty is as the recipe says, or everything.
         changes: What to change of the recipe, knob by knob.
         without: Sections of the recipe to leave out.
@@ -47,6 +55,7 @@ async def sweep_from_shelf(
 
 
 def ready_recipe(name: str, changes: Any, without: tuple[str, ...], sweep: Sweep | None = None) -> Recipe:
-    """Return what a form asked for; the demo gets its language, so that a first click on a new server ends with a model."""
+    """Return what a form asked for; the demo gets its language, so that a first click on a new server ends with a
+    model."""
     recipe = recipe_of_the_shelf(name, changes, without, sweep)
     return with_language(recipe, Home.from_environment()) if name == DEMO else recipe

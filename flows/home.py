@@ -66,7 +66,10 @@ class Home:
             (self.root / ".writable").write_text("")
             (self.root / ".writable").unlink()
         except OSError as error:
-            raise StoreError(f"the home folder {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder that can") from error
+            raise StoreError(
+                f"the home folder {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder "
+                f"that can"
+            ) from error
         self.close_to_others()
         return self
 
@@ -83,14 +86,18 @@ class Home:
                 (self.root / name).mkdir(mode=0o700)
                 if shared:
                     (self.root / name).chmod(0o2770)
-        for name in DATABASES:  # SQLite takes an empty file for a new database; what it puts beside it gets the same mode
+        for (
+            name
+        ) in DATABASES:  # SQLite takes an empty file for a new database; what it puts beside it gets the same mode
             with contextlib.suppress(FileExistsError):
                 file = os.open(self.root / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 os.fchmod(file, 0o660 if shared else 0o600)
                 os.close(file)
         for name in OURS:
             close(self.root / name, 0o007 if shared else 0o077)
-        data = self.root / "stack" / "data"  # where it is a folder, the users of a stack's servers walk through this one
+        data = (
+            self.root / "stack" / "data"
+        )  # where it is a folder, the users of a stack's servers walk through this one
         if all(entry.name in (*OURS, "stack") or entry.name.startswith(".") for entry in os.scandir(self.root)):
             close(self.root, 0o007 if shared else 0o066 if data.is_dir() and not data.is_symlink() else 0o077)
 

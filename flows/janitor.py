@@ -1,4 +1,5 @@
-"""The janitor: ends what a crash left open. A killed worker cannot close its runs itself, and neither MLflow nor Prefect does it for it."""
+"""The janitor: ends what a crash left open. A killed worker cannot close its runs itself, and neither MLflow nor
+Prefect does it for it."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ PENDING = 3600.0  # seconds after which a model that is still being written was 
 
 @flow(name="janitor", flow_run_name="janitor")
 async def janitor() -> dict[str, Any]:
-    """End runs whose process is gone, in MLflow and in Prefect; remove unfinished models, workspaces and uploads of crashed workers."""
+    """End runs whose process is gone, in MLflow and in Prefect; remove unfinished models, workspaces and uploads of
+    crashed workers."""
     home = Home.from_environment()
     tracker = Tracker(home.tracking_uri, home.artifacts)
     ended = []
@@ -47,14 +49,19 @@ async def janitor() -> dict[str, Any]:
     under_way = {str(note["key"]) for note in await asyncio.to_thread(store.running)}
     leftovers = await asyncio.to_thread(store.leftovers, 7 * DAY, under_way, dry=False)
     temporary = Stack.of(home).temporary
-    workspaces = await asyncio.to_thread(sweep_workspaces, {Path(tempfile.gettempdir()), temporary, *temporary.glob("*/")})
+    workspaces = await asyncio.to_thread(
+        sweep_workspaces, {Path(tempfile.gettempdir()), temporary, *temporary.glob("*/")}
+    )
     leftovers += [str(path) for path in workspaces]
-    get_run_logger().info(f"ended {len(ended)} runs, removed {len(pending)} unfinished models and {len(leftovers)} left-overs")
+    get_run_logger().info(
+        f"ended {len(ended)} runs, removed {len(pending)} unfinished models and {len(leftovers)} left-overs"
+    )
     return {"ended": ended, "pending": pending, "leftovers": leftovers}
 
 
 async def is_over(client: PrefectClient, row: dict[str, str]) -> bool:
-    """Tell whether nobody works on a run any more: its process is gone, or, on another host, Prefect says that it has ended."""
+    """Tell whether nobody works on a run any more: its process is gone, or, on another host, Prefect says that it has
+    ended."""
     gone = is_gone(row["process"])
     if gone is not None:
         return gone
@@ -82,7 +89,9 @@ async def crash(client: PrefectClient, flow_run: str) -> None:
 async def task_runs(client: PrefectClient, flow_run: UUID) -> AsyncIterator[TaskRun]:
     """Yield the task runs of a flow run, page by page; the server insists on an order and a limit."""
     of_run, start = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run])), 0
-    while page := await client.read_task_runs(flow_run_filter=of_run, sort=TaskRunSort.NAME_ASC, limit=PAGE, offset=start):
+    while page := await client.read_task_runs(
+        flow_run_filter=of_run, sort=TaskRunSort.NAME_ASC, limit=PAGE, offset=start
+    ):
         for task in page:
             yield task
         start += len(page)

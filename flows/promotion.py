@@ -1,4 +1,5 @@
-"""Promotion by hand: give a version an alias, go back to the champion before, take a version out; under the same lock as every run."""
+"""Promotion by hand: give a version an alias, go back to the champion before, take a version out; under the same lock
+as every run."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ from tasks.recipe.knobs import Choices
 
 @flow(name="promote", flow_run_name="promote {name}", on_failure=[on_failure])
 async def promote(
-    name: str, version: str | None = None, to: Annotated[str, Choices(*BY_HAND)] = "champion", force: bool = False, reason: str = ""
+    name: str,
+    version: str | None = None,
+    to: Annotated[str, Choices(*BY_HAND)] = "champion",
+    force: bool = False,
+    reason: str = "",
 ) -> dict[str, Any]:
     """Make a version champion, or give it another alias; without a version: the challenger.
 
@@ -64,5 +69,8 @@ async def gates() -> tuple[Tracker, Any]:
 
 def told(name: str, decided: dict[str, Any]) -> str:
     """Say in one line what moved and why."""
-    moves = [f"{name}@{alias} is version {number}" if number else f"{name}@{alias} is gone" for alias, number in decided["moves"].items()]
+    moves = [
+        f"{name}@{alias} is version {number}" if number else f"{name}@{alias} is gone"
+        for alias, number in decided["moves"].items()
+    ]
     return f"{'; '.join(moves) or 'nothing moves'} ({decided['words'][0]['reason']})"

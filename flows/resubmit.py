@@ -1,7 +1,9 @@
-"""What becomes of a flow run that crashed: it is handed to a worker again, up to a cap, and then it is said why nobody goes on with it.
+"""What becomes of a flow run that crashed: it is handed to a worker again, up to a cap, and then it is said why nobody
+goes on with it.
 
-Prefect can reschedule a crashed run by an automation, but knows no cap: a run that the out-of-memory killer ends would come back for ever. Crashes
-are counted in the run's own history, because a run whose machine never came up was never counted as run.
+Prefect can reschedule a crashed run by an automation, but knows no cap: a run that the out-of-memory killer ends would
+come back for ever. Crashes are counted in the run's own history, because a run whose machine never came up was never
+counted as run.
 """
 
 from __future__ import annotations
@@ -30,8 +32,13 @@ KILLED = ("-9", "137")
 
 
 @flow(name="resubmit", flow_run_name="resubmit {flow_run}")
-async def resubmit(flow_run: UUID, attempts: Annotated[int, Field(ge=1, le=100)] = 3, wait: Annotated[float, Field(ge=0, le=86400)] = 30) -> dict[str, Any]:
-    """Hand a crashed flow run to a worker again, unless it has crashed too often, or for want of memory; then say so, and whom it concerns.
+async def resubmit(
+    flow_run: UUID,
+    attempts: Annotated[int, Field(ge=1, le=100)] = 3,
+    wait: Annotated[float, Field(ge=0, le=86400)] = 30,
+) -> dict[str, Any]:
+    """Hand a crashed flow run to a worker again, unless it has crashed too often, or for want of memory; then say so,
+    and whom it concerns.
 
     Args:
         flow_run: The flow run that crashed.
@@ -66,12 +73,19 @@ def crashes_in(history: Sequence[State]) -> list[str]:
 def decide(run: FlowRun, crashes: Sequence[str], attempts: int) -> str:
     """Return ``again``, ``leave``, or the sentence with which the run is given up."""
     if run.state is None or not run.state.is_crashed() or run.deployment_id is None:
-        return "leave"  # somebody was quicker; or it is part of another run, or one of a command line, which no worker can be given
+        # somebody was quicker; or it is part of another run, or one of a command line, which no worker can be given
+        return "leave"
     last = crashes[-1] if crashes else "nothing was said"
     if any(words in last.lower() for words in NO_MEMORY):
-        return f"it ran out of memory and would again ({last}); give it a larger machine or smaller batches, then retry it"
+        return (
+            f"it ran out of memory and would again ({last}); give it a larger machine or smaller batches, then retry it"
+        )
     if len(crashes) >= attempts:
-        hint = "; this is also how the kernel's out-of-memory killer ends a process" if any(code in last for code in KILLED) else ""
+        hint = (
+            "; this is also how the kernel's out-of-memory killer ends a process"
+            if any(code in last for code in KILLED)
+            else ""
+        )
         return f"it crashed {len(crashes)} times, the last time with: {last}{hint}; mend the cause, then retry it"
     return "again"
 
@@ -93,6 +107,8 @@ async def give_up(client: PrefectClient, run: FlowRun, why: str) -> None:
     await client.set_flow_run_state(run.id, Failed(name=GAVE_UP, message=said), force=True)
     get_run_logger().error(said)
     page = url_for("flow-run", obj_id=run.id)
-    await acreate_markdown_artifact(f"**{said}.**\n\n[the run]({page})\n", key="gave-up", description="A run that is not started again")
+    await acreate_markdown_artifact(
+        f"**{said}.**\n\n[the run]({page})\n", key="gave-up", description="A run that is not started again"
+    )
     name, named = recipe_behind(run.parameters)
     await send(wanted(named), (f"Limbeck: {name or run.name} gave up", with_links(f"{said}.", {"Prefect": page})))

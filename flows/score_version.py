@@ -1,7 +1,9 @@
-"""Score a registered version as its users get it: pulled from the registry, hashes checked, asked again; the figures go onto the version and its run.
+"""Score a registered version as its users get it: pulled from the registry, hashes checked, asked again; the figures go
+onto the version and its run.
 
-By itself, after each registration, on the rows that its run was judged on: then what is served must answer as what was judged did. By hand, on any
-rows of the task: last month's, another market's. Beside it the champion answers the same rows, so that the difference has an interval.
+By itself, after each registration, on the rows that its run was judged on: then what is served must answer as what was
+judged did. By hand, on any rows of the task: last month's, another market's. Beside it the champion answers the same
+rows, so that the difference has an interval.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ from tasks.score_model import score_model
 from tasks.scoring.evaluation import agreement, read_evaluation, read_judged_rows, write_evaluation
 from tasks.stage.session import Session, use_session
 
-ALIKE = 0.99  # share of rows that must be answered as they were when the version was judged; other hardware moves a row on the edge
+# share of rows that must be answered as they were when the version was judged; other hardware moves a row on the edge
+ALIKE = 0.99
 MOST_KNOWN = 0.02  # share of rows that the champion may have learned from; with more it would beat every honest version
 OWN_ROWS = Data(selection_rows=0, holdout_rows=0, purge=False)
 """All rows judge, and nothing is learned from them."""
@@ -65,7 +68,10 @@ async def score_version(scoring: VersionToScore) -> dict[str, Any]:
         scoring: Which version, and on which rows.
     """
     home = Home.from_environment().create()
-    tracker, store = Tracker(home.tracking_uri, home.artifacts), await asyncio.to_thread(open_store, home.store, home.cache)
+    tracker, store = (
+        Tracker(home.tracking_uri, home.artifacts),
+        await asyncio.to_thread(open_store, home.store, home.cache),
+    )
     with tempfile.TemporaryDirectory(prefix="limbeck-") as place:
         workspace = Path(place)
         subject = await asyncio.to_thread(pulled, tracker, scoring.name, scoring.version, workspace)
@@ -74,14 +80,20 @@ async def score_version(scoring: VersionToScore) -> dict[str, Any]:
         with use_session(Session(store, *layout(recipe))):
             rows = await rows_for(scoring, recipe, subject, workspace)
             card = await scored(recipe, subject, beside, rows)
-        same = await asyncio.to_thread(compared, tracker, scoring, recipe, (subject, store.folder(rows), store.folder(card)), rows.facts, workspace)
+        same = await asyncio.to_thread(
+            compared, tracker, scoring, recipe, (subject, store.folder(rows), store.folder(card)), rows.facts, workspace
+        )
         known = await asyncio.to_thread(known_to, tracker, scoring, beside, store.folder(rows), workspace)
     figures = figures_of(scoring, recipe, card.facts, same, beside, known)
     await asyncio.to_thread(tracker.note_scores, scoring.name, subject.number, figures["numbers"], figures["tags"])
     await leave(scoring, subject, figures)
     if same is not None and same < ALIKE:
-        raise GateError(f"{scoring.name} version {subject.number} answers {same:.1%} of the rows as it did when it was judged, and {ALIKE:.0%} are expected; "
-                        "what is served is not what was judged: look at the libraries of this worker, or take the version out of use")  # fmt: skip
+        raise GateError(
+            f"{scoring.name} version {subject.number} answers {same:.1%} of the rows as it did when it was judged, "
+            f"and {ALIKE:.0%} are expected; "
+            "what is served is not what was judged: look at the libraries of this worker, or take the version out "
+            "of use"
+        )
     return {"name": scoring.name, "version": subject.number, "same": same, **figures["numbers"]}
 
 
@@ -105,18 +117,31 @@ async def rows_for(scoring: VersionToScore, recipe: Recipe, subject: Subject, wo
     if not scoring.source:
         source = await asyncio.to_thread(resolve_data, recipe.data.source, recipe.data.revision, recipe.spec)
         return await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=source)
-    spec = recipe.spec.model_copy(update={"labels": labels_of(subject.folder) if recipe.spec.kind == "classification" else None})
+    spec = recipe.spec.model_copy(
+        update={"labels": labels_of(subject.folder) if recipe.spec.kind == "classification" else None}
+    )
     given = await asyncio.to_thread(resolve_data, scoring.source, scoring.revision, spec)
-    source = await asyncio.to_thread(resolve_data, str(all_to_judge(Path(given.uri), spec, workspace / "rows")), None, spec)
+    source = await asyncio.to_thread(
+        resolve_data, str(all_to_judge(Path(given.uri), spec, workspace / "rows")), None, spec
+    )
     return await prepare_rows(RowsSlice(**dict(OWN_ROWS), task=spec), source=source, label="given")
 
 
 def all_to_judge(source: Path, spec: TaskSpec, folder: Path) -> Path:
     """Return a folder in which every row of the source judges, and none is held back to be learned from."""
-    files = [source] if source.is_file() else sorted(path for path in source.iterdir() if path.name.startswith((spec.validation, "validation", "dev", "test")))
+    files = (
+        [source]
+        if source.is_file()
+        else sorted(
+            path for path in source.iterdir() if path.name.startswith((spec.validation, "validation", "dev", "test"))
+        )
+    )
     if len(files) != 1:
         found = ", ".join(path.name for path in files) or "none"
-        raise DataError(f"{source} holds {found} to score on; name one file, or a folder with one file validation.* (csv, tsv, jsonl or parquet)")
+        raise DataError(
+            f"{source} holds {found} to score on; name one file, or a folder with one file validation.* (csv, tsv, "
+            f"jsonl or parquet)"
+        )
     folder.mkdir()
     for split in ("train", spec.validation):
         shutil.copyfile(files[0], folder / f"{split}{files[0].suffix}")
@@ -130,7 +155,8 @@ def labels_of(folder: Path) -> tuple[str, ...]:
 
 
 async def scored(recipe: Recipe, subject: Subject, beside: Subject | None, rows: Parcel) -> Parcel:
-    """Return the scorecard; the champion stands where a teacher would. Scored again on the same rows, it is a cache hit."""
+    """Return the scorecard; the champion stands where a teacher would. Scored again on the same rows, it is a cache
+    hit."""
     model = await asyncio.to_thread(resolve_model, str(subject.folder), None)
     other = await asyncio.to_thread(resolve_model, str(beside.folder), None) if beside else model
     knobs = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
@@ -138,9 +164,15 @@ async def scored(recipe: Recipe, subject: Subject, beside: Subject | None, rows:
 
 
 def compared(
-    tracker: Tracker, scoring: VersionToScore, recipe: Recipe, found: tuple[Subject, Path, Path], facts: Mapping[str, Any], workspace: Path
+    tracker: Tracker,
+    scoring: VersionToScore,
+    recipe: Recipe,
+    found: tuple[Subject, Path, Path],
+    facts: Mapping[str, Any],
+    workspace: Path,
 ) -> float | None:
-    """Return the share of rows that are answered as they were when the version was judged; None where there is nothing to compare with."""
+    """Return the share of rows that are answered as they were when the version was judged; None where there is nothing
+    to compare with."""
     (subject, rows, card), split = found, recipe.gate.split
     digest = facts.get("rows_sha256", {}).get(split)
     if scoring.source or digest is None or digest != subject.tags.get("rows.sha256"):
@@ -154,8 +186,11 @@ def compared(
     return agreement(then, now, recipe.spec.kind)
 
 
-def known_to(tracker: Tracker, scoring: VersionToScore, champion: Subject | None, rows: Path, workspace: Path) -> dict[str, int]:
-    """Count by split the rows that the champion learned from; nothing where there is none, and of versions that do not say what they learned from."""
+def known_to(
+    tracker: Tracker, scoring: VersionToScore, champion: Subject | None, rows: Path, workspace: Path
+) -> dict[str, int]:
+    """Count by split the rows that the champion learned from; nothing where there is none, and of versions that do not
+    say what they learned from."""
     if champion is None:
         return {}
     try:
@@ -164,11 +199,20 @@ def known_to(tracker: Tracker, scoring: VersionToScore, champion: Subject | None
         get_run_logger().warning(f"what the champion learned from cannot be read: {error}")
         return {}
     files = {split: rows / f"{split}.parquet" for split in JUDGING}
-    return {split: rows_seen(path, learned) for split, path in files.items() if path.is_file()} if learned is not None else {}
+    return (
+        {split: rows_seen(path, learned) for split, path in files.items() if path.is_file()}
+        if learned is not None
+        else {}
+    )
 
 
 def figures_of(
-    scoring: VersionToScore, recipe: Recipe, card: Mapping[str, Any], same: float | None, beside: Subject | None, known: Mapping[str, int]
+    scoring: VersionToScore,
+    recipe: Recipe,
+    card: Mapping[str, Any],
+    same: float | None,
+    beside: Subject | None,
+    known: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return the figures as numbers for the run, as tags for the version, and as lines of a table."""
     numbers: dict[str, float] = {} if same is None else {"score.as_judged": same}
@@ -181,11 +225,16 @@ def figures_of(
             tags[f"score.{place}.{metric}"] = shown(found)
             lines.append(f"| {metric} on {card['rows'][split]:,} rows ({place}) | {shown(found)} |")
         if known.get(split, 0) > MOST_KNOWN * card["rows"][split]:
-            lines.append(f"| rows ({place}) that the champion learned from, so that it is not compared there | {known[split]:,} of {card['rows'][split]:,} |")
+            lines.append(
+                f"| rows ({place}) that the champion learned from, so that it is not compared there | "
+                f"{known[split]:,} of {card['rows'][split]:,} |"
+            )
         elif beside is not None:
             ahead = card["difference"][split]
             numbers[f"score.{place}.ahead_of_champion"] = ahead["value"]
-            tags[f"score.{place}.ahead_of_champion"] = f"{shown(ahead)} (version {beside.number}, {recipe.spec.headline})"
+            tags[f"score.{place}.ahead_of_champion"] = (
+                f"{shown(ahead)} (version {beside.number}, {recipe.spec.headline})"
+            )
             lines.append(f"| {recipe.spec.headline} above the champion's, version {beside.number} | {shown(ahead)} |")
         if scoring.source:
             break  # the other splits hold nothing of the rows that were given

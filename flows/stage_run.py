@@ -1,7 +1,7 @@
 """One stage as a flow run of its own: what a pool of GPU workers runs for a run on a small machine.
 
-It passes the very door that the run would have passed, in a session of this worker: the same key, or it refuses; the same lease, checkpoints and
-publishing. What it made is in the store; nothing else is handed back.
+It passes the very door that the run would have passed, in a session of this worker: the same key, or it refuses; the
+same lease, checkpoints and publishing. What it made is in the store; nothing else is handed back.
 """
 
 from __future__ import annotations
@@ -76,19 +76,33 @@ def knobs_of(door: Door, values: dict[str, Any]) -> Knobs:
 
 @asynccontextmanager
 async def open_stage(order: StageOrder) -> AsyncIterator[Session]:
-    """Open what a stage needs on this worker, after asking whether it is what the run has; nothing stays open, whatever happens."""
+    """Open what a stage needs on this worker, after asking whether it is what the run has; nothing stays open, whatever
+    happens."""
     home = Home.from_environment()
     require_same_store(order.store, home)
     store = await asyncio.to_thread(open_store, home.store, home.cache)
     await asyncio.to_thread(store.check)
     tracker = Tracker(home.tracking_uri, None) if order.tracking else None
     if tracker is not None:
-        await asyncio.to_thread(tracker.join, order.tracking["experiment"], order.tracking["run"], order.tracking["number"])
-    cores, forced = min(available_cores(), order.cores or available_cores()), frozenset([order.stage] if order.force else [])
+        await asyncio.to_thread(
+            tracker.join, order.tracking["experiment"], order.tracking["run"], order.tracking["number"]
+        )
+    cores, forced = (
+        min(available_cores(), order.cores or available_cores()),
+        frozenset([order.stage] if order.force else []),
+    )
     session = Session(
-        store, cores, order.threads, order.threads_alone, tracker=tracker, force=forced, processes=order.processes,
-        purse=new_purse(Costs.model_validate(order.costs)), expected=order.explanation, gpu_limit=gpu_limit(),
-    )  # fmt: skip
+        store,
+        cores,
+        order.threads,
+        order.threads_alone,
+        tracker=tracker,
+        force=forced,
+        processes=order.processes,
+        purse=new_purse(Costs.model_validate(order.costs)),
+        expected=order.explanation,
+        gpu_limit=gpu_limit(),
+    )
     status = "FINISHED"
     try:
         with use_session(session):
@@ -106,4 +120,7 @@ def require_same_store(asked: str, home: Home) -> None:
     """Refuse to make what the run that asks would look for elsewhere."""
     own = whole_address(home.store)
     if own != asked:
-        raise DispatchError(f"the run keeps its results in {asked}, and this worker in {own}; set LIMBECK_STORE to the same store here and there")
+        raise DispatchError(
+            f"the run keeps its results in {asked}, and this worker in {own}; set LIMBECK_STORE to the same store "
+            f"here and there"
+        )

@@ -1,8 +1,10 @@
-"""How many layers does this task need? From one teacher, every strategy drops every number of layers, with several seeds; the answer has an interval.
+"""How many layers does this task need? From one teacher, every strategy drops every number of layers, with several
+seeds; the answer has an interval.
 
-``compress.py`` tells the story of one recipe; this flow asks one question of its teacher. Each strategy is a subflow, so that the graph stays
-readable, and every training is a cached stage: a sweep that was killed, or asked again with one strategy more, trains only what is missing.
-Nothing is registered: take the layers that the answer names into a recipe's ``layer_dropping`` and run it.
+``compress.py`` tells the story of one recipe; this flow asks one question of its teacher. Each strategy is a subflow,
+so that the graph stays readable, and every training is a cached stage: a sweep that was killed, or asked again with one
+strategy more, trains only what is missing. Nothing is registered: take the layers that the answer names into a recipe's
+``layer_dropping`` and run it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from tasks.stage.session import Session
 
 @flow(name="sweep-layers", flow_run_name="{recipe.name}", on_failure=[on_failure])
 async def sweep_layers(recipe: Recipe) -> dict[str, Any]:
-    """Drop layers of one teacher by every strategy, number and seed, score all, and say how many layers the task needs."""
+    """Drop layers of one teacher by every strategy, number and seed, score all, and say how many layers the task
+    needs."""
     recipe = of_a_sweep(recipe)
     async with heeding_notices(), open_run(recipe, kind="sweep") as run:
         return await publish_sweep(recipe, run, await sweep_everything(recipe, run.sources, run.session))
@@ -58,7 +61,15 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Parcel], session: 
         measure_similarity(looked_at, base=base, teacher=trained, rows=rows),
     )
     search, swept = Search(), Swept(grid, card, similarity)
-    going = await first_rung(recipe, swept, goods, search, session) if grid.halving else {name: grid.drops_of(name) for name in grid.strategies}
-    branches = [try_strategy(recipe, swept, name, drops, goods, search, session, scoring) for name, drops in going.items() if drops]
+    going = (
+        await first_rung(recipe, swept, goods, search, session)
+        if grid.halving
+        else {name: grid.drops_of(name) for name in grid.strategies}
+    )
+    branches = [
+        try_strategy(recipe, swept, name, drops, goods, search, session, scoring)
+        for name, drops in going.items()
+        if drops
+    ]
     await asyncio.gather(*branches)
     return swept

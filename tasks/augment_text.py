@@ -10,7 +10,13 @@ from tasks.stage.decorator import stage
 
 @stage(makes="candidates", engine="augment", threads="branch")
 async def augment_text(
-    bench: Bench, knobs: Augmentation, *, rows: Parcel, tokenizer: Parcel, masked_lm: Parcel | None = None, word_vectors: Parcel | None = None
+    bench: Bench,
+    knobs: Augmentation,
+    *,
+    rows: Parcel,
+    tokenizer: Parcel,
+    masked_lm: Parcel | None = None,
+    word_vectors: Parcel | None = None,
 ) -> None:
     """Find substitutes by a masked language model, by word vectors, or by both."""
     inputs = {"rows": rows, "tokenizer": tokenizer, "masked_lm": masked_lm, "word_vectors": word_vectors}

@@ -36,7 +36,16 @@ def _glue(name: str, texts: str, labels: str, metrics: str = "accuracy", validat
     names = tuple(labels.split()) or None
     kind: Kind = "classification" if names else "regression"
     scores = tuple(metrics.split())
-    return TaskSpec(name=name, kind=kind, text=str(text), pair=pair, labels=names, metrics=scores, headline=scores[0], validation=validation)
+    return TaskSpec(
+        name=name,
+        kind=kind,
+        text=str(text),
+        pair=pair,
+        labels=names,
+        metrics=scores,
+        headline=scores[0],
+        validation=validation,
+    )
 
 
 GLUE: dict[str, TaskSpec] = {
@@ -56,7 +65,8 @@ GLUE: dict[str, TaskSpec] = {
 
 
 JUDGING_SETS: dict[str, dict[str, str]] = {"mnli": {"mismatched": "validation_mismatched"}}
-"""Judging sets that a task of GLUE brings where its source has them: their names, and whose rows of the source they are."""
+"""Judging sets that a task of GLUE brings where its source has them: their names, and whose rows of the source they
+are."""
 
 
 def glue_task(name: str) -> TaskSpec:
@@ -64,5 +74,7 @@ def glue_task(name: str) -> TaskSpec:
     if name not in GLUE:
         near = get_close_matches(name, GLUE, 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise RecipeError(f"unknown task {name!r}; {hint}known are {', '.join(GLUE)}; or write your own task: name, text, label")
+        raise RecipeError(
+            f"unknown task {name!r}; {hint}known are {', '.join(GLUE)}; or write your own task: name, text, label"
+        )
     return GLUE[name]

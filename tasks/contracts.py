@@ -1,7 +1,8 @@
 """The parcels that doors exchange: small frozen values, an address and a digest, never a model or a tensor.
 
-A parcel is deliberately not a dataclass or a pydantic model: Prefect looks inside those and links tasks by the identity of the
-strings it finds there, which draws false edges in the run graph. An attrs class is opaque to it, so only the parcel itself is an edge.
+A parcel is deliberately not a dataclass or a pydantic model: Prefect looks inside those and links tasks by the identity
+of the strings it finds there, which draws false edges in the run graph. An attrs class is opaque to it, so only the
+parcel itself is an edge.
 """
 
 from __future__ import annotations
@@ -12,9 +13,23 @@ from typing import Any
 import attrs
 
 KINDS = (
-    "source", "rows", "corpus", "checkpoint", "candidates", "answers", "signals", "scorecard", "comparison", "speed", "contributions", "similarity",
-    "inspection", "registration", "export", "leaks",
-)  # fmt: skip
+    "source",
+    "rows",
+    "corpus",
+    "checkpoint",
+    "candidates",
+    "answers",
+    "signals",
+    "scorecard",
+    "comparison",
+    "speed",
+    "contributions",
+    "similarity",
+    "inspection",
+    "registration",
+    "export",
+    "leaks",
+)
 
 
 @attrs.frozen
@@ -30,11 +45,18 @@ class Parcel:
     facts: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
     """Small figures measured while it was made (scores, counts), for gates and tables; never part of a key."""
     used: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
-    """What making it took (seconds, CPU seconds, joules; see ``tasks/stage/meter.py``), for the ledger; empty where nobody noted it."""
+    """What making it took (seconds, CPU seconds, joules; see ``tasks/stage/meter.py``), for the ledger; empty where
+    nobody noted it."""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for manifests and reports."""
-        return {"kind": self.kind, "sha256": self.sha256, "uri": self.uri, "bytes": self.bytes, "facts": dict(self.facts)}
+        return {
+            "kind": self.kind,
+            "sha256": self.sha256,
+            "uri": self.uri,
+            "bytes": self.bytes,
+            "facts": dict(self.facts),
+        }
 
 
 def parcel_from_json(values: Mapping[str, Any]) -> Parcel:

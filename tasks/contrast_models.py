@@ -9,6 +9,8 @@ from tasks.stage.decorator import stage
 
 
 @stage(makes="comparison", engine="contrast", module="tasks.scoring", libraries=("numpy", "scipy", "pyarrow"))
-async def contrast_models(bench: Bench, knobs: ContrastSlice, *, candidate: Parcel, baseline: Parcel, rows: Parcel) -> None:
+async def contrast_models(
+    bench: Bench, knobs: ContrastSlice, *, candidate: Parcel, baseline: Parcel, rows: Parcel
+) -> None:
     """Compare two scorecards on the same rows."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"candidate": candidate, "baseline": baseline, "rows": rows})

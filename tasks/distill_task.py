@@ -9,7 +9,9 @@ from tasks.stage.decorator import stage
 
 
 @stage(makes="signals", engine="signals", threads="alone")
-async def record_signals(bench: Bench, knobs: SignalSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None) -> None:
+async def record_signals(
+    bench: Bench, knobs: SignalSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None
+) -> None:
     """Keep what the teacher's mapped layers show of each row, so that no student of that map runs the teacher again."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
 
@@ -30,7 +32,14 @@ async def distill_layers(
 ) -> None:
     """First phase: the student learns from the inside of its teacher."""
     built = {"start": start, "base": base, "contributions": contributions}
-    inputs = {"teacher": teacher, "rows": rows, "signals": signals, "candidates": candidates, "transfer": transfer, **built}
+    inputs = {
+        "teacher": teacher,
+        "rows": rows,
+        "signals": signals,
+        "candidates": candidates,
+        "transfer": transfer,
+        **built,
+    }
     await bench.run(knobs.model_dump(mode="json"), inputs=inputs)
 
 
@@ -50,5 +59,12 @@ async def distill_predictions(
 ) -> None:
     """Second phase: the student learns the teacher's answers, or labels where its signal is labels."""
     built = {"start": start, "base": base, "contributions": contributions}
-    inputs = {"teacher": teacher, "rows": rows, "answers": answers, "candidates": candidates, "transfer": transfer, **built}
+    inputs = {
+        "teacher": teacher,
+        "rows": rows,
+        "answers": answers,
+        "candidates": candidates,
+        "transfer": transfer,
+        **built,
+    }
     await bench.run(knobs.model_dump(mode="json"), inputs=inputs)

@@ -15,7 +15,9 @@ async def measure_contributions(bench: Bench, knobs: ContributionSlice, *, base:
 
 
 @stage(makes="similarity", engine="similarity", threads="alone")
-async def measure_similarity(bench: Bench, knobs: ContributionSlice, *, base: Parcel, teacher: Parcel, rows: Parcel) -> None:
+async def measure_similarity(
+    bench: Bench, knobs: ContributionSlice, *, base: Parcel, teacher: Parcel, rows: Parcel
+) -> None:
     """Measure how like each layer of the fine-tuned teacher still is to the pretrained one."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "teacher": teacher, "rows": rows})
 
@@ -33,5 +35,12 @@ async def drop_layers(
     transfer: Parcel | None = None,
 ) -> None:
     """Remove layers by one strategy, then train what is left."""
-    inputs = {"base": base, "rows": rows, "teacher": teacher, "answers": answers, "contributions": contributions, "transfer": transfer}
+    inputs = {
+        "base": base,
+        "rows": rows,
+        "teacher": teacher,
+        "answers": answers,
+        "contributions": contributions,
+        "transfer": transfer,
+    }
     await bench.run(knobs.model_dump(mode="json"), inputs=inputs)

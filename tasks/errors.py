@@ -98,8 +98,24 @@ class StackError(LimbeckError):
 BY_NAME: dict[str, type[LimbeckError]] = {
     kind.__name__: kind
     for kind in (
-        LimbeckError, RecipeError, DataError, ModelError, StoreError, ArtifactDamaged, LeaseTaken, LeaseLost,
-        GateError, BudgetError, DispatchError, EngineError, OutOfMemory, Interrupted, RegistryError, EvaluationChanged, ServerError, StackError,
+        LimbeckError,
+        RecipeError,
+        DataError,
+        ModelError,
+        StoreError,
+        ArtifactDamaged,
+        LeaseTaken,
+        LeaseLost,
+        GateError,
+        BudgetError,
+        DispatchError,
+        EngineError,
+        OutOfMemory,
+        Interrupted,
+        RegistryError,
+        EvaluationChanged,
+        ServerError,
+        StackError,
     )
-}  # fmt: skip
+}
 """The tree by name, so that an error crosses from the engine's process to ours as itself."""

@@ -12,7 +12,13 @@ PACKERS = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pyarrow", "tokenizers")
 """What a graph is written, made smaller and asked with."""
 
 
-@stage(makes="export", engine="export", module="tasks.exports", threads="branch", libraries=(*ENGINE_LIBRARIES, "onnxscript", *PACKERS))
+@stage(
+    makes="export",
+    engine="export",
+    module="tasks.exports",
+    threads="branch",
+    libraries=(*ENGINE_LIBRARIES, "onnxscript", *PACKERS),
+)
 async def export_onnx(bench: Bench, knobs: ExportSlice, *, model: Parcel, rows: Parcel) -> None:
     """Write a checkpoint as an fp32 graph and compare their answers; what ONNX cannot express is noted, not raised."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"model": model, "rows": rows})

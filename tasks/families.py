@@ -1,9 +1,10 @@
-"""What differs between families of encoders, in one place: names in a config, where things stand, and what can be read of a model.
+"""What differs between families of encoders, in one place: names in a config, where things stand, and what can be read
+of a model.
 
-Plain data and functions of a config, without torch: the engine builds and reads by it, and a recipe that asks a family for what it cannot show is
-refused by it before anything is loaded.
-Sources: RoBERTa arXiv:1907.11692, DistilBERT arXiv:1910.01108, ELECTRA arXiv:2003.10555, XLNet arXiv:1906.08237, ALBERT arXiv:1909.11942,
-DeBERTa arXiv:2006.03654, ModernBERT arXiv:2412.13663.
+Plain data and functions of a config, without torch: the engine builds and reads by it, and a recipe that asks a family
+for what it cannot show is refused by it before anything is loaded. Sources: RoBERTa arXiv:1907.11692, DistilBERT
+arXiv:1910.01108, ELECTRA arXiv:2003.10555, XLNet arXiv:1906.08237, ALBERT arXiv:1909.11942, DeBERTa arXiv:2006.03654,
+ModernBERT arXiv:2412.13663.
 """
 
 from __future__ import annotations
@@ -77,9 +78,12 @@ class Family:
 
     names: Mapping[str, str] = field(
         default_factory=lambda: {
-            "layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads", "feed_forward": "intermediate_size",
+            "layers": "num_hidden_layers",
+            "hidden": "hidden_size",
+            "heads": "num_attention_heads",
+            "feed_forward": "intermediate_size",
         }
-    )  # fmt: skip
+    )
     """What a config calls a student's knobs."""
     follow: Callable[[Any, Sequence[int]], None] = nothing
     """Makes the rest of a config agree with a new shape, whose layers take the places ``kept``."""
@@ -106,7 +110,8 @@ class Family:
     word_head: bool = False
     """Whether that model's head is known here, so that the triple loss can ask it about some tokens alone."""
     stands_alone: bool = False
-    """Whether a layer takes a hidden state and returns one, whatever its number, so that it can stand in another's place."""
+    """Whether a layer takes a hidden state and returns one, whatever its number, so that it can stand in another's
+    place."""
     reserved_positions: bool = False
     """Whether the first positions are kept for padding."""
     plain: bool = False
@@ -121,8 +126,15 @@ OTHER_BERT = replace(BERT, word_head=False, stands_alone=False)
 OWN_ATTENTION = "its attention adds terms of position to the scores inside of its own code"
 XLNET_NAMES = {"layers": "n_layer", "hidden": "d_model", "heads": "n_head", "feed_forward": "d_inner"}
 DISTILBERT_NAMES = {"layers": "n_layers", "hidden": "dim", "heads": "n_heads", "feed_forward": "hidden_dim"}
-DEBERTA_LINEARS = {"query": "attention.self.query_proj", "key": "attention.self.key_proj", "value": "attention.self.value_proj"}
-SHARED = "an ALBERT's layers are turns of shared weights: dropping some means fewer turns, which saves time and no parameters"
+DEBERTA_LINEARS = {
+    "query": "attention.self.query_proj",
+    "key": "attention.self.key_proj",
+    "value": "attention.self.value_proj",
+}
+SHARED = (
+    "an ALBERT's layers are turns of shared weights: dropping some means fewer turns, which saves time and no "
+    "parameters"
+)
 OTHER = Family(shows=(HIDDEN,), because="nobody has proved here what its attention computes")
 
 FAMILIES: dict[str, Family] = {
@@ -138,25 +150,36 @@ FAMILIES: dict[str, Family] = {
     "distilbert": replace(BERT, names=DISTILBERT_NAMES),
     "electra": BERT,
     "albert": replace(BERT, stands_alone=False, follow=albert_groups, on_dropping=SHARED),
-    "modernbert": Family(word_head=True, follow=modernbert_kinds, even_heads=True, reach=modernbert_reach, last_norm="final_norm"),
+    "modernbert": Family(
+        word_head=True, follow=modernbert_kinds, even_heads=True, reach=modernbert_reach, last_norm="final_norm"
+    ),
     "deberta-v2": Family(follow=deberta_pooler, shows=(HIDDEN, STATES), because=OWN_ATTENTION, linears=DEBERTA_LINEARS),
     "xlnet": Family(
-        names=XLNET_NAMES, follow=xlnet_heads, embeddings="word_embedding", summary_last=True, segments=always, fills_gaps=False, shows=(HIDDEN,),
+        names=XLNET_NAMES,
+        follow=xlnet_heads,
+        embeddings="word_embedding",
+        summary_last=True,
+        segments=always,
+        fills_gaps=False,
+        shows=(HIDDEN,),
         because="its attention is one piece, and adds terms of position and segment to the scores",
     ),
-}  # fmt: skip
+}
 """By what a config calls its ``model_type``."""
 
 
 def family_of(config: Any) -> Family:
-    """Return the family of a config, be it an object or what its file says; of an unknown one no more is asked than of any encoder."""
+    """Return the family of a config, be it an object or what its file says; of an unknown one no more is asked than of
+    any encoder."""
     return FAMILIES.get(kind_of(config), OTHER)
 
 
 def shape_of(config: Any) -> dict[str, int | None]:
     """Return a config's layers, width, heads and feed-forward width by the names of a student's knobs."""
     names = family_of(config).names.items()
-    return {knob: config.get(name) if isinstance(config, Mapping) else getattr(config, name, None) for knob, name in names}
+    return {
+        knob: config.get(name) if isinstance(config, Mapping) else getattr(config, name, None) for knob, name in names
+    }
 
 
 MOST_PARAMETERS = 2e10
@@ -173,32 +196,48 @@ def require_signal(config: Any, signal: str, where: str = "") -> None:
     family = family_of(config)
     if signal not in family.shows:
         able = ", ".join(sorted(name for name, other in FAMILIES.items() if signal in other.shows))
-        raise ModelError(f"{where}{': ' if where else ''}{signal} cannot be read from a {kind_of(config)} model, because {family.because}; {INSTEAD[signal]}, "
-                         f"or use one of {able}")  # fmt: skip
+        raise ModelError(
+            f"{where}{': ' if where else ''}{signal} cannot be read from a {kind_of(config)} model, because "
+            f"{family.because}; {INSTEAD[signal]}, "
+            f"or use one of {able}"
+        )
 
 
 def require_words(config: Any, where: str = "") -> None:
     """Refuse the triple loss to a family whose vocabulary head is not known here."""
     able = ", ".join(sorted(name for name, other in FAMILIES.items() if other.word_head))
     if not family_of(config).word_head:
-        instead = "use method: relations" if STATES in family_of(config).shows else "use method: layers with matching.attention: 0"
-        raise ModelError(f"{where}{': ' if where else ''}the triple loss needs a masked-LM head that it knows, and {kind_of(config)} is not among {able}; "
-                         f"{instead}")  # fmt: skip
+        instead = (
+            "use method: relations"
+            if STATES in family_of(config).shows
+            else "use method: layers with matching.attention: 0"
+        )
+        raise ModelError(
+            f"{where}{': ' if where else ''}the triple loss needs a masked-LM head that it knows, and "
+            f"{kind_of(config)} is not among {able}; "
+            f"{instead}"
+        )
 
 
 def require_alone(config: Any, where: str = "") -> None:
     """Refuse to replace layers one by one where they cannot stand alone."""
     able = ", ".join(sorted(name for name, other in FAMILIES.items() if other.stands_alone))
     if not family_of(config).stands_alone:
-        raise ModelError(f"{where}{': ' if where else ''}layers of a {kind_of(config)} model cannot be replaced one by one; use method: layers, "
-                         f"or a teacher among {able}")  # fmt: skip
+        raise ModelError(
+            f"{where}{': ' if where else ''}layers of a {kind_of(config)} model cannot be replaced one by one; use "
+            f"method: layers, "
+            f"or a teacher among {able}"
+        )
 
 
 def require_global(config: Any, where: str = "") -> None:
     """Refuse to compare where tokens look in a family whose layers may look at a neighbourhood only."""
     if family_of(config).reach is not everywhere:
-        raise ModelError(f"{where}{': ' if where else ''}tokens of a {kind_of(config)} model may look at their neighbours only, so where they look cannot be "
-                         "compared as a whole; use method: relations or layers")  # fmt: skip
+        raise ModelError(
+            f"{where}{': ' if where else ''}tokens of a {kind_of(config)} model may look at their neighbours only, "
+            f"so where they look cannot be "
+            "compared as a whole; use method: relations or layers"
+        )
 
 
 def kind_of(config: Any) -> str:
@@ -212,7 +251,10 @@ def require_heads(config: Any, width: int, heads: int, where: str = "") -> None:
     if width % heads:
         raise ModelError(f"{said}width {width} does not divide by {heads} heads; choose heads that divide it")
     if family_of(config).even_heads and width // heads % 2:
-        raise ModelError(f"{said}{heads} heads of {width // heads} numbers each: this family turns numbers in pairs; choose heads of an even size")
+        raise ModelError(
+            f"{said}{heads} heads of {width // heads} numbers each: this family turns numbers in pairs; choose "
+            f"heads of an even size"
+        )
 
 
 def summary_token(config: Any) -> str:
@@ -228,8 +270,9 @@ def is_told_segments(config: Any) -> bool:
 MASK_WAYS = {
     **dict.fromkeys(("bert", "roberta", "camembert", "xlm-roberta", "distilbert", "electra", "albert"), "bias"),
     "xlnet": "hidden",
-}  # fmt: skip
-"""How an exported graph hands the mask of padding to a family's attention; a family that is not named takes it as it is given."""
+}
+"""How an exported graph hands the mask of padding to a family's attention; a family that is not named takes it as it is
+given."""
 
 
 def mask_way(config: Any) -> str:

@@ -16,7 +16,9 @@ async def finetune_teacher(bench: Bench, knobs: Teacher, *, rows: Parcel, base: 
 
 
 @stage(makes="answers", engine="answer", threads="alone")
-async def answer_rows(bench: Bench, knobs: AnswerSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None) -> None:
+async def answer_rows(
+    bench: Bench, knobs: AnswerSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None
+) -> None:
     """Ask the teacher once about every row, for all students together."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
 

@@ -9,6 +9,8 @@ from tasks.stage.decorator import stage
 
 
 @stage(makes="inspection", engine="inspect", module="tasks.scoring", libraries=("numpy", "pyarrow"))
-async def inspect_answers(bench: Bench, knobs: InspectSlice, *, card: Parcel, rows: Parcel, teacher: Parcel | None = None) -> None:
+async def inspect_answers(
+    bench: Bench, knobs: InspectSlice, *, card: Parcel, rows: Parcel, teacher: Parcel | None = None
+) -> None:
     """Look into the answers of one scorecard, beside the teacher's."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"card": card, "teacher": teacher, "rows": rows})

@@ -65,7 +65,8 @@ class AsRead(SourceFileLoader):
     def get_data(self, path: str) -> bytes:  # type: ignore[override]
         """Return what was read of the source, or compiled code from the disk.
 
-        Code that was compiled in the very second of the source's last change may be of an earlier text, and is not taken.
+        Code that was compiled in the very second of the source's last change may be of an earlier text, and is not
+        taken.
         """
         if path == self.path:
             return self.source.body

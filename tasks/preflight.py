@@ -1,4 +1,5 @@
-"""What is checked before anything is spent, and the floor that a teacher must clear before anything is distilled from it."""
+"""What is checked before anything is spent, and the floor that a teacher must clear before anything is distilled from
+it."""
 
 from __future__ import annotations
 
@@ -20,9 +21,15 @@ from tasks.recipe.training import Teacher
 
 MARGIN = 0.05  # points above guessing that any teacher worth copying clears
 CORRELATED = 0.3  # least correlation of a regression teacher
-ENOUGH = 200  # rows from which on a score is held against the default floor as it is: half its interval is 7 points at most
+ENOUGH = (
+    200  # rows from which on a score is held against the default floor as it is: half its interval is 7 points at most
+)
 Z = 1.959964  # standard deviations that 95 % of a normal distribution lie within
-WITH_WORDS = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")  # how transformers calls models that were saved with a head for words
+WITH_WORDS = (
+    "ForMaskedLM",
+    "ForPreTraining",
+    "LMHeadModel",
+)  # how transformers calls models that were saved with a head for words
 
 NOUNS = {"layers": "layers", "hidden": "units", "heads": "heads", "feed_forward": "units in its feed-forward blocks"}
 """What a student's knobs count."""
@@ -38,10 +45,18 @@ def require_floor(knobs: Teacher, facts: Mapping[str, Any]) -> str:
     if floor is not None:
         score, low, high = (facts["selection_score"],) * 3
     elif "selection_accuracy" in facts:
-        score, floor, source = facts["selection_accuracy"], min(0.999, facts["majority"] + MARGIN), "the majority class plus 5 points"
+        score, floor, source = (
+            facts["selection_accuracy"],
+            min(0.999, facts["majority"] + MARGIN),
+            "the majority class plus 5 points",
+        )
         low, high = share_interval(score, rows)
     else:
-        score, floor, source = facts["selection_correlation"], CORRELATED, "the least correlation of a regression teacher"
+        score, floor, source = (
+            facts["selection_correlation"],
+            CORRELATED,
+            "the least correlation of a regression teacher",
+        )
         low, high = correlation_interval(score, rows)
     where = "selection rows" if facts["selection_split"] == "selection" else "training rows, since none are held back"
     if score < floor and (rows >= ENOUGH or high < floor):
@@ -52,13 +67,16 @@ def require_floor(knobs: Teacher, facts: Mapping[str, Any]) -> str:
     if rows >= ENOUGH or low >= floor:
         return ""
     return (
-        f"the teacher scores {score:.3f} on {rows:,} {where}, and such rows would say so of anything from {low:.3f} to {high:.3f}: whether it clears the "
-        f"floor of {floor:.3f} ({source}) they cannot tell; raise data.selection_rows (at most a tenth of train is held back), or add rows"
+        f"the teacher scores {score:.3f} on {rows:,} {where}, and such rows would say so of anything from {low:.3f} "
+        f"to {high:.3f}: whether it clears the "
+        f"floor of {floor:.3f} ({source}) they cannot tell; raise data.selection_rows (at most a tenth of train is "
+        f"held back), or add rows"
     )
 
 
 def share_interval(share: float, rows: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of right answers (Wilson 1927, Journal of the American Statistical Association 22)."""
+    """Return the 95 % interval of a share of right answers (Wilson 1927, Journal of the American Statistical
+    Association 22)."""
     wide = 1 + Z**2 / rows
     middle = (share + Z**2 / (2 * rows)) / wide
     reach = Z / wide * math.sqrt(share * (1 - share) / rows + Z**2 / (4 * rows**2))
@@ -74,10 +92,13 @@ def correlation_interval(correlation: float, rows: int) -> tuple[float, float]:
 
 
 def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> None:
-    """Refuse students and dropped models that cannot be built from this teacher; ``starts`` are checkpoints that students bring, by student."""
+    """Refuse students and dropped models that cannot be built from this teacher; ``starts`` are checkpoints that
+    students bring, by student."""
     config = json.loads((base / "config.json").read_text())
     if not recipe.students and recipe.layer_dropping is None:
-        raise RecipeError(f"nothing to make: add students or layer_dropping to {recipe.name}, or run its sweep: limbeck sweep")
+        raise RecipeError(
+            f"nothing to make: add students or layer_dropping to {recipe.name}, or run its sweep: limbeck sweep"
+        )
     for student in recipe.students:
         own = check_start(recipe, student, starts[student.name], base) if student.name in starts else None
         check_student(recipe, student, config, own)
@@ -87,39 +108,56 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
 
 
 def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> dict[str, Any]:
-    """Check a checkpoint that a student brings: its shape is what the recipe says, and its tokenizer is the teacher's where tokens are compared.
+    """Check a checkpoint that a student brings: its shape is what the recipe says, and its tokenizer is the teacher's
+    where tokens are compared.
 
     Return its config.
     """
     config, theirs = (json.loads((folder / "config.json").read_text()) for folder in (start, base))
     for knob, there in shape_of(config).items():
         if getattr(student, knob) not in (None, there):
-            raise ModelError(f"student {student.name} starts from {student.start}, which has {there} {NOUNS[knob]}, and the recipe gives it "
-                             f"{getattr(student, knob)}; set {knob}: {there}, or start from another model")  # fmt: skip
+            raise ModelError(
+                f"student {student.name} starts from {student.start}, which has {there} {NOUNS[knob]}, and the "
+                f"recipe gives it "
+                f"{getattr(student, knob)}; set {knob}: {there}, or start from another model"
+            )
     if recipe.inner_phase(student) is not None and family_of(config).summary_last != family_of(theirs).summary_last:
-        raise ModelError(f"student {student.name} starts from {student.start}, which sums a text up at its other end than its teacher does; "
-                         "start from a model of the teacher's family, or leave intermediate out of its stages")  # fmt: skip
-    # Answers are about whole texts, which a student may read by a tokenizer of its own; layers are compared token by token.
+        raise ModelError(
+            f"student {student.name} starts from {student.start}, which sums a text up at its other end than its "
+            f"teacher does; "
+            "start from a model of the teacher's family, or leave intermediate out of its stages"
+        )
+    # Answers are about whole texts, which a student may read by a tokenizer of its own; layers are compared token by
+    # token.
     if recipe.inner_phase(student) is not None and not same_reading(start, base):
         raise ModelError(
-            f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's, so their layers cannot be compared token by token; "
-            "start from a model with the same tokenizer, or leave intermediate out of its stages: it then learns from the teacher's answers alone"
+            f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's, so their "
+            f"layers cannot be compared token by token; "
+            "start from a model with the same tokenizer, or leave intermediate out of its stages: it then learns "
+            "from the teacher's answers alone"
         )
     return dict(config)
 
 
 def same_reading(first: Path, second: Path) -> bool:
-    """Tell whether two tokenizers make the same of text, as far as their files say: tokens and ids and, where both say it, how text is cut before."""
+    """Tell whether two tokenizers make the same of text, as far as their files say: tokens and ids and, where both say
+    it, how text is cut before."""
     ours, theirs = (vocabulary(folder) for folder in (first, second))
-    return ours["tokens"] == theirs["tokens"] and (None in (ours["rules"], theirs["rules"]) or ours["rules"] == theirs["rules"])
+    return ours["tokens"] == theirs["tokens"] and (
+        None in (ours["rules"], theirs["rules"]) or ours["rules"] == theirs["rules"]
+    )
 
 
 def vocabulary(folder: Path) -> dict[str, Any]:
-    """Return a tokenizer's tokens with their ids, and how text is cut and normalised before; None for what its files do not say."""
+    """Return a tokenizer's tokens with their ids, and how text is cut and normalised before; None for what its files do
+    not say."""
     if (folder / "tokenizer.json").is_file():
         values = json.loads((folder / "tokenizer.json").read_text())
         model = dict(values.get("model") or {})
-        return {"tokens": model.pop("vocab", None), "rules": [model, values.get("normalizer"), values.get("pre_tokenizer")]}
+        return {
+            "tokens": model.pop("vocab", None),
+            "rules": [model, values.get("normalizer"), values.get("pre_tokenizer")],
+        }
     if (folder / "vocab.txt").is_file():
         lines = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
         return {"tokens": {token: number for number, token in enumerate(lines)}, "rules": None}
@@ -129,38 +167,59 @@ def vocabulary(folder: Path) -> dict[str, Any]:
     return {"tokens": pieces and sha256(pieces.read_bytes()).hexdigest(), "rules": None}
 
 
-def check_student(recipe: Recipe, student: Student, config: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> None:
-    """Check one student's depth, width and heads, and that the teacher can show what it copies; ``own`` is the config of a checkpoint that it brings."""
+def check_student(
+    recipe: Recipe, student: Student, config: Mapping[str, Any], own: Mapping[str, Any] | None = None
+) -> None:
+    """Check one student's depth, width and heads, and that the teacher can show what it copies; ``own`` is the config
+    of a checkpoint that it brings."""
     layers, width, heads = (whole(config, knob) for knob in ("layers", "hidden", "heads"))
     if student.layers > layers:
-        raise ModelError(f"student {student.name} has {student.layers} layers and its teacher {layers}; give it at most {layers}")
+        raise ModelError(
+            f"student {student.name} has {student.layers} layers and its teacher {layers}; give it at most {layers}"
+        )
     own_width, own_heads = (getattr(student, knob) or whole(own or config, knob) for knob in ("hidden", "heads"))
     require_heads(own or config, own_width, own_heads, f"student {student.name}")
     if own_width > width and student.start in ("teacher", "embeddings"):
-        raise ModelError(f"student {student.name} is wider ({own_width}) than its teacher ({width}); make it narrower or use start: random")
+        raise ModelError(
+            f"student {student.name} is wider ({own_width}) than its teacher ({width}); make it narrower or use "
+            f"start: random"
+        )
     check_origin(student, config)
     sizes = Sizes(student.layers, own_width, own_heads), Sizes(layers, width, heads)
     for section, phase in inner_phases(recipe, student):
         method_of(phase).check(f"student {student.name}, {section}", config, *sizes)
     last = student.prediction or recipe.task_distillation.prediction
     if last.patience is not None and student.signal == "teacher" and own_width != width:
-        raise ModelError(f"student {student.name} is {own_width} wide and its teacher {width}; patience compares one width: "
-                         "give the student the teacher's, or leave patience out")  # fmt: skip
+        raise ModelError(
+            f"student {student.name} is {own_width} wide and its teacher {width}; patience compares one width: "
+            "give the student the teacher's, or leave patience out"
+        )
 
 
 def check_origin(student: Student, config: Mapping[str, Any]) -> None:
-    """Refuse whole layers of other widths than they have, a strategy that cannot leave the student's layers, and a DistilBERT out of what is no BERT."""
+    """Refuse whole layers of other widths than they have, a strategy that cannot leave the student's layers, and a
+    DistilBERT out of what is no BERT."""
     layers = layers_of(config)
     if student.start in STRATEGIES:
         require_strategy(student.start, layers, layers - student.layers)
     if student.start not in LAYER_STARTS:
         return
-    other = [knob for knob, there in shape_of(config).items() if knob != "layers" and getattr(student, knob) not in (None, there)]
+    other = [
+        knob
+        for knob, there in shape_of(config).items()
+        if knob != "layers" and getattr(student, knob) not in (None, there)
+    ]
     if other:
-        raise ModelError(f"student {student.name} starts from whole layers (start: {student.start}), so it has its teacher's widths; "
-                         f"leave {', '.join(other)} out, or use start: embeddings or random")  # fmt: skip
+        raise ModelError(
+            f"student {student.name} starts from whole layers (start: {student.start}), so it has its teacher's "
+            f"widths; "
+            f"leave {', '.join(other)} out, or use start: embeddings or random"
+        )
     if student.start == "distilbert" and kind_of(config) != "bert":
-        raise ModelError(f"student {student.name}: start: distilbert copies the layers of a BERT, and the teacher is a {kind_of(config)}; use start: teacher")
+        raise ModelError(
+            f"student {student.name}: start: distilbert copies the layers of a BERT, and the teacher is a "
+            f"{kind_of(config)}; use start: teacher"
+        )
 
 
 def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:
@@ -177,7 +236,10 @@ def check_dropping(recipe: Recipe, layers: int) -> None:
     assert recipe.layer_dropping is not None
     check_strategies(recipe.layer_dropping.strategies)
     if "greedy" in recipe.layer_dropping.strategies:
-        raise RecipeError("the strategy 'greedy' searches by many short trainings, which only limbeck sweep does; leave it out of layer_dropping")
+        raise RecipeError(
+            "the strategy 'greedy' searches by many short trainings, which only limbeck sweep does; leave it out of "
+            "layer_dropping"
+        )
     for strategy in recipe.layer_dropping.strategies:
         for drop in recipe.layer_dropping.drop:
             require_strategy(strategy, layers, drop)
@@ -200,11 +262,16 @@ def check_strategies(names: Sequence[str]) -> None:
         if name not in STRATEGIES:
             near = get_close_matches(name, STRATEGIES, 1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise RecipeError(f"unknown layer-dropping strategy {name!r}; {hint}choose one of {', '.join(sorted(STRATEGIES))}")
+            raise RecipeError(
+                f"unknown layer-dropping strategy {name!r}; {hint}choose one of {', '.join(sorted(STRATEGIES))}"
+            )
 
 
-def check_sweep(recipe: Recipe, strategies: Sequence[str], drops: Sequence[int], dropping: LayerDropping, layers: int) -> None:
-    """Refuse a sweep that could not answer: it names what does not exist, leaves no layer, or has nothing to choose by."""
+def check_sweep(
+    recipe: Recipe, strategies: Sequence[str], drops: Sequence[int], dropping: LayerDropping, layers: int
+) -> None:
+    """Refuse a sweep that could not answer: it names what does not exist, leaves no layer, or has nothing to choose
+    by."""
     from tasks.methods.layers.layer_strategies import undefined
     from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
@@ -216,11 +283,15 @@ def check_sweep(recipe: Recipe, strategies: Sequence[str], drops: Sequence[int],
             raise RecipeError(f"dropping {drop} of {layers} layers leaves none; the most that can go is {layers - 1}")
     if all(undefined(strategy, layers, drop) for strategy in strategies for drop in drops):
         raise RecipeError(
-            f"{', '.join(strategies)} cannot drop {', '.join(map(str, drops))} of {layers} layers: there is nothing to try; "
+            f"{', '.join(strategies)} cannot drop {', '.join(map(str, drops))} of {layers} layers: there is nothing "
+            f"to try; "
             "alternate strategies drop at most half, so name fewer layers or another strategy"
         )
     if METRICS.get(recipe.spec.headline) in LOWER_IS_BETTER:
-        raise RecipeError(f"a sweep counts points below the teacher, and {recipe.spec.headline} is an error; set task.headline to a score")
+        raise RecipeError(
+            f"a sweep counts points below the teacher, and {recipe.spec.headline} is an error; set task.headline to "
+            f"a score"
+        )
     if not recipe.data.selection_rows or not dropping.evaluations:
         raise RecipeError(
             "a sweep chooses strategies by their score on the selection rows; "
@@ -231,27 +302,41 @@ def check_sweep(recipe: Recipe, strategies: Sequence[str], drops: Sequence[int],
 def require_selection(facts: Mapping[str, Any]) -> None:
     """Refuse rows of which none could be held back to choose strategies by; a plan has not counted them yet."""
     if facts and not facts["rows"].get("selection"):
-        raise DataError("a sweep chooses strategies on selection rows, at most a tenth of train, and train is too small for one; add rows")
+        raise DataError(
+            "a sweep chooses strategies on selection rows, at most a tenth of train, and train is too small for "
+            "one; add rows"
+        )
 
 
 def require_rows_for_int8(recipe: Recipe, facts: Mapping[str, Any]) -> None:
     """Refuse rows of which none could be held back to judge int8 by; a plan has not counted them yet."""
     wanted = recipe.exports is not None and "int8" in recipe.exports.formats
     if wanted and facts and not facts["rows"].get("selection"):
-        raise DataError("int8 is judged on selection rows, at most a tenth of train, and train is too small for one; add rows, or set exports.formats: [onnx]")
+        raise DataError(
+            "int8 is judged on selection rows, at most a tenth of train, and train is too small for one; add rows, "
+            "or set exports.formats: [onnx]"
+        )
 
 
 def check_words(recipe: Recipe, config: Mapping[str, Any]) -> None:
-    """Refuse to ask a teacher for words that has no masked language model of its kind, or was saved without its head."""
-    if recipe.augmentation is not None and recipe.augmentation.masked_lm == "teacher" and not family_of(config).fills_gaps:
+    """Refuse to ask a teacher for words that has no masked language model of its kind, or was saved without its
+    head."""
+    if (
+        recipe.augmentation is not None
+        and recipe.augmentation.masked_lm == "teacher"
+        and not family_of(config).fills_gaps
+    ):
         raise ModelError(
             f"augmentation.masked_lm: teacher needs a masked language model, and a {config.get('model_type')} is none; "
             "name another model there, or give augmentation.word_vectors alone"
         )
     saved = config.get("architectures") or []
     if words_asked(recipe) and saved and not any(str(name).endswith(WITH_WORDS) for name in saved):
-        raise ModelError(f"{words_asked(recipe)} asks the teacher for words, and it was saved as {', '.join(saved)}, without a masked-LM head; "
-                         "name a teacher that has one, or do without")  # fmt: skip
+        raise ModelError(
+            f"{words_asked(recipe)} asks the teacher for words, and it was saved as {', '.join(saved)}, without a "
+            f"masked-LM head; "
+            "name a teacher that has one, or do without"
+        )
 
 
 def words_asked(recipe: Recipe) -> str:
@@ -272,5 +357,8 @@ def whole(config: Mapping[str, Any], knob: str) -> int:
     """Return one number of a config's shape, by the name of a student's knob."""
     found = shape_of(config)[knob]
     if found is None:
-        raise ModelError(f"the config of this {config.get('model_type', 'model')} says nothing of its {knob}; give a BERT-like encoder")
+        raise ModelError(
+            f"the config of this {config.get('model_type', 'model')} says nothing of its {knob}; give a BERT-like "
+            f"encoder"
+        )
     return int(found)

@@ -1,4 +1,5 @@
-"""Doors: the user's labelled rows, checked, divided and written in one form; judging sets; and texts, held against the rows that are held back."""
+"""Doors: the user's labelled rows, checked, divided and written in one form; judging sets; and texts, held against the
+rows that are held back."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ async def prepare_transfer(bench: Bench, knobs: TransferText, *, source: Parcel,
     """Read unlabelled text of the user's own, and count which of the held-back rows overlap with it."""
     from tasks.ports.rows.tables import prepare_transfer as prepare
 
-    bench.facts |= await asyncio.to_thread(prepare, bench.folder(source), knobs.text, knobs.pair, bench.output, bench.folder(rows))
+    bench.facts |= await asyncio.to_thread(
+        prepare, bench.folder(source), knobs.text, knobs.pair, bench.output, bench.folder(rows)
+    )
 
 
 @stage(makes="leaks", libraries=("numpy", "pyarrow"))
@@ -51,13 +54,21 @@ async def prepare_judging_set(bench: Bench, knobs: JudgingRowsSlice, *, source: 
 
 @stage(makes="leaks", libraries=("numpy", "pyarrow"))
 async def compare_judging_set(
-    bench: Bench, knobs: CorpusRead, *, judging: Parcel, rows: Parcel, transfer: Parcel | None = None, source: Parcel | None = None
+    bench: Bench,
+    knobs: CorpusRead,
+    *,
+    judging: Parcel,
+    rows: Parcel,
+    transfer: Parcel | None = None,
+    source: Parcel | None = None,
 ) -> None:
     """Count which rows of a judging set overlap with training rows, transfer text and general text."""
     from tasks.ports.rows.judging_sets import compare_judging_set as compare
 
     folders = [None if parcel is None else bench.folder(parcel) for parcel in (transfer, source)]
-    found = await asyncio.to_thread(compare, bench.folder(judging), bench.folder(rows), *folders, knobs.text, knobs.most)
+    found = await asyncio.to_thread(
+        compare, bench.folder(judging), bench.folder(rows), *folders, knobs.text, knobs.most
+    )
     (bench.output / "leaks.json").write_text(json.dumps(found, sort_keys=True))
     bench.facts |= found
 

@@ -1,8 +1,9 @@
-"""Doors: what becomes of a run's versions, and what a person decides. Each reads, compares and moves under one lock, and writes down what it decided.
+"""Doors: what becomes of a run's versions, and what a person decides. Each reads, compares and moves under one lock,
+and writes down what it decided.
 
-The lock is a lease of the store, so that all workers that share the store exclude each other, whatever machine they are on; within it the home's
-own lock keeps registrations out. What holds the aliases is read after the lock was taken: a champion that came while a run was under way is the
-one that its candidates are held against.
+The lock is a lease of the store, so that all workers that share the store exclude each other, whatever machine they are
+on; within it the home's own lock keeps registrations out. What holds the aliases is read after the lock was taken: a
+champion that came while a run was under way is the one that its candidates are held against.
 """
 
 from __future__ import annotations
@@ -22,7 +23,17 @@ from prefect.cache_policies import NO_CACHE
 from tasks.errors import DataError, EvaluationChanged, GateError, RecipeError, RegistryError
 from tasks.gate.criteria import Champion
 from tasks.gate.judging import Judging, verdict_tags
-from tasks.gate.promotion import BY_HAND, Against, Compare, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
+from tasks.gate.promotion import (
+    BY_HAND,
+    Against,
+    Compare,
+    Outcome,
+    Policy,
+    Version,
+    promote_by_hand,
+    promote_run,
+    roll_back,
+)
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.ports.tracking.registry import Registry, Standing, lock_key
 from tasks.ports.tracking.tracker import Tracker
@@ -51,10 +62,19 @@ async def under_lock(store: Any, tracker: Tracker, name: str, work: Callable[[Re
 
 
 @task(name="promote-models", task_run_name="promote-models", persist_result=False, cache_policy=NO_CACHE)
-async def promote_models(judging: Judging, tracker: Tracker, store: Any, registered: Sequence[Mapping[str, Any]], run: str) -> dict[str, Any]:
+async def promote_models(
+    judging: Judging, tracker: Tracker, store: Any, registered: Sequence[Mapping[str, Any]], run: str
+) -> dict[str, Any]:
     """Judge a run's versions against the champion of this moment, and move what follows; return what was decided."""
     if not registered:
-        return {"moves": {}, "words": [], "aliases": {}, "champion": None, "news": False, "decisions": await asyncio.to_thread(judging.decide)}
+        return {
+            "moves": {},
+            "words": [],
+            "aliases": {},
+            "champion": None,
+            "news": False,
+            "decisions": await asyncio.to_thread(judging.decide),
+        }
     name, numbers = registered[0]["name"], {entry["candidate"]: entry["version"] for entry in registered}
     return await under_lock(store, tracker, name, lambda registry: settle_run(judging, registry, numbers, run))
 
@@ -65,21 +85,40 @@ def settle_run(judging: Judging, registry: Registry, numbers: Mapping[str, str],
     with tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
         places = {number: partial(judging.evaluation, name) for name, number in numbers.items()}
         reader = Reader(registry, places, Path(folder))
-        champion, theirs = reader.champion(standing) if any(one.reference == "champion" for one in gate.criteria) else (None, None)
+        champion, theirs = (
+            reader.champion(standing) if any(one.reference == "champion" for one in gate.criteria) else (None, None)
+        )
         if champion is not None:
             champion = beside(champion, judging, theirs)
         decisions = judging.decide(champion, theirs)
         versions = versions_of(standing, {number: decisions[name] for name, number in numbers.items()})
         policy = Policy(gate.promote, gate.prefer, gate.margin)
-        outcome = promote_run(list(numbers.values()), versions, standing.aliases, policy, reader.comparer(judging.recipe.scoring.confidence))
+        outcome = promote_run(
+            list(numbers.values()),
+            versions,
+            standing.aliases,
+            policy,
+            reader.comparer(judging.recipe.scoring.confidence),
+        )
     judged = {number: verdict_tags(decisions[name]) for name, number in numbers.items()}
-    news = commit(registry, standing, outcome, versions, judged, kind="run", recipe=judging.recipe.name, run=run, policy=gate.promote)
+    news = commit(
+        registry,
+        standing,
+        outcome,
+        versions,
+        judged,
+        kind="run",
+        recipe=judging.recipe.name,
+        run=run,
+        policy=gate.promote,
+    )
     after = {**standing.aliases, **outcome.moves}
     return summary(outcome, after, versions) | {"decisions": decisions, "news": news}
 
 
 def beside(champion: Champion, judging: Judging, theirs: Evaluation | None) -> Champion:
-    """Say of a champion on which rows a run's candidates can be compared with it; all of a run are judged on the same, and learn from the same."""
+    """Say of a champion on which rows a run's candidates can be compared with it; all of a run are judged on the same,
+    and learn from the same."""
     if theirs is None:
         return replace(champion, comparable=False)
     same = theirs.rows == judging.rows_sha256
@@ -114,7 +153,9 @@ class Reader:
         try:
             theirs = self.evaluation(number)
         except (DataError, RegistryError):
-            return Champion(number, tags.get("checkpoint.sha256", ""), {**figures_of(tags), "metrics": {}}, comparable=False), None
+            return Champion(
+                number, tags.get("checkpoint.sha256", ""), {**figures_of(tags), "metrics": {}}, comparable=False
+            ), None
         return Champion(number, tags.get("checkpoint.sha256", ""), theirs.about["figures"]), theirs
 
     def comparer(self, confidence: float) -> Compare:
@@ -123,7 +164,9 @@ class Reader:
         def compare(version: Version, champion: Version) -> Against:
             try:
                 common = unseen_by_both(self.evaluation(version.number), self.evaluation(champion.number))
-                return Against(paired_gain(common.ours.about["headline"], common.ours, common.theirs, confidence), on=common.said)
+                return Against(
+                    paired_gain(common.ours.about["headline"], common.ours, common.theirs, confidence), on=common.said
+                )
             except (DataError, RegistryError) as error:
                 return Against(None, str(error), changed=isinstance(error, EvaluationChanged))
 
@@ -134,10 +177,17 @@ def versions_of(standing: Standing, decisions: Mapping[str, Decision] | None = N
     """Return the registry's versions as decisions see them; those that were just judged have the newest verdict."""
     fresh = {number: decision.verdict for number, decision in (decisions or {}).items()}
     return {
-        number: Version(number, tags.get("candidate", ""), tags.get("checkpoint.sha256", number), fresh.get(number) or verdict_of(tags), figures_of(tags),
-                        tags.get("promotion.state", ""), tags.get("rows.sha256", ""))
+        number: Version(
+            number,
+            tags.get("candidate", ""),
+            tags.get("checkpoint.sha256", number),
+            fresh.get(number) or verdict_of(tags),
+            figures_of(tags),
+            tags.get("promotion.state", ""),
+            tags.get("rows.sha256", ""),
+        )
         for number, tags in standing.versions.items()
-    }  # fmt: skip
+    }
 
 
 def verdict_of(tags: Mapping[str, Any]) -> str:
@@ -150,9 +200,18 @@ def figures_of(tags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures by which versions are preferred; of an old version those that its tags show, rounded."""
     if "figures" in tags:
         return dict(json.loads(tags["figures"]))
-    size, others = number_in(tags.get("size_mb")), {name: number_in(tags.get(name)) for name in ("latency_ms", "speedup")}
+    size, others = (
+        number_in(tags.get("size_mb")),
+        {name: number_in(tags.get(name)) for name in ("latency_ms", "speedup")},
+    )
     quality = number_in(tags.get("quality"))
-    return {"bytes": None if size is None else size * 1e6, **others, "headline": quality, "quality": quality, "metrics": {}}
+    return {
+        "bytes": None if size is None else size * 1e6,
+        **others,
+        "headline": quality,
+        "quality": quality,
+        "metrics": {},
+    }
 
 
 def number_in(text: Any) -> float | None:
@@ -164,19 +223,36 @@ def number_in(text: Any) -> float | None:
 
 
 def commit(
-    registry: Registry, standing: Standing, outcome: Outcome, versions: Mapping[str, Version], judged: Mapping[str, Mapping[str, str]] | None = None, *,
-    kind: str, **said: Any,
-) -> bool:  # fmt: skip
-    """Write a decision down, then tag the versions, then move the aliases, the old champion's new name first; tell whether it says anything new."""
-    words = [{"version": word.version, "candidate": versions[word.version].candidate, "verdict": versions[word.version].verdict, "outcome": word.outcome,
-              "reason": word.reason} for word in outcome.words]  # fmt: skip
+    registry: Registry,
+    standing: Standing,
+    outcome: Outcome,
+    versions: Mapping[str, Version],
+    judged: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    kind: str,
+    **said: Any,
+) -> bool:
+    """Write a decision down, then tag the versions, then move the aliases, the old champion's new name first; tell
+    whether it says anything new."""
+    words = [
+        {
+            "version": word.version,
+            "candidate": versions[word.version].candidate,
+            "verdict": versions[word.version].verdict,
+            "outcome": word.outcome,
+            "reason": word.reason,
+        }
+        for word in outcome.words
+    ]
     moves = {alias: [standing.aliases.get(alias), number] for alias, number in outcome.moves.items()}
     tags: dict[str, dict[str, str]] = {number: dict(found) for number, found in (judged or {}).items()}
     news = bool(moves or outcome.states) or not said_before(standing, words)
     if news:
         registry.record(standing, kind, moves=moves, words=words, **said)
         for word in outcome.words:
-            tags.setdefault(word.version, {}).update({"promotion.outcome": word.outcome, "promotion.reason": word.reason})
+            tags.setdefault(word.version, {}).update(
+                {"promotion.outcome": word.outcome, "promotion.reason": word.reason}
+            )
     for number, state in outcome.states.items():
         tags.setdefault(number, {})["promotion.state"] = state
     crowned, before = outcome.moves.get("champion"), standing.aliases.get("champion")
@@ -190,11 +266,14 @@ def commit(
 
 
 def said_before(standing: Standing, words: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether the last decision, of a run as well, said the very same: a run that is repeated decides nothing new."""
+    """Tell whether the last decision, of a run as well, said the very same: a run that is repeated decides nothing
+    new."""
     if not standing.history or standing.history[-1]["kind"] != "run":
         return False
     seen = ("version", "outcome", "verdict")
-    return [[word[name] for name in seen] for word in standing.history[-1].get("words", [])] == [[word[name] for name in seen] for word in words]
+    return [[word[name] for name in seen] for word in standing.history[-1].get("words", [])] == [
+        [word[name] for name in seen] for word in words
+    ]
 
 
 def summary(outcome: Outcome, aliases: Mapping[str, str | None], versions: Mapping[str, Version]) -> dict[str, Any]:
@@ -209,16 +288,23 @@ def summary(outcome: Outcome, aliases: Mapping[str, str | None], versions: Mappi
 
 
 @task(name="promote-version", task_run_name="promote-version", persist_result=False, cache_policy=NO_CACHE)
-async def promote_version(tracker: Tracker, store: Any, name: str, version: str | None, alias: str, force: bool, reason: str) -> dict[str, Any]:
-    """Give a version an alias at a person's word; what the gate or the comparison says against it is refused, and the refusal is written down too."""
+async def promote_version(
+    tracker: Tracker, store: Any, name: str, version: str | None, alias: str, force: bool, reason: str
+) -> dict[str, Any]:
+    """Give a version an alias at a person's word; what the gate or the comparison says against it is refused, and the
+    refusal is written down too."""
     if alias not in BY_HAND:
         raise RecipeError(f"{alias!r} is not an alias that can be given; choose one of {', '.join(BY_HAND)}")
     if force and not reason.strip():
         raise RecipeError("--force passes over the gate: say why with --reason, for whoever reads the history")
-    found = await under_lock(store, tracker, name, lambda registry: promote_here(registry, version, alias, force, reason))
+    found = await under_lock(
+        store, tracker, name, lambda registry: promote_here(registry, version, alias, force, reason)
+    )
     if found["words"][0]["outcome"] == "refused":
         said = found["words"][0]
-        raise GateError(f"{name} version {said['version']} was not promoted: {said['reason']}; --force --reason … passes over it")
+        raise GateError(
+            f"{name} version {said['version']} was not promoted: {said['reason']}; --force --reason … passes over it"
+        )
     return found
 
 
@@ -275,14 +361,31 @@ async def delete_version(tracker: Tracker, store: Any, name: str, version: str, 
 
 
 def delete_here(registry: Registry, version: str, reason: str) -> dict[str, Any]:
-    """Delete a version, or refuse; the caller holds the lock. MLflow itself would let an aliased one go, and its alias with it."""
+    """Delete a version, or refuse; the caller holds the lock. MLflow itself would let an aliased one go, and its alias
+    with it."""
     standing = registry.read()
     number = wanted_version(registry, standing, version)
     names = sorted(alias for alias, held in standing.aliases.items() if held == number)
     if names:
-        raise RegistryError(f"{registry.name} version {number} is {', '.join(names)}: an aliased version is not deleted; promote another one first")
+        raise RegistryError(
+            f"{registry.name} version {number} is {', '.join(names)}: an aliased version is not deleted; promote "
+            f"another one first"
+        )
     candidate = standing.versions[number].get("candidate", "")
-    registry.record(standing, "delete", moves={}, because=reason, words=[
-        {"version": number, "candidate": candidate, "verdict": verdict_of(standing.versions[number]), "outcome": "deleted", "reason": reason}])  # fmt: skip
+    registry.record(
+        standing,
+        "delete",
+        moves={},
+        because=reason,
+        words=[
+            {
+                "version": number,
+                "candidate": candidate,
+                "verdict": verdict_of(standing.versions[number]),
+                "outcome": "deleted",
+                "reason": reason,
+            }
+        ],
+    )
     registry.delete(number)
     return {"name": registry.name, "version": number, "candidate": candidate}

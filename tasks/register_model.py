@@ -25,16 +25,23 @@ from tasks.stage.session import current_session
 
 @task(name="register-models", task_run_name="register-models", persist_result=False, cache_policy=NO_CACHE)
 async def register_models(
-    tracker: Any, folders: Mapping[str, Callable[[], Path]], judging: Judging, about: Mapping[str, Any], workspace: Path,
+    tracker: Any,
+    folders: Mapping[str, Callable[[], Path]],
+    judging: Judging,
+    about: Mapping[str, Any],
+    workspace: Path,
     exports: Mapping[str, Mapping[str, Any]],
-) -> list[dict[str, Any]]:  # fmt: skip
-    """Register every candidate that is new, with its evaluation; return name, version and the gate's word so far of each.
+) -> list[dict[str, Any]]:
+    """Register every candidate that is new, with its evaluation; return name, version and the gate's word so far of
+    each.
 
-    What criteria say that are relative to the champion is not known yet: it depends on who is champion when aliases move.
-    ``exports`` are no versions of their own: those of a candidate travel in its version.
+    What criteria say that are relative to the champion is not known yet: it depends on who is champion when aliases
+    move. ``exports`` are no versions of their own: those of a candidate travel in its version.
     """
     recipe = judging.recipe
-    alone = recipe.gate.model_copy(update={"criteria": tuple(one for one in recipe.gate.criteria if one.reference != "champion")})
+    alone = recipe.gate.model_copy(
+        update={"criteria": tuple(one for one in recipe.gate.criteria if one.reference != "champion")}
+    )
     decisions = await asyncio.to_thread(replace(judging, recipe=recipe.model_copy(update={"gate": alone})).decide)
     registered = []
     engines = current_session().engines
@@ -44,7 +51,11 @@ async def register_models(
             if candidate["role"] not in UNNAMED:
                 folder, decision = folders[candidate["name"]], decisions[candidate["name"]]
                 own = exports.get(candidate["name"], {})
-                registered.append(await asyncio.to_thread(register_one, recipe, tracker, folder, candidate, judging, decision, about, packer, own))
+                registered.append(
+                    await asyncio.to_thread(
+                        register_one, recipe, tracker, folder, candidate, judging, decision, about, packer, own
+                    )
+                )
     return registered
 
 
@@ -59,18 +70,32 @@ def register_one(
     packer: Packer,
     exports: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Register one candidate, or find the version that holds the same weights, judged on the same rows with the same decision."""
+    """Register one candidate, or find the version that holds the same weights, judged on the same rows with the same
+    decision."""
     name, teacher = registered_name(recipe, about["teacher"]), dict(judging.models[0])
     card = model_card(
-        dict(candidate), teacher, recipe.model_dump(mode="json"), decision, {**about["data"], "registered": name, "run": tracker.parent}, about["versions"],
+        dict(candidate),
+        teacher,
+        recipe.model_dump(mode="json"),
+        decision,
+        {**about["data"], "registered": name, "run": tracker.parent},
+        about["versions"],
         about["stages"],
         exports=[one["row"] for one in exports.values()],
-    )  # fmt: skip
+    )
     version = tracker.register(
-        name, candidate["name"], folder, card=card, tags=tags(recipe, candidate, decision, about) | digests_of(exports) | judging.digests,
-        description=describe(candidate, recipe.gate.split), pairs=recipe.spec.pair is not None, packer=packer, alias=None,
-        beside={FOLDER: partial(judging.evaluation, candidate["name"])}, files=partial(export_files, exports, packer.workspace / f"{candidate['name']}.onnx"),
-    )  # fmt: skip
+        name,
+        candidate["name"],
+        folder,
+        card=card,
+        tags=tags(recipe, candidate, decision, about) | digests_of(exports) | judging.digests,
+        description=describe(candidate, recipe.gate.split),
+        pairs=recipe.spec.pair is not None,
+        packer=packer,
+        alias=None,
+        beside={FOLDER: partial(judging.evaluation, candidate["name"])},
+        files=partial(export_files, exports, packer.workspace / f"{candidate['name']}.onnx"),
+    )
     return {"name": name, "version": version["version"], "candidate": candidate["name"], "new": version["new"]}
 
 
@@ -81,11 +106,19 @@ def decided(registered: Sequence[Mapping[str, Any]], promoted: Mapping[str, Any]
     for entry in registered:
         decision, word = promoted["decisions"][entry["candidate"]], words[entry["version"]]
         aliases = [alias for alias, version in promoted["aliases"].items() if version == entry["version"]]
-        rows.append({
-            **entry, "alias": "champion" if "champion" in aliases else next(iter(aliases), None), "aliases": aliases, "verdict": decision.verdict,
-            "decision": "accepted" if decision.accepted else "refused", "reasons": list(decision.reasons), "closest": decision.closest,
-            "outcome": word["outcome"], "why": word["reason"],
-        })  # fmt: skip
+        rows.append(
+            {
+                **entry,
+                "alias": "champion" if "champion" in aliases else next(iter(aliases), None),
+                "aliases": aliases,
+                "verdict": decision.verdict,
+                "decision": "accepted" if decision.accepted else "refused",
+                "reasons": list(decision.reasons),
+                "closest": decision.closest,
+                "outcome": word["outcome"],
+                "why": word["reason"],
+            }
+        )
     return rows
 
 
@@ -127,7 +160,10 @@ def tags(recipe: Recipe, candidate: Mapping[str, Any], decision: Decision, about
         **verdict_tags(decision),
         "gate.alone": "accepted" if decision.accepted else "refused",
         "figures": json.dumps(
-            {name: row.get(name) for name in ("bytes", "latency_ms", "speedup", "unsteady", "headline", "quality", "selection")}
+            {
+                name: row.get(name)
+                for name in ("bytes", "latency_ms", "speedup", "unsteady", "headline", "quality", "selection")
+            }
         ),
         "checkpoint.sha256": candidate["checkpoint"],
         "seed": str(candidate.get("selected_seed", "")),

@@ -14,7 +14,13 @@ SCALES = (*ENGINE_LIBRARIES, "onnxruntime", "scipy")
 
 @stage(makes="scorecard", engine="score", module="tasks.scoring", threads="branch", libraries=SCALES)
 async def score_model(
-    bench: Bench, knobs: ScoreSlice, *, models: list[Parcel], teacher: Parcel, rows: Parcel, teacher_predictions: Parcel | None = None
+    bench: Bench,
+    knobs: ScoreSlice,
+    *,
+    models: list[Parcel],
+    teacher: Parcel,
+    rows: Parcel,
+    teacher_predictions: Parcel | None = None,
 ) -> None:
     """Score one candidate, all seeds together, beside its teacher."""
     values = knobs.model_dump(mode="json")
@@ -25,7 +31,13 @@ async def score_model(
 
 @stage(makes="scorecard", engine="judge", module="tasks.scoring", threads="branch", libraries=SCALES)
 async def score_judging_set(
-    bench: Bench, knobs: JudgingScoreSlice, *, models: list[Parcel], teacher: Parcel, judging: Parcel, teacher_predictions: Parcel | None = None
+    bench: Bench,
+    knobs: JudgingScoreSlice,
+    *,
+    models: list[Parcel],
+    teacher: Parcel,
+    judging: Parcel,
+    teacher_predictions: Parcel | None = None,
 ) -> None:
     """Score one candidate, all seeds together, beside its teacher on the rows of a judging set."""
     inputs = {"teacher": teacher, "rows": judging, "teacher_predictions": teacher_predictions}

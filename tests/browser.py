@@ -19,9 +19,18 @@ from flows.servers.local import free_port
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 WHY_NOT = "NO BROWSER HERE: apt-get install chromium chromium-driver, and pages are attacked in a real one"
-QUIET = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update",
-         "--disable-sync", "--disable-default-apps", "--disable-extensions", "--window-size=1400,900"]  # fmt: skip
+QUIET = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--window-size=1400,900",
+]
 
 
 class Browser:

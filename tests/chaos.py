@@ -1,4 +1,5 @@
-"""A proxy on 127.0.0.1 that breaks connections the way networks do: it refuses, hangs, answers 503, or cuts an answer in the middle."""
+"""A proxy on 127.0.0.1 that breaks connections the way networks do: it refuses, hangs, answers 503, or cuts an answer
+in the middle."""
 
 from __future__ import annotations
 

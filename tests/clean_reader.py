@@ -1,7 +1,9 @@
-"""Asks a model folder as a stranger would: with torch and transformers alone, no network, and none of our code within reach.
+"""Asks a model folder as a stranger would: with torch and transformers alone, no network, and none of our code within
+reach.
 
-``python -I clean_reader.py FOLDER ORDER.json ANSWERS.json``. The order is ``{"texts", "pairs", "max_length", "batch"}``. The evaluation's batches are made
-again from it: rows by the length of their text, ``batch`` of them at a time, padded to the longest of a batch.
+``python -I clean_reader.py FOLDER ORDER.json ANSWERS.json``. The order is ``{"texts", "pairs", "max_length",
+"batch"}``. The evaluation's batches are made again from it: rows by the length of their text, ``batch`` of them at a
+time, padded to the longest of a batch.
 """
 
 from __future__ import annotations
@@ -42,7 +44,14 @@ def main(folder: str, order: str, answers: str) -> None:
     for start in range(0, len(texts), asked["batch"]):
         rows = by_length[start : start + asked["batch"]]
         second = [pairs[row] for row in rows] if pairs else None
-        batch = tokenizer([texts[row] for row in rows], second, truncation=True, max_length=asked["max_length"], padding=True, return_tensors="pt")
+        batch = tokenizer(
+            [texts[row] for row in rows],
+            second,
+            truncation=True,
+            max_length=asked["max_length"],
+            padding=True,
+            return_tensors="pt",
+        )
         with torch.inference_mode():
             for row, answer in zip(rows, model(**batch).logits.tolist(), strict=True):
                 logits[row] = answer

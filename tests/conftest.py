@@ -1,4 +1,5 @@
-"""What every test may rely on: a home of its own, one real Prefect server for the session, and skips that are counted aloud."""
+"""What every test may rely on: a home of its own, one real Prefect server for the session, and skips that are counted
+aloud."""
 
 from __future__ import annotations
 
@@ -26,10 +27,18 @@ def leave_nothing() -> None:
 
 atexit.register(leave_nothing)  # before any other: it is the last to be called
 os.environ |= {
-    "LIMBECK_HOME": SCRATCH, "PREFECT_HOME": f"{SCRATCH}/prefect", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1",
-    "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "PREFECT_LOGGING_LEVEL": "ERROR",
-}  # fmt: skip
+    "LIMBECK_HOME": SCRATCH,
+    "PREFECT_HOME": f"{SCRATCH}/prefect",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "HF_HUB_OFFLINE": "1",
+    "HF_EVALUATE_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "OMP_NUM_THREADS": "1",
+    "PREFECT_LOGGING_LEVEL": "ERROR",
+}
 AT_FIRST = frozenset(os.environ)
 gc.set_threshold(50_000)  # as the command line does: what a test process loads stays
 
@@ -47,7 +56,12 @@ from tests.tiny import write_sharded, write_tiny_bert, write_tiny_rows  # noqa: 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
     """Run one real Prefect server for all tests that need it; heartbeats are off, because each would cost a second."""
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+    from prefect.settings import (
+        PREFECT_API_AUTH_STRING,
+        PREFECT_API_URL,
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+        temporary_settings,
+    )
 
     # As few services as Prefect's own harness for tests runs, whose server has no password.
     with prefect_server_of_our_own(PREFECT__SERVER_EPHEMERAL="1") as told:
@@ -108,7 +122,8 @@ def engines_here() -> Iterator[None]:
 
 @contextlib.contextmanager
 def engines_in_this_process() -> Iterator[None]:
-    """Let engines do their jobs in this process: the code is theirs, only the start of a Python for each stage is spared."""
+    """Let engines do their jobs in this process: the code is theirs, only the start of a Python for each stage is
+    spared."""
     from tasks.engine.job import Job
 
     async def here(module: str, order: Mapping[str, Any], workspace: Path, listen: Any, server: Any) -> dict[str, Any]:
@@ -152,14 +167,22 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that run whole chains, or several processes: begun last, they would keep one worker busy long after the others have ended."""
+    """Begin with the files that run whole chains, or several processes: begun last, they would keep one worker busy
+    long after the others have ended."""
     first = ("suites", "test_recovered", "test_interrupted", "test_sweep", "flows", "test_together")
-    items.sort(key=lambda item: min((first.index(name) for name in (item.path.parent.name, item.path.stem) if name in first), default=len(first)))
+    items.sort(
+        key=lambda item: min(
+            (first.index(name) for name in (item.path.parent.name, item.path.stem) if name in first), default=len(first)
+        )
+    )
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say aloud how much was not tested here, and why."""
-    said = {"radosgw": "radosgw, a real one (Ceph)", "moto": "moto, in memory: Ceph is not installed, or the tests do not run as root"}
+    said = {
+        "radosgw": "radosgw, a real one (Ceph)",
+        "moto": "moto, in memory: Ceph is not installed, or the tests do not run as root",
+    }
     terminalreporter.section("S3")
     terminalreporter.write_line(f"the S3 server of these tests was {said[kind_here()]}")
     terminalreporter.section("PostgreSQL")
@@ -167,4 +190,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     if skipped:
         terminalreporter.section("NOT TESTED HERE")
-        terminalreporter.write_line(f"{len(skipped)} tests skipped: real data or a server was not found (reasons above)")
+        terminalreporter.write_line(
+            f"{len(skipped)} tests skipped: real data or a server was not found (reasons above)"
+        )

@@ -1,4 +1,5 @@
-"""Registered versions for tests of promotion: small evaluations in a real MLflow, no models; and processes that promote when they are told to."""
+"""Registered versions for tests of promotion: small evaluations in a real MLflow, no models; and processes that promote
+when they are told to."""
 
 from __future__ import annotations
 
@@ -38,10 +39,15 @@ WAIT: ContextVar[Callable[[], object]] = ContextVar("wait", default=lambda: None
 
 
 def recipe_for(**gate: Any) -> Recipe:
-    return Recipe.model_validate({
-        "name": "race", "task": {"name": "tiny", "metrics": ["accuracy"]}, "students": [{"name": "any", "layers": 1}],
-        "gate": {"split": "validation", "criteria": [BY_MEAN], **gate}, "scoring": {"resamples": 100},
-    })  # fmt: skip
+    return Recipe.model_validate(
+        {
+            "name": "race",
+            "task": {"name": "tiny", "metrics": ["accuracy"]},
+            "students": [{"name": "any", "layers": 1}],
+            "gate": {"split": "validation", "criteria": [BY_MEAN], **gate},
+            "scoring": {"resamples": 100},
+        }
+    )
 
 
 def write_rows(folder: Path, *, said: str = "text", learned: Sequence[str] = ()) -> Path:
@@ -51,9 +57,14 @@ def write_rows(folder: Path, *, said: str = "text", learned: Sequence[str] = ())
 
     folder.mkdir(parents=True, exist_ok=True)
     texts = [f"{said} {number}" for number in range(COUNT)]
-    pq.write_table(pa.table({"id": range(7, 7 + COUNT), "text": texts, "pair": pa.nulls(COUNT, pa.string()), "label": LABELS}), folder / "validation.parquet")
+    pq.write_table(
+        pa.table({"id": range(7, 7 + COUNT), "text": texts, "pair": pa.nulls(COUNT, pa.string()), "label": LABELS}),
+        folder / "validation.parquet",
+    )
     if learned:
-        pq.write_table(pa.table({"text": list(learned), "pair": pa.nulls(len(learned), pa.string())}), folder / "train.parquet")
+        pq.write_table(
+            pa.table({"text": list(learned), "pair": pa.nulls(len(learned), pa.string())}), folder / "train.parquet"
+        )
     return folder
 
 
@@ -62,8 +73,14 @@ def write_answers(folder: Path, wrong: Sequence[int] = (), seeds: int = 1) -> Pa
     folder.mkdir(parents=True, exist_ok=True)
     found = [1 - label if number in wrong else label for number, label in enumerate(LABELS)]
     logits = np.eye(2, dtype=np.float32)[found]
-    write_predictions(folder / "predictions.parquet", [{"split": "validation", "seed": seed, "id": list(range(7, 7 + COUNT)), "logits": logits}
-                                                      for seed in range(seeds)], "classification")  # fmt: skip
+    write_predictions(
+        folder / "predictions.parquet",
+        [
+            {"split": "validation", "seed": seed, "id": list(range(7, 7 + COUNT)), "logits": logits}
+            for seed in range(seeds)
+        ],
+        "classification",
+    )
     return folder
 
 
@@ -71,22 +88,40 @@ WRONG = tuple(range(0, 40, 4))
 
 
 def candidate(name: str, size: int, **changes: Any) -> dict[str, Any]:
-    return row(name, bytes=size, difference={"validation": {"value": 0.0, "low": -0.01, "high": 0.01}}, checkpoint=(name * 64)[:64].ljust(64, "0")) | changes
+    return (
+        row(
+            name,
+            bytes=size,
+            difference={"validation": {"value": 0.0, "low": -0.01, "high": 0.01}},
+            checkpoint=(name * 64)[:64].ljust(64, "0"),
+        )
+        | changes
+    )
 
 
-def judging_of(folder: Path, *models: Mapping[str, Any], wrong: Mapping[str, Sequence[int]] | None = None, said: str = "text",
-               learned: Sequence[str] = (), **gate: Any) -> Judging:  # fmt: skip
+def judging_of(
+    folder: Path,
+    *models: Mapping[str, Any],
+    wrong: Mapping[str, Sequence[int]] | None = None,
+    said: str = "text",
+    learned: Sequence[str] = (),
+    **gate: Any,
+) -> Judging:
     """Return a run of these candidates before its judge."""
     rows = write_rows(folder / f"rows {said}", said=said, learned=learned)
     everybody = [row("teacher", "teacher", bytes=10**9, checkpoint="t" * 64), *models]
-    cards = {model["name"]: write_answers(folder / f"card {model['name']}", (wrong or {}).get(model["name"], WRONG)) for model in everybody}
+    cards = {
+        model["name"]: write_answers(folder / f"card {model['name']}", (wrong or {}).get(model["name"], WRONG))
+        for model in everybody
+    }
     places = {name: (lambda place=place: place) for name, place in cards.items()}
     data = {"rows": {"validation": COUNT}, "rows_sha256": {"validation": sha256(said.encode()).hexdigest()}}
     return Judging(recipe_for(**gate), everybody, data, lambda: rows, places, {}, folder)
 
 
 def register(tracker: Tracker, name: str, judging: Judging, known: dict[str, str] | None = None) -> dict[str, str]:
-    """Register the candidates of a run without weights; return versions by candidate. ``known`` remembers what was uploaded already."""
+    """Register the candidates of a run without weights; return versions by candidate. ``known`` remembers what was
+    uploaded already."""
     known, client = {} if known is None else known, tracker.client
     tracker.require_registered(name)
     numbers, decisions = {}, judging.decide()
@@ -96,10 +131,17 @@ def register(tracker: Tracker, name: str, judging: Judging, known: dict[str, str
             client.log_model_artifacts(place.model_id, str(packed(judging, model["name"])))
             known[model["name"]] = client.finalize_logged_model(place.model_id, "READY").model_id
             judged = judging.evaluation(model["name"])
-            known[f"evaluation of {model['name']}"] = str(evaluation_digest({f"evaluation/{path.name}": path for path in judged.iterdir()}))
+            known[f"evaluation of {model['name']}"] = str(
+                evaluation_digest({f"evaluation/{path.name}": path for path in judged.iterdir()})
+            )
         figures = {"bytes": model["bytes"], "speedup": model["speedup"], "headline": 0.9, "quality": 0.9}
-        tags = {"candidate": model["name"], "checkpoint.sha256": model["checkpoint"], "rows.sha256": judging.rows_sha256, "figures": json.dumps(figures),
-                EVALUATION_TAG: known[f"evaluation of {model['name']}"]}  # fmt: skip
+        tags = {
+            "candidate": model["name"],
+            "checkpoint.sha256": model["checkpoint"],
+            "rows.sha256": judging.rows_sha256,
+            "figures": json.dumps(figures),
+            EVALUATION_TAG: known[f"evaluation of {model['name']}"],
+        }
         tags |= verdict_tags(decisions[model["name"]])
         version = client.create_model_version(name, f"models:/{known[model['name']]}", tags=tags)
         numbers[model["name"]] = str(version.version)
@@ -130,14 +172,21 @@ class Nobody:
 
 
 def promote(
-    tracker: Tracker, store: Path | None, name: str, judging: Judging, numbers: Mapping[str, str], wait: float | Callable[[], object] = 0.0
+    tracker: Tracker,
+    store: Path | None,
+    name: str,
+    judging: Judging,
+    numbers: Mapping[str, str],
+    wait: float | Callable[[], object] = 0.0,
 ) -> dict[str, Any]:
     """Decide on a run's versions, with time between reading and writing; without a store there is no lock."""
     WAIT.set(wait if callable(wait) else partial(time.sleep, wait))
     if store is None:
         return settle_run(judging, Waiting(tracker, name, Nobody()), numbers, "run")
     promote_models.Registry = Waiting  # type: ignore[misc]
-    return asyncio.run(under_lock(FolderStore(store), tracker, name, lambda registry: settle_run(judging, registry, numbers, "run")))
+    return asyncio.run(
+        under_lock(FolderStore(store), tracker, name, lambda registry: settle_run(judging, registry, numbers, "run"))
+    )
 
 
 def main() -> None:
@@ -150,8 +199,12 @@ def main() -> None:
         order = json.loads(line)
         tracker = trackers.setdefault(order["uri"], Tracker(order["uri"], None))
         own = Path(order["folder"]) / str(os.getpid())
-        judging = judgings.get(str(own)) or judgings.setdefault(str(own), judging_of(own, candidate(order["candidate"], order["size"])))
-        promote(tracker, Path(order["store"]), order["name"], judging, {order["candidate"]: order["version"]}, order["wait"])
+        judging = judgings.get(str(own)) or judgings.setdefault(
+            str(own), judging_of(own, candidate(order["candidate"], order["size"]))
+        )
+        promote(
+            tracker, Path(order["store"]), order["name"], judging, {order["candidate"]: order["version"]}, order["wait"]
+        )
         print("done", flush=True)
 
 

@@ -1,6 +1,8 @@
-"""Databases whose tables are made already: Prefect's migrations take six seconds of processor time, MLflow's two, and a copy takes none.
+"""Databases whose tables are made already: Prefect's migrations take six seconds of processor time, MLflow's two, and a
+copy takes none.
 
-Each is made once for all processes of a test session. What a first start in an empty home does is still seen by the tests that begin with an empty one.
+Each is made once for all processes of a test session. What a first start in an empty home does is still seen by the
+tests that begin with an empty one.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 SHARED = "LIMBECK_TESTS_DATABASES"
-"""Names the folder of these databases; the first process of a session makes it, those that it starts inherit the name."""
+"""Names the folder of these databases; the first process of a session makes it, those that it starts inherit the
+name."""
 
 
 def prepare(home: Path) -> None:
@@ -34,7 +37,8 @@ def prepare_prefect(database: Path) -> None:
 
 
 def is_unused(database: Path) -> bool:
-    """Tell whether nothing was ever written to a database; a home is made with empty files, so that their mode is ours."""
+    """Tell whether nothing was ever written to a database; a home is made with empty files, so that their mode is
+    ours."""
     return not database.exists() or not database.stat().st_size
 
 
@@ -47,7 +51,10 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
         if not done.exists():
             make(begun := folder / f"begun-{name}")
             # A copy by SQLite itself has what may still lie in a log beside the file.
-            with contextlib.closing(sqlite3.connect(begun)) as source, contextlib.closing(sqlite3.connect(folder / f"copy-{name}")) as copy:
+            with (
+                contextlib.closing(sqlite3.connect(begun)) as source,
+                contextlib.closing(sqlite3.connect(folder / f"copy-{name}")) as copy,
+            ):
                 source.backup(copy)
             (folder / f"copy-{name}").rename(done)
     return done
@@ -55,7 +62,10 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
 
 def migrate_prefect(file: Path) -> None:
     """Make Prefect's tables as its server does."""
-    own = {"PREFECT_HOME": str(file.parent / "prefect"), "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{file}"}
+    own = {
+        "PREFECT_HOME": str(file.parent / "prefect"),
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{file}",
+    }
     known = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     command = [sys.executable, "-P", "-m", "prefect", "server", "database", "upgrade", "--yes"]
     subprocess.run(command, env=known | own, check=True, capture_output=True)

@@ -1,6 +1,7 @@
 """Every family of encoders, real but tiny: random weights and a small real tokenizer, made in milliseconds.
 
-The tokenizers are saved as anybody might have saved them: none says on which side it pads or what its model takes, which the engine must find out.
+The tokenizers are saved as anybody might have saved them: none says on which side it pads or what its model takes,
+which the engine must find out.
 """
 
 from __future__ import annotations
@@ -16,25 +17,65 @@ from transformers import PreTrainedTokenizerFast
 from tests.tiny import WORDS
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-AS_BERT = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
-AS_ROBERTA = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
-AS_XLNET = {"unk_token": "<unk>", "cls_token": "<cls>", "sep_token": "<sep>", "mask_token": "<mask>", "eos_token": "</s>", "pad_token": "<pad>"}
+AS_BERT = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+AS_ROBERTA = {
+    "cls_token": "<s>",
+    "pad_token": "<pad>",
+    "sep_token": "</s>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
+}
+AS_XLNET = {
+    "unk_token": "<unk>",
+    "cls_token": "<cls>",
+    "sep_token": "<sep>",
+    "mask_token": "<mask>",
+    "eos_token": "</s>",
+    "pad_token": "<pad>",
+}
 FRAMES = {
     "roberta": ("<s> $A </s>", "<s> $A </s> </s> $B:1 </s>:1"),
     "xlnet": ("$A <sep> <cls>:2", "$A <sep> $B:1 <sep>:1 <cls>:2"),
 }
-BERT_LIKE = {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 32, "max_position_embeddings": 64}
+BERT_LIKE = {
+    "hidden_size": 16,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+}
 SIZES: dict[str, dict[str, Any]] = {
     "bert": BERT_LIKE,
     "roberta": {**BERT_LIKE, "type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
     "distilbert": {"dim": 16, "n_layers": 4, "n_heads": 4, "hidden_dim": 32, "max_position_embeddings": 64},
     "electra": {**BERT_LIKE, "embedding_size": 8},
     "albert": {**BERT_LIKE, "embedding_size": 8},
-    "deberta-v2": {**BERT_LIKE, "relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8, "share_att_key": True,
-                   "conv_kernel_size": 3, "norm_rel_ebd": "layer_norm"},
-    "modernbert": {**BERT_LIKE, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3, "local_attention": 4},
+    "deberta-v2": {
+        **BERT_LIKE,
+        "relative_attention": True,
+        "pos_att_type": ["c2p", "p2c"],
+        "position_buckets": 8,
+        "share_att_key": True,
+        "conv_kernel_size": 3,
+        "norm_rel_ebd": "layer_norm",
+    },
+    "modernbert": {
+        **BERT_LIKE,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+        "local_attention": 4,
+    },
     "xlnet": {"d_model": 16, "n_layer": 4, "n_head": 4, "d_inner": 32, "pad_token_id": 5},
-}  # fmt: skip
+}
 NAMES = sorted(SIZES)
 
 
@@ -61,5 +102,7 @@ def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
     made = Tokenizer(models.WordPiece(numbers, unk_token=specials["unk_token"]))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     single, pair = FRAMES.get(family, ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"))
-    made.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=[(token, numbers[token]) for token in specials.values()])
+    made.post_processor = processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=[(token, numbers[token]) for token in specials.values()]
+    )
     return PreTrainedTokenizerFast(tokenizer_object=made, **specials)

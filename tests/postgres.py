@@ -1,4 +1,5 @@
-"""A real PostgreSQL for the tests, on 127.0.0.1: made and started in a second or two, as a user without rights, for PostgreSQL refuses root."""
+"""A real PostgreSQL for the tests, on 127.0.0.1: made and started in a second or two, as a user without rights, for
+PostgreSQL refuses root."""
 
 from __future__ import annotations
 
@@ -40,11 +41,37 @@ def postgres_server() -> Iterator[str]:
     given = as_nobody(folder)
     try:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "cwd": folder, **given}
-        made = subprocess.run([programs()["initdb"], "-D", str(folder / "data"), "-U", "limbeck", "-A", "trust", "-E", "UTF8", "--no-sync"], **quiet)
+        made = subprocess.run(
+            [
+                programs()["initdb"],
+                "-D",
+                str(folder / "data"),
+                "-U",
+                "limbeck",
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "--no-sync",
+            ],
+            **quiet,
+        )
         assert made.returncode == 0, made.stderr.decode()[-2000:]
-        settings = [f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={folder}", "fsync=off", "full_page_writes=off",
-                    "synchronous_commit=off", "max_connections=200"]  # fmt: skip
-        command = [programs()["postgres"], "-D", str(folder / "data"), *(word for setting in settings for word in ("-c", setting))]
+        settings = [
+            f"port={port}",
+            "listen_addresses=127.0.0.1",
+            f"unix_socket_directories={folder}",
+            "fsync=off",
+            "full_page_writes=off",
+            "synchronous_commit=off",
+            "max_connections=200",
+        ]
+        command = [
+            programs()["postgres"],
+            "-D",
+            str(folder / "data"),
+            *(word for setting in settings for word in ("-c", setting)),
+        ]
         server = subprocess.Popen(command, start_new_session=True, **{**quiet, "stderr": subprocess.DEVNULL})
         try:
             wait_for(port)

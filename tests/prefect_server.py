@@ -38,9 +38,10 @@ def guarded(home: Home, name: str, **more: str) -> Iterator[Server]:
     if name == "prefect" and not database.exists():
         prepare_prefect(database)
     own = {
-        "PREFECT_HOME": f"{home.root}/prefect", "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{database}",
+        "PREFECT_HOME": f"{home.root}/prefect",
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{database}",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    }  # fmt: skip
+    }
     with listening(name, 0) as taken, running(home, name, taken, links=True, extra=own | more) as server:
         server.wait(PATIENCE)
         yield server

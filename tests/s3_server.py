@@ -1,6 +1,7 @@
 """A real S3 server for the tests: Ceph's radosgw as plain processes on 127.0.0.1, or moto where Ceph is not installed.
 
-Ceph needs root and Debian's packages ceph-mon, ceph-osd, radosgw and ceph-common. It is laid out by the same code as that of ``limbeck up``.
+Ceph needs root and Debian's packages ceph-mon, ceph-osd, radosgw and ceph-common. It is laid out by the same code as
+that of ``limbeck up``.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ class S3Server:
     def environment(self) -> dict[str, str]:
         """Return the usual AWS settings."""
         return {
-            "AWS_ENDPOINT_URL_S3": self.endpoint, "AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_ACCESS_KEY_ID": ACCESS,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
-        }  # fmt: skip
+        }
 
 
 @contextlib.contextmanager
@@ -56,7 +60,11 @@ def make_bucket(server: S3Server) -> None:
     import boto3
 
     client = boto3.session.Session().client(
-        "s3", endpoint_url=server.endpoint, aws_access_key_id=ACCESS, aws_secret_access_key=SECRET, region_name="us-east-1"
+        "s3",
+        endpoint_url=server.endpoint,
+        aws_access_key_id=ACCESS,
+        aws_secret_access_key=SECRET,
+        region_name="us-east-1",
     )
     client.create_bucket(Bucket=BUCKET)
 
@@ -119,7 +127,9 @@ class Cluster:
     def run(self, daemon: str) -> None:
         """Start a daemon in a session of its own."""
         with (self.folder / "log" / f"{daemon}.log").open("ab") as log:
-            self.processes.append(subprocess.Popen(self.ceph.command(daemon), stdout=log, stderr=log, start_new_session=True))
+            self.processes.append(
+                subprocess.Popen(self.ceph.command(daemon), stdout=log, stderr=log, start_new_session=True)
+            )
 
     def wait(self, patience: float = 60.0) -> None:
         """Wait until the gateway answers."""

@@ -22,7 +22,9 @@ def test_every_task_can_be_scored(spec: TaskSpec) -> None:
 
 def test_headlines_are_those_of_glue() -> None:
     special = {"cola": "matthews", "mrpc": "f1", "qqp": "f1", "stsb": "pearson_spearman"}
-    assert {name: spec.headline for name, spec in GLUE.items()} == {name: special.get(name, "accuracy") for name in GLUE}
+    assert {name: spec.headline for name, spec in GLUE.items()} == {
+        name: special.get(name, "accuracy") for name in GLUE
+    }
 
 
 def test_label_order_is_that_of_the_data() -> None:

@@ -18,7 +18,12 @@ from tests.tiny import write_tiny_bert
 
 
 def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
-    own = {"name": "tiny", "task": {"name": "tiny"}, "gate": {"split": "validation"}, "students": [{"name": "small", "layers": 2, **student}]}
+    own = {
+        "name": "tiny",
+        "task": {"name": "tiny"},
+        "gate": {"split": "validation"},
+        "students": [{"name": "small", "layers": 2, **student}],
+    }
     return Recipe.model_validate({**own, **sections})
 
 
@@ -28,17 +33,41 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
         ({"layers": 5}, {}, "has 5 layers and its teacher 4"),
         ({"hidden": 18, "start": "random"}, {}, "width 18 does not divide by 4 heads"),
         ({"hidden": 32, "start": "embeddings"}, {}, "is wider"),
-        ({"layers": 3}, {"task_distillation": {"intermediate": {"matching": {"layer_map": "divisible"}}}}, "do not divide by 3"),
+        (
+            {"layers": 3},
+            {"task_distillation": {"intermediate": {"matching": {"layer_map": "divisible"}}}},
+            "do not divide by 3",
+        ),
         ({}, {"layer_dropping": {"drop": [4]}}, "cannot drop 4 of 4 layers"),
         ({}, {"layer_dropping": {"strategies": ["topp"]}}, "did you mean 'top'"),
         ({"layers": 1, "start": "alternate-odd"}, {}, "alternate-odd cannot drop 3 of 4 layers"),
-        ({"hidden": 8, "heads": 4, "start": "random"}, {"task_distillation": {"prediction": {"patience": {}}}}, "patience compares one width"),
-        ({"start": "top", "hidden": 8, "heads": 4}, {"task_distillation": {"intermediate": {"method": "replacing"}}}, "leave hidden out"),
+        (
+            {"hidden": 8, "heads": 4, "start": "random"},
+            {"task_distillation": {"prediction": {"patience": {}}}},
+            "patience compares one width",
+        ),
+        (
+            {"start": "top", "hidden": 8, "heads": 4},
+            {"task_distillation": {"intermediate": {"method": "replacing"}}},
+            "leave hidden out",
+        ),
         ({"start": "teacher", "feed_forward": 8}, {}, "starts from whole layers .* leave feed_forward out"),
         ({"start": "distilbert", "hidden": 8}, {}, "starts from whole layers .* leave hidden out"),
-        ({"start": "random", "heads": 2}, {"task_distillation": {"intermediate": {}}}, "attention scores need equal heads"),
-        ({"start": "random"}, {"task_distillation": {"intermediate": {"method": "relations", "relations": {"heads": 5}}}}, "5 relation heads do not divide"),
-        ({"start": "random"}, {"task_distillation": {"intermediate": {"method": "relations", "relations": {"layer": 5}}}}, "has layers 1 to 4"),
+        (
+            {"start": "random", "heads": 2},
+            {"task_distillation": {"intermediate": {}}},
+            "attention scores need equal heads",
+        ),
+        (
+            {"start": "random"},
+            {"task_distillation": {"intermediate": {"method": "relations", "relations": {"heads": 5}}}},
+            "5 relation heads do not divide",
+        ),
+        (
+            {"start": "random"},
+            {"task_distillation": {"intermediate": {"method": "relations", "relations": {"layer": 5}}}},
+            "has layers 1 to 4",
+        ),
         (
             {"start": "random", "hidden": 8, "heads": 4},
             {"corpus": {"source": "x"}, "general_distillation": {"method": "triple"}},
@@ -46,7 +75,9 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
         ),
     ],
 )
-def test_a_student_that_cannot_be_built(student: dict[str, Any], sections: dict[str, Any], sentence: str, tiny_bert: Path) -> None:
+def test_a_student_that_cannot_be_built(
+    student: dict[str, Any], sections: dict[str, Any], sentence: str, tiny_bert: Path
+) -> None:
     with pytest.raises(LimbeckError, match=sentence):
         check_students(recipe(student, **sections), tiny_bert, {})
 
@@ -63,19 +94,57 @@ SECOND = {"teachers": [{"model": "other"}]}
         ({"signal": "labels", "intermediate": {}}, {}, "learns from labels alone, but has an intermediate phase"),
         ({"stages": [], "intermediate": {}}, {}, "an intermediate phase that its stages leave out"),
         ({"start": "contribution", "origin": "pretrained"}, GENERAL, "general distillation knows no task"),
-        ({"start": "distilbert", "intermediate": {"method": "replacing"}}, {}, "must start from whole layers of the fine-tuned teacher"),
-        ({"start": "distilbert", "intermediate": {"matching": {"layer_map": "kept"}}}, {}, "of which no layer is its teacher's own"),
-        ({"intermediate": {"method": "replacing"}}, {"transfer": {"source": "x", "alone": True}}, "transfer text has none; set transfer.alone: false"),
-        ({"intermediate": {"matching": {"hidden": 0, "attention": 0}}}, {}, "hidden, attention are all 0, so nothing would be copied"),
-        ({"intermediate": {"method": "relations", "relations": {"query": 0, "key": 0, "value": 0}}}, {}, "query, key, value are all 0"),
-        ({"prediction": {"hard_weight": 1}}, {"transfer": {"source": "x", "alone": True}}, "learns from labels alone .hard_weight: 1."),
+        (
+            {"start": "distilbert", "intermediate": {"method": "replacing"}},
+            {},
+            "must start from whole layers of the fine-tuned teacher",
+        ),
+        (
+            {"start": "distilbert", "intermediate": {"matching": {"layer_map": "kept"}}},
+            {},
+            "of which no layer is its teacher's own",
+        ),
+        (
+            {"intermediate": {"method": "replacing"}},
+            {"transfer": {"source": "x", "alone": True}},
+            "transfer text has none; set transfer.alone: false",
+        ),
+        (
+            {"intermediate": {"matching": {"hidden": 0, "attention": 0}}},
+            {},
+            "hidden, attention are all 0, so nothing would be copied",
+        ),
+        (
+            {"intermediate": {"method": "relations", "relations": {"query": 0, "key": 0, "value": 0}}},
+            {},
+            "query, key, value are all 0",
+        ),
+        (
+            {"prediction": {"hard_weight": 1}},
+            {"transfer": {"source": "x", "alone": True}},
+            "learns from labels alone .hard_weight: 1.",
+        ),
         ({"signal": "labels"}, {"ensemble": SECOND}, "nobody learns from the ensemble's answers"),
-        ({}, {"ensemble": {**SECOND, "combine": "certainty"}, "task": "stsb"}, "certainty needs classes, and the task stsb predicts a number"),
-        ({}, {"teacher": {"choose_by": "pearson"}}, "teacher.choose_by is pearson, and tiny is a classification; choose one of headline, accuracy, f1"),
-        ({"prediction": {"choose_by": "f1"}}, {"task": "stsb"}, "students.small.prediction.choose_by is f1, and stsb is a regression"),
+        (
+            {},
+            {"ensemble": {**SECOND, "combine": "certainty"}, "task": "stsb"},
+            "certainty needs classes, and the task stsb predicts a number",
+        ),
+        (
+            {},
+            {"teacher": {"choose_by": "pearson"}},
+            "teacher.choose_by is pearson, and tiny is a classification; choose one of headline, accuracy, f1",
+        ),
+        (
+            {"prediction": {"choose_by": "f1"}},
+            {"task": "stsb"},
+            "students.small.prediction.choose_by is f1, and stsb is a regression",
+        ),
     ],
 )
-def test_a_recipe_that_would_fail_later_or_be_read_in_part(student: dict[str, Any], sections: dict[str, Any], sentence: str) -> None:
+def test_a_recipe_that_would_fail_later_or_be_read_in_part(
+    student: dict[str, Any], sections: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(ValidationError, match=sentence):
         recipe(student, **sections)
 
@@ -90,7 +159,9 @@ def test_what_is_refused_is_not_refused_too_often(tiny_bert: Path) -> None:
 
 def test_a_teacher_without_a_head_for_words_is_not_asked_for_any(tmp_path: Path, tiny_bert: Path) -> None:
     bare = shutil.copytree(tiny_bert, tmp_path / "bare")
-    (bare / "config.json").write_text(json.dumps(json.loads((bare / "config.json").read_text()) | {"architectures": ["BertModel"]}))
+    (bare / "config.json").write_text(
+        json.dumps(json.loads((bare / "config.json").read_text()) | {"architectures": ["BertModel"]})
+    )
     triple = {**GENERAL, "general_distillation": {"method": "triple"}}
     for sections in (triple, {"augmentation": {"masked_lm": "teacher"}}):
         check_students(recipe({"start": "random"}, **sections), tiny_bert, {})
@@ -123,7 +194,10 @@ def test_a_checkpoint_of_ones_own_reads_as_its_teacher_does(tmp_path: Path, tiny
     own = write_tiny_bert(tmp_path / "own", layers=2)
     other = shutil.copytree(own, tmp_path / "other")
     tokenizer = json.loads((other / "tokenizer.json").read_text())
-    tokenizer["model"]["vocab"]["film"], tokenizer["model"]["vocab"]["song"] = tokenizer["model"]["vocab"]["song"], tokenizer["model"]["vocab"]["film"]
+    tokenizer["model"]["vocab"]["film"], tokenizer["model"]["vocab"]["song"] = (
+        tokenizer["model"]["vocab"]["song"],
+        tokenizer["model"]["vocab"]["film"],
+    )
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))
     layer_by_layer = {"task_distillation": {"intermediate": {}}}
     plain = shutil.copytree(own, tmp_path / "plain")  # the same tokens in the older kind of file
@@ -138,7 +212,13 @@ def test_a_checkpoint_of_ones_own_reads_as_its_teacher_does(tmp_path: Path, tiny
 
 
 def judged(score: float, rows: int, split: str = "selection") -> dict[str, Any]:
-    return {"selection_score": score, "selection_accuracy": score, "majority": 0.5, "selection_count": rows, "selection_split": split}
+    return {
+        "selection_score": score,
+        "selection_accuracy": score,
+        "majority": 0.5,
+        "selection_count": rows,
+        "selection_split": split,
+    }
 
 
 @pytest.mark.parametrize(
@@ -152,7 +232,9 @@ def judged(score: float, rows: int, split: str = "selection") -> dict[str, Any]:
         (0.20, 30, True, False),  # labels in another order: below with the whole interval
     ],
 )
-def test_the_floor_is_not_decided_by_the_luck_of_a_few_rows(score: float, rows: int, refused: bool, doubted: bool) -> None:
+def test_the_floor_is_not_decided_by_the_luck_of_a_few_rows(
+    score: float, rows: int, refused: bool, doubted: bool
+) -> None:
     if refused:
         with pytest.raises(GateError, match=f"on {rows:,} selection rows and the floor is 0.550"):
             require_floor(Teacher(), judged(score, rows))
@@ -178,7 +260,9 @@ def test_the_floor_of_a_regression_is_a_correlation_whatever_decides_the_task() 
     with pytest.raises(GateError, match="the least correlation"):
         require_floor(Teacher(), {**facts, "selection_correlation": 0.2})
     few = require_floor(Teacher(), {**facts, "selection_count": 20, "selection_correlation": 0.2})
-    assert "from -0.266 to 0.590" in few and "from -1.000 to 1.000" in require_floor(Teacher(), {**facts, "selection_count": 3, "selection_correlation": 0.2})
+    assert "from -0.266 to 0.590" in few and "from -1.000 to 1.000" in require_floor(
+        Teacher(), {**facts, "selection_count": 3, "selection_correlation": 0.2}
+    )
 
 
 def test_a_sweep_needs_rows_to_choose_by() -> None:
@@ -188,7 +272,10 @@ def test_a_sweep_needs_rows_to_choose_by() -> None:
     require_selection({})  # a plan has not counted them
 
 
-@pytest.mark.parametrize(("name", "other"), [("spm.model", b"other pieces"), ("sentencepiece.bpe.model", b"other"), ("vocab.json", b'{"a": 1}')])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("spm.model", b"other pieces"), ("sentencepiece.bpe.model", b"other"), ("vocab.json", b'{"a": 1}')],
+)
 def test_vocabularies_without_a_tokenizer_json_are_compared_too(tmp_path: Path, name: str, other: bytes) -> None:
     for folder, body in (("one", b'{"a": 0}'), ("same", b'{"a": 0}'), ("other", other)):
         (tmp_path / folder).mkdir()

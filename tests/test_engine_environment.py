@@ -27,18 +27,50 @@ from tasks.recipe.training import Teacher
 ROOT = Path(__file__).resolve().parents[1]
 OWN = {"PYTHONPATH", "PYTHONNOUSERSITE", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "LIMBECK_DEVICE"}
 HOSTILE = {
-    "ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "MKL_DYNAMIC": "TRUE",
-    "MKL_VERBOSE": "0", "DNNL_MAX_CPU_ISA": "SSE41", "ONEDNN_MAX_CPU_ISA": "SSE41", "ONEDNN_DEFAULT_FPMATH_MODE": "BF16",
-    "OMP_NUM_THREADS": "3", "OMP_DYNAMIC": "true", "OMP_THREAD_LIMIT": "1", "OMP_SCHEDULE": "dynamic", "KMP_AFFINITY": "compact",
-    "GOMP_CPU_AFFINITY": "0", "OPENBLAS_NUM_THREADS": "7", "OPENBLAS_CORETYPE": "Haswell", "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3",
-    "NVIDIA_TF32_OVERRIDE": "1", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "CUBLAS_WORKSPACE_CONFIG": ":16:8",
-    "CUDNN_CONVOLUTION_FORCE_ALGO": "1", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "PYTORCH_JIT": "0",
-    "TORCH_BLAS_PREFER_CUBLASLT": "1", "XLA_FLAGS": "--xla_cpu_enable_fast_math=true", "TRANSFORMERS_ATTN_IMPLEMENTATION": "eager",
-    "USE_HUB_KERNELS": "1", "HF_TOKEN": "secret", "AWS_SECRET_ACCESS_KEY": "secret", "PREFECT_API_AUTH_STRING": "secret",
-    "PYTHONHASHSEED": "77", "PYTHONOPTIMIZE": "2", "PYTHONPATH": "/nowhere", "PYTHONSTARTUP": "/nowhere/start.py", "PYTHONUTF8": "0",
-    "LC_ALL": "de_DE.ISO-8859-1", "LANG": "tr_TR.UTF-8", "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3", "LIMBECK_DEVICE": "cuda",
-    "ARROW_USER_SIMD_LEVEL": "NONE", "A_VARIABLE_OF_THE_NEXT_RELEASE": "1",
-}  # fmt: skip
+    "ATEN_CPU_CAPABILITY": "default",
+    "MKL_CBWR": "COMPATIBLE",
+    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+    "MKL_DYNAMIC": "TRUE",
+    "MKL_VERBOSE": "0",
+    "DNNL_MAX_CPU_ISA": "SSE41",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "ONEDNN_DEFAULT_FPMATH_MODE": "BF16",
+    "OMP_NUM_THREADS": "3",
+    "OMP_DYNAMIC": "true",
+    "OMP_THREAD_LIMIT": "1",
+    "OMP_SCHEDULE": "dynamic",
+    "KMP_AFFINITY": "compact",
+    "GOMP_CPU_AFFINITY": "0",
+    "OPENBLAS_NUM_THREADS": "7",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3",
+    "NVIDIA_TF32_OVERRIDE": "1",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1",
+    "CUBLAS_WORKSPACE_CONFIG": ":16:8",
+    "CUDNN_CONVOLUTION_FORCE_ALGO": "1",
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+    "PYTORCH_JIT": "0",
+    "TORCH_BLAS_PREFER_CUBLASLT": "1",
+    "XLA_FLAGS": "--xla_cpu_enable_fast_math=true",
+    "TRANSFORMERS_ATTN_IMPLEMENTATION": "eager",
+    "USE_HUB_KERNELS": "1",
+    "HF_TOKEN": "secret",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "PREFECT_API_AUTH_STRING": "secret",
+    "PYTHONHASHSEED": "77",
+    "PYTHONOPTIMIZE": "2",
+    "PYTHONPATH": "/nowhere",
+    "PYTHONSTARTUP": "/nowhere/start.py",
+    "PYTHONUTF8": "0",
+    "LC_ALL": "de_DE.ISO-8859-1",
+    "LANG": "tr_TR.UTF-8",
+    "RANK": "3",
+    "WORLD_SIZE": "4",
+    "LOCAL_RANK": "3",
+    "LIMBECK_DEVICE": "cuda",
+    "ARROW_USER_SIMD_LEVEL": "NONE",
+    "A_VARIABLE_OF_THE_NEXT_RELEASE": "1",
+}
 """Variables that choose kernels, arithmetic, threads or code, secrets, and one that nobody has heard of."""
 TELL = """
     import os, sys
@@ -129,7 +161,7 @@ def test_an_engine_with_other_libraries_than_its_key_says_computes_nothing(telli
         ask(telling, forked=forked, libraries={"numpy": "0.1"})
 
 
-# --- bytes -------------------------------------------------------------------------------------------------------------------------------
+# --- bytes ------------------------------------------------------------------------------------------------------------
 
 
 def order_of(folder: Path, rows: Path, bert: Path, threads: int) -> dict[str, Any]:
@@ -182,7 +214,8 @@ def small_rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_variables_and_cores_change_no_byte_of_a_training(
     tiny_bert: Path, small_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one key there is one result: with variables set that choose kernels, on one core or on all, here or in a fork."""
+    """Of one key there is one result: with variables set that choose kernels, on one core or on all, here or in a
+    fork."""
     made = {"here": trained_here(order_of(tmp_path / "here", small_rows, tiny_bert, 2))}
     other = trained_here(order_of(tmp_path / "other", small_rows, tiny_bert, 1))
     for name, value in HOSTILE.items():

@@ -69,7 +69,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def edit_during_a_run(folder: Path) -> dict[str, Any]:
-    """Edit a source of a small engine after it was hashed, then start it in every way; return what was hashed and what ran."""
+    """Edit a source of a small engine after it was hashed, then start it in every way; return what was hashed and what
+    ran."""
     tree = folder / "tree"
     shutil.copytree(ROOT / "tasks", tree / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
     (tree / "tasks" / "tiny").mkdir()
@@ -119,8 +120,11 @@ def link(place: Path) -> None:
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "changed": lambda place: (place / "tasks" / "job.py").write_text("JOBS = {}\n"),
     "missing": lambda place: (place / "tasks" / "training" / "loop.py").unlink(),
-    "gone": shutil.rmtree, "planted": plant, "compiled": hide, "link": link,
-}  # fmt: skip
+    "gone": shutil.rmtree,
+    "planted": plant,
+    "compiled": hide,
+    "link": link,
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)

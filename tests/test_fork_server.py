@@ -69,7 +69,9 @@ def do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Do:
     def run(server: ForkServer, job: str, listen: Any = lambda event: None, *, threads: int = 1, name: str = "") -> Any:
         folder = tmp_path / (name or job)
         folder.mkdir(exist_ok=True)
-        return run_engine("working", {"job": job, "output": str(folder / "output"), "threads": threads}, folder, listen, server)
+        return run_engine(
+            "working", {"job": job, "output": str(folder / "output"), "threads": threads}, folder, listen, server
+        )
 
     return run
 
@@ -87,7 +89,9 @@ def serving() -> Iterator[ForkServer]:
 def test_engines_differ_in_all_but_what_is_loaded(do: Do, tmp_path: Path) -> None:
     async def both() -> list[dict[str, Any]]:
         with serving() as server:
-            return await asyncio.gather(do(server, "tell", threads=2, name="one"), do(server, "tell", threads=3, name="other"))
+            return await asyncio.gather(
+                do(server, "tell", threads=2, name="one"), do(server, "tell", threads=3, name="other")
+            )
 
     one, other = asyncio.run(both())
     assert one["pid"] != other["pid"] and (one["session"], other["session"]) == (one["pid"], other["pid"])
@@ -112,7 +116,11 @@ def test_an_engine_that_fails_is_told_like_any_other(do: Do) -> None:
 def test_an_engine_that_a_signal_ends(do: Do, number: int, kind: type[Exception]) -> None:
     async def run() -> None:
         with serving() as server, pytest.raises(kind):
-            await do(server, "wait", lambda event: os.kill(int(event["message"]), number) if event["event"] == "log" else None)
+            await do(
+                server,
+                "wait",
+                lambda event: os.kill(int(event["message"]), number) if event["event"] == "log" else None,
+            )
 
     asyncio.run(run())
 
@@ -236,7 +244,9 @@ def test_who_waits_for_an_engine_of_a_server_that_is_closed_learns_of_its_end(do
     asyncio.run(run())
 
 
-def test_files_named_like_libraries_where_the_user_stands_are_left_alone(do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_named_like_libraries_where_the_user_stands_are_left_alone(
+    do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = tmp_path / "here"
     here.mkdir()
     for name in ("json", "torch", "select"):
@@ -251,7 +261,8 @@ def test_files_named_like_libraries_where_the_user_stands_are_left_alone(do: Do,
 
 
 def test_a_packer_is_forked_where_engines_were(do: Do, tiny_bert: Path, tmp_path: Path) -> None:
-    """It works beside the loop, in a thread; what it does not understand it says, and it ends when there is nothing more to pack."""
+    """It works beside the loop, in a thread; what it does not understand it says, and it ends when there is nothing
+    more to pack."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     AutoModelForSequenceClassification.from_pretrained(tiny_bert).save_pretrained(tmp_path / "checkpoint")
@@ -263,9 +274,13 @@ def test_a_packer_is_forked_where_engines_were(do: Do, tiny_bert: Path, tmp_path
             with Packer(tmp_path / "work", server.lend) as packer:
                 with pytest.raises(RegistryError, match="^nothing could not be written as an MLflow model: "):
                     await asyncio.to_thread(packer.pack, tmp_path / "nothing", "nothing", card="", pairs=False)
-                package = await asyncio.to_thread(packer.pack, tmp_path / "checkpoint", "model", card="# card", pairs=False)
+                package = await asyncio.to_thread(
+                    packer.pack, tmp_path / "checkpoint", "model", card="# card", pairs=False
+                )
                 assert isinstance(packer.process, Lent)
-                assert "RuntimeWarning" not in packer.errors.read_text(), "what is loaded ahead is not the packer itself"
+                assert "RuntimeWarning" not in packer.errors.read_text(), (
+                    "what is loaded ahead is not the packer itself"
+                )
             return await asyncio.to_thread(packer.process.wait), (package / "README.md").read_text()
 
     assert asyncio.run(run()) == (0, "# card")
@@ -278,13 +293,19 @@ def test_a_forked_packer_that_is_killed_is_told(do: Do, tmp_path: Path) -> None:
             with Packer(tmp_path / "work", server.lend) as packer:
                 packer.process = await asyncio.to_thread(packer.start)
                 packer.process.kill()
-                with pytest.raises(RegistryError, match="model could not be written as an MLflow model: the packer stopped with status -9"):
+                with pytest.raises(
+                    RegistryError,
+                    match="model could not be written as an MLflow model: the packer stopped with status -9",
+                ):
                     await asyncio.to_thread(packer.pack, tmp_path / "model", "model", card="", pairs=False)
 
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(("found", "elsewhere", "wanted"), [(["hit", "miss"], False, True), (["hit", "hit"], False, False), (["miss"], True, False)])
+@pytest.mark.parametrize(
+    ("found", "elsewhere", "wanted"),
+    [(["hit", "miss"], False, True), (["hit", "hit"], False, False), (["miss"], True, False)],
+)
 def test_torch_is_loaded_ahead_where_a_plan_has_something_to_make_here(
     monkeypatch: pytest.MonkeyPatch, found: list[str], elsewhere: bool, wanted: bool
 ) -> None:

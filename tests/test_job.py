@@ -1,4 +1,5 @@
-"""An engine that runs short of memory or disk says so in one sentence; these are real shortages, made by limits of the system."""
+"""An engine that runs short of memory or disk says so in one sentence; these are real shortages, made by limits of the
+system."""
 
 from __future__ import annotations
 
@@ -44,16 +45,44 @@ def order(folder: Path, **knobs: Any) -> Path:
     import pyarrow.parquet as pq
 
     (folder / "documents").mkdir()
-    pq.write_table(pa.table({"text": ["the film was good and the song was bad " * 20] * 64}), folder / "documents" / "documents.parquet")
+    pq.write_table(
+        pa.table({"text": ["the film was good and the song was bad " * 20] * 64}),
+        folder / "documents" / "documents.parquet",
+    )
     shape = {"layers": 1, "hidden": 64, "heads": 4, "feed_forward": 64, "vocabulary": 100, "mask_share": 0.2}
-    course = {"epochs": 1.0, "steps": 2, "batch_size": 8, "batch_tokens": 8192, "learning_rate": 1e-3, "warmup": 0.0, "schedule": "linear",
-              "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "clip": 1.0, "dropout": 0.0, "precision": "fp32", "max_length": 64,
-              "seed": 0, "evaluations": 0, "checkpoint_minutes": 5.0}  # fmt: skip
+    course = {
+        "epochs": 1.0,
+        "steps": 2,
+        "batch_size": 8,
+        "batch_tokens": 8192,
+        "learning_rate": 1e-3,
+        "warmup": 0.0,
+        "schedule": "linear",
+        "weight_decay": 0.0,
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "eps": 1e-8,
+        "clip": 1.0,
+        "dropout": 0.0,
+        "precision": "fp32",
+        "max_length": 64,
+        "seed": 0,
+        "evaluations": 0,
+        "checkpoint_minutes": 5.0,
+    }
     path = folder / "order.json"
-    path.write_text(json.dumps({
-        "job": "pretrain", "knobs": {**shape, **course, **knobs}, "inputs": {"documents": str(folder / "documents")},
-        "output": str(folder / "output"), "checkpoints": str(folder / "checkpoints"), "threads": 1,
-    }))  # fmt: skip
+    path.write_text(
+        json.dumps(
+            {
+                "job": "pretrain",
+                "knobs": {**shape, **course, **knobs},
+                "inputs": {"documents": str(folder / "documents")},
+                "output": str(folder / "output"),
+                "checkpoints": str(folder / "checkpoints"),
+                "threads": 1,
+            }
+        )
+    )
     return path
 
 
@@ -61,13 +90,23 @@ def order(folder: Path, **knobs: Any) -> Path:
 @pytest.mark.parametrize(
     ("limit", "extra", "knobs", "kind", "sentence"),
     [
-        ("RLIMIT_AS", 256 << 20, {"hidden": 2048, "feed_forward": 32768, "layers": 4}, "OutOfMemory", "memory ran out; lower batch_size"),
+        (
+            "RLIMIT_AS",
+            256 << 20,
+            {"hidden": 2048, "feed_forward": 32768, "layers": 4},
+            "OutOfMemory",
+            "memory ran out; lower batch_size",
+        ),
         ("RLIMIT_FSIZE", 40_000, {}, "StoreError", "the disk is full; nothing was published"),
     ],
 )
-def test_a_shortage_is_one_sentence(tmp_path: Path, limit: str, extra: int, knobs: dict[str, Any], kind: str, sentence: str) -> None:
+def test_a_shortage_is_one_sentence(
+    tmp_path: Path, limit: str, extra: int, knobs: dict[str, Any], kind: str, sentence: str
+) -> None:
     path = order(tmp_path, **knobs)
-    done = subprocess.run([sys.executable, "-c", LIMITED, limit, str(extra), str(path)], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, limit, str(extra), str(path)], cwd=ROOT, capture_output=True, text=True
+    )
     said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert done.returncode == 2, done.stderr
     assert said[-1]["event"] == "error" and said[-1]["kind"] == kind and sentence in said[-1]["message"]
@@ -77,7 +116,9 @@ def test_a_mistake_of_ours_is_not_called_a_shortage(tmp_path: Path) -> None:
     broken = json.loads(order(tmp_path).read_text())
     del broken["knobs"]["hidden"]
     (tmp_path / "order.json").write_text(json.dumps(broken))
-    done = subprocess.run([sys.executable, "-m", "tasks.training", str(tmp_path / "order.json")], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tasks.training", str(tmp_path / "order.json")], cwd=ROOT, capture_output=True, text=True
+    )
     last = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 2 and last["kind"] == "EngineError" and "AttributeError: " in last["message"]
     assert "Traceback" in done.stderr, "whoever mends it must see where it happened"
@@ -85,10 +126,18 @@ def test_a_mistake_of_ours_is_not_called_a_shortage(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="two processes are made by a fork")
 def test_processes_that_share_a_pipe_write_whole_lines() -> None:
-    done = subprocess.run([sys.executable, "-c", SHARED], cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    done = subprocess.run(
+        [sys.executable, "-c", SHARED],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
     assert done.returncode == 0, done.stderr
     said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert sorted((event["of"], event["step"]) for event in said) == [(of, step) for of in (False, True) for step in range(500)]
+    assert sorted((event["of"], event["step"]) for event in said) == [
+        (of, step) for of in (False, True) for step in range(500)
+    ]
 
 
 def test_an_order_without_a_place_for_checkpoints_keeps_them_to_itself(tmp_path: Path) -> None:

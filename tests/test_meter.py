@@ -52,7 +52,14 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(**knobs: Any) -> list[dict[str, Any]]:
         said: list[dict[str, Any]] = []
-        order = {"job": "busy", "knobs": {"fails": False, **knobs}, "inputs": {}, "lists": {}, "output": str(tmp_path / "out"), "threads": 1}
+        order = {
+            "job": "busy",
+            "knobs": {"fails": False, **knobs},
+            "inputs": {},
+            "lists": {},
+            "output": str(tmp_path / "out"),
+            "threads": 1,
+        }
         try:
             assert asyncio.run(run_engine("working", order, tmp_path, said.append)) == {"made": 1}
         except EngineError:
@@ -98,7 +105,11 @@ def test_what_no_engine_said_stays_unknown() -> None:
 def zone(folder: Path, name: str, joules: float, limit: float = 1000.0) -> Path:
     """Write a zone as the kernel shows it."""
     folder.mkdir(parents=True, exist_ok=True)
-    for file, text in (("name", name), ("energy_uj", str(int(joules * 1e6))), ("max_energy_range_uj", str(int(limit * 1e6)))):
+    for file, text in (
+        ("name", name),
+        ("energy_uj", str(int(joules * 1e6))),
+        ("max_energy_range_uj", str(int(limit * 1e6))),
+    ):
         (folder / file).write_text(text + "\n")
     return folder
 
@@ -108,7 +119,12 @@ def test_packages_are_counted_and_their_parts_are_not(tmp_path: Path) -> None:
         zone(tmp_path / f"intel-rapl:{number}", name, 10)
         zone(tmp_path / f"intel-rapl:{number}:0", "core", 5)
         zone(tmp_path / f"intel-rapl:{number}:1", "dram", 1)
-    assert [path.name for path in packages(tmp_path)] == ["intel-rapl:0", "intel-rapl:0:1", "intel-rapl:1", "intel-rapl:1:1"]
+    assert [path.name for path in packages(tmp_path)] == [
+        "intel-rapl:0",
+        "intel-rapl:0:1",
+        "intel-rapl:1",
+        "intel-rapl:1:1",
+    ]
 
 
 def test_a_counter_that_starts_again_does_not_run_backwards(tmp_path: Path) -> None:
@@ -192,7 +208,9 @@ def test_two_stages_on_one_gpu_share_its_joules(tmp_path: Path) -> None:
     unsaid = machine.begin(1, 1)
     machine.end(unsaid)
     used = unsaid.used(machine, machine.looked)
-    assert used["gpus"] is None and used["gpu_seconds"] is None, "whether it used the GPU is not known, and unknown is not 0"
+    assert used["gpus"] is None and used["gpu_seconds"] is None, (
+        "whether it used the GPU is not known, and unknown is not 0"
+    )
 
 
 class Ticking:

@@ -1,4 +1,5 @@
-"""Promotion against a real registry: whoever promotes at the same time, the best eligible one ends as champion, and no reader misses it."""
+"""Promotion against a real registry: whoever promotes at the same time, the best eligible one ends as champion, and no
+reader misses it."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def stage(uri: str, folder: Path) -> Stage:
 
 @pytest.fixture
 def embedded(template: Path, tmp_path: Path) -> Iterator[Stage]:
-    """MLflow's embedded database, in memory where that can be: hundreds of commits would wait for the disk otherwise."""
+    """MLflow's embedded database, in memory where that can be: hundreds of commits would wait for the disk
+    otherwise."""
     quick = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="limbeck-race-", dir=quick) as place:
         shutil.copyfile(template, Path(place) / "mlflow.db")
@@ -88,7 +90,9 @@ def embedded(template: Path, tmp_path: Path) -> Iterator[Stage]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def anywhere(request: pytest.FixtureRequest, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def anywhere(
+    request: pytest.FixtureRequest, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Stage]:
     monkeypatch.setattr(folder_store, "POLL", 0.01)
     if request.param == "sqlite":
         yield request.getfixturevalue("embedded")
@@ -98,7 +102,7 @@ def anywhere(request: pytest.FixtureRequest, template: Path, tmp_path: Path, mon
     found.tracker.close("FINISHED")
 
 
-# --- races --------------------------------------------------------------------------------------------------------------------------------
+# --- races ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +110,10 @@ def others() -> Iterator[list[subprocess.Popen[str]]]:
     """Two processes that promote when they are told to; to begin takes them seconds, so they stay."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.contenders"]
-    started = [subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    started = [
+        subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     for one in started:
         assert one.stdout is not None and one.stdout.readline() == "ready\n"
     yield started
@@ -116,16 +123,38 @@ def others() -> Iterator[list[subprocess.Popen[str]]]:
         one.wait(30)
 
 
-def race(stage: Stage, name: str, numbers: dict[str, str], waits: dict[str, float], others: list[subprocess.Popen[str]]) -> None:
-    """Let everybody promote at once: as many as there are ``others`` in processes of their own, the rest in threads of this one."""
+def race(
+    stage: Stage, name: str, numbers: dict[str, str], waits: dict[str, float], others: list[subprocess.Popen[str]]
+) -> None:
+    """Let everybody promote at once: as many as there are ``others`` in processes of their own, the rest in threads of
+    this one."""
     away, here = list(waits)[: len(others)], list(waits)[len(others) :]
     for process, one in zip(others, away, strict=True):
         assert process.stdin is not None
-        order = {"uri": stage.tracker.uri, "folder": str(stage.folder / one), "store": str(stage.folder / "store"), "name": name, "candidate": one,
-                 "size": SIZES[one], "version": numbers[one], "wait": waits[one]}  # fmt: skip
+        order = {
+            "uri": stage.tracker.uri,
+            "folder": str(stage.folder / one),
+            "store": str(stage.folder / "store"),
+            "name": name,
+            "candidate": one,
+            "size": SIZES[one],
+            "version": numbers[one],
+            "wait": waits[one],
+        }
         print(json.dumps(order), file=process.stdin, flush=True)
     with ThreadPoolExecutor(len(waits)) as pool:
-        done = [pool.submit(promote, stage.tracker, stage.folder / "store", name, stage.judgings[one], {one: numbers[one]}, waits[one]) for one in here]
+        done = [
+            pool.submit(
+                promote,
+                stage.tracker,
+                stage.folder / "store",
+                name,
+                stage.judgings[one],
+                {one: numbers[one]},
+                waits[one],
+            )
+            for one in here
+        ]
         for one in done:
             one.result()
     for process in others:
@@ -163,7 +192,9 @@ def orders(rounds: int) -> Iterator[dict[str, float]]:
         yield dict(zip(rng.sample(sorted(SIZES), len(SIZES)), rng.sample([0.0, 0.02, 0.05], len(SIZES)), strict=True))
 
 
-def test_whoever_promotes_at_the_same_time_the_best_ends_as_champion(anywhere: Stage, others: list[subprocess.Popen[str]]) -> None:
+def test_whoever_promotes_at_the_same_time_the_best_ends_as_champion(
+    anywhere: Stage, others: list[subprocess.Popen[str]]
+) -> None:
     numbers = anywhere.begin("tiny")
     with reading(anywhere, "tiny") as seen:
         for round_, waits in enumerate(orders(ROUNDS)):
@@ -172,7 +203,9 @@ def test_whoever_promotes_at_the_same_time_the_best_ends_as_champion(anywhere: S
             anywhere.tracker.client.set_registered_model_alias("tiny", "champion", numbers["first"])
     assert {"first", "tiny"} <= set(seen) <= {"first", *SIZES}
     history = Registry(anywhere.tracker, "tiny").read().history
-    assert [entry["n"] for entry in history] == list(range(1, 2 + ROUNDS * len(SIZES))), "no decision is lost, and none has the number of another"
+    assert [entry["n"] for entry in history] == list(range(1, 2 + ROUNDS * len(SIZES))), (
+        "no decision is lost, and none has the number of another"
+    )
 
 
 def test_without_the_lock_the_wrong_one_wins(embedded: Stage) -> None:
@@ -185,7 +218,9 @@ def test_without_the_lock_the_wrong_one_wins(embedded: Stage) -> None:
             read.wait(60)
             assert all(written[earlier].wait(60) for earlier in order[: order.index(one)])
 
-        outcome = promote(embedded.tracker, None, "tiny", embedded.judgings[one], {one: numbers[one]}, wait)["words"][0]["outcome"]
+        outcome = promote(embedded.tracker, None, "tiny", embedded.judgings[one], {one: numbers[one]}, wait)["words"][
+            0
+        ]["outcome"]
         written[one].set()
         return str(outcome)
 
@@ -193,7 +228,7 @@ def test_without_the_lock_the_wrong_one_wins(embedded: Stage) -> None:
         assert list(pool.map(turn, order)) == ["champion"] * 3 and embedded.champion("tiny") == "large"
 
 
-# --- what is written down -----------------------------------------------------------------------------------------------------------------
+# --- what is written down ---------------------------------------------------------------------------------------------
 
 
 def decide(stage: Stage, name: str, one: str, size: int, number: str | None = None, **changes: Any) -> dict[str, Any]:
@@ -216,7 +251,8 @@ WORSE = {"second": tuple(range(30))}
 
 
 def test_a_story_of_runs_and_people(embedded: Stage) -> None:
-    """First champion, refusal, takeover, rollback, promotion by hand; every step is in the history, and refused ones too."""
+    """First champion, refusal, takeover, rollback, promotion by hand; every step is in the history, and refused ones
+    too."""
     assert decide(embedded, "m", "first", 300)["champion"] == {"version": "1", "candidate": "first"}
     refused = decide(embedded, "m", "second", 200, wrong=WORSE)
     assert refused["words"][0]["outcome"] == "refused" and "certainly worse" in refused["words"][0]["reason"]
@@ -225,7 +261,9 @@ def test_a_story_of_runs_and_people(embedded: Stage) -> None:
     found = standing(embedded, "m")
     assert found.aliases == {"champion": "3", "previous": "1", "champion-fast": "1", "champion-small": "3"}
     assert found.versions["3"]["gate.replaced"] == "1" and found.versions["2"]["promotion.outcome"] == "refused"
-    assert found.versions["2"]["gate.verdict"] == "ACCEPT" and "certainly worse" in found.versions["2"]["promotion.reason"]
+    assert (
+        found.versions["2"]["gate.verdict"] == "ACCEPT" and "certainly worse" in found.versions["2"]["promotion.reason"]
+    )
 
     back = here(embedded, "m", lambda registry: roll_back_here(registry, "it answers too slowly"))
     assert back["aliases"] == {"champion": "1", "previous": "3", "champion-fast": "1", "champion-small": "2"}
@@ -233,12 +271,18 @@ def test_a_story_of_runs_and_people(embedded: Stage) -> None:
     assert again["aliases"]["champion"] == "1" and "a person rolled it back" in again["words"][0]["reason"]
     hand = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", False, ""))
     assert hand["words"][0]["outcome"] == "refused" and hand["moves"] == {}
-    forced = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", True, "smaller is what counts"))
+    forced = here(
+        embedded, "m", lambda registry: promote_here(registry, "2", "champion", True, "smaller is what counts")
+    )
     assert forced["aliases"]["champion"] == "2" and forced["aliases"]["previous"] == "1"
 
     history = standing(embedded, "m").history
     assert [entry["kind"] for entry in history] == ["run", "run", "run", "rollback", "run", "promote", "promote"]
-    assert [entry["n"] for entry in history] == list(range(1, 8)) and history[-1]["because"] == "smaller is what counts" and history[-1]["forced"]
+    assert (
+        [entry["n"] for entry in history] == list(range(1, 8))
+        and history[-1]["because"] == "smaller is what counts"
+        and history[-1]["forced"]
+    )
     assert history[2]["moves"] == {"previous": [None, "1"], "champion": ["1", "3"], "champion-small": ["2", "3"]}
     assert missing(standing(embedded, "m")) == {}
 
@@ -262,13 +306,17 @@ def test_other_rows_make_a_challenger_and_a_person_decides(embedded: Stage) -> N
 
 
 def test_a_champion_that_knew_the_rows_beats_nobody_by_that(embedded: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It learned from half of the rows that judge; on the other half its challenger is as good. With too few of those a person decides."""
+    """It learned from half of the rows that judge; on the other half its challenger is as good. With too few of those a
+    person decides."""
     known = [f"Text  {number}" for number in range(40)]
     decide(embedded, "m", "first", 300, wrong={"first": tuple(range(40, 50))}, learned=known)
     honest = {"wrong": {"second": (*range(40), *range(40, 50))}}
     few = decide(embedded, "m", "second", 200, **honest)
     assert few["aliases"]["challenger"] == "2" and few["aliases"]["champion"] == "1"
-    assert "of 80, 40 were answered by both and learned from by neither, and 200 are needed; a person decides" in few["words"][0]["reason"]
+    assert (
+        "of 80, 40 were answered by both and learned from by neither, and 200 are needed; a person decides"
+        in few["words"][0]["reason"]
+    )
     monkeypatch.setattr(evaluation, "FEWEST", 30)
     enough = decide(embedded, "m", "third", 100, wrong={"third": honest["wrong"]["second"]})
     assert enough["champion"]["candidate"] == "third" and "on 40 of 80 rows" in enough["words"][0]["reason"]
@@ -278,7 +326,9 @@ def test_nobody_takes_over_from_a_champion_whose_evaluation_was_swapped_for_a_wo
     """Its own checksum fits: whoever can write the model's files writes both. The registry's digest does not."""
     decide(embedded, "m", "first", 300)
     champion = evaluation_in(embedded, "1")
-    worse = judging_of(embedded.folder / "worse", candidate("first", 300), wrong={"first": range(40)}).evaluation("first")
+    worse = judging_of(embedded.folder / "worse", candidate("first", 300), wrong={"first": range(40)}).evaluation(
+        "first"
+    )
     for file in champion.iterdir():
         file.write_bytes((worse / file.name).read_bytes())
     found = decide(embedded, "m", "second", 200, wrong=WORSE)
@@ -302,11 +352,18 @@ def test_a_goal_relative_to_the_champion_is_held_against_who_is_champion_then(em
     first = decide(embedded, "m", "first", 300, **goal)
     assert first["decisions"]["first"].reasons[0] == "accuracy: there is no champion yet: met"
     second = decide(embedded, "m", "second", 200, wrong={"second": ()}, **goal)
-    assert second["decisions"]["second"].verdict == "ACCEPT" and second["champion"] == {"version": "2", "candidate": "second"}
+    assert second["decisions"]["second"].verdict == "ACCEPT" and second["champion"] == {
+        "version": "2",
+        "candidate": "second",
+    }
     third = decide(embedded, "m", "third", 100, **goal)
     assert third["decisions"]["third"].verdict == "REGRESSION" and third["aliases"]["champion"] == "2"
     tags = standing(embedded, "m").versions["3"]
-    assert tags["gate.verdict"] == "REGRESSION" and tags["gate"] == "refused" and "to champion v2's" in json.loads(tags["gate.reasons"])[0]
+    assert (
+        tags["gate.verdict"] == "REGRESSION"
+        and tags["gate"] == "refused"
+        and "to champion v2's" in json.loads(tags["gate.reasons"])[0]
+    )
 
 
 def test_manual_and_never(embedded: Stage) -> None:
@@ -325,13 +382,21 @@ def test_an_aliased_version_is_not_deleted_and_one_that_vanished_is_missed(embed
         here(embedded, "m", lambda registry: delete_here(registry, "1", ""))
     decide(embedded, "m", "third", 400)
     assert here(embedded, "m", lambda registry: delete_here(registry, "3", "of no use"))["candidate"] == "third"
-    assert list(standing(embedded, "m").versions) == ["2", "1"] and standing(embedded, "m").history[-1]["kind"] == "delete"
+    assert (
+        list(standing(embedded, "m").versions) == ["2", "1"] and standing(embedded, "m").history[-1]["kind"] == "delete"
+    )
     embedded.tracker.client.delete_model_version("m", "2")  # MLflow lets it go
     assert missing(standing(embedded, "m")) == {"champion": "2", "champion-small": "2"}
     assert here(embedded, "m", lambda registry: roll_back_here(registry, ""))["aliases"]["champion"] == "1"
 
 
-@pytest.mark.parametrize("work", [lambda registry: roll_back_here(registry, ""), lambda registry: promote_here(registry, "1", "champion", False, "")])
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda registry: roll_back_here(registry, ""),
+        lambda registry: promote_here(registry, "1", "champion", False, ""),
+    ],
+)
 def test_a_model_that_is_not_there_is_one_sentence(embedded: Stage, work: Callable[[Registry], Any]) -> None:
     decide(embedded, "m", "first", 300)
     with pytest.raises(RegistryError, match="there is no registered model 'other'; known are m"):
@@ -341,16 +406,30 @@ def test_a_model_that_is_not_there_is_one_sentence(embedded: Stage, work: Callab
 
 
 def promote_under(stage: Stage, store: Path, number: str) -> Any:
-    return asyncio.run(under_lock(FolderStore(store), stage.tracker, "m", lambda registry: promote_here(registry, number, "champion", True, "")))
+    return asyncio.run(
+        under_lock(
+            FolderStore(store),
+            stage.tracker,
+            "m",
+            lambda registry: promote_here(registry, number, "champion", True, ""),
+        )
+    )
 
 
 def test_a_promotion_under_another_store_s_lock_is_refused_and_moves_nothing(embedded: Stage) -> None:
     """Two homes with one MLflow and a store each: their locks do not keep each other out."""
     decide(embedded, "m", "first", 300)
     decide(embedded, "m", "second", 200)
-    before, own, other = standing(embedded, "m"), FolderStore(embedded.folder / "store").identity(), FolderStore(embedded.folder / "other").identity()
+    before, own, other = (
+        standing(embedded, "m"),
+        FolderStore(embedded.folder / "store").identity(),
+        FolderStore(embedded.folder / "other").identity(),
+    )
     assert before.store == own != other
-    said = rf"^m is decided on under the lock of store {own}, and LIMBECK_STORE names another here, {other} .*; set LIMBECK_STORE"
+    said = (
+        rf"^m is decided on under the lock of store {own}, and LIMBECK_STORE names another here, {other} .*; set "
+        rf"LIMBECK_STORE"
+    )
     with pytest.raises(RegistryError, match=said):
         promote_under(embedded, embedded.folder / "other", "1")
     with pytest.raises(RegistryError, match="delete the tag limbeck.store"):

@@ -31,14 +31,20 @@ def test_no_budget_refuses_nothing() -> None:
     ],
 )
 def test_what_is_spent_is_refused_with_the_way_on(limits: dict[str, float], said: str) -> None:
-    with pytest.raises(BudgetError, match=said + f"; what is finished is kept; to go on: limbeck resume --set costs.budget.{next(iter(limits))}="):
+    with pytest.raises(
+        BudgetError,
+        match=said + f"; what is finished is kept; to go on: limbeck resume --set costs.budget.{next(iter(limits))}=",
+    ):
         purse(hours_ago=3, **limits).require_rest([HOUR, HOUR])
 
 
 def test_a_stage_that_would_go_beyond_is_refused_by_what_the_like_of_it_took() -> None:
     rest = purse(kwh=0.015)
     rest.require_rest([HOUR], "next", HOUR)
-    with pytest.raises(BudgetError, match="has spent 0.011 kWh, and next would take about 0.0055 kWh more, beyond its budget of 0.015 kWh"):
+    with pytest.raises(
+        BudgetError,
+        match="has spent 0.011 kWh, and next would take about 0.0055 kWh more, beyond its budget of 0.015 kWh",
+    ):
         rest.require_rest([HOUR, HOUR], "next", HOUR)
     purse(kwh=0.015, by_estimate=False).require_rest([HOUR, HOUR], "next", HOUR)
 
@@ -50,6 +56,8 @@ def test_what_is_unknown_neither_counts_nor_stops() -> None:
 def test_a_plan_beyond_the_budget_is_refused_before_anything_is_spent() -> None:
     likely: list[dict[str, Any]] = [HOUR, {}, HOUR]
     purse(dollars=1.1).require_plan(likely)
-    with pytest.raises(BudgetError, match=r"at least \$1, .* budget is \$0.9; nothing was spent; raise costs.budget.dollars"):
+    with pytest.raises(
+        BudgetError, match=r"at least \$1, .* budget is \$0.9; nothing was spent; raise costs.budget.dollars"
+    ):
         purse(dollars=0.9).require_plan(likely)
     purse(dollars=0.9, by_estimate=False).require_plan(likely)

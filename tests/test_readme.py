@@ -25,13 +25,21 @@ QUICK = {"shelf", "init", "plan", "models", "runs", "janitor", "verify", "gc"}
 
 
 def limbeck(*words: str, cwd: Path, home: Path) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_", "LIMBECK_"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_", "LIMBECK_"))
+    }
     environment |= {"LIMBECK_HOME": str(home), "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, "-m", "flows.cli", *words], cwd=cwd, env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *words], cwd=cwd, env=environment, capture_output=True, text=True
+    )
 
 
 def test_every_command_is_ours_or_make() -> None:
-    targets = {name for names in re.findall(r"^([\w ]+):", (ROOT / "Makefile").read_text(), re.MULTILINE) for name in names.split()}
+    targets = {
+        name
+        for names in re.findall(r"^([\w ]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        for name in names.split()
+    }
     assert len(OURS) >= 12
     for words in COMMANDS:
         assert words[0] == ".venv/bin/limbeck" or (words[0] == "make" and words[1] in targets), words
@@ -54,7 +62,11 @@ def test_recipes_shown_are_valid_with_the_settings_shown(words: list[str], tmp_p
 
 
 def test_quick_commands_run_in_the_order_shown(tmp_path: Path, tiny_bert: Path) -> None:
-    rows = "".join(f"{text} {number},{label}\n" for number in range(40) for text, label in (("a good film", "yes"), ("a bad film", "no")))
+    rows = "".join(
+        f"{text} {number},{label}\n"
+        for number in range(40)
+        for text, label in (("a good film", "yes"), ("a bad film", "no"))
+    )
     (tmp_path / "mine.csv").write_text("text,label\n" + rows)
     shutil.copytree(tiny_bert, tmp_path / "bert")
     for words in [words for words in OURS if words[0] in QUICK]:
@@ -73,7 +85,10 @@ def test_recipes_that_the_readme_names_are_on_the_shelf() -> None:
 def test_the_shelf_shown_is_the_shelf() -> None:
     from flows.run.recipe_file import SHELF, read_yaml
 
-    rows = [f"| `{path.stem}` | {read_yaml(path)['about']} |" for path in sorted(SHELF.glob("*.yaml"), key=lambda path: path.stem)]
+    rows = [
+        f"| `{path.stem}` | {read_yaml(path)['about']} |"
+        for path in sorted(SHELF.glob("*.yaml"), key=lambda path: path.stem)
+    ]
     assert [line for line in README.splitlines() if line in rows] == rows
 
 
@@ -82,8 +97,12 @@ def test_tables_of_results_are_printed_from_their_files() -> None:
 
     tables = re.findall(r"<!-- table: (\S+) -->\n(.*?)\n<!-- end of table -->", README, re.DOTALL)
     printed = [(name, table_of(ROOT / "deployments" / "results", name)) for name, _ in tables]
-    assert tables and tables == printed, "run: limbeck results deployments/results --table FILE, and put what it prints between the two marks"
-    assert README[: README.index("\n|")].endswith(f"<!-- table: {tables[0][0]} -->"), "the first table of all is one of them"
+    assert tables and tables == printed, (
+        "run: limbeck results deployments/results --table FILE, and put what it prints between the two marks"
+    )
+    assert README[: README.index("\n|")].endswith(f"<!-- table: {tables[0][0]} -->"), (
+        "the first table of all is one of them"
+    )
 
 
 def test_the_gate_shown_is_legal() -> None:

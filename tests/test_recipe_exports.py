@@ -18,7 +18,9 @@ PLAIN = {"name": "r", "task": "sst2", "gate": {"split": "validation"}, "students
 
 
 def recipe(**changes: Any) -> Recipe:
-    return Recipe.model_validate(PLAIN | {"layer_dropping": {"strategies": ["top"], "drop": [1]}, "exports": {}} | changes)
+    return Recipe.model_validate(
+        PLAIN | {"layer_dropping": {"strategies": ["top"], "drop": [1]}, "exports": {}} | changes
+    )
 
 
 def test_no_section_no_exports() -> None:
@@ -63,10 +65,19 @@ def test_what_decides_neither_graph_is_in_neither_key() -> None:
     """A verdict is spoken by the flow: another tolerance makes nothing again."""
     for changed in ({"tolerance": 0.5}, {"parity": 0.5}, {"min_speedup": 2.0}, {"formats": ["int8"]}, {"of": ["half"]}):
         assert all(part(Exports(**changed), kind) == part(Exports(), kind) for kind in (Exporting, Quantizing))
-    assert part(Exports(calibration_rows=7), Exporting) == part(Exports(), Exporting) and part(Exports(opset=18), Quantizing) == part(Exports(), Quantizing)
+    assert part(Exports(calibration_rows=7), Exporting) == part(Exports(), Exporting) and part(
+        Exports(opset=18), Quantizing
+    ) == part(Exports(), Quantizing)
 
 
-@pytest.mark.parametrize(("flags", "expected"), [("avx2 avx512_vnni", False), ("avx2 avx_vnni", False), ("avx2 avx512f", True), ("asimd", False), ("", False)])
-def test_weights_keep_to_seven_bits_where_bytes_cannot_be_multiplied(monkeypatch: pytest.MonkeyPatch, flags: str, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [("avx2 avx512_vnni", False), ("avx2 avx_vnni", False), ("avx2 avx512f", True), ("asimd", False), ("", False)],
+)
+def test_weights_keep_to_seven_bits_where_bytes_cannot_be_multiplied(
+    monkeypatch: pytest.MonkeyPatch, flags: str, expected: bool
+) -> None:
     monkeypatch.setattr("tasks.ports.machine.cpuinfo", lambda: f"flags : {flags}")
-    assert narrow(Exports()) is expected and narrow(Exports(reduce_range="yes")) and not narrow(Exports(reduce_range="no"))
+    assert (
+        narrow(Exports()) is expected and narrow(Exports(reduce_range="yes")) and not narrow(Exports(reduce_range="no"))
+    )

@@ -41,11 +41,15 @@ def test_a_phase_is_keyed_by_its_own_method_alone(phase: type) -> None:
     assert set(sections) == set(phase.model_json_schema()["properties"]["method"]["enum"])
     for method, section in sections.items():
         assert set(phase(method=method).key_values()) & set(sections.values()) == {section}
-    assert phase(method="relations", relations=Relations(heads=2)).key_values() != phase(method="relations").key_values()
+    assert (
+        phase(method="relations", relations=Relations(heads=2)).key_values() != phase(method="relations").key_values()
+    )
 
 
 def test_knobs_of_another_method_are_refused() -> None:
-    with pytest.raises(ValidationError, match="relations belongs to method: relations, and the method is layers; set method: relations"):
+    with pytest.raises(
+        ValidationError, match="relations belongs to method: relations, and the method is layers; set method: relations"
+    ):
         Intermediate(relations=Relations(heads=2))
 
 
@@ -63,12 +67,20 @@ def test_every_method_has_knobs_and_an_objective() -> None:
 
 def test_the_code_of_a_method_counts_for_its_own_stages_alone() -> None:
     frames = {frame.name: frame.roots for frame in all_frames()}
-    for method, own, other in (("layers", "matching", "relating"), ("relations", "relating", "replacing"), ("triple", "triple", "self_attention")):
+    for method, own, other in (
+        ("layers", "matching", "relating"),
+        ("relations", "relating", "replacing"),
+        ("triple", "triple", "self_attention"),
+    ):
         roots = frames["distill-general" if method == "triple" else "distill-layers"]
         reached = {module for module, _ in program().reach(roots, narrowing(roots).entries({"method": method}))}
         assert f"tasks.training.{own}" in reached and f"tasks.training.{other}" not in reached
 
 
 def test_a_form_that_fills_every_section_in_is_no_wish() -> None:
-    filled = {name: field.default.model_dump() for name, field in Intermediate.model_fields.items() if name in sections_of(Intermediate).values()}
+    filled = {
+        name: field.default.model_dump()
+        for name, field in Intermediate.model_fields.items()
+        if name in sections_of(Intermediate).values()
+    }
     assert Intermediate(method="relations", **filled).key_values() == Intermediate(method="relations").key_values()

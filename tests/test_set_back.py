@@ -25,7 +25,9 @@ def is_never_run() -> None:
 
 
 @pytest.mark.parametrize(("later", "shown"), [(-3600, "COMPLETED"), (60, "RUNNING")], ids=["an hour back", "as ever"])
-def test_how_a_stage_ended_is_said_again_only_if_the_clock_was_set_back(prefect_server: None, later: int, shown: str) -> None:
+def test_how_a_stage_ended_is_said_again_only_if_the_clock_was_set_back(
+    prefect_server: None, later: int, shown: str
+) -> None:
     async def ended(run: str) -> State:
         return Completed(timestamp=now() + timedelta(seconds=later), state_details={"task_run_id": run})
 

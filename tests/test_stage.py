@@ -1,4 +1,5 @@
-"""The door frame among several workers: who has cores works, and nobody keeps a stage from others while waiting for cores."""
+"""The door frame among several workers: who has cores works, and nobody keeps a stage from others while waiting for
+cores."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ NAPPERS: list[Session] = []
 
 @stage(makes="answers")
 async def answers_of_a_napper(bench: Bench, knobs: AnswerSlice) -> None:
-    """Lose the lease in the middle, as on a machine whose lid was closed, and wake up when another worker has published."""
+    """Lose the lease in the middle, as on a machine whose lid was closed, and wake up when another worker has
+    published."""
     if bench.session is NAPPERS[0] and not EVENTS[DONE].is_set():
         (bench.session.store.root / "locks" / bench.record.key).unlink()
         EVENTS[ASLEEP].set()
@@ -67,8 +69,12 @@ async def answers_of_a_napper(bench: Bench, knobs: AnswerSlice) -> None:
     (bench.output / "made.txt").write_text(str(NAPPERS.index(bench.session)))
 
 
-def test_a_worker_that_slept_takes_what_another_made_meanwhile_and_publishes_nothing(prefect_server: None, tmp_path: Path) -> None:
-    NAPPERS[:] = [Session(open_store(str(tmp_path / "store"), tmp_path / f"cache-{number}"), 1, 1) for number in range(2)]
+def test_a_worker_that_slept_takes_what_another_made_meanwhile_and_publishes_nothing(
+    prefect_server: None, tmp_path: Path
+) -> None:
+    NAPPERS[:] = [
+        Session(open_store(str(tmp_path / "store"), tmp_path / f"cache-{number}"), 1, 1) for number in range(2)
+    ]
 
     @flow
     async def worker(session: Session, before: str, after: str) -> Path:
@@ -87,6 +93,8 @@ def test_a_worker_that_slept_takes_what_another_made_meanwhile_and_publishes_not
     assert [file.read_text() for file in files] == ["1", "1"], "the first one's result came too late"
     assert [session.records[0].cache for session in NAPPERS] == ["hit", "miss"]
     assert not list((tmp_path / "store" / "temporary").iterdir())
+
+
 MEANWHILE: list[Callable[[], Any]] = []
 """What a person does while a stage works."""
 
@@ -110,7 +118,9 @@ def run_stage(session: Session, **parcels: Parcel) -> Parcel:
     return asyncio.run(one())
 
 
-def test_what_is_edited_during_a_run_is_never_stored_under_the_digest_of_before(prefect_server: None, tmp_path: Path) -> None:
+def test_what_is_edited_during_a_run_is_never_stored_under_the_digest_of_before(
+    prefect_server: None, tmp_path: Path
+) -> None:
     store, text = open_store(str(tmp_path / "store"), tmp_path / "cache"), tmp_path / "texts.txt"
     text.write_text("as it was")
     source = resolve_file(str(text))
@@ -130,19 +140,29 @@ def test_what_is_edited_during_a_run_is_never_stored_under_the_digest_of_before(
     assert len(list(store.manifests())) == 1
 
 
-def test_a_result_of_another_release_is_a_miss_that_says_so_and_still_tells_how_long_it_took(prefect_server: None, tmp_path: Path) -> None:
+def test_a_result_of_another_release_is_a_miss_that_says_so_and_still_tells_how_long_it_took(
+    prefect_server: None, tmp_path: Path
+) -> None:
     store, text = FolderStore((tmp_path / "store").resolve()), tmp_path / "texts.txt"
     text.write_text("a text")
     source = resolve_file(str(text))
     run_stage(Session(store, 1, 1), source=source)
     (manifest,) = store.manifests()
-    older = {name: value for name, value in manifest.items() if name not in ("key_schema", "seal")} | {"schema": 1, "seconds": 4.5, "used": {}}
+    older = {name: value for name, value in manifest.items() if name not in ("key_schema", "seal")} | {
+        "schema": 1,
+        "seconds": 4.5,
+        "used": {},
+    }
     store.manifest_path(manifest["key"]).write_text(json.dumps(older))
     planning = Session(store, 1, 1, planning=True)
     with use_session(planning):
         asyncio.run(keep_text(AnswerSlice(max_length=8), source=source))
     (record,) = planning.records
-    assert (record.cache, record.why, record.estimate) == ("miss", "what another release of Limbeck stored is not taken", 4.5)
+    assert (record.cache, record.why, record.estimate) == (
+        "miss",
+        "what another release of Limbeck stored is not taken",
+        4.5,
+    )
     session = Session(store, 1, 1)
     made = run_stage(session, source=source)
     assert [each.cache for each in session.records] == ["miss"] and store.find(manifest["key"]) == made

@@ -29,12 +29,15 @@ async def work(page: ProgressPage, *, whole: bool) -> None:
 
 
 async def left(**wanted: str) -> list[dict[str, Any]]:
-    """Read the artifacts of a key or of a flow run; the client's own way insists on filters of flow and task runs too."""
+    """Read the artifacts of a key or of a flow run; the client's own way insists on filters of flow and task runs
+    too."""
     from prefect.client.orchestration import get_client
 
     chosen = {name: {"any_": [value]} for name, value in wanted.items()}
     async with get_client() as client:
-        found: list[dict[str, Any]] = (await client._client.post("/artifacts/filter", json={"artifacts": chosen})).json()
+        found: list[dict[str, Any]] = (
+            await client._client.post("/artifacts/filter", json={"artifacts": chosen})
+        ).json()
     return found
 
 
@@ -76,7 +79,9 @@ def test_a_stage_that_speaks_at_its_end_alone_leaves_none() -> None:
     assert page.sending is None
 
 
-def test_a_server_that_is_away_costs_nothing_and_is_given_up(prefect_server: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away_costs_nothing_and_is_given_up(
+    prefect_server: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
     async def away() -> ProgressPage:
@@ -99,5 +104,9 @@ def test_a_share_stays_in_its_bounds(done: int, total: int, percent: float) -> N
 
 
 def test_keys_are_legal_and_stable() -> None:
-    assert artifact_key("progress-score-model/4x312 s1") == "progress-score-model-4x312-s1" == artifact_key("progress-score-model/4x312 s1")
+    assert (
+        artifact_key("progress-score-model/4x312 s1")
+        == "progress-score-model-4x312-s1"
+        == artifact_key("progress-score-model/4x312 s1")
+    )
     assert artifact_key("Ä/..") == ""

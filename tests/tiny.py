@@ -17,8 +17,14 @@ def write_tiny_bert(folder: Path, *, layers: int = 4) -> Path:
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters), *WORDS]
     tokens = list(dict.fromkeys(tokens))
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=len(tokens), hidden_size=16, num_hidden_layers=layers, num_attention_heads=4, intermediate_size=32,
-                        max_position_embeddings=64)  # fmt: skip
+    config = BertConfig(
+        vocab_size=len(tokens),
+        hidden_size=16,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
     BertForMaskedLM(config).save_pretrained(folder)
     BertTokenizer(vocab={token: index for index, token in enumerate(tokens)}).save_pretrained(folder)
     return folder
@@ -39,7 +45,11 @@ def write_tiny_rows(folder: Path, count: int = 240) -> Path:
     lines = ["text,label"]
     for number in range(count):
         word = ("good", "fine")[number // 2 % 2] if number % 2 else ("bad", "poor")[number // 2 % 2]
-        filler = " ".join(WORDS[(number * step + step) % len(WORDS)] for step in (1, 3, 5)).replace("good", "it").replace("bad", "it")
+        filler = (
+            " ".join(WORDS[(number * step + step) % len(WORDS)] for step in (1, 3, 5))
+            .replace("good", "it")
+            .replace("bad", "it")
+        )
         lines.append(f"the {filler} {number} was {word},{'positive' if number % 2 else 'negative'}")
     (folder / "train.csv").write_text("\n".join(lines) + "\n")
     return folder / "train.csv"

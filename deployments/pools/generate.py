@@ -1,7 +1,9 @@
-"""The work pools' templates: what the installed Prefect, prefect-aws and prefect-kubernetes begin with, and what we change of it.
+"""The work pools' templates: what the installed Prefect, prefect-aws and prefect-kubernetes begin with, and what we
+change of it.
 
-``python -m deployments.pools.generate`` writes the JSON files beside this one, ``--check`` only says which are not what would be written. It needs
-the packages of requirements.txt for all three; ``--only cpu`` needs Prefect alone. ``make pools`` sets an environment up and does both.
+``python -m deployments.pools.generate`` writes the JSON files beside this one, ``--check`` only says which are not what
+would be written. It needs the packages of requirements.txt for all three; ``--only cpu`` needs Prefect alone. ``make
+pools`` sets an environment up and does both.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ from typing import Any
 
 Template = dict[str, Any]
 FOLDER = Path(__file__).parent
-GRACE = 110  # seconds from SIGTERM to SIGKILL, to write a checkpoint; ECS allows 120, and a spot instance is gone after 120
+GRACE = (
+    110  # seconds from SIGTERM to SIGKILL, to write a checkpoint; ECS allows 120, and a spot instance is gone after 120
+)
 
 ENVIRONMENT = {
-    # A run that falls silent is found by its missing heartbeats; see automations.yaml, which allows three of them to go missing.
+    # A run that falls silent is found by its missing heartbeats; see automations.yaml, which allows three of them to go
+    # missing.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "DO_NOT_TRACK": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -29,11 +34,15 @@ ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
 }
 IN_A_CONTAINER = {
-    # SIGTERM hands the run back, so that another worker goes on with it; with retries of the container beside it, it would run twice.
+    # SIGTERM hands the run back, so that another worker goes on with it; with retries of the container beside it, it
+    # would run twice.
     "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",
     # The container's own file system is read-only; what a run writes goes to its scratch volume.
-    "HOME": "/tmp/home", "LIMBECK_HOME": "/tmp/limbeck", "PREFECT_HOME": "/tmp/prefect", "HF_HOME": "/tmp/huggingface",
-}  # fmt: skip
+    "HOME": "/tmp/home",
+    "LIMBECK_HOME": "/tmp/limbeck",
+    "PREFECT_HOME": "/tmp/prefect",
+    "HF_HOME": "/tmp/huggingface",
+}
 
 
 COMMAND = "prefect flow-run execute"
@@ -48,10 +57,14 @@ ENV_NAMES = (
 
 
 def sealed(template: Template, command: str | None) -> Template:
-    """Fix what a run executes: its job variables name no command, and nothing that is not asked for; what ``env`` may set is listed."""
+    """Fix what a run executes: its job variables name no command, and nothing that is not asked for; what ``env`` may
+    set is listed."""
     job = template["job_configuration"]
     words = None if command is None else command.split()
-    template["job_configuration"] = {**fixed(job, "{{ command }}", words), **({} if command is None else {"command": command})}
+    template["job_configuration"] = {
+        **fixed(job, "{{ command }}", words),
+        **({} if command is None else {"command": command}),
+    }
     variables = template["variables"]
     variables["properties"].pop("command", None)
     variables["properties"]["env"]["propertyNames"] = {"pattern": ENV_NAMES}
@@ -62,7 +75,11 @@ def sealed(template: Template, command: str | None) -> Template:
 def fixed(part: Any, placeholder: str, value: Any) -> Any:
     """Return a part of a template with a value for a placeholder, or without what held it."""
     if isinstance(part, dict):
-        return {name: fixed(inner, placeholder, value) for name, inner in part.items() if inner != placeholder or value is not None}
+        return {
+            name: fixed(inner, placeholder, value)
+            for name, inner in part.items()
+            if inner != placeholder or value is not None
+        }
     if isinstance(part, list):
         return [fixed(inner, placeholder, value) for inner in part]
     return value if part == placeholder else part
@@ -79,7 +96,8 @@ def with_environment(template: Template, environment: Mapping[str, str]) -> None
 
 
 def cpu(template: Template) -> Template:
-    """Processes on the worker's own machine, in a folder of their own: where a run's modules come from is its deployment's to say."""
+    """Processes on the worker's own machine, in a folder of their own: where a run's modules come from is its
+    deployment's to say."""
     del template["job_configuration"]["working_dir"], template["variables"]["properties"]["working_dir"]
     with_environment(template, ENVIRONMENT)
     return sealed(template, None)
@@ -96,19 +114,34 @@ def ecs_gpu(template: Template) -> Template:
     definition["volumes"] = [{"name": "scratch", "host": {}}]
     definition["containerDefinitions"][0] |= {
         "resourceRequirements": [{"type": "GPU", "value": "{{ gpu_count }}"}],
-        "linuxParameters": {"sharedMemorySize": "{{ shared_memory_mib }}", "initProcessEnabled": True, "capabilities": {"drop": ["ALL"]}},
+        "linuxParameters": {
+            "sharedMemorySize": "{{ shared_memory_mib }}",
+            "initProcessEnabled": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
         "readonlyRootFilesystem": True,
         "mountPoints": [{"sourceVolume": "scratch", "containerPath": "/tmp"}],
         "secrets": "{{ secrets }}",
         "stopTimeout": GRACE,
-    }  # fmt: skip
-    variables["gpu_count"] = variable("string", "1", "GPUs", "GPUs of a task. Text, because ECS takes no number here.", pattern="^[1-9][0-9]?$")
-    variables["shared_memory_mib"] = variable("integer", 2048, "Shared memory", "MiB of /dev/shm; processes that share a training need it.", minimum=64)
+    }
+    variables["gpu_count"] = variable(
+        "string", "1", "GPUs", "GPUs of a task. Text, because ECS takes no number here.", pattern="^[1-9][0-9]?$"
+    )
+    variables["shared_memory_mib"] = variable(
+        "integer", 2048, "Shared memory", "MiB of /dev/shm; processes that share a training need it.", minimum=64
+    )
     variables["secrets"] = variable(
-        "array", [], "Secrets", "Environment variables by reference: names, and ARNs in Secrets Manager or Parameter Store. Never values.",
-        items={"type": "object", "required": ["name", "valueFrom"], "additionalProperties": False, "properties": {
-            "name": {"type": "string"}, "valueFrom": {"type": "string", "pattern": "^arn:"}}},
-    )  # fmt: skip
+        "array",
+        [],
+        "Secrets",
+        "Environment variables by reference: names, and ARNs in Secrets Manager or Parameter Store. Never values.",
+        items={
+            "type": "object",
+            "required": ["name", "valueFrom"],
+            "additionalProperties": False,
+            "properties": {"name": {"type": "string"}, "valueFrom": {"type": "string", "pattern": "^arn:"}},
+        },
+    )
     variables["capacity_provider_strategy"]["default"] = [{"capacityProvider": "limbeck-gpu", "weight": 1, "base": 0}]
     variables["cluster"]["default"], variables["family"]["default"] = "limbeck", "limbeck-gpu"
     variables["cpu"]["default"], variables["memory"]["default"] = 3072, 12288
@@ -126,15 +159,26 @@ def k8s_gpu(template: Template) -> Template:
     pod = job["spec"]["template"]["spec"]
     for name in ("completions", "parallelism"):  # they belong to the job; a strict server refuses them in the pod
         job["spec"][name] = pod.pop(name)
-    job["spec"]["backoffLimit"] = 0  # Prefect starts a run again; a second pod of the same run beside it would be one too many
+    job["spec"]["backoffLimit"] = (
+        0  # Prefect starts a run again; a second pod of the same run beside it would be one too many
+    )
     del variables["backoff_limit"]
-    job["spec"]["template"]["metadata"] = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}, "labels": {"app.kubernetes.io/part-of": "limbeck"}}
+    job["spec"]["template"]["metadata"] = {
+        "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+        "labels": {"app.kubernetes.io/part-of": "limbeck"},
+    }
     pod |= {
         "terminationGracePeriodSeconds": GRACE,
         "automountServiceAccountToken": False,
         "nodeSelector": "{{ node_selector }}",
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "runAsGroup": 1000,
+            "fsGroup": 1000,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
         "volumes": [
             {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "{{ shared_memory }}"}},
             {"name": "scratch", "emptyDir": {"sizeLimit": "{{ scratch }}"}},
@@ -146,10 +190,19 @@ def k8s_gpu(template: Template) -> Template:
     container |= {
         "envFrom": [{"secretRef": {"name": "{{ secret }}"}}],
         "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}, {"name": "scratch", "mountPath": "/tmp"}],
-        "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
     }
     variables |= k8s_variables()
-    for name, value in {"namespace": "limbeck", "finished_job_ttl": 3600, "pod_watch_timeout_seconds": 900, "memory_limit": "16Gi"}.items():
+    for name, value in {
+        "namespace": "limbeck",
+        "finished_job_ttl": 3600,
+        "pod_watch_timeout_seconds": 900,
+        "memory_limit": "16Gi",
+    }.items():
         variables[name]["default"] = value
     with_environment(template, ENVIRONMENT | IN_A_CONTAINER)
     return sealed(template, COMMAND)
@@ -160,12 +213,26 @@ def k8s_variables() -> dict[str, Any]:
     size = {"pattern": "^[1-9][0-9]*(Mi|Gi)$"}
     return {
         "gpu_count": variable("integer", 1, "GPUs", "GPUs of a job, as requests and limits.", minimum=1),
-        "shared_memory": variable("string", "2Gi", "Shared memory", "Size of /dev/shm; it counts against the memory limit.", **size),
-        "scratch": variable("string", "50Gi", "Scratch", "Size of /tmp, where artifacts and models are fetched to.", **size),
-        "node_selector": variable("object", {"karpenter.sh/capacity-type": "spot"}, "Node selector", "Labels of the nodes that may run a job.",
-                                  additionalProperties={"type": "string"}),
-        "secret": variable("string", "limbeck", "Secret", "A Kubernetes secret whose entries become environment variables: addresses and passwords."),
-    }  # fmt: skip
+        "shared_memory": variable(
+            "string", "2Gi", "Shared memory", "Size of /dev/shm; it counts against the memory limit.", **size
+        ),
+        "scratch": variable(
+            "string", "50Gi", "Scratch", "Size of /tmp, where artifacts and models are fetched to.", **size
+        ),
+        "node_selector": variable(
+            "object",
+            {"karpenter.sh/capacity-type": "spot"},
+            "Node selector",
+            "Labels of the nodes that may run a job.",
+            additionalProperties={"type": "string"},
+        ),
+        "secret": variable(
+            "string",
+            "limbeck",
+            "Secret",
+            "A Kubernetes secret whose entries become environment variables: addresses and passwords.",
+        ),
+    }
 
 
 Pool = tuple[str, str, Callable[[Template], Template]]
@@ -181,13 +248,19 @@ def generate(name: str) -> str:
     """Return a pool's file: the type of its workers, and its base job template."""
     module, worker_name, change = POOLS[name]
     worker = getattr(import_module(module), worker_name)
-    content = {"type": worker.type, "description": (change.__doc__ or "").strip(), "base_job_template": change(worker.get_default_base_job_template())}
+    content = {
+        "type": worker.type,
+        "description": (change.__doc__ or "").strip(),
+        "base_job_template": change(worker.get_default_base_job_template()),
+    }
     return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
 def main() -> int:
     """Write the files, or compare them."""
-    asked = argparse.ArgumentParser(prog="python -m deployments.pools.generate", description="Write the work pools' templates.")
+    asked = argparse.ArgumentParser(
+        prog="python -m deployments.pools.generate", description="Write the work pools' templates."
+    )
     asked.add_argument("--check", action="store_true", help="write nothing; say which files differ")
     asked.add_argument("--only", choices=sorted(POOLS), action="append", help="one pool alone")
     given = asked.parse_args()

@@ -14,7 +14,8 @@ from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, Signal
 
 @dataclass
 class Goods:
-    """What branches share; each is awaited only where a branch needs it, so that no branch waits for what it does not use."""
+    """What branches share; each is awaited only where a branch needs it, so that no branch waits for what it does not
+    use."""
 
     rows: Parcel
     base: Parcel
@@ -38,7 +39,8 @@ class Goods:
 class Candidate:
     """One small model to be judged: its name, its role, and one checkpoint for each seed, in the order of the recipe.
 
-    One of the seeds is the model: it is exported, registered, and judged by its own figures; the others say how far seeds spread.
+    One of the seeds is the model: it is exported, registered, and judged by its own figures; the others say how far
+    seeds spread.
     """
 
     name: str
@@ -48,7 +50,8 @@ class Candidate:
 
     @property
     def chosen(self) -> int:
-        """Say which of the seeds is the model: the best by its score on the selection rows, the first of equals and where seeds have no scores."""
+        """Say which of the seeds is the model: the best by its score on the selection rows, the first of equals and
+        where seeds have no scores."""
         scores = self.selection_scores
         return 0 if None in scores else max(range(len(scores)), key=lambda number: (known(scores[number]), -number))
 
@@ -59,7 +62,8 @@ class Candidate:
 
     @property
     def model(self) -> Parcel:
-        """The checkpoint of the chosen seed; in a plan that cannot know it, one that is not made yet, so that what waits for it is not called cached."""
+        """The checkpoint of the chosen seed; in a plan that cannot know it, one that is not made yet, so that what
+        waits for it is not called cached."""
         waiting = [model for model in self.models if not model.facts] if len(self.models) > 1 else []
         return waiting[0] if waiting else self.models[self.chosen]
 

@@ -1,7 +1,7 @@
 """Who is compared with whom: every candidate with the recipe's plain baselines of its own size, and with nothing else.
 
-A plain baseline is a student of role baseline that learns from labels alone: what a user would have without any method. Where a recipe has
-none of a candidate's size, nothing is claimed about that candidate.
+A plain baseline is a student of role baseline that learns from labels alone: what a user would have without any method.
+Where a recipe has none of a candidate's size, nothing is claimed about that candidate.
 """
 
 from __future__ import annotations
@@ -19,21 +19,41 @@ from tasks.recipe.students import Shape
 from tasks.scoring.quality.verdicts import verdicts
 
 
-async def contrast_all(recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel) -> dict[str, dict[str, Any]]:
+async def contrast_all(
+    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel
+) -> dict[str, dict[str, Any]]:
     """Compare candidates with plain baselines; return by candidate what is said of it against each, on every split."""
     scored = {candidate.name: card for candidate, card in zip(candidates, cards, strict=True)}
-    knobs = ContrastSlice(metric=recipe.spec.headline, resamples=recipe.scoring.resamples, confidence=recipe.scoring.confidence)
-    pairs = [(ours.name, theirs) for ours in candidates for theirs in plain_baselines(recipe) if comparable(recipe, ours, theirs, scored)]
-    found = await asyncio.gather(
-        *(contrast_models(knobs, candidate=scored[name], baseline=scored[baseline], rows=rows, label=f"{name} against {baseline}") for name, baseline in pairs)
+    knobs = ContrastSlice(
+        metric=recipe.spec.headline, resamples=recipe.scoring.resamples, confidence=recipe.scoring.confidence
     )
-    known = {pair: parcel.facts for pair, parcel in zip(pairs, found, strict=True) if parcel.facts}  # a plan has no figures
+    pairs = [
+        (ours.name, theirs)
+        for ours in candidates
+        for theirs in plain_baselines(recipe)
+        if comparable(recipe, ours, theirs, scored)
+    ]
+    found = await asyncio.gather(
+        *(
+            contrast_models(
+                knobs, candidate=scored[name], baseline=scored[baseline], rows=rows, label=f"{name} against {baseline}"
+            )
+            for name, baseline in pairs
+        )
+    )
+    known = {
+        pair: parcel.facts for pair, parcel in zip(pairs, found, strict=True) if parcel.facts
+    }  # a plan has no figures
     return verdicts(known, recipe.scoring.confidence)
 
 
 def plain_baselines(recipe: Recipe) -> list[str]:
     """Return the students that learn from labels alone and stand there to be compared with."""
-    return [student.name for student in recipe.students if student.role == "baseline" and student.name in plain_students(recipe)]
+    return [
+        student.name
+        for student in recipe.students
+        if student.role == "baseline" and student.name in plain_students(recipe)
+    ]
 
 
 def plain_students(recipe: Recipe) -> list[str]:
@@ -42,7 +62,8 @@ def plain_students(recipe: Recipe) -> list[str]:
 
 
 def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[str, Parcel]) -> bool:
-    """Tell whether a candidate is as large as a baseline, and as much work (an ALBERT's layers share their weights); a plan goes by the recipe's shapes."""
+    """Tell whether a candidate is as large as a baseline, and as much work (an ALBERT's layers share their weights); a
+    plan goes by the recipe's shapes."""
     if ours.role in ("teacher", "export") or ours.name in plain_baselines(recipe):
         return False
     sizes = [[scored[name].facts.get(figure) for figure in ("parameters", "flops")] for name in (ours.name, baseline)]

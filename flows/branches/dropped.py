@@ -17,25 +17,47 @@ NOT_COPIED = {"strategies", "drop", "after_finetuning", "token", "seeds"}
 
 
 async def make_dropped(
-    recipe: Recipe, dropping: LayerDropping, strategy: str, drop: int, goods: Goods, *,
-    kept: Sequence[int] | None = None, shown: str = "", waits: Mapping[str, Parcel] | None = None,
-) -> Candidate:  # fmt: skip
+    recipe: Recipe,
+    dropping: LayerDropping,
+    strategy: str,
+    drop: int,
+    goods: Goods,
+    *,
+    kept: Sequence[int] | None = None,
+    shown: str = "",
+    waits: Mapping[str, Parcel] | None = None,
+) -> Candidate:
     """Make the models of one strategy and one number of layers.
 
-    ``kept`` are the layers that a search found, ``shown`` is a name of its own, and ``waits`` what a plan cannot know yet; a run has none.
+    ``kept`` are the layers that a search found, ``shown`` is a name of its own, and ``waits`` what a plan cannot know
+    yet; a run has none.
     """
     base = await goods.teacher if dropping.after_finetuning else goods.base
     measured = None
     if strategy == "contribution":
         slice_ = ContributionSlice(token=dropping.token, max_length=dropping.max_length)
         measured = await contributions_of(slice_, "finetuned" if dropping.after_finetuning else "pretrained", goods)
-    signal = {"teacher": await goods.teacher, "answers": await answers_for(recipe, goods, dropping)} if dropping.signal == "teacher" else {}
+    signal = (
+        {"teacher": await goods.teacher, "answers": await answers_for(recipe, goods, dropping)}
+        if dropping.signal == "teacher"
+        else {}
+    )
     name = shown or f"{strategy}-{drop}"
     shared = {knob: value for knob, value in dict(dropping).items() if knob not in NOT_COPIED}
     layers = None if kept is None else tuple(kept)
 
     async def one(seed: int) -> Parcel:
         knobs = DropSlice(**{**shared, "seed": seed}, strategy=strategy, drop=drop, kept=layers)
-        return await drop_layers(knobs, base=base, rows=goods.rows, contributions=measured, **signal, **waits or {}, label=label(name, seed, dropping.seeds))
+        return await drop_layers(
+            knobs,
+            base=base,
+            rows=goods.rows,
+            contributions=measured,
+            **signal,
+            **waits or {},
+            label=label(name, seed, dropping.seeds),
+        )
 
-    return Candidate(name, "dropped", list(await asyncio.gather(*(one(seed) for seed in dropping.seeds))), dropping.seeds)
+    return Candidate(
+        name, "dropped", list(await asyncio.gather(*(one(seed) for seed in dropping.seeds))), dropping.seeds
+    )

@@ -1,4 +1,5 @@
-"""What lies behind the scores of a run: a cached look into the answers of each candidate, and the graph of what was made from what."""
+"""What lies behind the scores of a run: a cached look into the answers of each candidate, and the graph of what was
+made from what."""
 
 from __future__ import annotations
 
@@ -20,22 +21,33 @@ from tasks.recipe.slices import InspectSlice
 from tasks.stage.session import Session, current_session
 
 
-async def inspect_all(recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel) -> dict[str, dict[str, Any]]:
+async def inspect_all(
+    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel
+) -> dict[str, dict[str, Any]]:
     """Look into everyone's answers, each beside the teacher's (the first); return what was found by name."""
     knobs = InspectSlice(kind=recipe.spec.kind, split=recipe.gate.split)
     teachers = [None, *([cards[0]] * (len(cards) - 1))]
-    looks = await asyncio.gather(*(look(knobs, one.name, card, rows, teacher) for one, card, teacher in zip(candidates, cards, teachers, strict=True)))
+    looks = await asyncio.gather(
+        *(
+            look(knobs, one.name, card, rows, teacher)
+            for one, card, teacher in zip(candidates, cards, teachers, strict=True)
+        )
+    )
     return {candidate.name: found for candidate, found in zip(candidates, looks, strict=True) if found is not None}
 
 
-async def look(knobs: InspectSlice, name: str, card: Parcel, rows: Parcel, teacher: Parcel | None) -> dict[str, Any] | None:
+async def look(
+    knobs: InspectSlice, name: str, card: Parcel, rows: Parcel, teacher: Parcel | None
+) -> dict[str, Any] | None:
     """Look into one candidate's answers; a look that fails costs the run nothing but the look."""
     try:
         found = await inspect_answers(knobs, card=card, rows=rows, teacher=teacher, label=name)
     except Interrupted:
         raise
     except LimbeckError as error:
-        get_run_logger().warning(f"confusion, calibration and disagreements of {name} are missing from the report: {error}")
+        get_run_logger().warning(
+            f"confusion, calibration and disagreements of {name} are missing from the report: {error}"
+        )
         return None
     if not found.facts:
         return None  # a plan has no figures
@@ -46,7 +58,13 @@ async def look(knobs: InspectSlice, name: str, card: Parcel, rows: Parcel, teach
 
 def texts_of(session: Session) -> dict[str, Any]:
     """Return the texts of the rows that a run's looks chose, by row id."""
-    return texts_in([session.store.folder(record.parcel) for record in session.records if record.name == "inspect-answers" and record.parcel is not None])
+    return texts_in(
+        [
+            session.store.folder(record.parcel)
+            for record in session.records
+            if record.name == "inspect-answers" and record.parcel is not None
+        ]
+    )
 
 
 def texts_in(folders: Iterable[Path]) -> dict[str, Any]:
@@ -55,12 +73,29 @@ def texts_in(folders: Iterable[Path]) -> dict[str, Any]:
 
 
 def lineage_of(session: Session, sources: Mapping[str, Parcel]) -> dict[str, Any]:
-    """Return a run's stages as a graph: each with what it made, and an edge from every stage, or source, to those that took it in."""
-    nodes = [{"id": parcel.sha256[:12], "name": name, "label": "", "cache": "source", "made": parcel.sha256} for name, parcel in sources.items()]
+    """Return a run's stages as a graph: each with what it made, and an edge from every stage, or source, to those that
+    took it in."""
+    nodes = [
+        {"id": parcel.sha256[:12], "name": name, "label": "", "cache": "source", "made": parcel.sha256}
+        for name, parcel in sources.items()
+    ]
     makers = {parcel.sha256: parcel.sha256[:12] for parcel in sources.values()}
     finished = {record.key: record for record in session.records if record.parcel is not None}
     for record in finished.values():
-        nodes.append({"id": record.key[:12], "name": record.name, "label": record.label, "cache": record.cache, "made": record.parcel.sha256})
+        nodes.append(
+            {
+                "id": record.key[:12],
+                "name": record.name,
+                "label": record.label,
+                "cache": record.cache,
+                "made": record.parcel.sha256,
+            }
+        )
         makers.setdefault(record.parcel.sha256, record.key[:12])
-    edges = {(makers[digest], record.key[:12]) for record in finished.values() for digest in inputs_of([record.explanation]) if digest in makers}
+    edges = {
+        (makers[digest], record.key[:12])
+        for record in finished.values()
+        for digest in inputs_of([record.explanation])
+        if digest in makers
+    }
     return {"nodes": nodes, "edges": sorted([first, second] for first, second in edges)}

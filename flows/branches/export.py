@@ -55,9 +55,15 @@ async def make_exports(recipe: Recipe, candidates: Sequence[Candidate], rows: Pa
     """Export whom the recipe names, side by side."""
     if recipe.exports is None:
         return []
-    wanted = recipe.exports.of or tuple(candidate.name for candidate in candidates if candidate.role in ("student", "dropped"))
+    wanted = recipe.exports.of or tuple(
+        candidate.name for candidate in candidates if candidate.role in ("student", "dropped")
+    )
     chosen = [candidate for candidate in candidates if candidate.name in wanted]
-    return [export for found in await asyncio.gather(*(export_one(recipe, recipe.exports, one, rows) for one in chosen)) for export in found]
+    return [
+        export
+        for found in await asyncio.gather(*(export_one(recipe, recipe.exports, one, rows) for one in chosen))
+        for export in found
+    ]
 
 
 async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows: Parcel) -> list[Export]:
@@ -70,26 +76,36 @@ async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows:
     if "int8" in knobs.formats and because:
         found["int8"] = Export(candidate, "int8", None, f"there is no sound fp32 graph to make it of: {because}")
     elif "int8" in knobs.formats:
-        slice_2 = QuantizeSlice(**part(knobs, Quantizing), **judged, metric=recipe.spec.headline, reduce_range=narrow(knobs))
+        slice_2 = QuantizeSlice(
+            **part(knobs, Quantizing), **judged, metric=recipe.spec.headline, reduce_range=narrow(knobs)
+        )
         small = await quantize_onnx(slice_2, export=full, rows=rows, label=candidate.name)
-        found["int8"] = Export(candidate, "int8", graph(small), against_fp32(small.facts, knobs.tolerance) if small.facts else "", full)
+        found["int8"] = Export(
+            candidate, "int8", graph(small), against_fp32(small.facts, knobs.tolerance) if small.facts else "", full
+        )
     return [found[one] for one in knobs.formats]
 
 
 async def check_speed(recipe: Recipe, exports: Sequence[Export]) -> list[Export]:
-    """Time every int8 graph that may be published beside its own fp32; to be asked last, so that no other work of this run is on the machine."""
+    """Time every int8 graph that may be published beside its own fp32; to be asked last, so that no other work of this
+    run is on the machine."""
     return list(await asyncio.gather(*(timed(recipe, one) for one in exports)))
 
 
 async def timed(recipe: Recipe, export: Export) -> Export:
-    """Hold one graph against ``exports.min_speedup``. The two are timed in turn: figures from two moments would compare the moments."""
+    """Hold one graph against ``exports.min_speedup``. The two are timed in turn: figures from two moments would compare
+    the moments."""
     least = recipe.exports.min_speedup if recipe.exports else 0.0
     if export.full is None or export.parcel is None or export.because or not least:
         return export
-    pace = await measure_speed(recipe.speed, model=export.parcel, teacher=export.full, label=f"{export.name} beside its fp32")
+    pace = await measure_speed(
+        recipe.speed, model=export.parcel, teacher=export.full, label=f"{export.name} beside its fp32"
+    )
     if not pace.facts:
         return export  # a plan has no figures
-    return replace(export, because=too_slow(pace.facts, least), speedup=pace.facts["speedup"], unsteady=pace.facts["unsteady"])
+    return replace(
+        export, because=too_slow(pace.facts, least), speedup=pace.facts["speedup"], unsteady=pace.facts["unsteady"]
+    )
 
 
 def part(knobs: Exports, kind: type[Any]) -> dict[str, Any]:
@@ -107,10 +123,12 @@ def narrow(knobs: Exports) -> bool:
     from tasks.ports.machine import cpuinfo
 
     flags = cpuinfo().split()
-    return knobs.reduce_range == "yes" or (knobs.reduce_range == "auto" and "avx2" in flags and not {"avx512_vnni", "avx_vnni"} & set(flags))
+    return knobs.reduce_range == "yes" or (
+        knobs.reduce_range == "auto" and "avx2" in flags and not {"avx512_vnni", "avx_vnni"} & set(flags)
+    )
 
 
-# --- rows of the results -----------------------------------------------------------------------------------------------------------------
+# --- rows of the results ----------------------------------------------------------------------------------------------
 
 
 def beside_models(candidates: Sequence[Candidate], exports: Sequence[Export]) -> list[Candidate]:
@@ -119,19 +137,26 @@ def beside_models(candidates: Sequence[Candidate], exports: Sequence[Export]) ->
     for candidate in candidates:
         found.append(candidate)
         seed = (candidate.seeds[candidate.chosen],)
-        found += [replace(candidate, name=one.name, role="export", models=[one.parcel], seeds=seed)
-                  for one in exports if one.of is candidate and one.parcel is not None]  # fmt: skip
+        found += [
+            replace(candidate, name=one.name, role="export", models=[one.parcel], seeds=seed)
+            for one in exports
+            if one.of is candidate and one.parcel is not None
+        ]
     return found
 
 
 def with_exports(rows: Sequence[Mapping[str, Any]], exports: Sequence[Export]) -> list[dict[str, Any]]:
-    """Add to the rows of exports what they are of, what asks them and whether they may be published; make rows for those that could not be made."""
+    """Add to the rows of exports what they are of, what asks them and whether they may be published; make rows for
+    those that could not be made."""
     by_name = {row["name"]: row for row in rows}
     finished: list[dict[str, Any]] = []
     for row in rows:
         if row["role"] != "export":
             own = [one for one in exports if one.of.name == row["name"]]
-            finished += [dict(row), *({**by_name.get(one.name, unmade_row(row, one.name)), **columns(one, row)} for one in own)]
+            finished += [
+                dict(row),
+                *({**by_name.get(one.name, unmade_row(row, one.name)), **columns(one, row)} for one in own),
+            ]
     return finished
 
 
@@ -141,28 +166,59 @@ def columns(export: Export, model: Mapping[str, Any]) -> dict[str, Any]:
     because = export.because or ("" if model["role"] in ("student", "dropped") else NO_VERSION)
     engine = " ".join(filter(None, [ENGINES[export.format], facts.get("way")]))
     return {
-        "of": export.of.name, "engine": engine, "plain": False, "against": {}, "seeds": [], "steps": [], "train_seconds": [],
-        "export": {**facts, "format": export.format, "speedup": export.speedup, "unsteady": export.unsteady, "published": not because, "because": because},
+        "of": export.of.name,
+        "engine": engine,
+        "plain": False,
+        "against": {},
+        "seeds": [],
+        "steps": [],
+        "train_seconds": [],
+        "export": {
+            **facts,
+            "format": export.format,
+            "speedup": export.speedup,
+            "unsteady": export.unsteady,
+            "published": not because,
+            "because": because,
+        },
         "note": f"{export.name} is not published: {because}" if because else model.get("note"),
-    }  # fmt: skip
+    }
 
 
 def unmade_row(model: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a row without figures: the model's own shape, and unknown where something would have been measured."""
     unknown = {"value": None, "low": None, "high": None}
     return {
-        **model, "name": name, "role": "export", "bytes": None, "latency_ms": None, "latency_low_ms": None,
-        "latency_high_ms": None, "latency_p95_ms": None, "speedup": None, "unsteady": None, "timed": None, "memory_bytes": None,
+        **model,
+        "name": name,
+        "role": "export",
+        "bytes": None,
+        "latency_ms": None,
+        "latency_low_ms": None,
+        "latency_high_ms": None,
+        "latency_p95_ms": None,
+        "speedup": None,
+        "unsteady": None,
+        "timed": None,
+        "memory_bytes": None,
         "metrics": {split: dict.fromkeys(found, unknown) for split, found in model["metrics"].items()},
         "per_seed": {split: {metric: [] for metric in found} for split, found in model["metrics"].items()},
         "deviation": {split: dict.fromkeys(found) for split, found in model["metrics"].items()},
-        "means": {}, "retained": dict.fromkeys(model["retained"] or {}, unknown), "difference": dict.fromkeys(model["difference"] or {}, unknown),
-        "agreement": dict.fromkeys(model["agreement"] or {}), "truncated": None, "checkpoint": None, **({"judged": {}} if "judged" in model else {}),
-    }  # fmt: skip
+        "means": {},
+        "retained": dict.fromkeys(model["retained"] or {}, unknown),
+        "difference": dict.fromkeys(model["difference"] or {}, unknown),
+        "agreement": dict.fromkeys(model["agreement"] or {}),
+        "truncated": None,
+        "checkpoint": None,
+        **({"judged": {}} if "judged" in model else {}),
+    }
 
 
-def for_the_folders(rows: Sequence[Mapping[str, Any]], candidates: Sequence[Candidate], store: Any) -> dict[str, dict[str, Any]]:
-    """Return by candidate what travels in its folder: by format where its files are, fetched when asked for, and its row."""
+def for_the_folders(
+    rows: Sequence[Mapping[str, Any]], candidates: Sequence[Candidate], store: Any
+) -> dict[str, dict[str, Any]]:
+    """Return by candidate what travels in its folder: by format where its files are, fetched when asked for, and its
+    row."""
     parcels = {candidate.name: candidate.model for candidate in candidates if candidate.role == "export"}
     found: dict[str, dict[str, Any]] = {}
     for row in rows:

@@ -27,38 +27,75 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
     first = await score_model(knobs, models=[teacher], teacher=teacher, rows=goods.rows, label=candidates[0].name)
     cards = await asyncio.gather(
         *(
-            score_model(knobs, models=candidate.chosen_first, teacher=teacher, rows=goods.rows, teacher_predictions=first, label=candidate.name)
+            score_model(
+                knobs,
+                models=candidate.chosen_first,
+                teacher=teacher,
+                rows=goods.rows,
+                teacher_predictions=first,
+                label=candidate.name,
+            )
             for candidate in candidates[1:]
         )
     )
     against, looks, elsewhere = await asyncio.gather(
-        contrast_all(recipe, candidates, [first, *cards], goods.rows), inspect_all(recipe, candidates, [first, *cards], goods.rows),
+        contrast_all(recipe, candidates, [first, *cards], goods.rows),
+        inspect_all(recipe, candidates, [first, *cards], goods.rows),
         score_sets(recipe, candidates, goods),
-    )  # fmt: skip
-    speeds = await asyncio.gather(*(measure_speed(recipe.speed, model=candidate.model, teacher=teacher, label=candidate.name) for candidate in candidates))
-    if not all(parcel.facts for parcel in [first, *cards, *speeds, *(card for found in elsewhere.values() for card in found.values())]):
+    )
+    speeds = await asyncio.gather(
+        *(
+            measure_speed(recipe.speed, model=candidate.model, teacher=teacher, label=candidate.name)
+            for candidate in candidates
+        )
+    )
+    if not all(
+        parcel.facts
+        for parcel in [first, *cards, *speeds, *(card for found in elsewhere.values() for card in found.values())]
+    ):
         return []  # a plan has no figures
-    unpaced = [row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
-    rows = with_judged(with_paces(unpaced, [speed.facts for speed in speeds]), candidates, elsewhere, goods.judging, recipe.gate.split)
+    unpaced = [
+        row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)
+    ]
+    rows = with_judged(
+        with_paces(unpaced, [speed.facts for speed in speeds]), candidates, elsewhere, goods.judging, recipe.gate.split
+    )
     plain = plain_students(recipe)
-    return [{**one, "against": against.get(one["name"], {}), "plain": one["name"] in plain, "inspection": looks.get(one["name"])} for one in rows]
+    return [
+        {
+            **one,
+            "against": against.get(one["name"], {}),
+            "plain": one["name"] in plain,
+            "inspection": looks.get(one["name"]),
+        }
+        for one in rows
+    ]
 
 
 def row(candidate: Candidate, card: Parcel, speed: Parcel) -> dict[str, Any]:
-    """Join a scorecard and a measurement of speed to one row of the results: figures of the chosen seed, and ``means`` over all of them.
+    """Join a scorecard and a measurement of speed to one row of the results: figures of the chosen seed, and ``means``
+    over all of them.
 
     Its latency is entered when everybody was timed.
     """
     quality, pace = dict(card.facts), dict(speed.facts)
-    per_seed = {split: {name: candidate.as_in_recipe(values) for name, values in found.items()} for split, found in quality["per_seed"].items()}
+    per_seed = {
+        split: {name: candidate.as_in_recipe(values) for name, values in found.items()}
+        for split, found in quality["per_seed"].items()
+    }
     seconds = [model.facts.get("train_seconds") for model in candidate.models]
     return {
         "name": candidate.name,
         "role": candidate.role,
-        **{name: quality[name] for name in ("parameters", "bytes", "flops", "flops_length", "metrics", "retained", "agreement")},
+        **{
+            name: quality[name]
+            for name in ("parameters", "bytes", "flops", "flops_length", "metrics", "retained", "agreement")
+        },
         "means": quality["means"],
         "per_seed": per_seed,
-        "deviation": {split: {name: deviation(values) for name, values in found.items()} for split, found in per_seed.items()},
+        "deviation": {
+            split: {name: deviation(values) for name, values in found.items()} for split, found in per_seed.items()
+        },
         "difference": quality.get("difference"),
         "headline": quality["headline"],
         "truncated": quality.get("truncated"),

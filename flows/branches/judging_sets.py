@@ -24,27 +24,45 @@ from tasks.score_model import score_judging_set
 from tasks.scoring.judging_sets import SetAnswers
 from tasks.stage.session import Session
 
-# --- rows --------------------------------------------------------------------------------------------------------------------------------
+# --- rows -------------------------------------------------------------------------------------------------------------
 
 
-async def rows_to_learn(recipe: Recipe, sources: Mapping[str, Parcel], rows: Parcel) -> tuple[Parcel, dict[str, Parcel]]:
-    """Return the prepared rows or, where judging sets ask for it, those that are left of them without what overlaps; and these sets."""
-    purging = await prepare_sets(recipe, sources, rows, [name for name, given in sets_in(recipe, sources).items() if given.overlaps == "purge"])
+async def rows_to_learn(
+    recipe: Recipe, sources: Mapping[str, Parcel], rows: Parcel
+) -> tuple[Parcel, dict[str, Parcel]]:
+    """Return the prepared rows or, where judging sets ask for it, those that are left of them without what overlaps;
+    and these sets."""
+    purging = await prepare_sets(
+        recipe, sources, rows, [name for name, given in sets_in(recipe, sources).items() if given.overlaps == "purge"]
+    )
     if not purging:
         return rows, {}
     return await purge_rows(PurgeSlice(names=tuple(purging)), rows=rows, judging=list(purging.values())), purging
 
 
-async def rows_of_sets(recipe: Recipe, sources: Mapping[str, Parcel], learned: Parcel, known: Mapping[str, Parcel]) -> dict[str, Parcel]:
-    """Return the rows of every judging set, in the recipe's order; ``known`` are those that were prepared before train was purged."""
-    found = {**known, **await prepare_sets(recipe, sources, learned, [name for name in sets_in(recipe, sources) if name not in known])}
+async def rows_of_sets(
+    recipe: Recipe, sources: Mapping[str, Parcel], learned: Parcel, known: Mapping[str, Parcel]
+) -> dict[str, Parcel]:
+    """Return the rows of every judging set, in the recipe's order; ``known`` are those that were prepared before train
+    was purged."""
+    found = {
+        **known,
+        **await prepare_sets(
+            recipe, sources, learned, [name for name in sets_in(recipe, sources) if name not in known]
+        ),
+    }
     return {name: found[name] for name in sets_in(recipe, sources)}
 
 
-async def prepare_sets(recipe: Recipe, sources: Mapping[str, Parcel], rows: Parcel, names: Sequence[str]) -> dict[str, Parcel]:
+async def prepare_sets(
+    recipe: Recipe, sources: Mapping[str, Parcel], rows: Parcel, names: Sequence[str]
+) -> dict[str, Parcel]:
     """Read some sets in the terms of the task."""
     found = await asyncio.gather(
-        *(prepare_judging_set(rows_slice(recipe, name), source=sources[f"{SOURCE}{name}"], rows=rows, label=name) for name in names)
+        *(
+            prepare_judging_set(rows_slice(recipe, name), source=sources[f"{SOURCE}{name}"], rows=rows, label=name)
+            for name in names
+        )
     )
     return dict(zip(names, found, strict=True))
 
@@ -53,9 +71,18 @@ def rows_slice(recipe: Recipe, name: str) -> JudgingRowsSlice:
     """Return what decides the rows of a set; what it leaves open is as in the task."""
     given, spec = recipe.judging_sets[name], recipe.spec
     return JudgingRowsSlice(
-        name=name, kind=spec.kind, text=given.text or spec.text, pair=given.pair or spec.pair, label=given.label or spec.label, labels=given.labels,
-        numbered=not given.source, classes=tuple(sorted(given.classes.items())), split=given.split, rows=given.rows, leave_out=given.overlaps == "leave-out",
-    )  # fmt: skip
+        name=name,
+        kind=spec.kind,
+        text=given.text or spec.text,
+        pair=given.pair or spec.pair,
+        label=given.label or spec.label,
+        labels=given.labels,
+        numbered=not given.source,
+        classes=tuple(sorted(given.classes.items())),
+        split=given.split,
+        rows=given.rows,
+        leave_out=given.overlaps == "leave-out",
+    )
 
 
 async def compare_sets(recipe: Recipe, sources: Mapping[str, Parcel], goods: Goods) -> None:
@@ -64,27 +91,44 @@ async def compare_sets(recipe: Recipe, sources: Mapping[str, Parcel], goods: Goo
     most = recipe.corpus.max_tokens if recipe.corpus and not recipe.pretraining else None
     knobs = CorpusRead(text=recipe.corpus.text, most=most) if recipe.corpus and corpus else CorpusRead()
     text = {"transfer": goods.transfer} if goods.transfer is not None else {}
-    await asyncio.gather(*(compare_judging_set(knobs, judging=one, rows=goods.rows, **text, **corpus, label=name) for name, one in goods.judging.items()))
+    await asyncio.gather(
+        *(
+            compare_judging_set(knobs, judging=one, rows=goods.rows, **text, **corpus, label=name)
+            for name, one in goods.judging.items()
+        )
+    )
 
 
-# --- scores ------------------------------------------------------------------------------------------------------------------------------
+# --- scores -----------------------------------------------------------------------------------------------------------
 
 
 async def score_sets(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods) -> dict[str, dict[str, Parcel]]:
-    """Score everyone on every judging set, the teacher (the first) before the others; return the scorecards by candidate and set."""
+    """Score everyone on every judging set, the teacher (the first) before the others; return the scorecards by
+    candidate and set."""
     found = await asyncio.gather(*(score_set(recipe, candidates, goods, name) for name in goods.judging))
-    return {one.name: {name: cards[one.name] for name, cards in zip(goods.judging, found, strict=True)} for one in candidates}
+    return {
+        one.name: {name: cards[one.name] for name, cards in zip(goods.judging, found, strict=True)}
+        for one in candidates
+    }
 
 
 async def score_set(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods, name: str) -> dict[str, Parcel]:
     """Score everyone on one set."""
     spec, scoring, teacher = recipe.spec, recipe.scoring, await goods.teacher
-    knobs = JudgingScoreSlice(kind=spec.kind, metrics=spec.metrics, headline=spec.headline, max_length=scoring.max_length,
-                              resamples=scoring.resamples, confidence=scoring.confidence)  # fmt: skip
+    knobs = JudgingScoreSlice(
+        kind=spec.kind,
+        metrics=spec.metrics,
+        headline=spec.headline,
+        max_length=scoring.max_length,
+        resamples=scoring.resamples,
+        confidence=scoring.confidence,
+    )
     ask = partial(score_judging_set, knobs, teacher=teacher, judging=goods.judging[name])
     first, *others = candidates
     theirs = await ask(models=[teacher], label=on_set(first.name, name))
-    cards = await asyncio.gather(*(ask(models=one.chosen_first, teacher_predictions=theirs, label=on_set(one.name, name)) for one in others))
+    cards = await asyncio.gather(
+        *(ask(models=one.chosen_first, teacher_predictions=theirs, label=on_set(one.name, name)) for one in others)
+    )
     return {first.name: theirs, **{one.name: card for one, card in zip(others, cards, strict=True)}}
 
 
@@ -94,18 +138,26 @@ def on_set(candidate: str, name: str) -> str:
 
 
 def with_judged(
-    rows: Sequence[Mapping[str, Any]], candidates: Sequence[Candidate], cards: Mapping[str, Mapping[str, Parcel]], sets: Mapping[str, Parcel], split: str
+    rows: Sequence[Mapping[str, Any]],
+    candidates: Sequence[Candidate],
+    cards: Mapping[str, Mapping[str, Parcel]],
+    sets: Mapping[str, Parcel],
+    split: str,
 ) -> list[dict[str, Any]]:
     """Return the rows of the results, those of a run that has judging sets with what everybody did on them."""
     if not sets:
         return [dict(one) for one in rows]
-    return [{**one, "judged": judged_of(candidate, cards[candidate.name], sets, one, split)} for candidate, one in zip(candidates, rows, strict=True)]
+    return [
+        {**one, "judged": judged_of(candidate, cards[candidate.name], sets, one, split)}
+        for candidate, one in zip(candidates, rows, strict=True)
+    ]
 
 
 def judged_of(
     candidate: Candidate, cards: Mapping[str, Parcel], sets: Mapping[str, Parcel], row: Mapping[str, Any], split: str
 ) -> dict[str, dict[str, Any]]:
-    """Return what a row of the results says of a candidate on every set: figures of the chosen seed, and ``means`` over all of them.
+    """Return what a row of the results says of a candidate on every set: figures of the chosen seed, and ``means`` over
+    all of them.
 
     Both have the drop of their headline score from that on the task's own ``split``.
     """
@@ -115,15 +167,28 @@ def judged_of(
         per_seed = {metric: candidate.as_in_recipe(values) for metric, values in facts["per_seed"].items()}
         deviation = {metric: stdev(values) if len(values) > 1 else None for metric, values in per_seed.items()}
         # With classes merged it is another, easier question: the two scores cannot be subtracted.
-        drop, over_seeds = (None if about["merged"] else drop_of(headline, own, there) for own, there in (
-            (row["metrics"][split], facts["metrics"]), (row["means"][split]["metrics"], facts["means"]["metrics"])))  # fmt: skip
+        drop, over_seeds = (
+            None if about["merged"] else drop_of(headline, own, there)
+            for own, there in (
+                (row["metrics"][split], facts["metrics"]),
+                (row["means"][split]["metrics"], facts["means"]["metrics"]),
+            )
+        )
         means = {**facts["means"], "drop": over_seeds}
-        found[name] = {**facts, "per_seed": per_seed, "deviation": deviation, "means": means, "drop": drop, "merges": about["merges"]}
+        found[name] = {
+            **facts,
+            "per_seed": per_seed,
+            "deviation": deviation,
+            "means": means,
+            "drop": drop,
+            "merges": about["merges"],
+        }
     return found
 
 
 def drop_of(headline: str, own: Mapping[str, Any], there: Mapping[str, Any]) -> float | None:
-    """Return how much worse the headline score is on a set than on the task's own rows; None where one of the two is undefined."""
+    """Return how much worse the headline score is on a set than on the task's own rows; None where one of the two is
+    undefined."""
     from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
     ours, theirs = own[headline]["value"], there[headline]["value"]
@@ -132,13 +197,14 @@ def drop_of(headline: str, own: Mapping[str, Any], there: Mapping[str, Any]) -> 
     return float(theirs - ours if METRICS[headline] in LOWER_IS_BETTER else ours - theirs)
 
 
-# --- plan and gate -----------------------------------------------------------------------------------------------------------------------
+# --- plan and gate ----------------------------------------------------------------------------------------------------
 
 
 def planned_sets(
     recipe: Recipe, names: Sequence[str], classes: Sequence[str] | None, train: Sequence[Sentences], largest: int
 ) -> dict[str, dict[str, Any]]:
-    """Return what a plan can say of judging sets that no stage has seen: their rows, and what overlaps with these training rows.
+    """Return what a plan can say of judging sets that no stage has seen: their rows, and what overlaps with these
+    training rows.
 
     Nothing of sources of more than ``largest`` bytes, and of sets for which train is purged: that is done by a stage.
     """
@@ -147,9 +213,15 @@ def planned_sets(
     for name, given in sets_in(recipe, sources).items():
         source = sources[f"{SOURCE}{name}"]
         if name in names and given.overlaps != "purge" and source.bytes <= largest:
-            split, facts = judging_rows(Path(source.uri), rows_slice(recipe, name), classes, train if given.overlaps == "leave-out" else None)
+            split, facts = judging_rows(
+                Path(source.uri), rows_slice(recipe, name), classes, train if given.overlaps == "leave-out" else None
+            )
             ours_N, theirs_N = overlapping(split.sentences, train)
-            found[name] = {**facts, "leaked": {"training rows": int(ours_N.sum())}, "learned": {"training rows": int(theirs_N.sum())}}
+            found[name] = {
+                **facts,
+                "leaked": {"training rows": int(ours_N.sum())},
+                "learned": {"training rows": int(theirs_N.sum())},
+            }
     return found
 
 
@@ -161,5 +233,7 @@ def answers_of_sets(session: Session, names: Sequence[str], store: Any, workspac
         cards = {one: session.parcel_of("score-judging-set", on_set(one, name)) for one in names}
         places = {one: partial(store.folder, card) for one, card in cards.items() if card is not None}
         place = workspace / "judging" / name
-        found[name] = SetAnswers(partial(store.folder, rows), facts["rows_sha256"], facts["rows"], places, facts.get("leaked", {}), place)
+        found[name] = SetAnswers(
+            partial(store.folder, rows), facts["rows_sha256"], facts["rows"], places, facts.get("leaked", {}), place
+        )
     return found

@@ -31,16 +31,32 @@ async def train_student(recipe: Recipe, student: Student, seed: int, goods: Good
     made = await starting_point(recipe, student, goods)
     varied = await goods.candidates if goods.candidates is not None and recipe.takes(student, "augmentation") else None
     text = {"transfer": goods.transfer} if goods.transfer is not None and student.signal == "teacher" else {}
-    common = {"teacher": await goods.teacher, "rows": goods.rows, "candidates": varied, **text, "label": label(student.name, seed, student.seeds)}
+    common = {
+        "teacher": await goods.teacher,
+        "rows": goods.rows,
+        "candidates": varied,
+        **text,
+        "label": label(student.name, seed, student.seeds),
+    }
     phase = recipe.inner_phase(student)
     if phase is not None:
-        kept = await kept_signals(recipe, student, phase, goods, text) if recipe.task_distillation.keeps(phase, varied=varied is not None) else None
+        kept = (
+            await kept_signals(recipe, student, phase, goods, text)
+            if recipe.task_distillation.keeps(phase, varied=varied is not None)
+            else None
+        )
         knobs = IntermediateSlice(**cut(phase, seed), **of_student(recipe, student, made))
-        made = await distill_layers(knobs, start=made, signals=kept, **await origin_of(recipe, student, made, goods), **common)
+        made = await distill_layers(
+            knobs, start=made, signals=kept, **await origin_of(recipe, student, made, goods), **common
+        )
     prediction = student.prediction or recipe.task_distillation.prediction
-    knobs_2 = PredictionSlice(**by_signal(cut(prediction, seed), student.signal), **of_student(recipe, student, made), signal=student.signal)
+    knobs_2 = PredictionSlice(
+        **by_signal(cut(prediction, seed), student.signal), **of_student(recipe, student, made), signal=student.signal
+    )
     answers = await answers_for(recipe, goods, prediction, student.layers) if student.signal == "teacher" else None
-    return await distill_predictions(knobs_2, answers=answers, start=made, **await origin_of(recipe, student, made, goods), **common)
+    return await distill_predictions(
+        knobs_2, answers=answers, start=made, **await origin_of(recipe, student, made, goods), **common
+    )
 
 
 async def origin_of(recipe: Recipe, student: Student, made: Parcel | None, goods: Goods) -> dict[str, Parcel]:
@@ -58,7 +74,12 @@ async def starting_point(recipe: Recipe, student: Student, goods: Goods) -> Parc
     """Return the checkpoint that a student starts from, or None where the engine builds it from the teacher."""
     if student.name in goods.starts:
         return goods.starts[student.name]
-    if not recipe.takes(student, "general") or not general_start(student) or goods.corpus is None or recipe.general_distillation is None:
+    if (
+        not recipe.takes(student, "general")
+        or not general_start(student)
+        or goods.corpus is None
+        or recipe.general_distillation is None
+    ):
         return None
     shape = shape_of(student)
     key = (shape, student.start)
@@ -93,10 +114,13 @@ def cut(knobs: Any, seed: int) -> dict[str, Any]:
 
 def chosen(knobs: Any) -> dict[str, Any]:
     """Return a section's knobs without those of methods that it does not use."""
-    others = {section for method, section in sections_of(type(knobs)).items() if method != getattr(knobs, "method", None)}
+    others = {
+        section for method, section in sections_of(type(knobs)).items() if method != getattr(knobs, "method", None)
+    }
     return {name: value for name, value in dict(knobs).items() if name not in others}
 
 
 def by_signal(knobs: Mapping[str, Any], signal: str) -> dict[str, Any]:
-    """Leave out what only a training on a teacher's answers reads: a plain baseline stays the same model, however others are taught."""
+    """Leave out what only a training on a teacher's answers reads: a plain baseline stays the same model, however
+    others are taught."""
     return {name: value for name, value in knobs.items() if signal == "teacher" or name not in OF_ANSWERS}

@@ -1,7 +1,9 @@
-"""What one branch of a sweep does: a strategy at all its numbers of layers, the rounds of the greedy search, the first rung of successive halving.
+"""What one branch of a sweep does: a strategy at all its numbers of layers, the rounds of the greedy search, the first
+rung of successive halving.
 
-Papers: greedy layer pruning, Peer et al. 2021, arXiv:2105.14839 (there each try is a whole fine-tuning; here it has ``sweep.try_steps``);
-successive halving, Jamieson and Talwalkar 2015, arXiv:1502.07943 (here with one halving, and for each number of layers by itself).
+Papers: greedy layer pruning, Peer et al. 2021, arXiv:2105.14839 (there each try is a whole fine-tuning; here it has
+``sweep.try_steps``); successive halving, Jamieson and Talwalkar 2015, arXiv:1502.07943 (here with one halving, and for
+each number of layers by itself).
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ LEAST = 2  # strategies that go on at least
 
 @dataclass(frozen=True)
 class Grid:
-    """What a sweep tries: strategies times numbers of dropped layers, and how each of them is trained, with the sweep's seeds."""
+    """What a sweep tries: strategies times numbers of dropped layers, and how each of them is trained, with the sweep's
+    seeds."""
 
     layers: int
     strategies: tuple[str, ...]
@@ -48,7 +51,8 @@ class Grid:
 
 @dataclass
 class Tried:
-    """One strategy at one number of layers: the models, their scorecard, and the score of the first rung where there was one."""
+    """One strategy at one number of layers: the models, their scorecard, and the score of the first rung where there
+    was one."""
 
     candidate: Candidate | None = None
     card: Parcel | None = None
@@ -67,7 +71,8 @@ class Swept:
 
 @dataclass
 class Search:
-    """What the greedy search has found so far: the layers that stay, by how many went; ``guess`` is what a plan could not look into."""
+    """What the greedy search has found so far: the layers that stay, by how many went; ``guess`` is what a plan could
+    not look into."""
 
     kept: dict[int, list[int]] = field(default_factory=dict)
     guess: dict[str, Parcel] = field(default_factory=dict)
@@ -75,7 +80,13 @@ class Search:
 
 def of_a_sweep(recipe: Recipe) -> Recipe:
     """Return the part of a recipe that a sweep uses, with its knobs: no students, no general text, no substitutes."""
-    unused: dict[str, Any] = {"students": (), "general_distillation": None, "augmentation": None, "transfer": None, "ensemble": None}
+    unused: dict[str, Any] = {
+        "students": (),
+        "general_distillation": None,
+        "augmentation": None,
+        "transfer": None,
+        "ensemble": None,
+    }
     text = {} if recipe.pretraining is not None else {"corpus": None}
     swept = recipe.model_copy(update=unused | text | {"sweep": recipe.sweep or Sweep()})
     check_strategies(choices(swept)[0])
@@ -83,10 +94,13 @@ def of_a_sweep(recipe: Recipe) -> Recipe:
 
 
 def choices(recipe: Recipe) -> tuple[tuple[str, ...], tuple[int, ...] | None, LayerDropping]:
-    """Return strategies, numbers of layers (None: all) and training: the sweep's own knobs, else those of layer_dropping, else defaults."""
+    """Return strategies, numbers of layers (None: all) and training: the sweep's own knobs, else those of
+    layer_dropping, else defaults."""
     given, own = recipe.layer_dropping, recipe.sweep or Sweep()
     strategies = own.strategies or (given.strategies if given else STRATEGIES)
-    dropping = given or LayerDropping(steps=500, batch_size=64, learning_rate=1e-4, dropout=0.0, evaluations=1, max_length=recipe.teacher.max_length)
+    dropping = given or LayerDropping(
+        steps=500, batch_size=64, learning_rate=1e-4, dropout=0.0, evaluations=1, max_length=recipe.teacher.max_length
+    )
     seeds = own.seeds or (given.seeds if given else SEEDS)
     return strategies, own.drop or (given.drop if given else None), dropping.model_copy(update={"seeds": seeds})
 
@@ -104,8 +118,11 @@ def grid_of(recipe: Recipe, sources: Mapping[str, Parcel], session: Session) -> 
     return Grid(layers, strategies, drops, dropping, knobs.halving, knobs.try_steps)
 
 
-async def in_subflow(session: Session, name: str, grid: Grid, drops: Sequence[int], teacher: Parcel, body: Callable[[], Awaitable[None]]) -> None:
-    """Run a branch as a Prefect subflow of the run, drawn after the teacher; a plan has no flow, and walks straight through."""
+async def in_subflow(
+    session: Session, name: str, grid: Grid, drops: Sequence[int], teacher: Parcel, body: Callable[[], Awaitable[None]]
+) -> None:
+    """Run a branch as a Prefect subflow of the run, drawn after the teacher; a plan has no flow, and walks straight
+    through."""
     if session.planning:
         return await body()
     from prefect import flow
@@ -118,7 +135,14 @@ async def in_subflow(session: Session, name: str, grid: Grid, drops: Sequence[in
 
 
 async def try_strategy(
-    recipe: Recipe, swept: Swept, strategy: str, drops: Sequence[int], goods: Goods, search: Search, session: Session, scoring: ScoreSlice
+    recipe: Recipe,
+    swept: Swept,
+    strategy: str,
+    drops: Sequence[int],
+    goods: Goods,
+    search: Search,
+    session: Session,
+    scoring: ScoreSlice,
 ) -> None:
     """Train and score one strategy at its numbers of layers, all seeds, as a subflow."""
     grid, trained = swept.grid, await goods.teacher
@@ -126,10 +150,24 @@ async def try_strategy(
 
     async def one(drop: int) -> None:
         kept = search.kept.get(drop) if strategy == "greedy" else None
-        candidate = await make_dropped(recipe, grid.dropping, like(grid, strategy, drop), drop, goods, kept=kept, shown=f"{strategy}-{drop}", waits=waits)
+        candidate = await make_dropped(
+            recipe,
+            grid.dropping,
+            like(grid, strategy, drop),
+            drop,
+            goods,
+            kept=kept,
+            shown=f"{strategy}-{drop}",
+            waits=waits,
+        )
         card = await score_model(
-            scoring, models=candidate.chosen_first, teacher=trained, rows=goods.rows, teacher_predictions=swept.teacher, label=candidate.name
-        )  # fmt: skip
+            scoring,
+            models=candidate.chosen_first,
+            teacher=trained,
+            rows=goods.rows,
+            teacher_predictions=swept.teacher,
+            label=candidate.name,
+        )
         tried = swept.tried.setdefault((strategy, drop), Tried())
         tried.candidate, tried.card = candidate, card
 
@@ -142,17 +180,21 @@ async def try_strategy(
 
 
 def like(grid: Grid, strategy: str, drop: int) -> str:
-    """Return the name under which a cell is trained: cells of one set of layers (top and symmetric, with one layer left) share their trainings."""
+    """Return the name under which a cell is trained: cells of one set of layers (top and symmetric, with one layer
+    left) share their trainings."""
     from tasks.methods.layers.layer_strategies import namesake
 
     return namesake(strategy, grid.layers, drop)
 
 
 async def search_greedily(recipe: Recipe, grid: Grid, goods: Goods, search: Search) -> dict[str, Parcel]:
-    """Find, round by round, the layer that is missed least: each that is left is tried without, by a short training; return what a plan waits for."""
+    """Find, round by round, the layer that is missed least: each that is left is tried without, by a short training;
+    return what a plan waits for."""
     from tasks.methods.layers.layer_strategies import after_a_round
 
-    short = grid.dropping.model_copy(update={"steps": grid.try_steps, "evaluations": 1, "seeds": grid.dropping.seeds[:1]})
+    short = grid.dropping.model_copy(
+        update={"steps": grid.try_steps, "evaluations": 1, "seeds": grid.dropping.seeds[:1]}
+    )
     kept = list(range(grid.layers))
     for drop in range(1, max(grid.drops_of("greedy")) + 1):
         if drop not in search.kept:
@@ -160,7 +202,8 @@ async def search_greedily(recipe: Recipe, grid: Grid, goods: Goods, search: Sear
             names = [f"greedy-{drop} try without {min(set(kept) - set(one))}" for one in tries]
             waits = search.guess if drop > 1 else {}
             made = [
-                make_dropped(recipe, short, "greedy", drop, goods, kept=one, shown=name, waits=waits) for one, name in zip(tries, names, strict=True)
+                make_dropped(recipe, short, "greedy", drop, goods, kept=one, shown=name, waits=waits)
+                for one, name in zip(tries, names, strict=True)
             ]
             scores = [selection_score(candidate) for candidate in await asyncio.gather(*made)]
             search.kept[drop] = tries[best_of(scores)]
@@ -170,8 +213,11 @@ async def search_greedily(recipe: Recipe, grid: Grid, goods: Goods, search: Sear
     return {name: parcel for name, parcel in search.guess.items() if name == "tries"}
 
 
-async def first_rung(recipe: Recipe, swept: Swept, goods: Goods, search: Search, session: Session) -> dict[str, list[int]]:
-    """Train everything for a quarter of the steps with one seed; return for each strategy the numbers of layers at which it goes on."""
+async def first_rung(
+    recipe: Recipe, swept: Swept, goods: Goods, search: Search, session: Session
+) -> dict[str, list[int]]:
+    """Train everything for a quarter of the steps with one seed; return for each strategy the numbers of layers at
+    which it goes on."""
     grid = swept.grid
     quarter = shortened(grid.dropping)
 
@@ -179,7 +225,9 @@ async def first_rung(recipe: Recipe, swept: Swept, goods: Goods, search: Search,
         kept = search.kept.get(drop) if strategy == "greedy" else None
         waits = search.guess if strategy == "greedy" else {}
         shown = f"{strategy}-{drop} first rung"
-        candidate = await make_dropped(recipe, quarter, like(grid, strategy, drop), drop, goods, kept=kept, shown=shown, waits=waits)
+        candidate = await make_dropped(
+            recipe, quarter, like(grid, strategy, drop), drop, goods, kept=kept, shown=shown, waits=waits
+        )
         swept.tried[strategy, drop] = Tried(rung=selection_score(candidate))
 
     async def branch(strategy: str) -> None:
@@ -197,7 +245,8 @@ async def first_rung(recipe: Recipe, swept: Swept, goods: Goods, search: Search,
 
 
 def going_on(grid: Grid, scores: Mapping[tuple[str, int], float | None]) -> dict[str, list[int]]:
-    """Return for each strategy the numbers of layers at which it is in the better half, of at least two; equals are told apart by their order."""
+    """Return for each strategy the numbers of layers at which it is in the better half, of at least two; equals are
+    told apart by their order."""
     going: dict[str, list[int]] = {strategy: [] for strategy in grid.strategies}
     for drop in grid.drops:
         rivals = [strategy for strategy in grid.strategies if (strategy, drop) in scores]

@@ -28,7 +28,8 @@ async def good_teacher(recipe: Recipe, rows: Parcel, base: Parcel) -> Parcel:
 
 
 def hold_against_floor(knobs: Teacher, teacher: Parcel) -> None:
-    """Refuse a teacher below its floor, and say so where its rows cannot tell; a plan has not scored it yet, or leaves that to the run."""
+    """Refuse a teacher below its floor, and say so where its rows cannot tell; a plan has not scored it yet, or leaves
+    that to the run."""
     doubt = require_floor(knobs, teacher.facts) if teacher.facts else ""
     if doubt and FlowRunContext.get() is not None:
         get_run_logger().warning(doubt)

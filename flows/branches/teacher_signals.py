@@ -20,12 +20,15 @@ async def contributions_of(knobs: ContributionSlice, origin: str, goods: Goods) 
     """Measure what each layer contributes, once for all who ask."""
     if (knobs, origin) not in goods.contributions:
         base = goods.base if origin == "pretrained" else await goods.teacher
-        goods.contributions[knobs, origin] = asyncio.ensure_future(measure_contributions(knobs, base=base, rows=goods.rows))
+        goods.contributions[knobs, origin] = asyncio.ensure_future(
+            measure_contributions(knobs, base=base, rows=goods.rows)
+        )
     return await goods.contributions[knobs, origin]
 
 
 async def answers_for(recipe: Recipe, goods: Goods, training: Prediction | LayerDropping, layers: int = 0) -> Parcel:
-    """Ask the teacher, or the ensemble, about every row that students will see, once for all whose ``training`` asks alike.
+    """Ask the teacher, or the ensemble, about every row that students will see, once for all whose ``training`` asks
+    alike.
 
     ``layers`` are those of the student; its patience is about them.
     """
@@ -69,13 +72,20 @@ def learns_from_transfer_alone(recipe: Recipe, student: Student) -> bool:
     return recipe.transfer is not None and recipe.transfer.alone and student.signal == "teacher"
 
 
-async def kept_signals(recipe: Recipe, student: Student, phase: Intermediate, goods: Goods, text: Mapping[str, Parcel]) -> Parcel:
+async def kept_signals(
+    recipe: Recipe, student: Student, phase: Intermediate, goods: Goods, text: Mapping[str, Parcel]
+) -> Parcel:
     """Keep the teacher's layers for a map; students and seeds of one map share them."""
     knobs = SignalSlice(
-        layer_map=phase.matching.layer_map, layers=student.layers, hidden=phase.matching.hidden > 0, attention=phase.matching.attention > 0,
-        max_length=phase.max_length, precision=phase.precision, signal_budget_gb=recipe.task_distillation.signal_budget_gb,
+        layer_map=phase.matching.layer_map,
+        layers=student.layers,
+        hidden=phase.matching.hidden > 0,
+        attention=phase.matching.attention > 0,
+        max_length=phase.max_length,
+        precision=phase.precision,
+        signal_budget_gb=recipe.task_distillation.signal_budget_gb,
         transfer_alone=learns_from_transfer_alone(recipe, student),
-    )  # fmt: skip
+    )
     if knobs not in goods.signals:
         goods.signals[knobs] = asyncio.ensure_future(signals_of(knobs, goods, text))
     return await goods.signals[knobs]
@@ -83,4 +93,6 @@ async def kept_signals(recipe: Recipe, student: Student, phase: Intermediate, go
 
 async def signals_of(knobs: SignalSlice, goods: Goods, text: Mapping[str, Parcel]) -> Parcel:
     """Run the teacher once for all who share a map."""
-    return await record_signals(knobs, teacher=await goods.teacher, rows=goods.rows, **text, label=f"{knobs.layers} layers")
+    return await record_signals(
+        knobs, teacher=await goods.teacher, rows=goods.rows, **text, label=f"{knobs.layers} layers"
+    )

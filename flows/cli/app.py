@@ -17,25 +17,49 @@ from tasks.errors import LimbeckError
 
 PANELS = {
     "Make small models": (
-        make_models.demo, make_models.init, make_models.shelf, make_models.run, make_models.sweep, make_models.plan,
-        make_models.validate, make_models.resume,
+        make_models.demo,
+        make_models.init,
+        make_models.shelf,
+        make_models.run,
+        make_models.sweep,
+        make_models.plan,
+        make_models.validate,
+        make_models.resume,
     ),
     "Look at what ran": (
-        past_runs.results, past_runs.runs, past_runs.explain, past_runs.ledger, past_runs.report, past_runs.reproduce,
+        past_runs.results,
+        past_runs.runs,
+        past_runs.explain,
+        past_runs.ledger,
+        past_runs.report,
+        past_runs.reproduce,
         past_runs.ui,
     ),
     "Keep the house in order": (
-        maintenance.verify, maintenance.gc, maintenance.janitor, maintenance.deploy, maintenance.version,
+        maintenance.verify,
+        maintenance.gc,
+        maintenance.janitor,
+        maintenance.deploy,
+        maintenance.version,
     ),
     "Choose, pull and promote": (
-        registry.models, registry.pull, registry.show, registry.promote, registry.rollback, registry.delete,
+        registry.models,
+        registry.pull,
+        registry.show,
+        registry.promote,
+        registry.rollback,
+        registry.delete,
         registry.predict,
     ),
     "Run the servers of a team": (
-        team_servers.up, team_servers.down, team_servers.env, team_servers.doctor, team_servers.backup,
+        team_servers.up,
+        team_servers.down,
+        team_servers.env,
+        team_servers.doctor,
+        team_servers.backup,
         team_servers.restore,
     ),
-}  # fmt: skip
+}
 """Every command, under the heading that it has in --help."""
 PACE = 50_000  # new objects between two looks for garbage; Python takes 700
 
@@ -43,9 +67,12 @@ PACE = 50_000  # new objects between two looks for garbage; Python takes 700
 def new_app() -> typer.Typer:
     """Return the command line with every command under its heading."""
     app = typer.Typer(
-        name="limbeck", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        name="limbeck",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
         help="Make big transformer language models small: cached Prefect stages in, registered small models out.",
-    )  # fmt: skip
+    )
     for heading, commands in PANELS.items():
         for command in commands:
             app.command(rich_help_panel=heading)(command)

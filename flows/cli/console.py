@@ -1,4 +1,5 @@
-"""What a person sees while stages run: stage n of N, a bar with time left, loss and examples per second; then the table and what to do next."""
+"""What a person sees while stages run: stage n of N, a bar with time left, loss and examples per second; then the table
+and what to do next."""
 
 from __future__ import annotations
 
@@ -21,8 +22,15 @@ class Watcher:
         self.console, self.expected, self.ended = console, expected, 0
         self.bars: dict[int, Any] = {}
         self.spoke: dict[int, float] = {}
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TextColumn("{task.fields[unit]}"),
-                   TimeRemainingColumn(), TextColumn("{task.fields[figures]}"))  # fmt: skip
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[figures]}"),
+        )
         self.progress_view = Progress(*columns, console=console, transient=True)
 
     def __enter__(self) -> Watcher:
@@ -47,8 +55,14 @@ class Watcher:
         self.ended += 1
         if id(record) in self.bars:
             self.progress_view.remove_task(self.bars.pop(id(record)))
-        self.expected = max(self.ended, self.expected)  # a plan cannot foresee which dropped models are as large as a baseline
-        self.console.print(f"[{self.ended}/{self.expected}] {record.shown}: {SHOWN[record.state]} ({record.seconds:.1f} s)", highlight=False, markup=False)
+        self.expected = max(
+            self.ended, self.expected
+        )  # a plan cannot foresee which dropped models are as large as a baseline
+        self.console.print(
+            f"[{self.ended}/{self.expected}] {record.shown}: {SHOWN[record.state]} ({record.seconds:.1f} s)",
+            highlight=False,
+            markup=False,
+        )
 
     def progress(self, record: Any, done: int, total: int, unit: str, figures: Mapping[str, float]) -> None:
         """Move a stage's bar."""
@@ -57,14 +71,22 @@ class Watcher:
             self.progress_view.update(self.bars[id(record)], completed=done, total=total, unit=unit, figures=shown)
         elif not self.console.is_terminal and time.monotonic() - self.spoke.get(id(record), 0.0) > QUIET:
             self.spoke[id(record)] = time.monotonic()
-            self.console.print(f"      {record.shown}: {done:,} of {total:,} {unit} {shown}", highlight=False, markup=False)
+            self.console.print(
+                f"      {record.shown}: {done:,} of {total:,} {unit} {shown}", highlight=False, markup=False
+            )
 
     def log(self, record: Any, message: str) -> None:
         """Show what a stage says."""
         self.console.print(f"      {record.shown}: {message}", highlight=False, markup=False, style="dim")
 
 
-SHOWN = {"cached": "cached", "completed": "done", "failed": "failed", "stopped": "stopped", "refused": "not started or ended: the budget is spent"}
+SHOWN = {
+    "cached": "cached",
+    "completed": "done",
+    "failed": "failed",
+    "stopped": "stopped",
+    "refused": "not started or ended: the budget is spent",
+}
 
 
 def show_results(console: Console, result: Mapping[str, Any]) -> None:
@@ -86,7 +108,11 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
         console.print(note, highlight=False, markup=False)
     for entry in result["registered"]:
         if entry["decision"] == "refused":
-            console.print(f"{entry['verdict']}: {entry['candidate']}: {'; '.join(entry['reasons'])}", highlight=False, markup=False)
+            console.print(
+                f"{entry['verdict']}: {entry['candidate']}: {'; '.join(entry['reasons'])}",
+                highlight=False,
+                markup=False,
+            )
         elif entry["outcome"] != "champion":
             console.print(f"not champion: {entry['candidate']}: {entry['why']}", highlight=False, markup=False)
     console.print(f"\n{counts(result)}; {champion_line(result)}.", highlight=False, markup=False)
@@ -95,17 +121,31 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
     console.print("\nNext:")
     if result["promotion"]["champion"] is not None:
         name = result["registered"][0]["name"]
-        console.print(f"  limbeck pull {name}@champion my-model     # one plain Hugging Face folder", highlight=False, markup=False)
-        console.print(f"  limbeck show {name}                       # its aliases, figures and the history of decisions", highlight=False, markup=False)
+        console.print(
+            f"  limbeck pull {name}@champion my-model     # one plain Hugging Face folder",
+            highlight=False,
+            markup=False,
+        )
+        console.print(
+            f"  limbeck show {name}                       # its aliases, figures and the history of decisions",
+            highlight=False,
+            markup=False,
+        )
         texts = quoted(result.get("texts") or "texts.csv")
         console.print(f"  limbeck predict my-model {texts}", highlight=False, markup=False, soft_wrap=True)
     console.print("  limbeck report --open                         # the whole run on one page", highlight=False)
-    console.print("  limbeck models                                # every registered version and the gate's word on it", highlight=False)
-    console.print("  limbeck ui                                    # Prefect and MLflow in the browser", highlight=False)
+    console.print(
+        "  limbeck models                                # every registered version and the gate's word on it",
+        highlight=False,
+    )
+    console.print(
+        "  limbeck ui                                    # Prefect and MLflow in the browser", highlight=False
+    )
 
 
 def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
-    """Print the table of a finished sweep, the answer, how far fine-tuning changed each layer, and the commands that come next."""
+    """Print the table of a finished sweep, the answer, how far fine-tuning changed each layer, and the commands that
+    come next."""
     from flows.publish.results import spent
     from tasks.report.tables.sweep import SIMILAR, answer_lines, notes, similarity_table, sweep_table, title
 
@@ -122,9 +162,16 @@ def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
     for line in spent(result.get("ledger")):
         console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
     console.print("\nNext:")
-    console.print("  limbeck report --open                         # the answer, the chart and every figure on one page", highlight=False)
+    console.print(
+        "  limbeck report --open                         # the answer, the chart and every figure on one page",
+        highlight=False,
+    )
     console.print("  limbeck explain                               # what ran, and why", highlight=False)
-    console.print("  limbeck ui                                    # Prefect and MLflow in the browser: run/sweep.svg is the plot", highlight=False)
+    console.print(
+        "  limbeck ui                                    # Prefect and MLflow in the browser: run/sweep.svg is the "
+        "plot",
+        highlight=False,
+    )
 
 
 def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
@@ -133,7 +180,9 @@ def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
 
     from tasks.report.reproduction import row_of, summary
 
-    table = Table("stage", "then", "now", "verdict", "why", title=f"run {found['run'][:8]}, then and now", title_justify="left")
+    table = Table(
+        "stage", "then", "now", "verdict", "why", title=f"run {found['run'][:8]}, then and now", title_justify="left"
+    )
     for stage in found["stages"]:
         table.add_row(*row_of(stage))
     console.print()
@@ -142,7 +191,9 @@ def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any]], duration: Callable[[float], str]) -> None:
+def show_sweep_plan(
+    console: Console, name: str, rows: Sequence[Mapping[str, Any]], duration: Callable[[float], str]
+) -> None:
     """Print what a sweep would train, a line for each kind of work, and how much of it is there already."""
     from rich.table import Table
 
@@ -155,13 +206,27 @@ def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any
     for kind, found in kinds.items():
         missing = [row for row in found if row["cache"] == "miss"]
         known = [row["seconds"] for row in missing if row["seconds"] is not None]
-        table.add_row(kind, str(len(found)), str(len(found) - len(missing)), str(len(missing)), duration(sum(known)) if known else "")
+        table.add_row(
+            kind,
+            str(len(found)),
+            str(len(found) - len(missing)),
+            str(len(missing)),
+            duration(sum(known)) if known else "",
+        )
     console.print(table)
     trainings = [row for row in rows if row["stage"].startswith("drop-layers")]
     missing = [row for row in trainings if row["cache"] == "miss"]
-    console.print(f"{len(trainings)} trainings of dropped models: {len(trainings) - len(missing)} are cached, {len(missing)} would run.", highlight=False)
+    console.print(
+        f"{len(trainings)} trainings of dropped models: {len(trainings) - len(missing)} are cached, {len(missing)} "
+        f"would run.",
+        highlight=False,
+    )
     if any(row["seconds"] is not None for row in rows if row["cache"] == "miss"):
-        console.print("About: what the like of it took before, with other settings perhaps, one after another; cores work side by side.", highlight=False)
+        console.print(
+            "About: what the like of it took before, with other settings perhaps, one after another; cores work "
+            "side by side.",
+            highlight=False,
+        )
 
 
 def kind_of(stage: str) -> str:
@@ -182,8 +247,19 @@ def runs_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     for name, _ in BRIEF.values():
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        figures = [f"{row['figures'][name]:{form}}" if name in row["figures"] else "—" for name, (_, form) in BRIEF.items()]
-        table.add_row(row["run"][:8], moment(row["started"]), row["kind"], row["recipe"], row["experiment"], row["status"], row["best"], *figures)
+        figures = [
+            f"{row['figures'][name]:{form}}" if name in row["figures"] else "—" for name, (_, form) in BRIEF.items()
+        ]
+        table.add_row(
+            row["run"][:8],
+            moment(row["started"]),
+            row["kind"],
+            row["recipe"],
+            row["experiment"],
+            row["status"],
+            row["best"],
+            *figures,
+        )
     return table
 
 

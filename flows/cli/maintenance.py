@@ -40,7 +40,10 @@ def gc(
     for name in swept.leftovers:
         out.print(f"left over: {name}", highlight=False, markup=False)
     verb = "would go" if dry_run else "are gone"
-    out.print(f"{len(swept.results)} results and {swept.bytes / 1e6:,.1f} MB {verb}; {swept.kept} results stay.", highlight=False)
+    out.print(
+        f"{len(swept.results)} results and {swept.bytes / 1e6:,.1f} MB {verb}; {swept.kept} results stay.",
+        highlight=False,
+    )
 
 
 def janitor() -> None:
@@ -56,19 +59,39 @@ def janitor() -> None:
         swept = server_watch.run(sweep_up())
     for run in swept["ended"]:
         out.print(f"ended run {run[:8]}: its process is gone", highlight=False)
-    counts = f"{len(swept['ended'])} runs ended, {len(swept['pending'])} unfinished models and {len(swept['leftovers'])} left-overs removed"
+    counts = (
+        f"{len(swept['ended'])} runs ended, {len(swept['pending'])} unfinished models and "
+        f"{len(swept['leftovers'])} left-overs removed"
+    )
     out.print(counts, highlight=False)
 
 
 def deploy(
-    site: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="What this place sets for the work pools: image, cluster, roles, secrets.")] = None,
-    gpus: Annotated[int | None, typer.Option(min=1, max=10_000, help="How many GPU stages may train at once; 1 where it was never set.")] = None,
-    gpu_pool: Annotated[str | None, typer.Option(metavar="POOL", help="The work pool that GPU stages go to; ecs-gpu where it was never set.")] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="Take back what was changed in the Prefect UI: parameters, schedules, pools' defaults.")] = False,
+    site: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.yaml", help="What this place sets for the work pools: image, cluster, roles, secrets."
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, help="How many GPU stages may train at once; 1 where it was never set."),
+    ] = None,
+    gpu_pool: Annotated[
+        str | None,
+        typer.Option(metavar="POOL", help="The work pool that GPU stages go to; ecs-gpu where it was never set."),
+    ] = None,
+    reset: Annotated[
+        bool,
+        typer.Option(
+            "--reset", help="Take back what was changed in the Prefect UI: parameters, schedules, pools' defaults."
+        ),
+    ] = False,
 ) -> None:
     """Set up work pools, limits, deployments and automations on the Prefect server; a second time it changes nothing.
 
-    Which server: PREFECT_API_URL, else that of a running limbeck up or ui. What people changed in the Prefect UI stays as it is.
+    Which server: PREFECT_API_URL, else that of a running limbeck up or ui. What people changed in the Prefect UI stays
+    as it is.
     """
     open_home()
     import asyncio

@@ -7,20 +7,38 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.shared import JsonFile, RecipeName, Sets, duration, open_home, open_home_for_a_run, out, start, tracker, written
+from flows.cli.shared import (
+    JsonFile,
+    RecipeName,
+    Sets,
+    duration,
+    open_home,
+    open_home_for_a_run,
+    out,
+    start,
+    tracker,
+    written,
+)
 from tasks.errors import RecipeError
 
 
 def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the language and of everything trained on it.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, max=50, help="How many seeds, from --seed on; what distillation gains gets an interval over them.")] = 1,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1, max=50, help="How many seeds, from --seed on; what distillation gains gets an interval over them."
+        ),
+    ] = 1,
     json_file: JsonFile = None,
 ) -> None:
     """Compress a small teacher of a generated language, in minutes and without any hub."""
     home = open_home_for_a_run()
     from flows.servers.local import prefect_for_a_run
 
-    out.print("The demo's data is synthetic: a small generated language, so the figures say nothing about natural language.\n")
+    out.print(
+        "The demo's data is synthetic: a small generated language, so the figures say nothing about natural language.\n"
+    )
     with prefect_for_a_run(home) as ready:
         from flows.cli.console import show_results
         from flows.cli.runner import run_demo
@@ -32,7 +50,9 @@ def demo(
 
 def init(
     table: Annotated[Path, typer.Argument(metavar="DATA.csv", help="Your rows: csv, tsv, jsonl or parquet.")],
-    output: Annotated[Path | None, written("--output", "-o", help="Where the recipe goes; by default beside the data.")] = None,
+    output: Annotated[
+        Path | None, written("--output", "-o", help="Where the recipe goes; by default beside the data.")
+    ] = None,
 ) -> None:
     """Write a starter recipe for rows of your own."""
     from flows.run.recipe_file import starter_recipe
@@ -54,14 +74,21 @@ def shelf() -> None:
     for path in sorted(SHELF.glob("*.yaml"), key=lambda path: path.stem):
         table.add_row(path.stem, str(read_yaml(path).get("about", "")))
     out.print(table, highlight=False, markup=False)
-    out.print("\nread one: its file says what it makes and what it costs; run one: limbeck run NAME; change it: --set task=mrpc", highlight=False, markup=False)
+    out.print(
+        "\nread one: its file says what it makes and what it costs; run one: limbeck run NAME; change it: --set "
+        "task=mrpc",
+        highlight=False,
+        markup=False,
+    )
 
 
 def run(
     recipe: RecipeName,
     sets: Sets = [],  # noqa: B006 - typer copies it
     json_file: JsonFile = None,
-    force: Annotated[list[str], typer.Option("--force", metavar="STAGE", help="Run a stage again although its result is there.")] = [],  # noqa: B006
+    force: Annotated[
+        list[str], typer.Option("--force", metavar="STAGE", help="Run a stage again although its result is there.")
+    ] = [],  # noqa: B006
 ) -> None:
     """Run a recipe: teacher, students, dropped models, scores, gate, registry."""
     from flows.run.recipe_file import load_recipe
@@ -71,19 +98,34 @@ def run(
 
 def sweep(
     recipe: RecipeName,
-    strategies: Annotated[str | None, typer.Option(metavar="top,symmetric,…", help="Strategies to try, greedy among them; see layer_dropping.")] = None,
+    strategies: Annotated[
+        str | None,
+        typer.Option(metavar="top,symmetric,…", help="Strategies to try, greedy among them; see layer_dropping."),
+    ] = None,
     drop: Annotated[str | None, typer.Option(metavar="1,2,3", help="Numbers of layers to remove.")] = None,
     seeds: Annotated[str | None, typer.Option(metavar="0,1,2", help="Trainings of each strategy and number.")] = None,
-    halving: Annotated[bool, typer.Option("--halving", help="A quarter of the steps and one seed for all first; the better half goes on.")] = False,
+    halving: Annotated[
+        bool,
+        typer.Option("--halving", help="A quarter of the steps and one seed for all first; the better half goes on."),
+    ] = False,
     sets: Sets = [],  # noqa: B006
-    json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write every figure, the answer and the stages as JSON.")] = None,
-    plot: Annotated[Path | None, written("--plot", metavar="FILE.svg", help="Write the plot: score against dropped layers, by strategy.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many trainings it takes and what is cached.")] = False,
+    json_file: Annotated[
+        Path | None, written("--json", metavar="FILE", help="Write every figure, the answer and the stages as JSON.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        written("--plot", metavar="FILE.svg", help="Write the plot: score against dropped layers, by strategy."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how many trainings it takes and what is cached.")
+    ] = False,
 ) -> None:
-    """How many layers does the task need? Drop them by every strategy, number and seed, from one teacher; the answer has an interval.
+    """How many layers does the task need? Drop them by every strategy, number and seed, from one teacher; the answer
+    has an interval.
 
-    What is not given comes from the recipe's sweep section, then from its layer_dropping section, which also says how a dropped model is trained;
-    without either: six strategies, every number of layers, seeds 0, 1, 2, 500 steps of batch 64. Nothing is registered.
+    What is not given comes from the recipe's sweep section, then from its layer_dropping section, which also says how a
+    dropped model is trained; without either: six strategies, every number of layers, seeds 0, 1, 2, 500 steps of batch
+    64. Nothing is registered.
     """
     from flows.cli.sweep_options import sweep_sets
     from flows.run.recipe_file import load_recipe
@@ -102,7 +144,9 @@ def sweep(
 def plan(
     recipe: RecipeName,
     sets: Sets = [],  # noqa: B006
-    json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write every stage, and what it would take, as JSON.")] = None,
+    json_file: Annotated[
+        Path | None, written("--json", metavar="FILE", help="Write every stage, and what it would take, as JSON.")
+    ] = None,
 ) -> None:
     """Say what a run would do, stage by stage, why, and what it would take, before anything is spent."""
     from flows.run.recipe_file import load_recipe
@@ -117,7 +161,11 @@ def plan(
     session = planned_session(chosen, home)
     found = plan_of(session) | {"held_back": planned_rows(chosen, session)}
     out.print(plan_table(found["stages"], f"plan of {chosen.name}"))
-    for line in plan_lines(found) + held_back_lines(found["held_back"]) + ([f"It would be refused: {found['refused']}."] if found["refused"] else []):
+    for line in (
+        plan_lines(found)
+        + held_back_lines(found["held_back"])
+        + ([f"It would be refused: {found['refused']}."] if found["refused"] else [])
+    ):
         out.print(line, highlight=False, markup=False)
     if json_file is not None:
         write_json(json_file, found)
@@ -129,14 +177,25 @@ def validate(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
 
     chosen = load_recipe(recipe, sets)
     made = [student.name for student in chosen.students]
-    dropped = [f"{s}-{k}" for s in chosen.layer_dropping.strategies for k in chosen.layer_dropping.drop] if chosen.layer_dropping else []
+    dropped = (
+        [f"{s}-{k}" for s in chosen.layer_dropping.strategies for k in chosen.layer_dropping.drop]
+        if chosen.layer_dropping
+        else []
+    )
     judged = f", judged on {', '.join(chosen.judging_sets)} too" if chosen.judging_sets else ""
-    said = f"task {chosen.spec.name}, students {', '.join(made) or 'none'}, dropped {', '.join(dropped) or 'none'}{judged}"
+    said = (
+        f"task {chosen.spec.name}, students {', '.join(made) or 'none'}, dropped {', '.join(dropped) or 'none'}{judged}"
+    )
     out.print(f"{chosen.name} is valid: {said}", highlight=False)
 
 
 def resume(
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that did not finish.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that did not finish."
+        ),
+    ] = None,
     sets: Sets = [],  # noqa: B006
     json_file: JsonFile = None,
 ) -> None:

@@ -1,4 +1,5 @@
-"""Files that a command is asked to write: refused before its work where they cannot be written, not after hours of it."""
+"""Files that a command is asked to write: refused before its work where they cannot be written, not after hours of
+it."""
 
 from __future__ import annotations
 
@@ -8,19 +9,33 @@ from pathlib import Path
 
 from tasks.errors import RecipeError
 
-OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
-               errno.EIO)  # fmt: skip
+OF_THE_DISK = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOENT,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+    errno.EIO,
+)
 """Errors of the operating system that a user can mend; others are faults of ours."""
 
 
 def writable(file: Path | None) -> Path | None:
-    """Return the file that an option names; a file that is there will be replaced. Raises RecipeError where it cannot be written."""
+    """Return the file that an option names; a file that is there will be replaced. Raises RecipeError where it cannot
+    be written."""
     if file is None:
         return None
     target = file.absolute()
     try:
         if not target.parent.is_dir():
-            raise RecipeError(f"there is no folder {str(target.parent)!r} to write {target.name} to; make it, or name another file")
+            raise RecipeError(
+                f"there is no folder {str(target.parent)!r} to write {target.name} to; make it, or name another file"
+            )
         if target.exists() and not target.is_file():
             raise RecipeError(f"{file} is there and is no file; name a file to write to")
         if not os.access(target.parent, os.W_OK | os.X_OK) or (target.exists() and not os.access(target, os.W_OK)):
@@ -33,4 +48,7 @@ def writable(file: Path | None) -> Path | None:
 def disk_sentence(error: OSError) -> str:
     """Say what went wrong with a file or a disk."""
     where = f" ({error.filename})" if error.filename else ""
-    return f"a file cannot be written or read{where}: {(error.strerror or str(error)).lower()}; make room or mend it, and run the same command again"
+    return (
+        f"a file cannot be written or read{where}: {(error.strerror or str(error)).lower()}; make room or mend "
+        f"it, and run the same command again"
+    )

@@ -15,10 +15,20 @@ from tasks.errors import RecipeError
 
 
 def results(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the page and its files are, for example deployments/results.")],
-    add: Annotated[Path | None, typer.Option("--add", metavar="OUT.json", help="What --json wrote of a finished run or sweep.")] = None,
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Where the page and its files are, for example deployments/results."),
+    ],
+    add: Annotated[
+        Path | None, typer.Option("--add", metavar="OUT.json", help="What --json wrote of a finished run or sweep.")
+    ] = None,
     note: Annotated[str, typer.Option("--note", help="A sentence that stands beside the run that is added.")] = "",
-    table: Annotated[str | None, typer.Option("--table", metavar="FILE", help="Only print one file of the folder as a short table, as README has it.")] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table", metavar="FILE", help="Only print one file of the folder as a short table, as README has it."
+        ),
+    ] = None,
 ) -> None:
     """Write the results page of a folder from its files, one per finished run, after adding one to them."""
     from flows.publish.results_folder import add_result, table_of, write_page
@@ -42,7 +52,11 @@ def runs(limit: Annotated[int, typer.Option(min=1, max=1000)] = 20) -> None:
     out.print(runs_table(tracker().runs(limit)))
 
 
-def explain(run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")] = None) -> None:
+def explain(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")
+    ] = None,
+) -> None:
     """Say what a past run did, stage by stage, and why."""
     from rich.table import Table
 
@@ -53,14 +67,30 @@ def explain(run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A r
     title = f"{found['kind']} {found['run'][:8]} of {found['recipe']}: {found['status']}"
     table = Table("stage", "cache", "why", "took", "key", title=title, title_justify="left")
     for row in mlflow.recall(found["run"], "stages")["stages"]:
-        made = f"made by run {row['made_by_run'][:8]}" if row["made_by_run"] else "made before" if row["cache"] == "hit" else row["why"]
-        table.add_row(row["stage"], row["cache"] if row["cache"] == "hit" else row["state"], made, duration(row["seconds"]), row["key"][:12])
+        made = (
+            f"made by run {row['made_by_run'][:8]}"
+            if row["made_by_run"]
+            else "made before"
+            if row["cache"] == "hit"
+            else row["why"]
+        )
+        table.add_row(
+            row["stage"],
+            row["cache"] if row["cache"] == "hit" else row["state"],
+            made,
+            duration(row["seconds"]),
+            row["key"][:12],
+        )
     out.print(table)
 
 
 def ledger(
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")] = None,
-    json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write every figure as JSON, and how it was come by.")] = None,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, written("--json", metavar="FILE", help="Write every figure as JSON, and how it was come by.")
+    ] = None,
 ) -> None:
     """Say what a past run took, stage by stage, in time, kWh, CO2e and dollars, and what the cache saved."""
     mlflow = tracker()
@@ -78,12 +108,21 @@ def ledger(
 
 
 def report(
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that finished.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that finished."),
+    ] = None,
     show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
-    output: Annotated[Path | None, written("--output", "-o", metavar="FILE.html", help="Where it goes; by default into the home folder.")] = None,
-    no_texts: Annotated[bool, typer.Option("--no-texts", help="Leave the texts out on which student and teacher disagree.")] = False,
+    output: Annotated[
+        Path | None,
+        written("--output", "-o", metavar="FILE.html", help="Where it goes; by default into the home folder."),
+    ] = None,
+    no_texts: Annotated[
+        bool, typer.Option("--no-texts", help="Leave the texts out on which student and teacher disagree.")
+    ] = False,
 ) -> None:
-    """Write the page of a past run: one HTML file that says which model to take, how good, fast and big it is, and why."""
+    """Write the page of a past run: one HTML file that says which model to take, how good, fast and big it is, and
+    why."""
     mlflow = tracker()
     from flows.publish.report import open_page, past_report, place_of_report, write_page
     from flows.run.history import find_run
@@ -97,9 +136,16 @@ def report(
 
 
 def reproduce(
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A finished run, as `limbeck runs` shows it; by default the newest.")] = None,
-    keep: Annotated[Path | None, typer.Option("--keep", metavar="FOLDER", help="Keep what the second run makes, in a new folder.")] = None,
-    from_cache: Annotated[bool, typer.Option("--from-cache", help="Run nothing: compare what the store holds.")] = False,
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="A finished run, as `limbeck runs` shows it; by default the newest."),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="FOLDER", help="Keep what the second run makes, in a new folder.")
+    ] = None,
+    from_cache: Annotated[
+        bool, typer.Option("--from-cache", help="Run nothing: compare what the store holds.")
+    ] = False,
     anyway: Annotated[bool, typer.Option("--anyway", help="Go on although a source has changed since.")] = False,
     json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write the comparison as JSON.")] = None,
 ) -> None:
@@ -117,8 +163,14 @@ def reproduce(
 
     found = find_run(mlflow, run, ("FINISHED",))
     if not from_cache:
-        out.print(f"running {found['recipe']} again, in a home of its own: nothing is taken from the cache or enters your registry", highlight=False)
-    compared = run_twice(mlflow, found, home=Home.from_environment(), environment=before, keep=keep, from_cache=from_cache, anyway=anyway)
+        out.print(
+            f"running {found['recipe']} again, in a home of its own: nothing is taken from the cache or enters your "
+            f"registry",
+            highlight=False,
+        )
+    compared = run_twice(
+        mlflow, found, home=Home.from_environment(), environment=before, keep=keep, from_cache=from_cache, anyway=anyway
+    )
     if json_file is not None:
         write_json(json_file, compared)
     show_reproduction(out, compared)

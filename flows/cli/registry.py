@@ -23,18 +23,29 @@ def models() -> None:
 
 
 def pull(
-    name: Annotated[str, typer.Argument(metavar="NAME[@alias]", help="A registered model; without an alias: @champion.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME[@alias]", help="A registered model; without an alias: @champion.")
+    ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
 ) -> None:
     """Write a registered model as one plain Hugging Face folder, its hash checked."""
     model, _, alias = name.partition("@")
     found = tracker().download(model, alias or "champion", folder)
     out.print(f"{folder}: {found['name']} version {found['version']} ({found['description']})", highlight=False)
-    out.print(f'use it with transformers alone: AutoModelForSequenceClassification.from_pretrained("{folder}")', highlight=False, markup=False)
+    out.print(
+        f'use it with transformers alone: AutoModelForSequenceClassification.from_pretrained("{folder}")',
+        highlight=False,
+        markup=False,
+    )
 
 
-def show(name: Annotated[str, typer.Argument(metavar="NAME[@alias|@version]", help="A registered model, or one version of it.")]) -> None:
-    """Show a registered model: aliases, verdicts, figures and the history of decisions; or one version with every reason."""
+def show(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME[@alias|@version]", help="A registered model, or one version of it.")
+    ],
+) -> None:
+    """Show a registered model: aliases, verdicts, figures and the history of decisions; or one version with every
+    reason."""
     from flows.cli.registry_page import show_model, show_version
     from tasks.ports.tracking.registry import Registry
 
@@ -49,12 +60,19 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME[@alias|@version]", he
 
 def promote(
     name: RegisteredName,
-    version: Annotated[str | None, typer.Argument(metavar="[VERSION]", help="A version by number or alias; by default the challenger.")] = None,
-    to: Annotated[str, typer.Option(help="The alias: champion, challenger, champion-small or champion-fast.")] = "champion",
-    force: Annotated[bool, typer.Option("--force", help="Pass over the gate's verdict and the comparison with the champion.")] = False,
+    version: Annotated[
+        str | None, typer.Argument(metavar="[VERSION]", help="A version by number or alias; by default the challenger.")
+    ] = None,
+    to: Annotated[
+        str, typer.Option(help="The alias: champion, challenger, champion-small or champion-fast.")
+    ] = "champion",
+    force: Annotated[
+        bool, typer.Option("--force", help="Pass over the gate's verdict and the comparison with the champion.")
+    ] = False,
     reason: Reason = "",
 ) -> None:
-    """Make a version champion; one that the gate refused, or that is certainly worse than the champion, only by force."""
+    """Make a version champion; one that the gate refused, or that is certainly worse than the champion, only by
+    force."""
     decide_by_hand("promote", name, version=version, to=to, force=force, reason=reason)
 
 
@@ -63,14 +81,20 @@ def rollback(name: RegisteredName, reason: Reason = "") -> None:
     decide_by_hand("rollback", name, reason=reason)
 
 
-def delete(name: RegisteredName, version: Annotated[str, typer.Argument(metavar="VERSION", help="Its number.")], reason: Reason = "") -> None:
+def delete(
+    name: RegisteredName,
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="Its number.")],
+    reason: Reason = "",
+) -> None:
     """Delete a registered version; one that has an alias is refused."""
     gone = decided_in_prefect("delete", name, version=version, reason=reason)
     out.print(f"{name} version {gone['version']} ({gone['candidate']}) is deleted.", highlight=False, markup=False)
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model folder, as pull writes it, or the onnx folder in it.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A model folder, as pull writes it, or the onnx folder in it.")
+    ],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Texts: txt, csv, tsv, jsonl or parquet.")],
     text: Annotated[str, typer.Option(help="Name of the text column.")] = "text",
     pair: Annotated[str | None, typer.Option(help="Name of the second text's column.")] = None,

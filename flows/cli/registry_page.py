@@ -1,4 +1,5 @@
-"""What ``limbeck show`` prints: a registered model's aliases, versions and decisions, or one version with every reason."""
+"""What ``limbeck show`` prints: a registered model's aliases, versions and decisions, or one version with every
+reason."""
 
 from __future__ import annotations
 
@@ -21,14 +22,23 @@ MARKS = {"ACCEPT": "green", "REGRESSION": "red", "ANOMALOUS": "yellow", "INFEASI
 def show_model(console: Console, name: str, standing: Standing) -> None:
     """Print who holds which alias, every version, what was decided so far, and what is not as the history says."""
     aliases = Table("alias", "version", "candidate", title=name, title_justify="left")
-    for alias in [*(alias for alias in ALIASES if alias in standing.aliases), *sorted(set(standing.aliases) - set(ALIASES))]:
+    for alias in [
+        *(alias for alias in ALIASES if alias in standing.aliases),
+        *sorted(set(standing.aliases) - set(ALIASES)),
+    ]:
         number = standing.aliases[alias]
         aliases.add_row(alias, number, standing.versions.get(number, {}).get("candidate", ""))
     versions = Table("version", "candidate", "verdict", *SHORT.values())
     versions.add_column("aliases", overflow="fold")
     for number in sorted(standing.versions, key=int, reverse=True):
         tags = standing.versions[number]
-        versions.add_row(number, tags.get("candidate", ""), verdict(tags), *(tags.get(figure, "") for figure in SHORT), named(standing, number))
+        versions.add_row(
+            number,
+            tags.get("candidate", ""),
+            verdict(tags),
+            *(tags.get(figure, "") for figure in SHORT),
+            named(standing, number),
+        )
     console.print(aliases)
     console.print(versions)
     say(console, history_lines(standing))
@@ -74,13 +84,20 @@ def history_lines(standing: Standing, number: str | None = None) -> Iterator[str
         if not words and number is not None:
             continue
         yield f"  {entry['n']:>3}  {entry['at']}  {entry['kind']}{whence(entry)}{moved(entry)}"
-        yield from (f"         {word['candidate']}, version {word['version']}: {word['outcome']}: {word['reason']}" for word in words)
+        yield from (
+            f"         {word['candidate']}, version {word['version']}: {word['outcome']}: {word['reason']}"
+            for word in words
+        )
 
 
 def whence(entry: Mapping[str, Any]) -> str:
     """Say which recipe decided, or why a person did."""
     because = " by force" if entry.get("forced") else ""
-    return f" {entry['recipe']}" if entry.get("recipe") else because + (f" ({entry['because']})" if entry.get("because") else "")
+    return (
+        f" {entry['recipe']}"
+        if entry.get("recipe")
+        else because + (f" ({entry['because']})" if entry.get("because") else "")
+    )
 
 
 def moved(entry: Mapping[str, Any]) -> str:
@@ -90,9 +107,13 @@ def moved(entry: Mapping[str, Any]) -> str:
 
 
 def gone_lines(name: str, standing: Standing) -> Iterator[str]:
-    """Say which aliases the history knows and the registry has lost: MLflow lets an aliased version be deleted, and its alias vanishes."""
+    """Say which aliases the history knows and the registry has lost: MLflow lets an aliased version be deleted, and its
+    alias vanishes."""
     for alias, number in missing(standing).items():
-        yield f"\n{name}@{alias} is gone: by the history it is version {number}. Give it to one that is there: limbeck promote {name} VERSION --to {alias}"
+        yield (
+            f"\n{name}@{alias} is gone: by the history it is version {number}. Give it to one that is there: "
+            f"limbeck promote {name} VERSION --to {alias}"
+        )
 
 
 def say(console: Console, lines: Iterator[str]) -> None:

@@ -1,6 +1,7 @@
 """Running a past run again, from nothing, and holding what comes out against its manifest, stage by stage.
 
-The second run is a process of its own with a home of its own: nothing is taken from the cache, and nothing enters the registry, or anybody's notices.
+The second run is a process of its own with a home of its own: nothing is taken from the cache, and nothing enters the
+registry, or anybody's notices.
 """
 
 from __future__ import annotations
@@ -29,9 +30,15 @@ NOT_THERE = ("LIMBECK_STORE", "LIMBECK_DISPATCH", "LIMBECK_NOTIFY", "MLFLOW_TRAC
 
 
 def reproduce(
-    tracker: Tracker, found: Mapping[str, Any], *, home: Home, environment: Mapping[str, str], keep: Path | None = None, from_cache: bool = False,
+    tracker: Tracker,
+    found: Mapping[str, Any],
+    *,
+    home: Home,
+    environment: Mapping[str, str],
+    keep: Path | None = None,
+    from_cache: bool = False,
     anyway: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Run a past run again, or look into the store for what it made, and compare."""
     from tasks.report.reproduction import compare
 
@@ -39,7 +46,9 @@ def reproduce(
     recipe = Recipe.model_validate(recipe_again(then))
     changed = changed_sources(recipe, then)
     if changed and not anyway:
-        raise DataError(f"{'; '.join(changed)}: what comes out would not be the same; bring the old files back, or compare --anyway")
+        raise DataError(
+            f"{'; '.join(changed)}: what comes out would not be the same; bring the old files back, or compare --anyway"
+        )
     if from_cache:
         now = found_in_store(recipe, then, home)
     else:
@@ -53,7 +62,10 @@ def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> dict[str, Any
     try:
         return tracker.recall(found["run"], "manifest")
     except RegistryError as error:
-        raise RegistryError(f"run {found['run'][:8]} has no manifest: it did not finish, or an older release made it; see limbeck runs for others") from error
+        raise RegistryError(
+            f"run {found['run'][:8]} has no manifest: it did not finish, or an older release made it; see limbeck "
+            f"runs for others"
+        ) from error
 
 
 def recipe_again(then: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,8 +83,11 @@ def changed_sources(recipe: Recipe, then: Mapping[str, Any]) -> list[str]:
     from flows.run.opening import find_sources
 
     now = {name: parcel.sha256 for name, parcel in find_sources(recipe).items()}
-    return [f"the source {name!r} has changed since (digest {noted['sha256'][:8]} then, {now.get(name, 'none')[:8]} now)"
-            for name, noted in then["sources"].items() if now.get(name) != noted["sha256"]]  # fmt: skip
+    return [
+        f"the source {name!r} has changed since (digest {noted['sha256'][:8]} then, {now.get(name, 'none')[:8]} now)"
+        for name, noted in then["sources"].items()
+        if now.get(name) != noted["sha256"]
+    ]
 
 
 def found_in_store(recipe: Recipe, then: Mapping[str, Any], home: Home) -> dict[str, Any]:
@@ -82,7 +97,13 @@ def found_in_store(recipe: Recipe, then: Mapping[str, Any], home: Home) -> dict[
 
     os.environ["LIMBECK_PROCESSES"] = str(then["hardware"].get("processes", 1))  # as the second run would have it
     rows = [stage_row(record) for record in planned_records(recipe, home, then["kind"])]
-    return {"versions": library_versions(), "hardware": hardware_of(recipe), "code": code_state(), "stages": rows, "models": {}}
+    return {
+        "versions": library_versions(),
+        "hardware": hardware_of(recipe),
+        "code": code_state(),
+        "stages": rows,
+        "models": {},
+    }
 
 
 @contextmanager
@@ -101,11 +122,22 @@ def own_folder(keep: Path | None) -> Iterator[Path]:
 def run_again(then: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     """Run the recipe in a home of its own and return the new manifest; what the run says goes where ours goes."""
     (folder / "recipe.json").write_text(json.dumps(recipe_again(then), indent=1))
-    command = [sys.executable, "-P", "-m", "flows.cli", then["kind"], str(folder / "recipe.json"), "--json", str(folder / "result.json")]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "flows.cli",
+        then["kind"],
+        str(folder / "recipe.json"),
+        "--json",
+        str(folder / "result.json"),
+    ]
     own = {name: value for name, value in environment.items() if name not in NOT_THERE}
     path = os.pathsep.join([str(ROOT), *filter(None, [own.get("PYTHONPATH")])])
     processes = str(then["hardware"].get("processes", 1))
-    done = run_to_its_end(command, own | {"LIMBECK_HOME": str(folder / "home"), "PYTHONPATH": path, "LIMBECK_PROCESSES": processes})
+    done = run_to_its_end(
+        command, own | {"LIMBECK_HOME": str(folder / "home"), "PYTHONPATH": path, "LIMBECK_PROCESSES": processes}
+    )
     if done == STOPPED:
         raise KeyboardInterrupt
     if done != 0:
@@ -118,7 +150,9 @@ def run_to_its_end(command: list[str], environment: Mapping[str, str]) -> int:
     """Run a command that hears Ctrl-C as we do, and wait until it has stopped in order; return its status."""
     from tasks.engine.job import die_with_parent
 
-    with subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL, preexec_fn=die_with_parent) as process:
+    with subprocess.Popen(
+        command, env=dict(environment), stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
+    ) as process:
         try:
             return process.wait()
         except KeyboardInterrupt:

@@ -23,10 +23,19 @@ from tasks.stage.session import Session, StageRecord
 
 
 def run_recipe(
-    recipe: Recipe, *, home: Home, watcher: Any = None, force: frozenset[str] = frozenset(), json_path: Path | None = None, plan: Session | None = None,
-    engines: ForkServer | None = None, command: str = "", kind: str = "run",
-) -> dict[str, Any]:  # fmt: skip
-    """Run a flow (``kind``: ``run`` or ``sweep``), after a plan of it or without one; write the result file if asked, with the command that asked."""
+    recipe: Recipe,
+    *,
+    home: Home,
+    watcher: Any = None,
+    force: frozenset[str] = frozenset(),
+    json_path: Path | None = None,
+    plan: Session | None = None,
+    engines: ForkServer | None = None,
+    command: str = "",
+    kind: str = "run",
+) -> dict[str, Any]:
+    """Run a flow (``kind``: ``run`` or ``sweep``), after a plan of it or without one; write the result file if asked,
+    with the command that asked."""
     from flows.publish.metadata import account
 
     onlooker, started = Onlooker(home, watcher, force, plan, engines, command), time.monotonic()
@@ -35,13 +44,18 @@ def run_recipe(
         result: dict[str, Any] = server_watch.run(flow_of(kind)(recipe))
     except asyncio.CancelledError:
         if onlooker.cancelled is not None:
-            with contextlib.suppress(Exception):  # the run, or its server, may be gone by now; it has stopped all the same
+            with contextlib.suppress(
+                Exception
+            ):  # the run, or its server, may be gone by now; it has stopped all the same
                 asyncio.run(confirm(onlooker.cancelled))
         raise KeyboardInterrupt from None  # a signal asked for the end: what follows is as after Ctrl-C
     finally:
         ONLOOKER.reset(token)  # a run that this process starts by other means next is not this one
     if json_path is not None:
-        write_json(json_path, {**result, **account(recipe, result, home=home, seconds=time.monotonic() - started, command=command)})
+        write_json(
+            json_path,
+            {**result, **account(recipe, result, home=home, seconds=time.monotonic() - started, command=command)},
+        )
     return result
 
 
@@ -57,10 +71,18 @@ def flow_of(kind: str) -> Any:
 
 
 def watched_run(
-    recipe: Recipe, *, home: Home, console: Any, ready: Callable[[], None], force: frozenset[str] = frozenset(), json_path: Path | None = None,
-    command: str = "", kind: str = "run",
-) -> dict[str, Any]:  # fmt: skip
-    """Run a recipe before a person's eyes; ``ready`` waits for the Prefect server, which starts while the run is planned."""
+    recipe: Recipe,
+    *,
+    home: Home,
+    console: Any,
+    ready: Callable[[], None],
+    force: frozenset[str] = frozenset(),
+    json_path: Path | None = None,
+    command: str = "",
+    kind: str = "run",
+) -> dict[str, Any]:
+    """Run a recipe before a person's eyes; ``ready`` waits for the Prefect server, which starts while the run is
+    planned."""
     from flows.cli.console import Watcher
 
     plan = planned_session(recipe, home, kind)
@@ -68,12 +90,23 @@ def watched_run(
     with warm_engines(plan) as engines:
         ready()
         with Watcher(console, len(plan.records)) as watcher:
-            return run_recipe(recipe, home=home, watcher=watcher, force=force, json_path=json_path, plan=plan, engines=engines, command=command, kind=kind)
+            return run_recipe(
+                recipe,
+                home=home,
+                watcher=watcher,
+                force=force,
+                json_path=json_path,
+                plan=plan,
+                engines=engines,
+                command=command,
+                kind=kind,
+            )
 
 
 @contextlib.contextmanager
 def warm_engines(plan: Session) -> Iterator[ForkServer | None]:
-    """Load torch for a plan's engines while servers start; not where a plan needs none here, nor where each engine loads it by itself."""
+    """Load torch for a plan's engines while servers start; not where a plan needs none here, nor where each engine
+    loads it by itself."""
     here = plan.dispatcher is None and plan.processes == 1
     engines = new_fork_server() if here and any(record.cache == "miss" for record in plan.records) else None
     try:
@@ -86,25 +119,41 @@ def warm_engines(plan: Session) -> Iterator[ForkServer | None]:
 
 
 def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[str, Any]]:
-    """Walk the same story without running anything; return what each stage would do, why, and what the like of it took before."""
+    """Walk the same story without running anything; return what each stage would do, why, and what the like of it took
+    before."""
     rows: list[dict[str, Any]] = plan_of(planned_session(recipe, home, kind))["stages"]
     return rows
 
 
 def plan_of(session: Session) -> dict[str, Any]:
-    """Return a plan as ``limbeck plan --json`` writes it: every stage, what would be spent, what is there already, and whether the budget would do."""
+    """Return a plan as ``limbeck plan --json`` writes it: every stage, what would be spent, what is there already, and
+    whether the budget would do."""
     rates = session.purse.rates
     rows = [
-        {"stage": record.shown, "cache": record.cache, "why": record.why, "seconds": record.estimate, "cost": planned_cost(record, rates)}
+        {
+            "stage": record.shown,
+            "cache": record.cache,
+            "why": record.why,
+            "seconds": record.estimate,
+            "cost": planned_cost(record, rates),
+        }
         for record in session.records
     ]
-    costs: dict[str, list[Any]] = {cache: [row["cost"] for row in rows if row["cache"] == cache] for cache in ("miss", "hit")}
+    costs: dict[str, list[Any]] = {
+        cache: [row["cost"] for row in rows if row["cache"] == cache] for cache in ("miss", "hit")
+    }
     refused = ""
     try:
         session.purse.require_plan([record.likely for record in session.records if record.cache == "miss"])
     except BudgetError as error:
         refused = str(error)
-    return {"stages": rows, "total": sum_of(costs["miss"]), "saved": sum_of(costs["hit"]), "refused": refused, "warnings": list(rates.warnings)}
+    return {
+        "stages": rows,
+        "total": sum_of(costs["miss"]),
+        "saved": sum_of(costs["hit"]),
+        "refused": refused,
+        "warnings": list(rates.warnings),
+    }
 
 
 SMALL = 16 * 2**20
@@ -112,7 +161,8 @@ SMALL = 16 * 2**20
 
 
 def planned_rows(recipe: Recipe, session: Session) -> dict[str, Any]:
-    """Return what is known of a plan's held-back rows: from earlier stages, or by dividing the rows now, where there are few; else nothing."""
+    """Return what is known of a plan's held-back rows: from earlier stages, or by dividing the rows now, where there
+    are few; else nothing."""
     from flows.branches.judging_sets import planned_sets
     from flows.run.judging_sources import known_of_sets
     from flows.run.opening import held_back
@@ -149,7 +199,8 @@ def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
 
 
 def story_of(recipe: Recipe, kind: str) -> tuple[Recipe, Callable[..., Coroutine[Any, Any, Any]]]:
-    """Return a recipe as a kind of run takes it, and what passes its stages; of the two flows only one is loaded, which takes Prefect half a second."""
+    """Return a recipe as a kind of run takes it, and what passes its stages; of the two flows only one is loaded, which
+    takes Prefect half a second."""
     if kind == "sweep":
         from flows.branches.sweep import of_a_sweep
         from flows.sweep_layers import sweep_everything
@@ -165,14 +216,22 @@ def demo_recipe(home: Home, seed: int) -> Recipe:
     from flows.run.demo import DEMO, with_language
     from flows.run.recipe_file import load_recipe
 
-    return with_language(load_recipe(DEMO, [f"{section}.seed={seed}" for section in ("pretraining", "teacher", "data")]), home)
+    return with_language(
+        load_recipe(DEMO, [f"{section}.seed={seed}" for section in ("pretraining", "teacher", "data")]), home
+    )
 
 
-def run_demo(*, seed: int, seeds: int, home: Home, console: Any, ready: Callable[[], None], json_path: Path | None = None) -> dict[str, Any]:
-    """Write a small language, compress a teacher of it, and compare the distilled student with the same student trained without a teacher."""
+def run_demo(
+    *, seed: int, seeds: int, home: Home, console: Any, ready: Callable[[], None], json_path: Path | None = None
+) -> dict[str, Any]:
+    """Write a small language, compress a teacher of it, and compare the distilled student with the same student trained
+    without a teacher."""
     from flows.run.demo import last_words, margins
 
-    results = [watched_run(demo_recipe(home, number), home=home, console=console, ready=ready) for number in range(seed, seed + seeds)]
+    results = [
+        watched_run(demo_recipe(home, number), home=home, console=console, ready=ready)
+        for number in range(seed, seed + seeds)
+    ]
     result = {**results[-1], "margins": margins(results), "last_words": last_words(results)}
     if json_path is not None:
         write_json(json_path, result)

@@ -32,10 +32,15 @@ written = partial(typer.Option, callback=writable)
 """An option that names a file to write: whether it can be is asked before the command does anything."""
 
 
-Sets = Annotated[list[str], typer.Option("--set", metavar="a.b=value", help="Change one knob of the recipe; may be given several times.")]
+Sets = Annotated[
+    list[str],
+    typer.Option("--set", metavar="a.b=value", help="Change one knob of the recipe; may be given several times."),
+]
 
 
-JsonFile = Annotated[Path | None, written("--json", metavar="FILE", help="Write stages, models and registered versions as JSON.")]
+JsonFile = Annotated[
+    Path | None, written("--json", metavar="FILE", help="Write stages, models and registered versions as JSON.")
+]
 
 
 RegisteredName = Annotated[str, typer.Argument(metavar="NAME", help="A registered model.")]
@@ -57,7 +62,14 @@ def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "ru
         from flows.cli.runner import watched_run
 
         result = watched_run(
-            recipe, home=home, console=out, ready=ready, force=frozenset(force), json_path=json_file, command=typed(sys.argv[1:]), kind=kind
+            recipe,
+            home=home,
+            console=out,
+            ready=ready,
+            force=frozenset(force),
+            json_path=json_file,
+            command=typed(sys.argv[1:]),
+            kind=kind,
         )
     if plot is not None:
         from tasks.report.sweep_plot import sweep_svg
@@ -67,9 +79,16 @@ def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "ru
 
 
 def typed(words: list[str]) -> str:
-    """Return a command as it was typed, without the files that it writes; what a resumed run was started with is not known any more."""
-    kept = [word for before, word in zip(["", *words], words, strict=False) if before not in WRITTEN and word not in WRITTEN]
-    return shlex.join(["limbeck", *(word for word in kept if word.split("=")[0] not in WRITTEN)]) if words[:1] != ["resume"] else ""
+    """Return a command as it was typed, without the files that it writes; what a resumed run was started with is not
+    known any more."""
+    kept = [
+        word for before, word in zip(["", *words], words, strict=False) if before not in WRITTEN and word not in WRITTEN
+    ]
+    return (
+        shlex.join(["limbeck", *(word for word in kept if word.split("=")[0] not in WRITTEN)])
+        if words[:1] != ["resume"]
+        else ""
+    )
 
 
 def open_home() -> Home:
@@ -112,4 +131,10 @@ def checked(file: Path) -> Path:
 
 def duration(seconds: float) -> str:
     """Return a length of time for people."""
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.1f} s"
+        if seconds < 100
+        else f"{seconds / 60:.0f} min"
+        if seconds < 6000
+        else f"{seconds / 3600:.1f} h"
+    )

@@ -1,5 +1,5 @@
-"""The lists that ``limbeck sweep`` takes on the command line, as settings of the recipe's ``sweep`` section: so they are stored with the run, and
-``limbeck resume`` finds them again."""
+"""The lists that ``limbeck sweep`` takes on the command line, as settings of the recipe's ``sweep`` section: so they
+are stored with the run, and ``limbeck resume`` finds them again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from tasks.errors import RecipeError
 def sweep_sets(*, strategies: str | None, drop: str | None, seeds: str | None, halving: bool) -> list[str]:
     """Return the settings that the options stand for; an option that was not given sets nothing."""
     sets = [] if strategies is None else [f"sweep.strategies={json.dumps(entries('--strategies', strategies))}"]
-    sets += [f"sweep.{name}={json.dumps(numbers(f'--{name}', given))}" for name, given in (("drop", drop), ("seeds", seeds)) if given is not None]
+    sets += [
+        f"sweep.{name}={json.dumps(numbers(f'--{name}', given))}"
+        for name, given in (("drop", drop), ("seeds", seeds))
+        if given is not None
+    ]
     return [*sets, *(["sweep.halving=true"] if halving else [])]
 
 
@@ -19,7 +23,9 @@ def entries(option: str, given: str) -> list[str]:
     """Return the entries of a list with commas; an empty one, or a hole in it, is a slip."""
     found = [entry.strip() for entry in given.split(",")]
     if not all(found):
-        raise RecipeError(f"{option} {given!r} has an empty entry; give a list with commas, for example {EXAMPLES[option]}")
+        raise RecipeError(
+            f"{option} {given!r} has an empty entry; give a list with commas, for example {EXAMPLES[option]}"
+        )
     return found
 
 

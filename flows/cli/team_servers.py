@@ -12,19 +12,36 @@ from flows.home import Home
 
 
 def up(
-    host: Annotated[str | None, typer.Option(help="Address or name of this machine to listen on; by default 127.0.0.1, this machine alone.")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address or name of this machine to listen on; by default 127.0.0.1, this machine alone."),
+    ] = None,
     prefect_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 4200.")] = None,
     mlflow_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 5000.")] = None,
-    s3: Annotated[str | None, typer.Option(help="radosgw, folder, aws, or the URL of an endpoint; AWS_ENDPOINT_URL counts.")] = None,
-    buckets: Annotated[str | None, typer.Option(help="What the names of both buckets begin with; by default limbeck.")] = None,
-    pools: Annotated[str | None, typer.Option(help="Work pools that get a worker here; by default cpu,gpu-local.")] = None,
+    s3: Annotated[
+        str | None, typer.Option(help="radosgw, folder, aws, or the URL of an endpoint; AWS_ENDPOINT_URL counts.")
+    ] = None,
+    buckets: Annotated[
+        str | None, typer.Option(help="What the names of both buckets begin with; by default limbeck.")
+    ] = None,
+    pools: Annotated[
+        str | None, typer.Option(help="Work pools that get a worker here; by default cpu,gpu-local.")
+    ] = None,
 ) -> None:
-    """Bring up the servers of a team as processes that are watched: PostgreSQL, Redis, S3, Prefect, MLflow, workers. Again: what is missing of them."""
+    """Bring up the servers of a team as processes that are watched: PostgreSQL, Redis, S3, Prefect, MLflow, workers.
+    Again: what is missing of them."""
     home = Home.from_environment().create()
     from flows.stack.bringup import up as bring_up
     from flows.stack.words import how_to_use, tell
 
-    wanted = {"host": host, "prefect_port": prefect_port, "mlflow_port": mlflow_port, "s3": s3, "buckets": buckets, "pools": pools and tuple(pools.split(","))}
+    wanted = {
+        "host": host,
+        "prefect_port": prefect_port,
+        "mlflow_port": mlflow_port,
+        "s3": s3,
+        "buckets": buckets,
+        "pools": pools and tuple(pools.split(",")),
+    }
     stack = bring_up(home, wanted, tell(out))
     out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
 
@@ -35,7 +52,10 @@ def down() -> None:
     from flows.stack.words import tell
 
     stopped = bring_down(Home.from_environment(), tell(out))
-    out.print("stopped; all data stays, limbeck up goes on with it" if stopped else "nothing of this home is running", highlight=False)
+    out.print(
+        "stopped; all data stays, limbeck up goes on with it" if stopped else "nothing of this home is running",
+        highlight=False,
+    )
 
 
 def env() -> None:
@@ -46,32 +66,46 @@ def env() -> None:
 
 
 def doctor() -> None:
-    """Look for what is missing, wrong or unsafe on this machine, and say what mends it. Ends with status 1 if the stack could not do its work."""
+    """Look for what is missing, wrong or unsafe on this machine, and say what mends it. Ends with status 1 if the stack
+    could not do its work."""
     from flows.stack.doctor import BAD, examine
 
     findings = examine(Home.from_environment())
     for finding in findings:
-        out.print(f"{finding.state:<8} {finding.what:<18} {finding.said}", highlight=False, markup=False, soft_wrap=True)
+        out.print(
+            f"{finding.state:<8} {finding.what:<18} {finding.said}", highlight=False, markup=False, soft_wrap=True
+        )
         if finding.mend:  # on a line of its own, so that it can be copied
             out.print(f"{'':<27} → {finding.mend}", highlight=False, markup=False, soft_wrap=True)
     if any(finding.state == BAD for finding in findings):
         raise typer.Exit(1)
 
 
-def backup(target: Annotated[Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="A new folder or file. There will be passwords in it.")]) -> None:
+def backup(
+    target: Annotated[
+        Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="A new folder or file. There will be passwords in it.")
+    ],
+) -> None:
     """Save the stack while it runs: databases, models and results, secrets."""
     from flows.stack.backup import backup as save
     from flows.stack.words import tell
 
     contents = save(Home.from_environment(), target, tell(out))
-    out.print(f"wrote {target}: {len(contents['files'])} files; keep it where you keep passwords", highlight=False, markup=False, soft_wrap=True)
+    out.print(
+        f"wrote {target}: {len(contents['files'])} files; keep it where you keep passwords",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def restore(
     source: Annotated[Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="What limbeck backup wrote.")],
     prefect_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 4200.")] = None,
     mlflow_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 5000.")] = None,
-    s3: Annotated[str | None, typer.Option(help="Another S3 server than the back-up's: radosgw, aws, or the URL of an endpoint.")] = None,
+    s3: Annotated[
+        str | None, typer.Option(help="Another S3 server than the back-up's: radosgw, aws, or the URL of an endpoint.")
+    ] = None,
 ) -> None:
     """Make a new stack of a back-up, in a home that has none, and bring it up."""
     from flows.stack.backup import restore as bring_back

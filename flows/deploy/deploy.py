@@ -1,7 +1,9 @@
-"""``limbeck deploy``: everything of ``deployments/`` on a Prefect server: work pools, the limit of GPUs, deployments, automations.
+"""``limbeck deploy``: everything of ``deployments/`` on a Prefect server: work pools, the limit of GPUs, deployments,
+automations.
 
-Each is read first and written only where it differs, so that a second time changes nothing. What people switch in the Prefect UI is theirs and
-stays: default parameters, schedules, whether an automation is on, the number of GPUs, what a pool's variables are here. ``--reset`` takes it back.
+Each is read first and written only where it differs, so that a second time changes nothing. What people switch in the
+Prefect UI is theirs and stays: default parameters, schedules, whether an automation is on, the number of GPUs, what a
+pool's variables are here. ``--reset`` takes it back.
 """
 
 from __future__ import annotations
@@ -76,10 +78,13 @@ async def deploy(ways: Ways) -> list[Line]:
 
 @asynccontextmanager
 async def server() -> AsyncIterator[PrefectClient]:
-    """Reach the Prefect server; what can go wrong on the way is said in a sentence. Without an address Prefect would start one, and end it again."""
+    """Reach the Prefect server; what can go wrong on the way is said in a sentence. Without an address Prefect would
+    start one, and end it again."""
     address = PREFECT_API_URL.value()
     if not address:
-        raise ServerError("no Prefect server is named; start one with limbeck up, or set PREFECT_API_URL to one that is there")
+        raise ServerError(
+            "no Prefect server is named; start one with limbeck up, or set PREFECT_API_URL to one that is there"
+        )
     try:
         await ask_prefect()
         async with get_client() as client:
@@ -87,12 +92,16 @@ async def server() -> AsyncIterator[PrefectClient]:
     except PrefectHTTPStatusError as error:
         status = error.response.status_code
         if status in REFUSED:
-            how = "set PREFECT_API_AUTH_STRING to its user:password, for our own by: eval \"$(limbeck env)\""
+            how = 'set PREFECT_API_AUTH_STRING to its user:password, for our own by: eval "$(limbeck env)"'
             raise ServerError(f"the Prefect server at {shown(address)} refuses us ({status}); {how}") from error
-        raise ServerError(f"the Prefect server at {shown(address)} answered {status}: {detail(error.response)}") from error
+        raise ServerError(
+            f"the Prefect server at {shown(address)} answered {status}: {detail(error.response)}"
+        ) from error
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         said = str(error) or type(error).__name__
-        raise ServerError(f"there is no Prefect server at {shown(address)} ({said}); start it, or correct PREFECT_API_URL") from error
+        raise ServerError(
+            f"there is no Prefect server at {shown(address)} ({said}); start it, or correct PREFECT_API_URL"
+        ) from error
 
 
 def shown(address: str) -> str:
@@ -105,11 +114,13 @@ def detail(response: httpx.Response) -> str:
     """Return what a server said, on one line."""
     with contextlib.suppress(ValueError, AttributeError, KeyError):
         said = response.json()
-        return " ".join(str(said.get("detail") or said.get("exception_detail") or said["exception_message"]).split())[:500]
+        return " ".join(str(said.get("detail") or said.get("exception_detail") or said["exception_message"]).split())[
+            :500
+        ]
     return " ".join(response.text.split())[:500]
 
 
-# --- pools and limits --------------------------------------------------------------------------------------------------------------------
+# --- pools and limits -------------------------------------------------------------------------------------------------
 
 
 async def settle_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
@@ -121,7 +132,9 @@ async def settle_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
         there = None
     if there is None:
         template = settled(ours["base_job_template"], None, set_here)
-        await client.create_work_pool(WorkPoolCreate(name=name, type=ours["type"], description=ours["description"], base_job_template=template))
+        await client.create_work_pool(
+            WorkPoolCreate(name=name, type=ours["type"], description=ours["description"], base_job_template=template)
+        )
         return Line("work pool", name, "created")
     if there.type != ours["type"]:
         raise ServerError(
@@ -129,7 +142,10 @@ async def settle_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
             f"rename what uses it, or delete it (prefect work-pool delete {name}), then deploy again"
         )
     before = None if ways.reset else there.base_job_template
-    wanted = {"description": ours["description"], "base_job_template": settled(ours["base_job_template"], before, set_here)}
+    wanted = {
+        "description": ours["description"],
+        "base_job_template": settled(ours["base_job_template"], before, set_here),
+    }
     changed = [what for what, value in wanted.items() if getattr(there, what) != value]
     if changed:
         await client.update_work_pool(name, WorkPoolUpdate(**{what: wanted[what] for what in changed}))
@@ -147,7 +163,8 @@ async def settle_queue(client: PrefectClient, pool: str, name: str) -> Line:
 
 
 async def settle_limit(client: PrefectClient, ways: Ways) -> Line:
-    """Make sure that the limit of GPUs is there; stages take a slot of it while they train, and none where their result is cached."""
+    """Make sure that the limit of GPUs is there; stages take a slot of it while they train, and none where their result
+    is cached."""
     name = os.environ.get(GPU_LIMIT, "gpu")
     try:
         there = await client.read_global_concurrency_limit_by_name(name)
@@ -167,7 +184,7 @@ def require_pool(name: str | None, known: Sequence[str]) -> None:
         raise RecipeError(f"--gpu-pool {name}: this server has no such work pool; it has {', '.join(sorted(known))}")
 
 
-# --- deployments -------------------------------------------------------------------------------------------------------------------------
+# --- deployments ------------------------------------------------------------------------------------------------------
 
 
 async def settle_deployment(client: PrefectClient, entry: Entry, ways: Ways, pools: Sequence[str]) -> list[Line]:
@@ -182,7 +199,10 @@ async def settle_deployment(client: PrefectClient, entry: Entry, ways: Ways, poo
     if there is None:
         deployment, done = await create(client, entry), "created"
     else:
-        deployment, done = there.id, told([*await update(client, entry, there, ways), *await settle_schedules(client, entry, there, ways)])
+        deployment, done = (
+            there.id,
+            told([*await update(client, entry, there, ways), *await settle_schedules(client, entry, there, ways)]),
+        )
     lines = [Line("deployment", entry.full_name, done)]
     return lines + [await settle_automation(client, wanted, ways) for wanted in triggers_of(entry, deployment)]
 
@@ -192,10 +212,13 @@ async def create(client: PrefectClient, entry: Entry) -> UUID:
     fields = dict(entry.fields)
     strategy = fields.pop("collision_strategy")
     return await client.create_deployment(
-        flow_id=await client.create_flow_from_name(entry.flow), name=entry.name, parameters=entry.parameters,
+        flow_id=await client.create_flow_from_name(entry.flow),
+        name=entry.name,
+        parameters=entry.parameters,
         concurrency_options=ConcurrencyOptions(collision_strategy=strategy) if strategy else None,
-        schedules=[new_schedule(given) for given in entry.schedules], **fields,
-    )  # fmt: skip
+        schedules=[new_schedule(given) for given in entry.schedules],
+        **fields,
+    )
 
 
 async def update(client: PrefectClient, entry: Entry, there: DeploymentResponse, ways: Ways) -> list[str]:
@@ -216,7 +239,9 @@ async def update(client: PrefectClient, entry: Entry, there: DeploymentResponse,
 
 def new_schedule(given: dict[str, Any]) -> DeploymentScheduleCreate:
     """Return a schedule that is not there yet."""
-    return DeploymentScheduleCreate(schedule=schedule_of(given), active=given["active"], slug=given["slug"], parameters=given.get("parameters", {}))
+    return DeploymentScheduleCreate(
+        schedule=schedule_of(given), active=given["active"], slug=given["slug"], parameters=given.get("parameters", {})
+    )
 
 
 async def settle_schedules(client: PrefectClient, entry: Entry, there: DeploymentResponse, ways: Ways) -> list[str]:
@@ -233,7 +258,7 @@ async def settle_schedules(client: PrefectClient, entry: Entry, there: Deploymen
     return changed
 
 
-# --- automations -------------------------------------------------------------------------------------------------------------------------
+# --- automations ------------------------------------------------------------------------------------------------------
 
 
 async def settle_automation(client: PrefectClient, wanted: AutomationCore, ways: Ways) -> Line:

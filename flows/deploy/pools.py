@@ -1,7 +1,8 @@
 """The work pools that shall be there: templates from ``deployments/pools``, with what this place has set for them.
 
-A person sets a pool's image, cluster and roles in the Prefect UI, or in a file for ``--site``: both are defaults of the pool's variables. So that
-an upgrade changes the rest and leaves those alone, a pool remembers the defaults that it was given by us: what differs from them is this place's own.
+A person sets a pool's image, cluster and roles in the Prefect UI, or in a file for ``--site``: both are defaults of the
+pool's variables. So that an upgrade changes the rest and leaves those alone, a pool remembers the defaults that it was
+given by us: what differs from them is this place's own.
 """
 
 from __future__ import annotations
@@ -37,16 +38,22 @@ def read_site(path: Path | None) -> Site:
     try:
         found = read_yaml_file(path)
     except ValueError as error:
-        raise RecipeError(f"--site {path} cannot be read as YAML ({error}); name a file with lines such as ecs-gpu: {{image: …}}") from error
+        raise RecipeError(
+            f"--site {path} cannot be read as YAML ({error}); name a file with lines such as ecs-gpu: {{image: …}}"
+        ) from error
     if not isinstance(found, dict) or not all(isinstance(values, dict) for values in found.values()):
-        raise RecipeError(f"--site {path} holds no mapping of pools to variables; write lines such as ecs-gpu: {{image: …}}")
+        raise RecipeError(
+            f"--site {path} holds no mapping of pools to variables; write lines such as ecs-gpu: {{image: …}}"
+        )
     for pool, values in found.items():
         if pool not in POOLS:
             raise RecipeError(f"--site {path} names the pool {pool!r}; there are {', '.join(POOLS)}")
         known = defaults_of(read_pool(pool)["base_job_template"])
         for name in values:
             if name not in known:
-                raise RecipeError(f"--site {path}: the pool {pool} has no variable {name!r}; it has {', '.join(sorted(known))}")
+                raise RecipeError(
+                    f"--site {path}: the pool {pool} has no variable {name!r}; it has {', '.join(sorted(known))}"
+                )
     return found
 
 
@@ -65,7 +72,9 @@ def settled(ours: Template, there: Template | None, set_here: Mapping[str, Any])
     remembered = (there or {}).get(OURS)
     template, own = deepcopy(ours), dict(set_here)
     if there is not None and remembered is not None:
-        changed = {name: value for name, value in defaults_in(there).items() if value != remembered["defaults"].get(name)}
+        changed = {
+            name: value for name, value in defaults_in(there).items() if value != remembered["defaults"].get(name)
+        }
         own = {**changed, **own}
     for name, value in own.items():
         if name in template["variables"]["properties"]:

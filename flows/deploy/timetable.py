@@ -1,4 +1,5 @@
-"""What ``deployments/prefect.yaml`` says there shall be, as Prefect's client takes it, and how far a deployment on the server is from it."""
+"""What ``deployments/prefect.yaml`` says there shall be, as Prefect's client takes it, and how far a deployment on the
+server is from it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,18 @@ from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
 FOLDER = Path(__file__).resolve().parents[2] / "deployments"
-KNOWN = {"name", "description", "entrypoint", "parameters", "work_pool", "tags", "enforce_parameter_schema", "concurrency_limit", "schedules", "triggers"}
+KNOWN = {
+    "name",
+    "description",
+    "entrypoint",
+    "parameters",
+    "work_pool",
+    "tags",
+    "enforce_parameter_schema",
+    "concurrency_limit",
+    "schedules",
+    "triggers",
+}
 GPU_POOLS = ("ecs-gpu", "k8s-gpu")
 
 
@@ -55,20 +67,37 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def entry_of(given: Mapping[str, Any]) -> Entry:
-    """Turn one entry of the file into what the client takes; a field that only `prefect deploy` would read must not stand there unnoticed."""
+    """Turn one entry of the file into what the client takes; a field that only `prefect deploy` would read must not
+    stand there unnoticed."""
     unknown = set(given) - KNOWN
     if unknown:
-        raise ValueError(f"prefect.yaml: {given['name']} has {sorted(unknown)}, which limbeck deploy does not read; known are {sorted(KNOWN)}")
+        raise ValueError(
+            f"prefect.yaml: {given['name']} has {sorted(unknown)}, which limbeck deploy does not read; known are "
+            f"{sorted(KNOWN)}"
+        )
     flow = load_flow_from_entrypoint(given["entrypoint"])
     limit = given.get("concurrency_limit") or {}
     fields = {
-        "entrypoint": given["entrypoint"], "description": given.get("description") or flow.description, "tags": list(given.get("tags", ())),
-        "work_pool_name": given["work_pool"]["name"], "work_queue_name": given["work_pool"].get("work_queue_name", "default"),
-        "job_variables": plain(given["work_pool"].get("job_variables", {})), "enforce_parameter_schema": given.get("enforce_parameter_schema", True),
-        "parameter_openapi_schema": plain(flow.parameters.model_dump(exclude_unset=True)), "pull_steps": [],
-        "concurrency_limit": limit.get("limit"), "collision_strategy": limit.get("collision_strategy"),
-    }  # fmt: skip
-    return Entry(flow.name, given["name"], fields, plain(given.get("parameters", {})), plain(given.get("schedules", [])), plain(given.get("triggers", [])))
+        "entrypoint": given["entrypoint"],
+        "description": given.get("description") or flow.description,
+        "tags": list(given.get("tags", ())),
+        "work_pool_name": given["work_pool"]["name"],
+        "work_queue_name": given["work_pool"].get("work_queue_name", "default"),
+        "job_variables": plain(given["work_pool"].get("job_variables", {})),
+        "enforce_parameter_schema": given.get("enforce_parameter_schema", True),
+        "parameter_openapi_schema": plain(flow.parameters.model_dump(exclude_unset=True)),
+        "pull_steps": [],
+        "concurrency_limit": limit.get("limit"),
+        "collision_strategy": limit.get("collision_strategy"),
+    }
+    return Entry(
+        flow.name,
+        given["name"],
+        fields,
+        plain(given.get("parameters", {})),
+        plain(given.get("schedules", [])),
+        plain(given.get("triggers", [])),
+    )
 
 
 def plain(values: Any) -> Any:
@@ -79,12 +108,21 @@ def plain(values: Any) -> Any:
 def standing(found: DeploymentResponse) -> dict[str, Any]:
     """Return a deployment of the server in the fields of an entry."""
     limit, options = found.global_concurrency_limit, found.concurrency_options
-    same = ("entrypoint", "description", "tags", "work_pool_name", "work_queue_name", "job_variables", "enforce_parameter_schema", "parameter_openapi_schema")
+    same = (
+        "entrypoint",
+        "description",
+        "tags",
+        "work_pool_name",
+        "work_queue_name",
+        "job_variables",
+        "enforce_parameter_schema",
+        "parameter_openapi_schema",
+    )
     return {name: getattr(found, name) for name in same} | {
         "pull_steps": found.pull_steps or [],
         "concurrency_limit": limit.limit if limit else None,
         "collision_strategy": str(options.collision_strategy.value) if limit and options else None,
-    }  # fmt: skip
+    }
 
 
 def schedule_of(given: Mapping[str, Any]) -> CronSchedule:

@@ -6,16 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 REGISTERED = "limbeck.model-version.registered"
-"""The event for each new version, once it is decided what becomes of it. Its payload: name, version, candidate, decision, aliases, recipe."""
+"""The event for each new version, once it is decided what becomes of it. Its payload: name, version, candidate,
+decision, aliases, recipe."""
 
 
 def announce(result: Mapping[str, Any]) -> None:
-    """Emit an event for each version that a finished run has registered anew; Prefect sends them in the background, and none can fail a run."""
+    """Emit an event for each version that a finished run has registered anew; Prefect sends them in the background, and
+    none can fail a run."""
     from prefect.events import emit_event
 
     for entry in result["registered"]:
         if entry["new"]:
             name, version = entry["name"], str(entry["version"])
-            resource = {"prefect.resource.id": f"limbeck.model-version.{name}.{version}", "prefect.resource.name": f"{name} version {version}"}
-            payload = {"name": name, "version": version, "recipe": result["recipe"], **{key: entry[key] for key in ("candidate", "decision", "aliases")}}
+            resource = {
+                "prefect.resource.id": f"limbeck.model-version.{name}.{version}",
+                "prefect.resource.name": f"{name} version {version}",
+            }
+            payload = {
+                "name": name,
+                "version": version,
+                "recipe": result["recipe"],
+                **{key: entry[key] for key in ("candidate", "decision", "aliases")},
+            }
             emit_event(REGISTERED, resource=resource, payload=payload)

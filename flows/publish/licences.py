@@ -1,4 +1,5 @@
-"""What a model was made from and under which licences, as the recipe states them: nobody else knows, so what it leaves out is unknown."""
+"""What a model was made from and under which licences, as the recipe states them: nobody else knows, so what it leaves
+out is unknown."""
 
 from __future__ import annotations
 
@@ -12,8 +13,15 @@ def licences_of(recipe: Recipe) -> list[dict[str, str]]:
     teacher, data, augmentation = recipe.teacher, recipe.data, recipe.augmentation
     named = teacher_name(recipe) if recipe.pretraining else teacher.model
     found = [("Teacher", named, teacher.licence), ("Data", data.source or recipe.spec.name, data.licence)]
-    found += [("Teacher beside it", other.model, other.licence) for other in (recipe.ensemble.teachers if recipe.ensemble else ())]
-    found += [(what, text.source, text.licence) for what, text in (("Corpus", recipe.corpus), ("Transfer text", recipe.transfer)) if text]
+    found += [
+        ("Teacher beside it", other.model, other.licence)
+        for other in (recipe.ensemble.teachers if recipe.ensemble else ())
+    ]
+    found += [
+        (what, text.source, text.licence)
+        for what, text in (("Corpus", recipe.corpus), ("Transfer text", recipe.transfer))
+        if text
+    ]
     if augmentation and augmentation.masked_lm not in (None, "teacher"):
         found.append(("Masked language model", str(augmentation.masked_lm), augmentation.masked_lm_licence))
     if augmentation and augmentation.word_vectors:

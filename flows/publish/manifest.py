@@ -1,4 +1,5 @@
-"""A run's manifest: everything that decided what came out, and the digest of everything that did, so that another run can be held against it.
+"""A run's manifest: everything that decided what came out, and the digest of everything that did, so that another run
+can be held against it.
 
 It is part of the result file and lies with the MLflow run as ``run/manifest.json``; ``limbeck reproduce`` reads it.
 """
@@ -23,12 +24,29 @@ from tasks.recipe.recipe import Recipe
 from tasks.stage.session import StageRecord
 
 SCHEMA = 1
-LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn", "pyarrow", "evaluate", "datasets", "onnx", "onnxruntime",
-             "mlflow", "prefect", "pydantic")  # fmt: skip
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pyarrow",
+    "evaluate",
+    "datasets",
+    "onnx",
+    "onnxruntime",
+    "mlflow",
+    "prefect",
+    "pydantic",
+)
 ROOMS = ("flows", "tasks")
 
 
-def manifest_of(recipe: Recipe, run: Run, models: Sequence[Mapping[str, Any]] = (), *, kind: str = "run", split: str = "validation") -> dict[str, Any]:
+def manifest_of(
+    recipe: Recipe, run: Run, models: Sequence[Mapping[str, Any]] = (), *, kind: str = "run", split: str = "validation"
+) -> dict[str, Any]:
     """Return the manifest of a run that has come to its end."""
     return {
         "schema": SCHEMA,
@@ -45,18 +63,30 @@ def manifest_of(recipe: Recipe, run: Run, models: Sequence[Mapping[str, Any]] = 
 
 
 def code_state() -> dict[str, Any]:
-    """Return which code this is: release, commit, whether files were changed since (None where there is no checkout), and a digest over the sources."""
+    """Return which code this is: release, commit, whether files were changed since (None where there is no checkout),
+    and a digest over the sources."""
     files = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
     lines = [f"{path.relative_to(ROOT).as_posix()}:{hash_file(path)}" for path in files]
     tags = made_with()
     commit, digest = tags.get("mlflow.source.git.commit"), sha256("\n".join(lines).encode()).hexdigest()
-    return {"version": tags.get("limbeck.version"), "commit": commit, "changed": changed() if commit else None, "sha256": digest}
+    return {
+        "version": tags.get("limbeck.version"),
+        "commit": commit,
+        "changed": changed() if commit else None,
+        "sha256": digest,
+    }
 
 
 def changed() -> bool | None:
     """Tell whether the sources differ from their commit; None where git does not say."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        asked = subprocess.run(["git", "-C", str(ROOT), "status", "--porcelain", "--", *ROOMS], check=True, capture_output=True, text=True, timeout=10)
+        asked = subprocess.run(
+            ["git", "-C", str(ROOT), "status", "--porcelain", "--", *ROOMS],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
         return bool(asked.stdout.strip())
     return None
 
@@ -74,10 +104,16 @@ def hardware_of(recipe: Recipe) -> dict[str, Any]:
     """Return the machine, and how much of it the run used."""
     cores, threads, threads_alone = layout(recipe)
     return {
-        "system": f"{platform.system()} {platform.machine()}", "cpu": cpu_model(), "cpus": os.cpu_count(),
-        "cores": cores, "threads": threads, "threads_alone": threads_alone, "processes": processes_of_worker(),
-        "device": device_class(), "gpu": gpu_model(),
-    }  # fmt: skip
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu_model(),
+        "cpus": os.cpu_count(),
+        "cores": cores,
+        "threads": threads,
+        "threads_alone": threads_alone,
+        "processes": processes_of_worker(),
+        "device": device_class(),
+        "gpu": gpu_model(),
+    }
 
 
 def seeds_in(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -94,11 +130,18 @@ def seeds_in(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def stage_row(record: StageRecord) -> dict[str, Any]:
-    """Return what the manifest says of one stage. A stage that is keyed by its machine measures: what it makes is never the same twice."""
+    """Return what the manifest says of one stage. A stage that is keyed by its machine measures: what it makes is never
+    the same twice."""
     return {
-        "stage": record.shown, "key": record.key, "sha256": record.parcel.sha256 if record.parcel else None, "cache": record.cache,
-        "threads": record.threads, "processes": record.processes, "measured": "hardware" in record.explanation, "explanation": dict(record.explanation),
-    }  # fmt: skip
+        "stage": record.shown,
+        "key": record.key,
+        "sha256": record.parcel.sha256 if record.parcel else None,
+        "cache": record.cache,
+        "threads": record.threads,
+        "processes": record.processes,
+        "measured": "hardware" in record.explanation,
+        "explanation": dict(record.explanation),
+    }
 
 
 def model_row(model: Mapping[str, Any], split: str) -> dict[str, Any]:

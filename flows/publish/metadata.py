@@ -1,4 +1,5 @@
-"""What a result file says of how it was made: when, by which command, from which code, on what, and how long it took."""
+"""What a result file says of how it was made: when, by which command, from which code, on what, and how long it
+took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The page of a run: made at its end and kept with it, or made again later from what MLflow kept. It is the last thing that a run does, and may fail alone."""
+"""The page of a run: made at its end and kept with it, or made again later from what MLflow kept. It is the last thing
+that a run does, and may fail alone."""
 
 from __future__ import annotations
 
@@ -36,21 +37,32 @@ Result = dict[str, Any]
 
 
 def for_the_page(recipe: Recipe, run: Run) -> Result:
-    """Return what a page needs beside the figures: label names, the graph of stages, the confidence of intervals, and how the run was made."""
+    """Return what a page needs beside the figures: label names, the graph of stages, the confidence of intervals, and
+    how the run was made."""
     onlooker = ONLOOKER.get()
     made = made_by(recipe, seconds=time.monotonic() - run.session.opened, command=onlooker.command if onlooker else "")
     lineage = lineage_of(run.session, run.sources)
-    return {"run": run.tracker.parent, "confidence": recipe.scoring.confidence, "made": made, "lineage": lineage, "licences": licences_of(recipe),
-            "texts": texts_to_ask(recipe)}  # fmt: skip
+    return {
+        "run": run.tracker.parent,
+        "confidence": recipe.scoring.confidence,
+        "made": made,
+        "lineage": lineage,
+        "licences": licences_of(recipe),
+        "texts": texts_to_ask(recipe),
+    }
 
 
 async def leave_report(recipe: Recipe, run: Run, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep a run's result and its page with the run in MLflow; return where. What goes wrong here is said, and takes nothing else with it."""
+    """Keep a run's result and its page with the run in MLflow; return where. What goes wrong here is said, and takes
+    nothing else with it."""
     try:
         await asyncio.to_thread(make_report, recipe, run, dict(result))
     except Exception as error:
         said = str(error).strip().splitlines()
-        get_run_logger().warning(f"the report was not made ({type(error).__name__}: {said[0] if said else 'no message'}); all else of this run is kept")
+        get_run_logger().warning(
+            f"the report was not made ({type(error).__name__}: {said[0] if said else 'no message'}); all else of "
+            f"this run is kept"
+        )
         return {}
     return {"artifact": PAGE, "link": report_link(result["links"])}
 
@@ -66,12 +78,21 @@ def make_report(recipe: Recipe, run: Run, result: Result) -> None:
 
 
 def pictures_of(result: Result) -> dict[str, bytes]:
-    """Return the Pareto pictures; those of an equal result are drawn once a machine, for the library that draws takes two seconds to load and to draw."""
+    """Return the Pareto pictures; those of an equal result are drawn once a machine, for the library that draws takes
+    two seconds to load and to draw."""
     from tasks.report.format.pareto import fronts
 
-    shown = [asdict(one) | {"best": sorted(one.best)} for one in fronts(result)], *(result[name] for name in ("recipe", "headline", "split"))
-    drawing = {path.name: hash_file(path) for path in sorted((ROOT / "tasks" / "report").glob("*.py"))} | {"matplotlib": version_of("matplotlib")}
-    return {name: b64decode(picture) for name, picture in remembered("pictures", [shown, drawing], partial(drawn, result)).items()}
+    shown = (
+        [asdict(one) | {"best": sorted(one.best)} for one in fronts(result)],
+        *(result[name] for name in ("recipe", "headline", "split")),
+    )
+    drawing = {path.name: hash_file(path) for path in sorted((ROOT / "tasks" / "report").glob("*.py"))} | {
+        "matplotlib": version_of("matplotlib")
+    }
+    return {
+        name: b64decode(picture)
+        for name, picture in remembered("pictures", [shown, drawing], partial(drawn, result)).items()
+    }
 
 
 def drawn(result: Result) -> dict[str, str]:
@@ -81,15 +102,19 @@ def drawn(result: Result) -> dict[str, str]:
     return {name: b64encode(picture).decode() for name, picture in pareto_pictures(result).items()}
 
 
-# --- of a past run -----------------------------------------------------------------------------------------------------------------------
+# --- of a past run ----------------------------------------------------------------------------------------------------
 
 
 def past_report(tracker: Tracker, found: Mapping[str, Any], *, home: Home, texts: bool) -> str:
-    """Return the page of a past run, from the result that MLflow keeps of it; texts come from the store, while it has them."""
+    """Return the page of a past run, from the result that MLflow keeps of it; texts come from the store, while it has
+    them."""
     name = "sweep" if found["kind"] == "sweep" else "result"
     if not keeps(tracker, found["run"], f"run/{name}.json"):
         about = f"run {found['run'][:8]} ({found['status'].lower()}) kept no result to make a page of"
-        raise RegistryError(f"{about}: it did not finish, or an older version made it; run its recipe again, what is cached costs nothing")
+        raise RegistryError(
+            f"{about}: it did not finish, or an older version made it; run its recipe again, what is cached costs "
+            f"nothing"
+        )
     result = {**tracker.recall(found["run"], name), "run": found["run"]}
     if name == "sweep":
         return sweep_page(result)

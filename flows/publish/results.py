@@ -38,8 +38,11 @@ from tasks.stage.session import StageRecord
 SHARED = {"distill-general", "pretrain-base"}
 
 
-async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], candidates: Sequence[Candidate], *, data: Parcel) -> dict[str, Any]:
-    """Log the figures, register the models, leave its pages, tell whom the recipe names, and return what ``--json`` writes."""
+async def publish_results(
+    recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], candidates: Sequence[Candidate], *, data: Parcel
+) -> dict[str, Any]:
+    """Log the figures, register the models, leave its pages, tell whom the recipe names, and return what ``--json``
+    writes."""
     costs = costs_of_candidates([row["name"] for row in rows], run.session)
     rows = [row | {"cost": costs[row["name"]] | {"joules": energy_of_inference(recipe, row, run)}} for row in rows]
     # What is registered already is not fetched: only a new version asks for its files.
@@ -48,21 +51,41 @@ async def publish_results(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any
     exports = for_the_folders(rows, candidates, run.session.store)
     with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
         judging = new_judging(recipe, run, rows, data, Path(workspace))
-        # Quoted: Prefect looks for other tasks' results in whatever a task is given, twice, and in these there are none.
-        registered = await register_models(run.tracker, quote(folders), quote(judging), quote(about), Path(workspace), quote(exports))
+        # Quoted: Prefect looks for other tasks' results in whatever a task is given, twice, and in these there are
+        # none.
+        registered = await register_models(
+            run.tracker, quote(folders), quote(judging), quote(about), Path(workspace), quote(exports)
+        )
         promotion = await promote_models(quote(judging), run.tracker, run.session.store, registered, run.tracker.parent)
     registered, decisions = decided(registered, promotion), promotion.pop("decisions")
     verdicts = {entry["candidate"]: entry for entry in registered}
     efforts = efforts_of(recipe, run.session.records)
-    models = [finished_row(row, verdicts.get(row["name"])) | judged(decisions.get(row["name"])) | efforts.get(row["name"], {}) for row in rows]
+    models = [
+        finished_row(row, verdicts.get(row["name"])) | judged(decisions.get(row["name"])) | efforts.get(row["name"], {})
+        for row in rows
+    ]
     best = chosen({"models": models, "split": recipe.gate.split})
-    await asyncio.to_thread(run.tracker.candidates, models, best=best["name"], standing=standing_said(best), split=recipe.gate.split)
+    await asyncio.to_thread(
+        run.tracker.candidates, models, best=best["name"], standing=standing_said(best), split=recipe.gate.split
+    )
     await asyncio.to_thread(run.tracker.story, run.session.records)
     stages = [stage_row(record) for record in run.session.records]
-    result = {"recipe": recipe.name, "task": recipe.spec.name, "headline": recipe.spec.headline, "split": recipe.gate.split,
-              "rows": data.facts["rows"], "synthetic": recipe.data.synthetic, "stages": stages, "models": models,
-              "registered": registered, "promotion": promotion, "links": run.tracker.urls(None),
-              "ledger": ledger_of(run.session), "labels": data.facts.get("labels"), "held_back": held_back(run.session)}  # fmt: skip
+    result = {
+        "recipe": recipe.name,
+        "task": recipe.spec.name,
+        "headline": recipe.spec.headline,
+        "split": recipe.gate.split,
+        "rows": data.facts["rows"],
+        "synthetic": recipe.data.synthetic,
+        "stages": stages,
+        "models": models,
+        "registered": registered,
+        "promotion": promotion,
+        "links": run.tracker.urls(None),
+        "ledger": ledger_of(run.session),
+        "labels": data.facts.get("labels"),
+        "held_back": held_back(run.session),
+    }
     await asyncio.to_thread(run.tracker.ledger, result["ledger"])
     result["manifest"] = manifest_of(recipe, run, models, split=recipe.gate.split)
     await asyncio.to_thread(run.tracker.note, "manifest", result["manifest"])
@@ -93,28 +116,43 @@ def champion_line(result: Mapping[str, Any]) -> str:
     """Say who is champion now, and whether it was before."""
     champion = result["promotion"]["champion"]
     if champion is None:
-        return "no candidate passed the gate" if not any(entry["decision"] == "accepted" for entry in result["registered"]) else "nobody is champion"
+        return (
+            "no candidate passed the gate"
+            if not any(entry["decision"] == "accepted" for entry in result["registered"])
+            else "nobody is champion"
+        )
     stays = "is" if "champion" in result["promotion"]["moves"] else "stays"
     return f"{result['registered'][0]['name']}@champion {stays} {champion['candidate']}, version {champion['version']}"
 
 
 def new_judging(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], data: Parcel, workspace: Path) -> Judging:
-    """Return what the gate needs: the figures, where every model's answers are, and where the rows that judge stand besides."""
+    """Return what the gate needs: the figures, where every model's answers are, and where the rows that judge stand
+    besides."""
     store, session, split = run.session.store, run.session, recipe.gate.split
     cards = {row["name"]: session.parcel_of("score-model", row["name"]) for row in rows}
     return Judging(
-        recipe, rows, data.facts, partial(store.folder, data), {name: partial(store.folder, card) for name, card in cards.items() if card is not None},
-        {where: counts.get(split, 0) for where, counts in held_back(session)["leaked"].items()}, workspace,
+        recipe,
+        rows,
+        data.facts,
+        partial(store.folder, data),
+        {name: partial(store.folder, card) for name, card in cards.items() if card is not None},
+        {where: counts.get(split, 0) for where, counts in held_back(session)["leaked"].items()},
+        workspace,
         [partial(store.folder, text) for text in [session.parcel_of("prepare-transfer", "")] if text is not None],
         answers_of_sets(session, [row["name"] for row in rows], store, workspace),
-    )  # fmt: skip
+    )
 
 
 def judged(decision: Decision | None) -> dict[str, Any]:
     """Return what a row of the results says of the gate's decision; the teacher has none."""
     if decision is None:
         return {}
-    return {"verdict": decision.verdict, "reasons": list(decision.reasons), "closest": decision.closest, "shortfall": decision.shortfall}
+    return {
+        "verdict": decision.verdict,
+        "reasons": list(decision.reasons),
+        "closest": decision.closest,
+        "shortfall": decision.shortfall,
+    }
 
 
 def counts(result: Mapping[str, Any]) -> str:
@@ -128,17 +166,25 @@ def spent(ledger: Mapping[str, Any] | None) -> list[str]:
     """Say what the run took and what the cache saved it; an older result says nothing of it."""
     from tasks.report.tables.ledger import amount
 
-    return [f"this run's stages, added up, took {amount(ledger['total'])}; the cache saved {amount(ledger['saved'])}"] if ledger else []
+    return (
+        [f"this run's stages, added up, took {amount(ledger['total'])}; the cache saved {amount(ledger['saved'])}"]
+        if ledger
+        else []
+    )
 
 
 def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:
     """Return what model cards say of where a model comes from."""
     sources = {name: parcel.sha256 for name, parcel in run.sources.items()}
     described = {
-        "licences": licences_of(recipe), "teacher_licence": recipe.teacher.licence,
-        "teacher": teacher_name(recipe), "synthetic": recipe.data.synthetic, "digests": sources, **dict(data.facts),
+        "licences": licences_of(recipe),
+        "teacher_licence": recipe.teacher.licence,
+        "teacher": teacher_name(recipe),
+        "synthetic": recipe.data.synthetic,
+        "digests": sources,
+        **dict(data.facts),
         "held_back": held_back(run.session),
-    }  # fmt: skip
+    }
     versions = {name: version(name) for name in PINNED}
     stages = [stage_row(record) for record in run.session.records]
     return {"teacher": teacher_name(recipe), "data": described, "versions": versions, "stages": stages}
@@ -153,23 +199,40 @@ def finished_row(row: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> d
 
 
 def efforts_of(recipe: Recipe, records: Sequence[StageRecord]) -> dict[str, dict[str, Any]]:
-    """Return by candidate its seeds, and by seed the optimizer steps and training seconds of its own stages, cached or not.
+    """Return by candidate its seeds, and by seed the optimizer steps and training seconds of its own stages, cached or
+    not.
 
     What several share, such as general distillation, is not in it.
     """
     dropping = recipe.layer_dropping
-    dropped = {f"{strategy}-{drop}": dropping.seeds for strategy in dropping.strategies for drop in dropping.drop} if dropping else {}
-    seeds = {"teacher": (recipe.teacher.seed,), **dropped, **{student.name: student.seeds for student in recipe.students}}
-    return {name: effort_of({seed: "" if name == "teacher" else label(name, seed, own) for seed in own}, records) for name, own in seeds.items()}
+    dropped = (
+        {f"{strategy}-{drop}": dropping.seeds for strategy in dropping.strategies for drop in dropping.drop}
+        if dropping
+        else {}
+    )
+    seeds = {
+        "teacher": (recipe.teacher.seed,),
+        **dropped,
+        **{student.name: student.seeds for student in recipe.students},
+    }
+    return {
+        name: effort_of({seed: "" if name == "teacher" else label(name, seed, own) for seed in own}, records)
+        for name, own in seeds.items()
+    }
 
 
 def effort_of(labels: Mapping[int, str], records: Sequence[StageRecord]) -> dict[str, Any]:
     """Add up what the stages of each seed's label took."""
-    own = {seed: [record.parcel.facts for record in records if record.parcel and trains(record, shown)] for seed, shown in labels.items()}
+    own = {
+        seed: [record.parcel.facts for record in records if record.parcel and trains(record, shown)]
+        for seed, shown in labels.items()
+    }
     return {
         "seeds": list(labels),
         "steps": [sum(facts.get("steps", 0) for facts in stages) for stages in own.values()],
-        "train_seconds": [round(sum(facts.get("train_seconds", 0.0) for facts in stages), 3) for stages in own.values()],
+        "train_seconds": [
+            round(sum(facts.get("train_seconds", 0.0) for facts in stages), 3) for stages in own.values()
+        ],
     }
 
 
@@ -180,5 +243,11 @@ def trains(record: StageRecord, shown: str) -> bool:
 
 def stage_row(record: Any) -> dict[str, Any]:
     """Return what a result file says of one stage."""
-    return {"name": record.name, "label": record.label, "state": record.state, "cache": record.cache,
-            "seconds": round(record.seconds, 3), "key": record.key}  # fmt: skip
+    return {
+        "name": record.name,
+        "label": record.label,
+        "state": record.state,
+        "cache": record.cache,
+        "seconds": round(record.seconds, 3),
+        "key": record.key,
+    }

@@ -16,7 +16,8 @@ PAGE, LITERATURE = "README.md", "literature.json"
 
 
 def add_result(folder: Path, source: Path, note: str) -> Path:
-    """Cut a finished run's file to what the page needs and put it beside the others; another run's file is never overwritten."""
+    """Cut a finished run's file to what the page needs and put it beside the others; another run's file is never
+    overwritten."""
     require_folder(folder)
     result = trimmed(read_json(source), note, str(source))
     target = folder / file_name(result)
@@ -24,7 +25,9 @@ def add_result(folder: Path, source: Path, note: str) -> Path:
         there = parsed(read_json(target), str(target))
         if there.identity != result.identity:
             told = f"{target} holds {' '.join(there.identity[1:])}, not {' '.join(result.identity[1:])}"
-            raise RecipeError(f"{told}; give this recipe another name (--set name=...) and run it again: everything is cached")
+            raise RecipeError(
+                f"{told}; give this recipe another name (--set name=...) and run it again: everything is cached"
+            )
     write_json(target, result.model_dump(mode="json"))
     return target
 
@@ -44,7 +47,10 @@ def page_of(folder: Path) -> str:
     for number, (path, result) in enumerate(found):
         for other, earlier in found[:number]:
             if earlier.identity == result.identity:
-                raise RecipeError(f"{other} and {path} both hold {' '.join(result.identity[1:])}; keep the one that is right and remove the other")
+                raise RecipeError(
+                    f"{other} and {path} both hold {' '.join(result.identity[1:])}; keep the one that is right and "
+                    f"remove the other"
+                )
     return results_page([result for _, result in found], literature(folder))
 
 
@@ -78,4 +84,6 @@ def read_json(path: Path) -> Any:
     try:
         return read_bounded(path)
     except (OSError, ValueError) as error:
-        raise RecipeError(f"{path} cannot be read as JSON ({error}); name a file that limbeck run --json wrote") from error
+        raise RecipeError(
+            f"{path} cannot be read as JSON ({error}); name a file that limbeck run --json wrote"
+        ) from error

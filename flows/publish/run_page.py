@@ -1,4 +1,5 @@
-"""What a run leaves on its pages: in Prefect the table, the Pareto chart and links to MLflow and the report; in MLflow a text that is read first.
+"""What a run leaves on its pages: in Prefect the table, the Pareto chart and links to MLflow and the report; in MLflow
+a text that is read first.
 
 None of it can fail a run: where a server does not take it, the run's log says so.
 """
@@ -47,17 +48,25 @@ async def leave_report(files: Mapping[str, str], tracker: Any) -> None:
     from prefect.artifacts import acreate_image_artifact, acreate_link_artifact
 
     if files.get("report.html"):
-        await acreate_link_artifact(files["report.html"], link_text="Report", key="report", description="The whole run on one page")
+        await acreate_link_artifact(
+            files["report.html"], link_text="Report", key="report", description="The whole run on one page"
+        )
     if "pareto.png" in files:
         beside = f" ([in MLflow]({files['pareto.png']}))" if files["pareto.png"] else ""
         picture = await asyncio.to_thread(tracker.report_file, "pareto.png")
-        await acreate_image_artifact(shown_as(picture, files["pareto.png"]), key="pareto", description=f"Quality against latency, size and energy{beside}")
+        await acreate_image_artifact(
+            shown_as(picture, files["pareto.png"]),
+            key="pareto",
+            description=f"Quality against latency, size and energy{beside}",
+        )
 
 
 def shown_as(picture: bytes, link: str) -> str:
-    """Return what the Prefect page shows: the picture itself, or, of one that is too large for a page, its link, if there is one.
+    """Return what the Prefect page shows: the picture itself, or, of one that is too large for a page, its link, if
+    there is one.
 
-    A link alone shows nothing where MLflow has accounts: the browser asks it for the picture from another site's page, and sends no password.
+    A link alone shows nothing where MLflow has accounts: the browser asks it for the picture from another site's page,
+    and sends no password.
     """
     return link if link and len(picture) > LARGEST else f"data:image/png;base64,{base64.b64encode(picture).decode()}"
 
@@ -66,14 +75,22 @@ def where_lines(result: Mapping[str, Any], files: Mapping[str, str]) -> list[str
     """Say where the MLflow run, the report and the chart are, by link or, without a server, by name."""
     link = result["links"].get("run")
     named = {"report.html": "report", "pareto.png": "Pareto chart"}
-    lines = [f"[{words}]({files[name]})" if files[name] else f"{words.capitalize()}: `report/{name}` among the files of the MLflow run"
-             for name, words in named.items() if name in files]  # fmt: skip
+    lines = [
+        f"[{words}]({files[name]})"
+        if files[name]
+        else f"{words.capitalize()}: `report/{name}` among the files of the MLflow run"
+        for name, words in named.items()
+        if name in files
+    ]
     return [f"[MLflow run]({link})" if link else NO_SERVER, *lines]
 
 
 def description_of(result: Mapping[str, Any], table: str) -> str:
-    """Return what MLflow shows above a run's figures: what became of its candidates, how to get the one that counts, and the table."""
-    reasons = [f"- {entry['candidate']}: {entry['decision']}: {'; '.join(entry['reasons'])}" for entry in result["registered"]]
+    """Return what MLflow shows above a run's figures: what became of its candidates, how to get the one that counts,
+    and the table."""
+    reasons = [
+        f"- {entry['candidate']}: {entry['decision']}: {'; '.join(entry['reasons'])}" for entry in result["registered"]
+    ]
     return "\n\n".join([head_of(result), table.rstrip(), *(["\n".join(reasons)] if reasons else [])])
 
 

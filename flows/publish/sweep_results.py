@@ -1,4 +1,5 @@
-"""The end of a sweep: a row for every strategy and number of layers, the answer, and the table, plot, JSON and artifacts that say so."""
+"""The end of a sweep: a row for every strategy and number of layers, the answer, and the table, plot, JSON and
+artifacts that say so."""
 
 from __future__ import annotations
 
@@ -20,11 +21,15 @@ from tasks.recipe.recipe import Recipe
 
 
 async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any]:
-    """Log the figures, leave table and plot in the Prefect UI and in MLflow, and return what ``--json`` writes; nothing is registered."""
+    """Log the figures, leave table and plot in the Prefect UI and in MLflow, and return what ``--json`` writes; nothing
+    is registered."""
     from tasks.report.sweep_plot import sweep_svg
     from tasks.report.tables.sweep import answer_lines, sweep_markdown
 
-    result = sweep_result(recipe, swept) | {"stages": [stage_row(record) for record in run.session.records], "links": run.tracker.urls(None)}
+    result = sweep_result(recipe, swept) | {
+        "stages": [stage_row(record) for record in run.session.records],
+        "links": run.tracker.urls(None),
+    }
     costs = costs_of_candidates([f"{cell['strategy']}-{cell['drop']}" for cell in result["cells"]], run.session)
     cells = [{**cell, "cost": costs[f"{cell['strategy']}-{cell['drop']}"]} for cell in result["cells"]]
     result |= {"cells": cells, "ledger": ledger_of(run.session), "held_back": held_back(run.session)}
@@ -51,18 +56,31 @@ def sweep_result(recipe: Recipe, swept: Swept) -> dict[str, Any]:
     chosen = {(cell["drop"], cell["strategy"]) for cell in chosen_by_drop(cells).values()}
     teacher = dict(swept.teacher.facts)
     return {
-        "recipe": recipe.name, "task": recipe.spec.name, "headline": headline, "split": split, "rows": teacher["rows"][split],
-        "confidence": recipe.scoring.confidence, "layers": grid.layers, "strategies": list(grid.strategies), "drop": list(grid.drops),
-        "seeds": list(grid.dropping.seeds), "halving": grid.halving, "after_finetuning": grid.dropping.after_finetuning,
-        "teacher": {"score": teacher["metrics"][split][headline], **{name: teacher[name] for name in ("parameters", "bytes", "flops")}},
+        "recipe": recipe.name,
+        "task": recipe.spec.name,
+        "headline": headline,
+        "split": split,
+        "rows": teacher["rows"][split],
+        "confidence": recipe.scoring.confidence,
+        "layers": grid.layers,
+        "strategies": list(grid.strategies),
+        "drop": list(grid.drops),
+        "seeds": list(grid.dropping.seeds),
+        "halving": grid.halving,
+        "after_finetuning": grid.dropping.after_finetuning,
+        "teacher": {
+            "score": teacher["metrics"][split][headline],
+            **{name: teacher[name] for name in ("parameters", "bytes", "flops")},
+        },
         "cells": [{**cell, "chosen": (cell["drop"], cell["strategy"]) in chosen} for cell in cells],
         "answer": layers_needed(cells),
         "similarity": similarity_rows(swept.similarity.facts),
-    }  # fmt: skip
+    }
 
 
 def cell_row(swept: Swept, strategy: str, drop: int, split: str) -> dict[str, Any]:
-    """Return the figures of one strategy at one number of layers: scored, dropped out after the first rung, or undefined."""
+    """Return the figures of one strategy at one number of layers: scored, dropped out after the first rung, or
+    undefined."""
     tried = swept.tried.get((strategy, drop))
     about = {"strategy": strategy, "drop": drop, "layers": swept.grid.layers - drop}
     if tried is None:
@@ -77,19 +95,27 @@ def figures(swept: Swept, tried: Tried, split: str) -> dict[str, Any]:
     card, models = dict(tried.card.facts), tried.candidate.models
     per_seed, means = tried.candidate.as_in_recipe(card["per_seed"][split][card["headline"]]), card["means"][split]
     return {
-        "state": "scored", "kept": models[0].facts["kept_layers"], "seeds": list(swept.grid.dropping.seeds),
-        "score": means["metrics"][card["headline"]], "per_seed": per_seed,
+        "state": "scored",
+        "kept": models[0].facts["kept_layers"],
+        "seeds": list(swept.grid.dropping.seeds),
+        "score": means["metrics"][card["headline"]],
+        "per_seed": per_seed,
         "deviation": deviation(per_seed),
-        "difference": means["difference"], "selection_score": selection_score(tried.candidate),
+        "difference": means["difference"],
+        "selection_score": selection_score(tried.candidate),
         **{name: card[name] for name in ("parameters", "bytes", "flops")},
-        "train_seconds": [model.facts.get("train_seconds") for model in models], "checkpoints": [model.sha256 for model in models],
-    }  # fmt: skip
+        "train_seconds": [model.facts.get("train_seconds") for model in models],
+        "checkpoints": [model.sha256 for model in models],
+    }
 
 
 def similarity_rows(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return one row for the embeddings and for each layer, counted from 0 as in ``kept``."""
     names = ["embeddings", *range(len(facts["cka"]) - 1)]
-    return [{"layer": name, "cka": cka, "cosine": cosine} for name, cka, cosine in zip(names, facts["cka"], facts["cosines"], strict=True)]
+    return [
+        {"layer": name, "cka": cka, "cosine": cosine}
+        for name, cka, cosine in zip(names, facts["cka"], facts["cosines"], strict=True)
+    ]
 
 
 async def leave_artifacts(result: Mapping[str, Any], plot: str, text: str) -> None:

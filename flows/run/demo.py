@@ -1,4 +1,5 @@
-"""The demo's sources: a small language that is generated where the demo runs, whoever starts it: the command line, or a form."""
+"""The demo's sources: a small language that is generated where the demo runs, whoever starts it: the command line, or a
+form."""
 
 from __future__ import annotations
 
@@ -12,10 +13,14 @@ from tasks.recipe.recipe import Recipe
 DEMO = "demo"
 TEXTS = "texts.csv"
 STUDENT = "distilled"
-BASELINES = {"without-teacher": "after the same last phase", "without-longer": "after as many steps as all phases together"}
+BASELINES = {
+    "without-teacher": "after the same last phase",
+    "without-longer": "after as many steps as all phases together",
+}
 Result = Mapping[str, Any]
 SECTIONS = ("data", "corpus", "transfer")
-"""Sections of the demo's recipe whose source is a part of the language; the recipe names each by the section's own name."""
+"""Sections of the demo's recipe whose source is a part of the language; the recipe names each by the section's own
+name."""
 
 
 def language_of(home: Home, number: int) -> Path:
@@ -48,11 +53,12 @@ def with_language(recipe: Recipe, home: Home) -> Recipe:
     return Recipe.model_validate(values)
 
 
-# --- what a demo says at its end ---------------------------------------------------------------------------------------------------------
+# --- what a demo says at its end --------------------------------------------------------------------------------------
 
 
 def margins(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
-    """Return by baseline how far the distilled student is ahead of the same student without its teacher: points by seed, mean, interval."""
+    """Return by baseline how far the distilled student is ahead of the same student without its teacher: points by
+    seed, mean, interval."""
     import numpy as np
     from scipy import stats
 
@@ -61,29 +67,47 @@ def margins(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
         points = [100 * (score_of(result, STUDENT) - score_of(result, baseline)) for result in results]
         low, high = None, None
         if len(points) > 1:
-            low, high = (float(end) for end in stats.t.interval(0.95, len(points) - 1, loc=np.mean(points), scale=max(stats.sem(points), 1e-12)))
+            low, high = (
+                float(end)
+                for end in stats.t.interval(
+                    0.95, len(points) - 1, loc=np.mean(points), scale=max(stats.sem(points), 1e-12)
+                )
+            )
         found[baseline] = {"points": points, "mean": float(np.mean(points)), "low": low, "high": high}
     return found
 
 
 def last_words(results: Sequence[Result]) -> str:
-    """Say what a demo's figures come to: of one language beside the table that shows them, of several with an interval over them."""
+    """Say what a demo's figures come to: of one language beside the table that shows them, of several with an interval
+    over them."""
     last = results[-1]
     if len(results) == 1:
-        beside = "; ".join(f"{score_of(last, baseline):.3f} {how}{gap_of(last, baseline)}" for baseline, how in BASELINES.items())
-        said = f"On {last['rows'][last['split']]:,} {last['split']} rows of a made-up language {STUDENT} has {score_of(last, STUDENT):.3f}"
-        return f"{said}. The same student without its teacher has {beside}. One language and one seed: --seeds 5 says how far this holds."
+        beside = "; ".join(
+            f"{score_of(last, baseline):.3f} {how}{gap_of(last, baseline)}" for baseline, how in BASELINES.items()
+        )
+        said = (
+            f"On {last['rows'][last['split']]:,} {last['split']} rows of a made-up language {STUDENT} has "
+            f"{score_of(last, STUDENT):.3f}"
+        )
+        return (
+            f"{said}. The same student without its teacher has {beside}. One language and one seed: --seeds 5 "
+            f"says how far this holds."
+        )
     parts = [f"{apart(found)} {BASELINES[baseline]}" for baseline, found in margins(results).items()]
     said = f"Over {len(results)} made-up languages, beside the same student without its teacher, {STUDENT} is"
     return f"{said} {', and '.join(parts)}. The table is of the last one."
 
 
 def gap_of(result: Result, baseline: str) -> str:
-    """Say how far the student is ahead of a baseline and what may be called of that; nothing where the run compared none."""
+    """Say how far the student is ahead of a baseline and what may be called of that; nothing where the run compared
+    none."""
     one = (named(result, STUDENT).get("against") or {}).get(baseline, {}).get(result["split"])
     if one is None:
         return ""
-    return f" ({STUDENT} {100 * one['value']:+.1f} points [{100 * one['low']:+.1f}, {100 * one['high']:+.1f}], {one['verdict']})"
+    return (
+        f" ({STUDENT} {100 * one['value']:+.1f} points [{100 * one['low']:+.1f}, {100 * one['high']:+.1f}], "
+        f"{one['verdict']})"
+    )
 
 
 def apart(found: Mapping[str, Any]) -> str:

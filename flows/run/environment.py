@@ -1,4 +1,5 @@
-"""The environment of a process that is about to load Prefect or MLflow: both read their settings when they are imported."""
+"""The environment of a process that is about to load Prefect or MLflow: both read their settings when they are
+imported."""
 
 from __future__ import annotations
 

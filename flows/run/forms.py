@@ -1,7 +1,8 @@
 """What the forms of the Prefect UI ask, beside a whole recipe: one of the shelf by its name, and what to change of it.
 
-The forms are made of the recipe's own models, so that a title, a sentence and a limit stand in one place; a Prefect server refuses by them what is
-not legal before there is a run. What only shows when everything is put together (a student wider than its teacher) is refused when the run starts.
+The forms are made of the recipe's own models, so that a title, a sentence and a limit stand in one place; a Prefect
+server refuses by them what is not legal before there is a run. What only shows when everything is put together (a
+student wider than its teacher) is refused when the run starts.
 """
 
 from __future__ import annotations
@@ -19,8 +20,17 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import Sweep
 
 LEFT_OUT = (
-    "general_distillation", "augmentation", "transfer", "ensemble", "corpus", "pretraining", "students", "layer_dropping", "exports", "gate",
-)  # fmt: skip
+    "general_distillation",
+    "augmentation",
+    "transfer",
+    "ensemble",
+    "corpus",
+    "pretraining",
+    "students",
+    "layer_dropping",
+    "exports",
+    "gate",
+)
 """Sections that a recipe can do without."""
 
 
@@ -44,14 +54,17 @@ LeftOut = tuple[Annotated[str, Choices(*LEFT_OUT)], ...]
 
 @cache
 def changes_of(model: type[Knobs], *, but: tuple[str, ...] = ()) -> type[Form]:
-    """Return the form of changes to a model: the same knobs with the same limits, none of them with a default; lists are given whole."""
+    """Return the form of changes to a model: the same knobs with the same limits, none of them with a default; lists
+    are given whole."""
     fields: dict[str, Any] = {}
     for name, field in model.model_fields.items():
         if name not in but:
             kind = loosened(field.annotation)
             limited = Annotated[kind, *field.metadata] if field.metadata else kind
             fields[name] = (limited | None, Field(None, description=field.description or about(field.annotation)))
-    return create_model(f"{model.__name__}Changes", __base__=Form, __doc__=f"{model.__doc__} Empty: as the recipe says.", **fields)
+    return create_model(
+        f"{model.__name__}Changes", __base__=Form, __doc__=f"{model.__doc__} Empty: as the recipe says.", **fields
+    )
 
 
 def loosened(kind: Any) -> Any:
@@ -77,15 +90,30 @@ class VersionToScore(Form):
     """A registered version, and the rows on which it is scored."""
 
     name: str = Field(min_length=1, description="A registered model.")
-    version: str = Field("champion", min_length=1, description="Its number, or an alias: champion, challenger, previous, champion-small, champion-fast.")
-    source: str = Field("", description="Rows of your own (a file, a folder or a hub id, with the columns of its task), all of which count. "
-                                        "Empty: the rows that its run was judged on, to see that what is served is what was judged.")  # fmt: skip
+    version: str = Field(
+        "champion",
+        min_length=1,
+        description="Its number, or an alias: champion, challenger, previous, champion-small, champion-fast.",
+    )
+    source: str = Field(
+        "",
+        description="Rows of your own (a file, a folder or a hub id, with the columns of its task), all of which "
+        "count. "
+        "Empty: the rows that its run was judged on, to see that what is served is what was judged.",
+    )
     revision: str | None = Field(None, description="Hub revision (a commit), for a hub id.")
-    label: str = Field("", pattern=r"^[\w.-]*$", max_length=40, description="What the figures are called in the version's tags; empty: the name of the source.")
+    label: str = Field(
+        "",
+        pattern=r"^[\w.-]*$",
+        max_length=40,
+        description="What the figures are called in the version's tags; empty: the name of the source.",
+    )
     beside: Literal["champion", "nothing"] = Field("champion", description="With what it is compared, row by row.")
 
 
-def recipe_of_the_shelf(name: str, changes: BaseModel | None = None, without: tuple[str, ...] = (), sweep: Sweep | None = None) -> Recipe:
+def recipe_of_the_shelf(
+    name: str, changes: BaseModel | None = None, without: tuple[str, ...] = (), sweep: Sweep | None = None
+) -> Recipe:
     """Return a recipe of the shelf with what a form changes of it; what does not fit together is said in a sentence."""
     path = find_recipe(name)
     values = read_yaml(path)
@@ -108,7 +136,8 @@ def paths_in(changes: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 def enter(values: Any, changes: Mapping[str, Any]) -> None:
-    """Enter changes where they belong; sections are changed knob by knob, anything else is put in the place of what was there."""
+    """Enter changes where they belong; sections are changed knob by knob, anything else is put in the place of what was
+    there."""
     for name, change in changes.items():
         if isinstance(change, Mapping) and isinstance(values.get(name), Mapping):
             enter(values[name], change)

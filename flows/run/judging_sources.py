@@ -35,18 +35,29 @@ def sets_in(recipe: Recipe, sources: Iterable[str]) -> dict[str, JudgingSet]:
 
 
 def with_purge(facts: Mapping[str, Any], learned: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what is known of prepared rows after a purge for judging sets; ``learned`` is what that purge says, None where there was none."""
+    """Return what is known of prepared rows after a purge for judging sets; ``learned`` is what that purge says, None
+    where there was none."""
     if not learned:
         return dict(facts)
     before = facts["purged"]
-    purged = {**before, "rows": before["rows"] + learned["rows"], "by": {**before["by"], **learned["by"]}, "words_left": learned["words_left"]}
+    purged = {
+        **before,
+        "rows": before["rows"] + learned["rows"],
+        "by": {**before["by"], **learned["by"]},
+        "words_left": learned["words_left"],
+    }
     return {**facts, "rows": {**facts["rows"], "train": learned["left"]}, "purged": purged}
 
 
 def known_of_sets(session: Session) -> dict[str, dict[str, Any]]:
-    """Return by set what this run's stages know of it: its rows, what was left out, what is merged, and what overlaps; without figures in a plan."""
+    """Return by set what this run's stages know of it: its rows, what was left out, what is merged, and what overlaps;
+    without figures in a plan."""
     found: dict[str, dict[str, Any]] = {}
     for record in session.records:
-        if record.name in ("prepare-judging-set", "compare-judging-set") and record.parcel is not None and record.parcel.facts:
+        if (
+            record.name in ("prepare-judging-set", "compare-judging-set")
+            and record.parcel is not None
+            and record.parcel.facts
+        ):
             found.setdefault(record.label, {}).update(record.parcel.facts)
     return {name: facts for name, facts in found.items() if "rows_sha256" in facts}

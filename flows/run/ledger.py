@@ -1,6 +1,8 @@
-"""The ledger of a run: what every stage took, what the run spent, what the cache saved it, and what each candidate cost to make.
+"""The ledger of a run: what every stage took, what the run spent, what the cache saved it, and what each candidate cost
+to make.
 
-A candidate's own stages bear its name; what they were made from, and others were too, is counted apart and undivided (``shared``).
+A candidate's own stages bear its name; what they were made from, and others were too, is counted apart and undivided
+(``shared``).
 """
 
 from __future__ import annotations
@@ -35,16 +37,28 @@ def ledger_of(session: Session) -> dict[str, Any]:
     rows = [stage_cost(record, purse.rates) for record in session.records]
     ran = [row["cost"] for row in rows if row["cache"] == "miss" and row["ran"]]
     return {
-        "stages": rows, "total": sum_of(ran), "saved": sum_of(row["cost"] for row in rows if row["cache"] == "hit"),
-        "billed": billed(purse), "basis": basis(purse.rates), "budget": dict(purse.limits), "warnings": list(purse.rates.warnings),
-    }  # fmt: skip
+        "stages": rows,
+        "total": sum_of(ran),
+        "saved": sum_of(row["cost"] for row in rows if row["cache"] == "hit"),
+        "billed": billed(purse),
+        "basis": basis(purse.rates),
+        "budget": dict(purse.limits),
+        "warnings": list(purse.rates.warnings),
+    }
 
 
 def stage_cost(record: StageRecord, rates: Rates) -> dict[str, Any]:
     """Return one stage's line; what a cached one took, it took when it was made."""
     ran = record.cache == "hit" or bool(record.used)
     cost = cost_of(record.used, rates) if ran else nothing_known("it did not run")
-    return {"stage": record.shown, "state": record.state, "cache": record.cache, "ran": ran, "cost": cost, "used": dict(record.used)}
+    return {
+        "stage": record.shown,
+        "state": record.state,
+        "cache": record.cache,
+        "ran": ran,
+        "cost": cost,
+        "used": dict(record.used),
+    }
 
 
 def billed(purse: Purse) -> dict[str, Figure]:
@@ -62,14 +76,19 @@ def basis(rates: Rates) -> dict[str, Any]:
     """Return what was counted with, and from when and where it is."""
     price = rates.price
     return {
-        "market": rates.market, "instance": price.instance if price else None, "region": price.region if price else rates.grid or None,
-        "kg_per_kwh": rates.kg_per_kwh, "grid": rates.grid or None, "pue": rates.pue,
+        "market": rates.market,
+        "instance": price.instance if price else None,
+        "region": price.region if price else rates.grid or None,
+        "kg_per_kwh": rates.kg_per_kwh,
+        "grid": rates.grid or None,
+        "pue": rates.pue,
         "prices": price.model_dump(mode="json", include={"on_demand", "spot", "as_of", "source"}) if price else None,
-    }  # fmt: skip
+    }
 
 
 def costs_of_candidates(names: Sequence[str], session: Session) -> dict[str, dict[str, Any]]:
-    """Return by candidate what its own stages took, cached or not, and apart what the shared stages took that they were made from."""
+    """Return by candidate what its own stages took, cached or not, and apart what the shared stages took that they were
+    made from."""
     makers = {record.parcel.sha256: record for record in reversed(session.records) if record.parcel is not None}
     return {name: candidate_cost(name, session, makers) for name in names}
 
@@ -80,7 +99,10 @@ def candidate_cost(name: str, session: Session, makers: Mapping[str, StageRecord
     seen = {id(record) for record in own}
     shared = list(behind([record for record in own if record.kind not in JUDGING], makers, seen))
     rates = session.purse.rates
-    ours, others = (sum_of(cost_of(record.used, rates) for record in some) if own else nothing_known("no stage bears its name") for some in (own, shared))
+    ours, others = (
+        sum_of(cost_of(record.used, rates) for record in some) if own else nothing_known("no stage bears its name")
+        for some in (own, shared)
+    )
     return ours | {"shared": others | {"stages": sorted(record.shown for record in shared)}}
 
 
@@ -108,4 +130,6 @@ def planned_cost(record: StageRecord, rates: Rates) -> dict[str, Figure]:
     """Return what a stage of a plan would take; of a cached one, what it took and need not take again."""
     if record.cache == "hit":
         return cost_of(record.used, rates)
-    return foreseen(cost_of(record.likely, rates)) if record.likely else nothing_known("nothing like it was made before")
+    return (
+        foreseen(cost_of(record.likely, rates)) if record.likely else nothing_known("nothing like it was made before")
+    )

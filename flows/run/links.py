@@ -10,13 +10,19 @@ from tasks.errors import LimbeckError
 
 
 async def link_to_mlflow(tracker: Any) -> None:
-    """Leave a link to the MLflow run on the flow run's page as soon as there is one, so that it can be followed while stages run."""
+    """Leave a link to the MLflow run on the flow run's page as soon as there is one, so that it can be followed while
+    stages run."""
     from prefect.artifacts import acreate_link_artifact
 
     link = tracker.urls(None).get("run")
     if link:
         async with spared("the link to MLflow"):
-            await acreate_link_artifact(link, link_text=f"{tracker.run_name} in MLflow", key="mlflow-run", description="Figures, curves and models of this run")
+            await acreate_link_artifact(
+                link,
+                link_text=f"{tracker.run_name} in MLflow",
+                key="mlflow-run",
+                description="Figures, curves and models of this run",
+            )
 
 
 @contextlib.asynccontextmanager

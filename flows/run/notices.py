@@ -1,7 +1,9 @@
-"""Notices: a run that failed, candidates or a promotion that were refused, a model that was promoted, told through Prefect's own notification blocks.
+"""Notices: a run that failed, candidates or a promotion that were refused, a model that was promoted, told through
+Prefect's own notification blocks.
 
-A recipe names blocks by their slugs (``notify: [slack-webhook/team]``), the environment by ``LIMBECK_NOTIFY``; addresses and passwords are in the
-blocks, on the Prefect server. A block that is not there is refused before anything is spent; a notice that cannot be sent is a warning.
+A recipe names blocks by their slugs (``notify: [slack-webhook/team]``), the environment by ``LIMBECK_NOTIFY``;
+addresses and passwords are in the blocks, on the Prefect server. A block that is not there is refused before anything
+is spent; a notice that cannot be sent is a warning.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ def wanted(named: Sequence[str]) -> list[str]:
     given = [slug.strip() for slug in os.environ.get("LIMBECK_NOTIFY", "").split(",") if slug.strip()]
     for slug in given:
         if not re.fullmatch(BLOCK, slug):
-            raise RecipeError(f"LIMBECK_NOTIFY names {slug!r}; name notification blocks as type/name, separated by commas, for example slack-webhook/team")
+            raise RecipeError(
+                f"LIMBECK_NOTIFY names {slug!r}; name notification blocks as type/name, separated by commas, for "
+                f"example slack-webhook/team"
+            )
     return list(dict.fromkeys([*named, *given]))
 
 
@@ -47,17 +52,24 @@ async def load_block(slug: str) -> Any:
 
     try:
         block: Any = await Block.aload(slug)
-    except Exception as error:  # ValueError for what is not there, and whatever its settings, or the way to the server, raise
+    except (
+        Exception
+    ) as error:  # ValueError for what is not there, and whatever its settings, or the way to the server, raise
         raise RecipeError(
-            f"notify: there is no usable notification block {slug!r} on this Prefect server; save one there, or take it out of notify and LIMBECK_NOTIFY"
+            f"notify: there is no usable notification block {slug!r} on this Prefect server; save one there, or "
+            f"take it out of notify and LIMBECK_NOTIFY"
         ) from error
     if not isinstance(block, NotificationBlock):
-        raise RecipeError(f"notify: the block {slug!r} is a {type(block).__name__}, which notifies nobody; name another, for example slack-webhook/team")
+        raise RecipeError(
+            f"notify: the block {slug!r} is a {type(block).__name__}, which notifies nobody; name another, for "
+            f"example slack-webhook/team"
+        )
     return block
 
 
 async def send(slugs: Sequence[str], notice: Notice) -> list[str]:
-    """Tell every block, side by side; return the slugs of those that could not be told. Nothing of this can fail a run."""
+    """Tell every block, side by side; return the slugs of those that could not be told. Nothing of this can fail a
+    run."""
     told = await asyncio.gather(*(send_one(slug, *notice) for slug in slugs))
     return [slug for slug, sent in zip(slugs, told, strict=True) if not sent]
 
@@ -68,10 +80,15 @@ async def send_one(slug: str, subject: str, body: str) -> bool:
         async with asyncio.timeout(PATIENCE):
             block = await load_block(slug)
             with block.raise_on_failure():
-                await block.anotify(body=body, subject=subject) if hasattr(block, "anotify") else await block.notify(body=body, subject=subject)
+                await block.anotify(body=body, subject=subject) if hasattr(block, "anotify") else await block.notify(
+                    body=body, subject=subject
+                )
     except Exception as error:
         status = getattr(getattr(error, "response", None), "status_code", "")
-        warn(f"{slug} could not be told {subject!r}: {error if isinstance(error, LimbeckError) else f'{type(error).__name__} {status}'.strip()}")
+        warn(
+            f"{slug} could not be told {subject!r}: "
+            f"{error if isinstance(error, LimbeckError) else f'{type(error).__name__} {status}'.strip()}"
+        )
         return False
     return True
 
@@ -87,7 +104,7 @@ def warn(words: str) -> None:
         logging.getLogger("limbeck.notices").warning(words)
 
 
-# --- what is said ------------------------------------------------------------------------------------------------------------------------
+# --- what is said -----------------------------------------------------------------------------------------------------
 
 
 def tell_failure(recipe: str, flow: str, message: str, page: str | None = None, *, run: str = "") -> Notice:
@@ -97,7 +114,8 @@ def tell_failure(recipe: str, flow: str, message: str, page: str | None = None, 
 
 
 def tell_refused_promotion(run: str, message: str, page: str | None = None) -> Notice:
-    """Say that the gate or the champion spoke against what a person wanted; nothing is broken, and nothing has moved."""
+    """Say that the gate or the champion spoke against what a person wanted; nothing is broken, and nothing has
+    moved."""
     return f"Limbeck: {run} was refused", with_links(sentence_of(message).removeprefix(REFUSED), {"Prefect": page})
 
 
@@ -111,9 +129,11 @@ def sentence_of(message: str) -> str:
 
 
 def tell_refusal(result: Mapping[str, Any], page: str | None = None) -> Notice | None:
-    """Say which candidates were refused, by the gate or against the champion, and why; nothing where none was, or none was to be judged.
+    """Say which candidates were refused, by the gate or against the champion, and why; nothing where none was, or none
+    was to be judged.
 
-    That some were refused is told when it was decided, and not again by every run that finds all as it was; that nobody was accepted, always.
+    That some were refused is told when it was decided, and not again by every run that finds all as it was; that nobody
+    was accepted, always.
     """
     judged, recipe = result["registered"], result["recipe"]
     refused = [entry for entry in judged if "refused" in (entry["decision"], entry.get("outcome"))]
@@ -124,27 +144,51 @@ def tell_refusal(result: Mapping[str, Any], page: str | None = None) -> Notice |
         subject = f"Limbeck: {recipe}: the gate accepted none of {len(judged)}"
         head = f"The gate accepted no candidate of {recipe}; all are registered, none became champion."
     else:
-        subject = f"Limbeck: {recipe}: {len(refused)} of {len(judged)} {'candidates were' if len(judged) > 1 else 'candidate was'} refused"
+        subject = (
+            f"Limbeck: {recipe}: {len(refused)} of {len(judged)} "
+            f"{'candidates were' if len(judged) > 1 else 'candidate was'} refused"
+        )
         head = f"Of {recipe} these were refused; they are registered, none of them became champion."
-    more = [f"… and {len(refused) - SHOWN} more: {', '.join(entry['candidate'] for entry in refused[SHOWN:])}"] if len(refused) > SHOWN else []
+    more = (
+        [f"… and {len(refused) - SHOWN} more: {', '.join(entry['candidate'] for entry in refused[SHOWN:])}"]
+        if len(refused) > SHOWN
+        else []
+    )
     body = "\n".join([head, *map(refusal_line, refused[:SHOWN]), *more])
     return subject, with_links(body, {"MLflow": result["links"].get("run"), "Prefect": page})
 
 
 def refusal_line(entry: Mapping[str, Any]) -> str:
     """Say why one candidate was refused: by the gate's criteria, or, accepted by them, against the champion."""
-    why = "; ".join(entry["reasons"]) if entry["decision"] == "refused" else f"accepted by the gate, refused against the champion: {entry['why']}"
+    why = (
+        "; ".join(entry["reasons"])
+        if entry["decision"] == "refused"
+        else f"accepted by the gate, refused against the champion: {entry['why']}"
+    )
     return f"- {entry['candidate']}{verdict_of(entry)}: {why}"
 
 
 def tell_promotion(
-    *, name: str, version: str | int, alias: str, candidate: str = "", before: str | int | None = None, figures: str = "", why: str = "",
+    *,
+    name: str,
+    version: str | int,
+    alias: str,
+    candidate: str = "",
+    before: str | int | None = None,
+    figures: str = "",
+    why: str = "",
     links: Mapping[str, str | None] | None = None,
-) -> Notice:  # fmt: skip
+) -> Notice:
     """Say that an alias points at another version now: which, what it is, what stood there before, and why it moved."""
     what = f"{name}@{alias} is version {version}{f' ({candidate})' if candidate else ''} now"
     was = [f"It was version {before} before."] if before not in (None, "") else []
-    lines = [what + ".", *was, *([figures] if figures else []), *([why] if why else []), f"Pull it: limbeck pull {name}@{alias} my-model"]
+    lines = [
+        what + ".",
+        *was,
+        *([figures] if figures else []),
+        *([why] if why else []),
+        f"Pull it: limbeck pull {name}@{alias} my-model",
+    ]
     return f"Limbeck: {what}", with_links("\n".join(lines), links or {})
 
 
@@ -158,11 +202,12 @@ def with_links(body: str, links: Mapping[str, str | None]) -> str:
     return "\n".join([body, *(f"{name}: {link}" for name, link in links.items() if link)])
 
 
-# --- when it is said ---------------------------------------------------------------------------------------------------------------------
+# --- when it is said --------------------------------------------------------------------------------------------------
 
 
 async def on_failure(flow: Any, flow_run: Any, state: Any) -> None:
-    """Prefect's hook of our flows: a flow run that failed is told to whom its recipe names; one that was stopped is not."""
+    """Prefect's hook of our flows: a flow run that failed is told to whom its recipe names; one that was stopped is
+    not."""
     from prefect.utilities.urls import url_for
 
     if "Interrupted:" in (state.message or ""):
@@ -173,7 +218,8 @@ async def on_failure(flow: Any, flow_run: Any, state: Any) -> None:
     except RecipeError as error:
         return warn(str(error))
     message, page = state.message or "", url_for("flow-run", obj_id=flow_run.id)
-    # The refusal of a promotion reaches us as a failure: the flow raises, so that the command and the Prefect page show it.
+    # The refusal of a promotion reaches us as a failure: the flow raises, so that the command and the Prefect page show
+    # it.
     if flow.name == "promote" and sentence_of(message).startswith(REFUSED):
         await send(slugs, tell_refused_promotion(flow_run.name, message, page))
     else:
@@ -181,7 +227,8 @@ async def on_failure(flow: Any, flow_run: Any, state: Any) -> None:
 
 
 def recipe_behind(parameters: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the recipe that a flow run was given, and whom it tells; a recipe of the shelf is given by its name, and changes."""
+    """Return the name of the recipe that a flow run was given, and whom it tells; a recipe of the shelf is given by its
+    name, and changes."""
     given, changes = parameters.get("recipe"), parameters.get("changes")
     if isinstance(given, str):
         told = changes.get("notify") if isinstance(changes, Mapping) else getattr(changes, "notify", None)
@@ -203,20 +250,29 @@ def news_of(result: Mapping[str, Any]) -> list[Notice]:
     """Return what a finished run has to tell."""
     refusal = tell_refusal(result)
     name = result["registered"][0]["name"] if result["registered"] else ""
-    return [*([refusal] if refusal else []), *promotions_in(name, result.get("promotion") or {}, {"MLflow": result["links"].get("run")})]
+    return [
+        *([refusal] if refusal else []),
+        *promotions_in(name, result.get("promotion") or {}, {"MLflow": result["links"].get("run")}),
+    ]
 
 
 def promotions_in(name: str, decided: Mapping[str, Any], links: Mapping[str, str | None] | None = None) -> list[Notice]:
-    """Return a notice for each alias of a decision that a person waits for: a new champion, or a challenger to be looked at."""
+    """Return a notice for each alias of a decision that a person waits for: a new champion, or a challenger to be
+    looked at."""
     moves, words = decided.get("moves", {}), {word["version"]: word for word in decided.get("words", ())}
     return [
         tell_promotion(
-            name=name, version=moves[alias], alias=alias, before=moves.get("previous") if alias == "champion" else None,
+            name=name,
+            version=moves[alias],
+            alias=alias,
+            before=moves.get("previous") if alias == "champion" else None,
             candidate=(decided["champion"] or {}).get("candidate", "") if alias == "champion" else "",
-            why=words.get(moves[alias], {}).get("reason", ""), links=links,
+            why=words.get(moves[alias], {}).get("reason", ""),
+            links=links,
         )
-        for alias in TOLD if moves.get(alias)
-    ]  # fmt: skip
+        for alias in TOLD
+        if moves.get(alias)
+    ]
 
 
 async def tell_of_promotion(name: str, decided: Mapping[str, Any]) -> None:

@@ -1,4 +1,5 @@
-"""One run of the story: where its sources are, what it may use, and who watches; opened before anything is spent, closed whatever happens."""
+"""One run of the story: where its sources are, what it may use, and who watches; opened before anything is spent,
+closed whatever happens."""
 
 from __future__ import annotations
 
@@ -49,22 +50,38 @@ class Run:
 
 @asynccontextmanager
 async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
-    """Find the sources, check store and tracker, then run the stages; on the way out no branch is left running and no MLflow run open."""
+    """Find the sources, check store and tracker, then run the stages; on the way out no branch is left running and no
+    MLflow run open."""
     onlooker = ONLOOKER.get() or Onlooker(Home.from_environment())
     purse = new_purse(recipe.costs)
     sources = await asyncio.to_thread(find_sources, recipe)
-    store = onlooker.plan.store if onlooker.plan else await asyncio.to_thread(open_store, onlooker.home.store, onlooker.home.cache)
+    store = (
+        onlooker.plan.store
+        if onlooker.plan
+        else await asyncio.to_thread(open_store, onlooker.home.store, onlooker.home.cache)
+    )
     await asyncio.to_thread(store.check)
     await require_blocks(wanted(recipe.notify))
     require_legal_name(registered_name(recipe, teacher_name(recipe)))
     dispatcher = await ready_dispatcher(recipe, onlooker.home)
     processes = processes_of_worker()
     tracker = new_tracker(recipe, onlooker.home, kind)
-    opening = asyncio.ensure_future(asyncio.to_thread(begin, tracker, store, registered_name(recipe, teacher_name(recipe))))
+    opening = asyncio.ensure_future(
+        asyncio.to_thread(begin, tracker, store, registered_name(recipe, teacher_name(recipe)))
+    )
     session = Session(
-        store, *layout(recipe), tracker=tracker, watcher=onlooker.watcher, force=onlooker.force, plan=onlooker.plan, processes=processes, purse=purse,
-        dispatcher=dispatcher, gpu_limit=gpu_limit(), engines=onlooker.engines or new_fork_server(),
-    )  # fmt: skip
+        store,
+        *layout(recipe),
+        tracker=tracker,
+        watcher=onlooker.watcher,
+        force=onlooker.force,
+        plan=onlooker.plan,
+        processes=processes,
+        purse=purse,
+        dispatcher=dispatcher,
+        gpu_limit=gpu_limit(),
+        engines=onlooker.engines or new_fork_server(),
+    )
     already = asyncio.all_tasks() | {opening}
     try:
         await asyncio.shield(opening)
@@ -96,7 +113,8 @@ async def close_early(session: Session, tracker: Tracker, status: str) -> None:
 
 
 def begin(tracker: Tracker, store: Any, name: str) -> None:
-    """Open the run in MLflow, and refuse at once what could not be promoted at its end: a model that is decided on under another store's lock."""
+    """Open the run in MLflow, and refuse at once what could not be promoted at its end: a model that is decided on
+    under another store's lock."""
     tracker.open()
     Registry(tracker, name, store=store.identity()).model()
 
@@ -125,7 +143,8 @@ async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
     """Cancel the branches that are still running and wait until their engines have stopped."""
     running = [task for task in asyncio.all_tasks() if task not in already and task is not asyncio.current_task()]
     for task in running:
-        # A branch that was asked already is tidying up: asked again, a subflow could not even tell Prefect any more that it has ended.
+        # A branch that was asked already is tidying up: asked again, a subflow could not even tell Prefect any more
+        # that it has ended.
         if not task.cancelling():
             task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
@@ -136,7 +155,8 @@ LEARNED = {"training rows": "prepare-rows", "transfer text": "prepare-transfer",
 
 
 def held_back(session: Session) -> dict[str, Any]:
-    """Return what this run's stages know of its held-back rows: their counts, what was taken out of train, and what overlaps with them all the same."""
+    """Return what this run's stages know of its held-back rows: their counts, what was taken out of train, and what
+    overlaps with them all the same."""
     stages = {where: session.parcel_of(stage, "") for where, stage in LEARNED.items()}
     facts = {where: parcel.facts for where, parcel in stages.items() if parcel is not None and parcel.facts}
     data, purge, sets = facts.get("training rows"), session.parcel_of("purge-rows", ""), known_of_sets(session)
@@ -151,7 +171,9 @@ def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]
     """Return a session in which stages only say what they would do, and the recipe's sources."""
     store = open_store(home.store, home.cache)
     purse = new_purse(recipe.costs)
-    session = Session(store, *layout(recipe), planning=True, processes=processes_of_worker(), purse=purse, dispatcher=new_dispatcher())
+    session = Session(
+        store, *layout(recipe), planning=True, processes=processes_of_worker(), purse=purse, dispatcher=new_dispatcher()
+    )
     return session, find_sources(recipe)
 
 
@@ -179,23 +201,34 @@ def find_sources(recipe: Recipe) -> dict[str, Parcel]:
         sources["masked_lm"] = resolve_model(words.masked_lm, words.masked_lm_revision)
     if words and words.word_vectors:
         sources["word_vectors"] = resolve_file(words.word_vectors)
-    sources |= {f"teacher:{number}": resolve_model(colleague.model, colleague.revision) for number, colleague in recipe.colleagues}
+    sources |= {
+        f"teacher:{number}": resolve_model(colleague.model, colleague.revision)
+        for number, colleague in recipe.colleagues
+    }
     own = {student.name: student.start for student in recipe.students if student.start not in STARTS_BY_NAME}
     sources |= sources_of_sets(recipe)
     return sources | {f"start:{name}": resolve_model(start, None) for name, start in own.items()}
 
 
 def new_tracker(recipe: Recipe, home: Home, kind: str = "run") -> Tracker:
-    """Return the tracker of this run: one experiment per task and teacher; ``kind`` says which flow it is, so that it can be resumed."""
+    """Return the tracker of this run: one experiment per task and teacher; ``kind`` says which flow it is, so that it
+    can be resumed."""
     from prefect.runtime import flow_run
     from prefect.utilities.urls import url_for
 
-    tags = {"limbeck.kind": kind, "recipe": recipe.name, "task": recipe.spec.name, "prefect.flow_run_id": str(flow_run.id or "none")}
+    tags = {
+        "limbeck.kind": kind,
+        "recipe": recipe.name,
+        "task": recipe.spec.name,
+        "prefect.flow_run_id": str(flow_run.id or "none"),
+    }
     page = url_for("flow-run", obj_id=flow_run.id) if flow_run.id else None
     tags |= {"prefect.url": page} if page else {}
     experiment = f"{recipe.spec.name}/{teacher_name(recipe)}"
     written = recipe.model_dump(mode="json", exclude_unset=True)
-    return Tracker(home.tracking_uri, home.artifacts, experiment=experiment, run_name=recipe.name, tags=tags, recipe=written)
+    return Tracker(
+        home.tracking_uri, home.artifacts, experiment=experiment, run_name=recipe.name, tags=tags, recipe=written
+    )
 
 
 def teacher_name(recipe: Recipe) -> str:

@@ -31,7 +31,8 @@ LICENCES = {
 
 
 def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = ()) -> Recipe:
-    """Read a recipe by path, or by its name on the shelf, and change it by ``a.b=value`` settings; ``sections`` are there even if it has none."""
+    """Read a recipe by path, or by its name on the shelf, and change it by ``a.b=value`` settings; ``sections`` are
+    there even if it has none."""
     path = find_recipe(name)
     values = read_yaml(path)
     for section in sections:
@@ -80,7 +81,9 @@ def apply(values: Any, setting: str) -> None:
     try:
         target[key] = parse_yaml(text) if text else None
     except ValueError as error:
-        raise RecipeError(f"--set {path}: {text[:SHOWN]!r} is not YAML: {error}; quote the value as in --set '{path}=...'") from error
+        raise RecipeError(
+            f"--set {path}: {text[:SHOWN]!r} is not YAML: {error}; quote the value as in --set '{path}=...'"
+        ) from error
 
 
 def enter(target: Any, step: str, path: str) -> Any:
@@ -105,7 +108,8 @@ def index_of(entries: Sequence[Any], step: str, path: str) -> int:
 
 
 def forget_licences(values: Any, given: Collection[str]) -> None:
-    """Strike out the licence of every source that was replaced, unless its own was given too: a recipe states the licences of its own sources alone."""
+    """Strike out the licence of every source that was replaced, unless its own was given too: a recipe states the
+    licences of its own sources alone."""
     for path in given:
         licence = licence_beside(path)
         if licence and licence not in given:
@@ -159,7 +163,11 @@ def explain(problem: Any, values: CommentedMap, path: Path) -> str:
 
 def shortened(value: str | int | float) -> str:
     """Return what was given, as far as it fits into a sentence."""
-    shown = repr(value) if not isinstance(value, int) or isinstance(value, bool) or abs(value) < 10**SHOWN else f"a number of {value.bit_length():,} bits"
+    shown = (
+        repr(value)
+        if not isinstance(value, int) or isinstance(value, bool) or abs(value) < 10**SHOWN
+        else f"a number of {value.bit_length():,} bits"
+    )
     return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
 
 
@@ -232,14 +240,25 @@ def starter_recipe(table: Path, out: Path) -> str:
     from tasks.ports.rows.tables import sniff
 
     if not table.is_file():
-        raise RecipeError(f"there is no file {str(table)!r}; name a csv, tsv, jsonl or parquet file with a text and a label column")
+        raise RecipeError(
+            f"there is no file {str(table)!r}; name a csv, tsv, jsonl or parquet file with a text and a label column"
+        )
     found = sniff(table)
     name = "".join(letter if letter.isalnum() else "-" for letter in table.stem.lower()).strip("-") or "mine"
     regression = found["kind"] == "regression"
     labels = "" if regression else f"  labels: [{', '.join(repr(label) for label in found['labels'])}]\n"
     return STARTER.format(
-        file=table.name, out=out, name=name, kind=found["kind"], text=found["text"], label=found["label"],
-        pair=f"  pair: {found['pair']}        # a second text column; remove it if it is not one\n" if found["pair"] else "",
-        labels=labels, metrics="pearson, spearman" if regression else "accuracy, f1", headline="pearson" if regression else "accuracy",
+        file=table.name,
+        out=out,
+        name=name,
+        kind=found["kind"],
+        text=found["text"],
+        label=found["label"],
+        pair=f"  pair: {found['pair']}        # a second text column; remove it if it is not one\n"
+        if found["pair"]
+        else "",
+        labels=labels,
+        metrics="pearson, spearman" if regression else "accuracy, f1",
+        headline="pearson" if regression else "accuracy",
         source=table.resolve(),
-    )  # fmt: skip
+    )

@@ -1,8 +1,10 @@
-"""Work on borrowed machines: when the cloud announces that it takes this one back, stages stop at a checkpoint, and another worker goes on.
+"""Work on borrowed machines: when the cloud announces that it takes this one back, stages stop at a checkpoint, and
+another worker goes on.
 
-ECS tells a task nothing of this in time: tasks that no service keeps are not drained. So the run asks by itself, every few seconds, where the pool sets
-``LIMBECK_SPOT=aws``. The order matters: checkpoints are written and uploaded first, and only then is Prefect asked to hand the run to another worker,
-because from then on it gives this process half a minute.
+ECS tells a task nothing of this in time: tasks that no service keeps are not drained. So the run asks by itself, every
+few seconds, where the pool sets ``LIMBECK_SPOT=aws``. The order matters: checkpoints are written and uploaded first,
+and only then is Prefect asked to hand the run to another worker, because from then on it gives this process half a
+minute.
 """
 
 from __future__ import annotations
@@ -44,16 +46,22 @@ class Watch:
             except OSError as error:
                 silent += 1
                 if silent == SILENT:
-                    get_run_logger().warning(f"LIMBECK_SPOT is set, but the instance metadata service does not answer: {error}; a reclaim will not be heard")
+                    get_run_logger().warning(
+                        f"LIMBECK_SPOT is set, but the instance metadata service does not answer: {error}; a "
+                        f"reclaim will not be heard"
+                    )
             if self.notice is None:
                 await asyncio.sleep(LOOK)
-        get_run_logger().warning(f"AWS takes this instance back ({self.notice.action}, {self.notice.time}); stages stop at a checkpoint")
+        get_run_logger().warning(
+            f"AWS takes this instance back ({self.notice.action}, {self.notice.time}); stages stop at a checkpoint"
+        )
         self.run.cancel()
 
 
 @asynccontextmanager
 async def heeding_notices() -> AsyncIterator[None]:
-    """Watch for the notice while a run works inside; after one, hand the run to another worker as soon as its stages have stopped."""
+    """Watch for the notice while a run works inside; after one, hand the run to another worker as soon as its stages
+    have stopped."""
     run = asyncio.current_task()
     if not on_spot() or run is None:
         yield
@@ -81,9 +89,14 @@ def on_spot() -> bool:
 async def hand_over(run: asyncio.Task[Any]) -> None:
     """Ask Prefect's supervisor to give the run to another worker, and wait for it to end this process.
 
-    Without a supervisor that does so, nothing is asked: the run ends as crashed, and whoever looks after crashed runs starts it again.
+    Without a supervisor that does so, nothing is asked: the run ends as crashed, and whoever looks after crashed runs
+    starts it again.
     """
-    supervisor = find_supervisor() if os.environ.get("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", "").lower() == "reschedule" else None
+    supervisor = (
+        find_supervisor()
+        if os.environ.get("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", "").lower() == "reschedule"
+        else None
+    )
     if supervisor is None:
         return
     get_run_logger().info("the stages have stopped; Prefect is asked to start this run on another worker")
@@ -93,7 +106,8 @@ async def hand_over(run: asyncio.Task[Any]) -> None:
 
 
 def find_supervisor() -> int | None:
-    """Return the process that executes this flow run for Prefect: ``prefect flow-run execute``, at some distance above this one."""
+    """Return the process that executes this flow run for Prefect: ``prefect flow-run execute``, at some distance above
+    this one."""
     pid = os.getppid()
     for _ in range(DEEPEST):
         if pid <= 0:

@@ -1,4 +1,5 @@
-"""Who looks on while a run of the command line goes on, and the ways in which they may stop it: Ctrl-C, SIGTERM, or Cancel in the Prefect UI."""
+"""Who looks on while a run of the command line goes on, and the ways in which they may stop it: Ctrl-C, SIGTERM, or
+Cancel in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -21,14 +22,16 @@ from tasks.errors import Interrupted
 from tasks.stage.session import Session
 
 STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
-"""What ends a run because someone wanted it to end: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a worker."""
+"""What ends a run because someone wanted it to end: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a
+worker."""
 
 LOOK = 5.0  # seconds between two questions whether someone pressed Cancel
 
 
 @dataclass
 class Onlooker:
-    """What the command line adds to a run: the home folder, a watcher, stages to force, and the plan that was made before."""
+    """What the command line adds to a run: the home folder, a watcher, stages to force, and the plan that was made
+    before."""
 
     home: Home
     watcher: Any = None
@@ -50,8 +53,9 @@ ONLOOKER: ContextVar[Onlooker | None] = ContextVar("onlooker", default=None)
 def stopped_by_sigterm() -> Iterator[None]:
     """Let SIGTERM stop a run of the command line as Ctrl-C does, in order.
 
-    Prefect's own handler, for its workers, raises wherever the loop happens to be, and nothing below gets the time to stop. Every subflow that begins
-    puts it in place once more, and asks its server a few things before its body runs: so it is Prefect's that is replaced, for the length of the run.
+    Prefect's own handler, for its workers, raises wherever the loop happens to be, and nothing below gets the time to
+    stop. Every subflow that begins puts it in place once more, and asks its server a few things before its body runs:
+    so it is Prefect's that is replaced, for the length of the run.
     """
     from prefect.utilities import engine
 
@@ -102,7 +106,8 @@ async def listen(onlooker: Onlooker, run: asyncio.Task[Any], flow_run: UUID) -> 
 
 
 async def confirm(flow_run: UUID) -> None:
-    """Tell Prefect that a run has ended because someone cancelled it, and its subflows with it; by itself it would call them crashed."""
+    """Tell Prefect that a run has ended because someone cancelled it, and its subflows with it; by itself it would call
+    them crashed."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
     from prefect.client.schemas.sorting import FlowRunSort

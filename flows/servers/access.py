@@ -146,7 +146,7 @@ def read_servers(path: Path) -> dict[str, Access]:
 
 
 def running_servers(path: Path) -> dict[str, Access]:
-    """Return how to reach the servers of a running ``limbeck ui``; nothing where what listens there cannot prove that it
-    is one."""
+    """Return how to reach the servers of a running ``limbeck ui``; nothing where what listens there cannot prove that
+    it is one."""
     found = read_servers(path)
     return found if found and all(access.is_proved() for access in found.values()) else {}

@@ -35,9 +35,15 @@ PATIENCE = 120.0  # seconds for a first start, which migrates its database
 ANSWER = 5.0  # seconds for one answer of a server that is starting
 WAITING = 128  # connections that wait until a server that starts takes them
 NOT_A_SERVERS = (
-    "PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "PREFECT_API_KEY", "PREFECT_SERVER_API_AUTH_STRING",
-    "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN",
-)  # fmt: skip
+    "PREFECT_API_URL",
+    "PREFECT_API_AUTH_STRING",
+    "PREFECT_API_KEY",
+    "PREFECT_SERVER_API_AUTH_STRING",
+    "MLFLOW_TRACKING_URI",
+    "MLFLOW_TRACKING_USERNAME",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+)
 """What a client's environment says, and no server of ours may take for its own."""
 OPTIONS = {"prefect": "--prefect-port", "mlflow": "--mlflow-port"}
 NAMES = {"prefect": "Prefect", "mlflow": "MLflow"}
@@ -97,14 +103,16 @@ def serve(home: Home, prefect_port: int, mlflow_port: int, console: Console) -> 
 
 def how_to_use(servers: Mapping[str, Access]) -> str:
     """Say where the servers are, and how browsers and programs get in."""
-    return "\n".join([
-        f"Prefect  {servers['prefect'].url}   log in once by: {servers['prefect'].link()}",
-        f"MLflow   {servers['mlflow'].url}   log in once by: {servers['mlflow'].link()}",
-        "         (choose 'Model training' there)",
-        "limbeck commands of this home use both by themselves. For other programs, for example a worker:",
-        '  eval "$(limbeck env)" && prefect worker start --pool cpu',
-        "Ctrl-C stops both.",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"Prefect  {servers['prefect'].url}   log in once by: {servers['prefect'].link()}",
+            f"MLflow   {servers['mlflow'].url}   log in once by: {servers['mlflow'].link()}",
+            "         (choose 'Model training' there)",
+            "limbeck commands of this home use both by themselves. For other programs, for example a worker:",
+            '  eval "$(limbeck env)" && prefect worker start --pool cpu',
+            "Ctrl-C stops both.",
+        ]
+    )
 
 
 @contextlib.contextmanager
@@ -154,8 +162,16 @@ def listening(name: str, port: int) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def running(home: Home, name: str, taken: socket.socket, *, log: str = "", password: str = "", links: bool = False,
-            extra: Mapping[str, str] | None = None) -> Iterator[Server]:  # fmt: skip
+def running(
+    home: Home,
+    name: str,
+    taken: socket.socket,
+    *,
+    log: str = "",
+    password: str = "",
+    links: bool = False,
+    extra: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
     """Run a server on a port that was taken for it, until the end of the block."""
     access = Access(address(taken), password) if password else Access.new(address(taken))
     server = launch(home, name, access, taken, log=log or name, links=links, extra=extra)
@@ -167,11 +183,27 @@ def running(home: Home, name: str, taken: socket.socket, *, log: str = "", passw
 
 
 def launch(
-    home: Home, name: str, access: Access, taken: socket.socket, *, log: str, links: bool = False,
+    home: Home,
+    name: str,
+    access: Access,
+    taken: socket.socket,
+    *,
+    log: str,
+    links: bool = False,
     extra: Mapping[str, str] | None = None,
-) -> Server:  # fmt: skip
+) -> Server:
     """Start a server on a port that was taken for it."""
-    command = [sys.executable, "-P", "-m", "flows.servers.serve", name, "--url", access.url, "--fd", str(taken.fileno())]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "flows.servers.serve",
+        name,
+        "--url",
+        access.url,
+        "--fd",
+        str(taken.fileno()),
+    ]
     given = {**told(name, access), **(extra or {})}
     return Server(name, access, *start(home, log, [*command, *(["--links"] if links else [])], given, taken))
 
@@ -206,7 +238,8 @@ def prefect_for_a_run(home: Home) -> Iterator[Callable[[], None]]:
         access, log = Access.new(address(taken)), f"prefect-{taken.getsockname()[1]}"
         server = OwnServer(
             lambda: launch(home, "prefect", access, taken, log=log, links=True),
-            # The port stays ours while its server is started again: requests wait in it, and nobody else can answer them.
+            # The port stays ours while its server is started again: requests wait in it, and nobody else can answer
+            # them.
             give_up=taken.close,
         )
         known = client_of("prefect", access)
@@ -244,9 +277,16 @@ def start(
     }
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True,
-            preexec_fn=die_with_parent, pass_fds=(taken.fileno(),), umask=0o077,
-        )  # fmt: skip
+            command,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+            pass_fds=(taken.fileno(),),
+            umask=0o077,
+        )
     return process, path
 
 

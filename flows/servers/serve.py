@@ -1,5 +1,5 @@
-"""Become one guarded server: ``python -m flows.servers.serve prefect`` or ``mlflow``. Its password comes by the environment,
-never by the command line.
+"""Become one guarded server: ``python -m flows.servers.serve prefect`` or ``mlflow``. Its password comes by the
+environment, never by the command line.
 
 Prefect's own command knows no guard to stand before it, and MLflow's no password without a database of accounts; both
 are the applications that those commands would run.
@@ -63,9 +63,10 @@ def prefect(access: Access, given: argparse.Namespace) -> Any:
     """Return Prefect's server behind the guard. It asks for the password itself, over HTTP and over each websocket."""
     login = os.environ.get(AUTH) or access.login
     os.environ |= {
-        AUTH: login, "PREFECT_API_AUTH_STRING": login,
+        AUTH: login,
+        "PREFECT_API_AUTH_STRING": login,
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": ",".join([access.url, *given.also]),
-    }  # fmt: skip
+    }
     os.environ.setdefault("PREFECT_SERVER_UI_API_URL", f"{access.url}/api")
     app = import_from_string(PREFECT)(final=True, webserver_only=given.no_services)
     database = os.environ.get("PREFECT_SERVER_DATABASE_CONNECTION_URL", "")
@@ -83,13 +84,19 @@ def mlflow(access: Access, given: argparse.Namespace) -> Any:
     ]
     # What `mlflow server` tells the application that it starts.
     os.environ |= {
-        "_MLFLOW_SERVER_FILE_STORE": home.own_tracking_uri, "_MLFLOW_SERVER_REGISTRY_STORE": home.own_tracking_uri,
-        "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/", "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
-        "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(home.artifacts), "_MLFLOW_SGI_NAME": "uvicorn",
-        "_MLFLOW_SERVER_BOOT_ID": uuid.uuid4().hex, "_MLFLOW_IN_JOB_EXECUTOR": "false",
-        "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(names), "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": access.url,
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
-    }  # fmt: skip
+        "_MLFLOW_SERVER_FILE_STORE": home.own_tracking_uri,
+        "_MLFLOW_SERVER_REGISTRY_STORE": home.own_tracking_uri,
+        "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
+        "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
+        "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(home.artifacts),
+        "_MLFLOW_SGI_NAME": "uvicorn",
+        "_MLFLOW_SERVER_BOOT_ID": uuid.uuid4().hex,
+        "_MLFLOW_IN_JOB_EXECUTOR": "false",
+        "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(names),
+        "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": access.url,
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    }
     with one_at_a_time(home.own_tracking_uri):
         import_from_string(STORES)(home.own_tracking_uri, home.own_tracking_uri, "mlflow-artifacts:/")
     return Guard(

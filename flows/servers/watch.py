@@ -1,7 +1,9 @@
-"""The Prefect server that a run started for itself, while the run goes on: one that dies is started again; one that cannot be ends the run, in order.
+"""The Prefect server that a run started for itself, while the run goes on: one that dies is started again; one that
+cannot be ends the run, in order.
 
-Stages need no Prefect to be made. While the server is away they go on, Prefect's client asks again for a minute, and events wait. Only if no server comes
-up again is the run cancelled as by Ctrl-C: engines save their checkpoints, MLflow is told, and nothing waits for what Prefect could not take.
+Stages need no Prefect to be made. While the server is away they go on, Prefect's client asks again for a minute, and
+events wait. Only if no server comes up again is the run cancelled as by Ctrl-C: engines save their checkpoints, MLflow
+is told, and nothing waits for what Prefect could not take.
 """
 
 from __future__ import annotations
@@ -24,13 +26,18 @@ from flows.servers.access import Access
 from tasks.errors import LimbeckError, ServerError
 
 LOOK = 0.5  # seconds between two looks at the server
-PAUSED = 20  # looks in a row at a server that is stopped (SIGSTOP) before it is replaced; looks, not seconds: a run that is stopped itself does not look
+# looks in a row at a server that is stopped (SIGSTOP) before it is replaced; looks, not seconds: a run that is stopped
+# itself does not look
+PAUSED = 20
 RESTARTS = 5  # times that one run starts its server again
-EVENT_PATIENCE = 300  # seconds, about, that an event waits for a server that is started again; Prefect's own ten attempts give up before it is there
+# seconds, about, that an event waits for a server that is started again; Prefect's own ten attempts give up before it
+# is there
+EVENT_PATIENCE = 300
 LAST_WORDS = 10.0  # seconds that Prefect's log lines and events get to reach the server before the run ends
 ANSWER = 15.0  # seconds in which a server that is named must answer before a run begins
 LOST = (
-    "the Prefect server of this run ended{how}, and could not be started again; every stage that was finished is kept, and its engines have saved their "
+    "the Prefect server of this run ended{how}, and could not be started again; every stage that was finished is "
+    "kept, and its engines have saved their "
     "checkpoints: run the same command again to go on from there"
 )
 
@@ -46,7 +53,8 @@ class Started(Protocol):
 
 
 class OwnServer:
-    """A server of this run's own; ``start`` starts one at the same address, ``give_up`` closes that address for good."""
+    """A server of this run's own; ``start`` starts one at the same address, ``give_up`` closes that address for
+    good."""
 
     def __init__(self, start: Callable[[], Started], give_up: Callable[[], None]) -> None:
         self.start, self.give_up = start, give_up
@@ -56,7 +64,8 @@ class OwnServer:
         self.work: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self.settings: Any = None
         self.retries: int | None = None
-        """How often a request was tried again before the server was given up: what this process does later is for other servers."""
+        """How often a request was tried again before the server was given up: what this process does later is for other
+        servers."""
         self.changing = threading.Lock()
         self.leaving, self.closed = threading.Event(), threading.Event()
         self.watcher: threading.Thread | None = None
@@ -74,7 +83,8 @@ class OwnServer:
             self.watcher.start()
 
     def watch(self) -> None:
-        """Look at the server until the run leaves it. The thread outlives what it started: a server is told when the thread that started it ends."""
+        """Look at the server until the run leaves it. The thread outlives what it started: a server is told when the
+        thread that started it ends."""
         restarts = paused = 0
         while not self.closed.wait(LOOK):
             if self.leaving.is_set() or self.lost:
@@ -86,7 +96,9 @@ class OwnServer:
                 if restarts > RESTARTS or not self.replace():
                     self.lose(how)
                 elif not self.leaving.is_set():
-                    logging.getLogger("limbeck").warning("the Prefect server of this run ended%s and was started again", how)
+                    logging.getLogger("limbeck").warning(
+                        "the Prefect server of this run ended%s and was started again", how
+                    )
 
     def replace(self) -> bool:
         """Start the server again, at its address and on its database; tell whether it answers."""
@@ -132,7 +144,8 @@ class OwnServer:
             EventsWorker.set_client_override(None)
 
     def leave(self) -> float:
-        """Start no other server any more, because the run is over; return the seconds that what Prefect still holds is worth waiting for."""
+        """Start no other server any more, because the run is over; return the seconds that what Prefect still holds is
+        worth waiting for."""
         with self.changing:
             self.leaving.set()
         if self.retries is not None:
@@ -158,7 +171,8 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def login_to_own_server(page: str) -> str:
-    """Return a link to a page of the run's own server that logs a browser in, once; of another server the page itself."""
+    """Return a link to a page of the run's own server that logs a browser in, once; of another server the page
+    itself."""
     server = SERVER.get()
     return page if server is None else server.server.access.link(urlsplit(page).path)
 
@@ -171,7 +185,8 @@ def is_lost() -> bool:
 
 @contextlib.contextmanager
 def in_a_sentence(server: OwnServer | None) -> Iterator[None]:
-    """Say in one sentence that the Prefect server is gone or does not answer, whatever came of it on the way up; an error of ours below it comes first."""
+    """Say in one sentence that the Prefect server is gone or does not answer, whatever came of it on the way up; an
+    error of ours below it comes first."""
     token = SERVER.set(server)
     try:
         yield
@@ -201,7 +216,9 @@ def is_from_prefect(error: BaseException) -> bool:
         return False
     import httpx
 
-    return isinstance(error, (httpx.HTTPError, httpx.InvalidURL)) or (isinstance(error, RuntimeError) and "Failed to reach API" in str(error))
+    return isinstance(error, (httpx.HTTPError, httpx.InvalidURL)) or (
+        isinstance(error, RuntimeError) and "Failed to reach API" in str(error)
+    )
 
 
 def unreachable(url: str, error: BaseException) -> str:
@@ -213,7 +230,10 @@ def unreachable(url: str, error: BaseException) -> str:
         advice = "set PREFECT_API_AUTH_STRING to user:password of that server"
         return without_secrets(f"the Prefect server at {url} refuses this password (status {status}); {advice}")
     said = f"status {status}" if status else next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    return without_secrets(f"there is no Prefect server at {url} ({said}); start it, or correct or unset PREFECT_API_URL; what was finished is kept")
+    return without_secrets(
+        f"there is no Prefect server at {url} ({said}); start it, or correct or unset PREFECT_API_URL; what was "
+        f"finished is kept"
+    )
 
 
 def require_prefect() -> None:
@@ -223,7 +243,8 @@ def require_prefect() -> None:
 
 
 async def ask_prefect() -> None:
-    """Ask the server that is named once, briefly: Prefect itself would go on asking for minutes. Raises httpx.HTTPError where none answers."""
+    """Ask the server that is named once, briefly: Prefect itself would go on asking for minutes. Raises httpx.HTTPError
+    where none answers."""
     import httpx
     from prefect.client.orchestration import ServerType, get_client
     from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
@@ -241,15 +262,20 @@ async def ask_prefect() -> None:
 
 
 def let_go(patience: float = LAST_WORDS) -> None:
-    """Send the log lines and events that Prefect still holds, for so many seconds; then drop them, or the process would try each of them at its exit."""
+    """Send the log lines and events that Prefect still holds, for so many seconds; then drop them, or the process would
+    try each of them at its exit."""
     if "prefect" not in sys.modules:
         return
     from prefect._internal.concurrency.services import _active_services
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
 
-    logging.getLogger("prefect._internal.concurrency").setLevel(logging.CRITICAL)  # what is dropped below is no news for people
-    services = [(service, service._loop, service._task) for service in list(_active_services) if service._loop and service._task]
+    logging.getLogger("prefect._internal.concurrency").setLevel(
+        logging.CRITICAL
+    )  # what is dropped below is no news for people
+    services = [
+        (service, service._loop, service._task) for service in list(_active_services) if service._loop and service._task
+    ]
     for worker in (APILogWorker, EventsWorker):
         worker.drain_all(timeout=patience)
     for service, loop, task in services:

@@ -1,6 +1,8 @@
-"""The account of the workers in MLflow: it reads and writes what runs need, and may not manage accounts or delete what others made.
+"""The account of the workers in MLflow: it reads and writes what runs need, and may not manage accounts or delete what
+others made.
 
-``python -m flows.stack.accounts`` makes it where containers run; there the environment says the address and both passwords.
+``python -m flows.stack.accounts`` makes it where containers run; there the environment says the address and both
+passwords.
 """
 
 from __future__ import annotations
@@ -30,4 +32,8 @@ def make_worker_account(url: str, password: str, workers_password: str) -> None:
 
 
 if __name__ == "__main__":
-    make_worker_account(os.environ["MLFLOW_TRACKING_URI"], os.environ["LIMBECK_MLFLOW_PASSWORD"], os.environ["LIMBECK_MLFLOW_WORKER_PASSWORD"])
+    make_worker_account(
+        os.environ["MLFLOW_TRACKING_URI"],
+        os.environ["LIMBECK_MLFLOW_PASSWORD"],
+        os.environ["LIMBECK_MLFLOW_WORKER_PASSWORD"],
+    )

@@ -1,7 +1,8 @@
-"""``limbeck backup`` and ``limbeck restore``: databases, objects and secrets of a stack in one folder or one file, each part with its sha256.
+"""``limbeck backup`` and ``limbeck restore``: databases, objects and secrets of a stack in one folder or one file, each
+part with its sha256.
 
-Databases first, objects after: objects are only added, so whatever a saved row names is in the buckets by then. Redis is left out, for it holds
-what is on its way and nothing that stays.
+Databases first, objects after: objects are only added, so whatever a saved row names is in the buckets by then. Redis
+is left out, for it holds what is on its way and nothing that stays.
 """
 
 from __future__ import annotations
@@ -41,10 +42,16 @@ def backup(home: Home, target: Path, tell: Callable[[str], None]) -> dict[str, A
     """Save the stack of a home; nothing is left half-written under the name that was given."""
     stack = running(home)
     if target.exists():
-        raise StackError(f"{target} is there already; name a new folder, or a new file that ends in {', '.join(ARCHIVES)}")
+        raise StackError(
+            f"{target} is there already; name a new folder, or a new file that ends in {', '.join(ARCHIVES)}"
+        )
     if not target.absolute().parent.is_dir():
-        raise StackError(f"there is no folder {target.absolute().parent} to write {target.name} to; make it, or name another")
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))  # mode 0700: there are passwords in it
+        raise StackError(
+            f"there is no folder {target.absolute().parent} to write {target.name} to; make it, or name another"
+        )
+    unfinished = Path(
+        tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent)
+    )  # mode 0700: there are passwords in it
     try:
         contents = save(stack, unfinished, tell)
         if target.name.endswith(ARCHIVES):
@@ -77,26 +84,44 @@ def save(stack: Stack, folder: Path, tell: Callable[[str], None]) -> dict[str, A
         tell(f"{bucket}: {count} files")
     credentials.write(folder / "secrets.json", secret)
     hashes["secrets.json"] = hash_file(folder / "secrets.json", remember=False)
-    contents = {"made": datetime.now(UTC).isoformat(timespec="seconds"), "versions": databases.versions(), "settings": asdict(stack.settings), "files": hashes}
+    contents = {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": databases.versions(),
+        "settings": asdict(stack.settings),
+        "files": hashes,
+    }
     (folder / CONTENTS).write_text(json.dumps(contents, indent=1) + "\n")
     return contents
 
 
 def dump(stack: Stack, secret: Mapping[str, str], database: str, path: Path) -> str:
     """Write a database, as it is at one moment, into a file; return its sha256."""
-    command = [need("pg_dump"), *address(stack, "postgres"), "--format=custom", "--no-owner", "--no-privileges", "-f", str(path), database]
+    command = [
+        need("pg_dump"),
+        *address(stack, "postgres"),
+        "--format=custom",
+        "--no-owner",
+        "--no-privileges",
+        "-f",
+        str(path),
+        database,
+    ]
     call(command, secret)
     return hash_file(path, remember=False)
 
 
 def call(command: list[str], secret: Mapping[str, str]) -> None:
     """Run one of PostgreSQL's programs."""
-    done = subprocess.run(command, env=os.environ | {"PGPASSWORD": secret["LIMBECK_POSTGRES_PASSWORD"]}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env=os.environ | {"PGPASSWORD": secret["LIMBECK_POSTGRES_PASSWORD"]}, capture_output=True, text=True
+    )
     if done.returncode:
         raise StackError(f"{Path(command[0]).name} failed: {done.stderr.strip()[-400:]}")
 
 
-def objects_of(stack: Stack, secret: Mapping[str, str], bucket: str, whose: str, folder: Path) -> Iterator[tuple[str, str]]:
+def objects_of(
+    stack: Stack, secret: Mapping[str, str], bucket: str, whose: str, folder: Path
+) -> Iterator[tuple[str, str]]:
     """Copy a bucket, or the folder that stands for it; yield each name with its sha256."""
     folder.mkdir()
     if stack.settings.s3 != "folder":
@@ -131,9 +156,13 @@ def pack(folder: Path, target: Path) -> None:
 
 
 def restore(home: Home, source: Path, wanted: Mapping[str, Any], tell: Callable[[str], None]) -> Stack:
-    """Make a new stack of a back-up and bring it up; a home that has a stack is refused, so that nothing is ever overwritten."""
+    """Make a new stack of a back-up and bring it up; a home that has a stack is refused, so that nothing is ever
+    overwritten."""
     if not Stack.of(home).is_new:
-        raise StackError(f"{home.root} has a stack already; restore into another LIMBECK_HOME, or stop it and move {home.root / 'stack'} away")
+        raise StackError(
+            f"{home.root} has a stack already; restore into another LIMBECK_HOME, or stop it and move "
+            f"{home.root / 'stack'} away"
+        )
     with opened(source) as folder:
         contents = checked(folder, source)
         tell(f"back-up of {contents['made']}: {len(contents['files'])} files, every sha256 as it was")
@@ -152,11 +181,15 @@ def restore(home: Home, source: Path, wanted: Mapping[str, Any], tell: Callable[
 
 
 def likeness(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a restored stack is like: as it was, where nothing else is asked; never from buckets to folders, which are laid out differently."""
+    """Return what a restored stack is like: as it was, where nothing else is asked; never from buckets to folders,
+    which are laid out differently."""
     given = {name: value for name, value in wanted.items() if value is not None}
     kind = given.get("s3", settings["s3"])
     if (kind == "folder") != (settings["s3"] == "folder"):
-        raise StackError(f"this back-up is of a stack with s3 {settings['s3']!r}, which {kind!r} cannot take: buckets go to buckets, and folders to folders")
+        raise StackError(
+            f"this back-up is of a stack with s3 {settings['s3']!r}, which {kind!r} cannot take: buckets go to "
+            f"buckets, and folders to folders"
+        )
     return {"s3": kind, "buckets": settings["buckets"], "pools": tuple(settings["pools"])} | given
 
 
@@ -178,7 +211,8 @@ def opened(source: Path) -> Iterator[Path]:
 
 
 def unpack(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write the files of an archive; links, and names that lead out of the folder, are refused. ``tarfile``'s own filters are missing in early Python 3.11."""
+    """Write the files of an archive; links, and names that lead out of the folder, are refused. ``tarfile``'s own
+    filters are missing in early Python 3.11."""
     for member in archive:
         place = (folder / member.name).resolve()
         content = archive.extractfile(member) if member.isfile() else None
@@ -197,11 +231,16 @@ def checked(folder: Path, source: Path) -> dict[str, Any]:
     try:
         contents: dict[str, Any] = json.loads((folder / CONTENTS).read_text())
     except (OSError, ValueError) as error:
-        raise StackError(f"{source} has no readable {CONTENTS}; name the folder or the file that limbeck backup wrote") from error
+        raise StackError(
+            f"{source} has no readable {CONTENTS}; name the folder or the file that limbeck backup wrote"
+        ) from error
     for name, digest in contents["files"].items():
         path = folder / name
         if not path.is_file() or hash_file(path, remember=False) != digest:
-            raise StackError(f"{source} is damaged: {name} is {'not what it was' if path.is_file() else 'missing'}; take another back-up")
+            raise StackError(
+                f"{source} is damaged: {name} is {'not what it was' if path.is_file() else 'missing'}; take another "
+                f"back-up"
+            )
     return contents
 
 
@@ -209,7 +248,15 @@ def fill(stack: Stack, secret: Mapping[str, str], folder: Path, tell: Callable[[
     """Load databases and objects into a stack of which only the storage runs."""
     databases.create(stack, secret)
     for database, role in OWNERS.items():
-        what = ["--no-owner", f"--role={role}", "--exit-on-error", "--single-transaction", "-d", database, str(folder / f"{database}.dump")]
+        what = [
+            "--no-owner",
+            f"--role={role}",
+            "--exit-on-error",
+            "--single-transaction",
+            "-d",
+            database,
+            str(folder / f"{database}.dump"),
+        ]
         call([need("pg_restore"), *address(stack, "postgres"), *what], secret)
         tell(f"database {database} is back")
     for bucket, whose in BUCKETS.items():

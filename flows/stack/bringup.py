@@ -1,4 +1,5 @@
-"""``limbeck up`` and ``limbeck down``: the production stack as supervised processes of this machine, brought up in order, each waited for."""
+"""``limbeck up`` and ``limbeck down``: the production stack as supervised processes of this machine, brought up in
+order, each waited for."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def up(home: Home, wanted: Mapping[str, Any], tell: Tell) -> Stack:
 def down(home: Home, tell: Tell) -> bool:
     """Stop every process, what uses others first; data stays. Return whether there was anything to stop.
 
-    Runs that this interrupts are put back into their queue while Prefect still answers: the next ``limbeck up`` goes on with them, from their checkpoints.
+    Runs that this interrupts are put back into their queue while Prefect still answers: the next ``limbeck up`` goes on
+    with them, from their checkpoints.
     """
     stack = Stack.of(home)
     running = supervision.states(stack)
@@ -69,7 +71,8 @@ def down(home: Home, tell: Tell) -> bool:
 
 
 def stop(stack: Stack, running: Mapping[str, str], tell: Tell) -> None:
-    """Stop processes one after the other, and whatever is left of what they started: without the servers it could only fail."""
+    """Stop processes one after the other, and whatever is left of what they started: without the servers it could only
+    fail."""
     for name, state in running.items():
         if state not in ("STOPPED", "EXITED", "FATAL"):
             tell(f"stopping {name}")
@@ -80,7 +83,11 @@ def stop(stack: Stack, running: Mapping[str, str], tell: Tell) -> None:
 def put_back(stack: Stack, secret: Mapping[str, str], runs: list[str], tell: Tell) -> None:
     """Schedule runs again whose workers were stopped under them; one that ended in the meantime stays as it ended."""
     unfinished = {"RUNNING", "PENDING", "CRASHED"}
-    again = [run for run in runs if probes.state_of_run(stack, secret, run) in unfinished and probes.schedule_again(stack, secret, run)]
+    again = [
+        run
+        for run in runs
+        if probes.state_of_run(stack, secret, run) in unfinished and probes.schedule_again(stack, secret, run)
+    ]
     if again:
         tell(f"{len(again)} interrupted run{'s go' if len(again) > 1 else ' goes'} on at the next limbeck up")
 
@@ -94,13 +101,19 @@ def order(stack: Stack, running: Mapping[str, str]) -> list[str]:
 def require_programs() -> None:
     """Refuse to start where a program is missing that nothing stands in for; say how to install everything at once."""
     if packages := missing_packages():
-        raise StackError(f"the Python package{'s' * (len(packages) > 1)} {', '.join(packages)} not found; install with: pip install 'limbeck[stack]'")
+        raise StackError(
+            f"the Python package{'s' * (len(packages) > 1)} {', '.join(packages)} not found; install with: pip "
+            f"install 'limbeck[stack]'"
+        )
     missing = [software for software in SOFTWARE.values() if software.essential and software.missing]
     if missing:
         names = " and ".join(software.name for software in missing)
         packages = " ".join(software.package for software in missing)
         command = missing[0].install.replace(missing[0].package, packages)
-        raise StackError(f"{names} {'is' if len(missing) == 1 else 'are'} not installed; install with: {command}, and run limbeck up again")
+        raise StackError(
+            f"{names} {'is' if len(missing) == 1 else 'are'} not installed; install with: {command}, and run "
+            f"limbeck up again"
+        )
 
 
 def choose(home: Home, wanted: Mapping[str, Any]) -> Stack:
@@ -128,12 +141,19 @@ def new_stack(stack: Stack, given: Mapping[str, Any]) -> Stack:
     """Choose what stays, and write it down."""
     host = given.get("host", Settings.host)
     if host in ("0.0.0.0", "::", ""):
-        raise StackError(f"--host {host!r} names no address that others can be told; give the address or name under which they reach this machine")
+        raise StackError(
+            f"--host {host!r} names no address that others can be told; give the address or name under which they "
+            f"reach this machine"
+        )
     ports = choose_ports(host, {name: given.get(f"{name}_port") for name in ("prefect", "mlflow")})
     settings = Settings(
-        host=host, ports=ports, s3=given.get("s3") or usual_s3(), buckets=given.get("buckets", Settings.buckets), pools=given.get("pools", Settings.pools),
+        host=host,
+        ports=ports,
+        s3=given.get("s3") or usual_s3(),
+        buckets=given.get("buckets", Settings.buckets),
+        pools=given.get("pools", Settings.pools),
         proxy=not SOFTWARE["nginx"].missing,
-    )  # fmt: skip
+    )
     if settings.s3 == "radosgw":
         for program in SOFTWARE["ceph"].programs:
             need(program)
@@ -153,7 +173,13 @@ def usual_s3() -> str:
 
 def lay_out(stack: Stack) -> None:
     """Make the folders: each server's its own, and none that another user of this machine can read."""
-    for folder, mode in ((stack.root, 0o711), (stack.logs, 0o700), (stack.run, 0o700), (stack.sockets, 0o700), (stack.temporary, 0o700)):
+    for folder, mode in (
+        (stack.root, 0o711),
+        (stack.logs, 0o700),
+        (stack.run, 0o700),
+        (stack.sockets, 0o700),
+        (stack.temporary, 0o700),
+    ):
         folder.mkdir(mode=mode, exist_ok=True)
         if folder.stat().st_uid != os.geteuid():
             raise StackError(f"{folder} belongs to another user; remove it, or have LIMBECK_HOME where only you write")
@@ -170,7 +196,9 @@ def lay_out(stack: Stack) -> None:
 
 def make_data_folder(stack: Stack) -> None:
     """Make the folder of the data; where root's home is closed to the servers' users, elsewhere, with a link to it."""
-    closed = owner("postgres") is not None and any(not folder.stat().st_mode & 0o001 for folder in (stack.root, *stack.root.parents))
+    closed = owner("postgres") is not None and any(
+        not folder.stat().st_mode & 0o001 for folder in (stack.root, *stack.root.parents)
+    )
     if not closed:
         stack.data.mkdir(mode=0o711)
         return
@@ -202,8 +230,11 @@ def write(path: Path, text: str, key: str) -> None:
     own(path, key)
 
 
-def start(stack: Stack, name: str, ready: Callable[[], bool], tell: Tell, before: Mapping[str, str] | None = None) -> None:
-    """Start one process and wait until it is ready; ``before`` is how all stood, where several were started together."""
+def start(
+    stack: Stack, name: str, ready: Callable[[], bool], tell: Tell, before: Mapping[str, str] | None = None
+) -> None:
+    """Start one process and wait until it is ready; ``before`` is how all stood, where several were started
+    together."""
     began = time.monotonic()
     stood = (supervision.states(stack) if before is None else before).get(name)
     supervision.start_process(stack, name)
@@ -227,7 +258,8 @@ def bring_up_storage(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
 
 
 def bring_up_ceph(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
-    """The daemons of the S3 server, and its two users: MLflow's and the store's, neither of whom can open the other's bucket."""
+    """The daemons of the S3 server, and its two users: MLflow's and the store's, neither of whom can open the other's
+    bucket."""
     cluster = Ceph(stack.data / "ceph", find=need, started=lambda: databases.as_owner("ceph"))
     ports, host = stack.settings.ports, stack.settings.host
     fresh = supervision.states(stack).get("radosgw") != "RUNNING"
@@ -238,16 +270,28 @@ def bring_up_ceph(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
         supervision.start_process(stack, "ceph-osd")
         start(stack, "radosgw", lambda: s3_answers(host, ports["s3"]), tell)
         for name in ("store", "mlflow") if fresh else ():
-            cluster.user(name, secret[f"LIMBECK_S3_{name.upper()}_ACCESS_KEY"], secret[f"LIMBECK_S3_{name.upper()}_SECRET_KEY"])
+            cluster.user(
+                name, secret[f"LIMBECK_S3_{name.upper()}_ACCESS_KEY"], secret[f"LIMBECK_S3_{name.upper()}_SECRET_KEY"]
+            )
     except (RuntimeError, OSError) as error:
-        raise StackError(f"the S3 server did not start: {error}; the logs are {stack.logs}/ceph-mon.log, ceph-osd.log and radosgw.log") from error
+        raise StackError(
+            f"the S3 server did not start: {error}; the logs are {stack.logs}/ceph-mon.log, ceph-osd.log and "
+            f"radosgw.log"
+        ) from error
 
 
 def require_quiet(stack: Stack) -> None:
     """Refuse to migrate databases under servers of another version."""
-    running = [name for name, state in supervision.states(stack).items() if state in supervision.UP and name in (*stack.replicas, "services", "mlflow")]
+    running = [
+        name
+        for name, state in supervision.states(stack).items()
+        if state in supervision.UP and name in (*stack.replicas, "services", "mlflow")
+    ]
     if running:
-        raise StackError("the installed versions are not those that run; back up, then: limbeck down, and limbeck up, which migrates the databases")
+        raise StackError(
+            "the installed versions are not those that run; back up, then: limbeck down, and limbeck up, which "
+            "migrates the databases"
+        )
 
 
 def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
@@ -265,14 +309,16 @@ def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
     start(stack, "mlflow", lambda: probes.status_of(f"{stack.mlflow_url}/health") == 200, tell, before)
     if not probes.mlflow_ready(stack, secret):
         raise StackError(
-            f"MLflow does not know the password of {PERSON}: it was changed in the server or in LIMBECK_MLFLOW_PASSWORD; "
+            f"MLflow does not know the password of {PERSON}: it was changed in the server or in "
+            f"LIMBECK_MLFLOW_PASSWORD; "
             "set that variable to the password that the server knows"
         )
     make_worker_account(stack.mlflow_url, secret["LIMBECK_MLFLOW_PASSWORD"], secret["LIMBECK_MLFLOW_WORKER_PASSWORD"])
 
 
 def bring_up_workers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
-    """One worker for each pool, which is made of our template of processes: in Prefect's own a run may bring a command along."""
+    """One worker for each pool, which is made of our template of processes: in Prefect's own a run may bring a command
+    along."""
     template = read_pool("cpu")
     for pool in stack.settings.pools:
         probes.make_pool(stack, secret, pool, template)

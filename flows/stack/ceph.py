@@ -1,7 +1,8 @@
 """A real S3 server of one machine: Ceph's monitor, one disk in a sparse file, and its gateway radosgw.
 
-Conditional writes are honoured and wrong secrets refused, which of the small S3 servers few do. There is one copy of everything: what the
-machine's disk loses is lost, so back up. Needs the standard library alone, so that the container of the S3 server holds this file and no more of us.
+Conditional writes are honoured and wrong secrets refused, which of the small S3 servers few do. There is one copy of
+everything: what the machine's disk loses is lost, so back up. Needs the standard library alone, so that the container
+of the S3 server holds this file and no more of us.
 """
 
 from __future__ import annotations
@@ -85,9 +86,12 @@ rgw dns name = localhost
 
 
 class Ceph:
-    """One cluster in one folder; ``find`` says where a program is, ``started`` gives what a process is started with (another user, say)."""
+    """One cluster in one folder; ``find`` says where a program is, ``started`` gives what a process is started with
+    (another user, say)."""
 
-    def __init__(self, folder: Path, *, find: Callable[[str], str] = str, started: Callable[[], dict[str, Any]] = dict) -> None:
+    def __init__(
+        self, folder: Path, *, find: Callable[[str], str] = str, started: Callable[[], dict[str, Any]] = dict
+    ) -> None:
         self.folder, self.find, self.started = folder, find, started
         self.conf, self.keyring = folder / "ceph.conf", folder / "keyring"
 
@@ -96,14 +100,19 @@ class Ceph:
         return [self.find(daemon), "-c", str(self.conf), "-f", *DAEMONS[daemon]]
 
     def lay_out(self, host: str, port: int, monitor: int, own: Callable[[Path], None] = lambda path: None) -> None:
-        """Make everything that is there before the first daemon starts; what is there stays, but the addresses are written anew."""
+        """Make everything that is there before the first daemon starts; what is there stays, but the addresses are
+        written anew."""
         cluster = self.known("cluster") or str(uuid.uuid4())
-        size = self.known("bluestore block size") or str(max(LEAST_BYTES, int(SHARE * shutil.disk_usage(self.folder).free) // 2**20 * 2**20))
+        size = self.known("bluestore block size") or str(
+            max(LEAST_BYTES, int(SHARE * shutil.disk_usage(self.folder).free) // 2**20 * 2**20)
+        )
         for name in ("mon", "osd", "rgw", "run"):
             (self.folder / name).mkdir(exist_ok=True)
             own(self.folder / name)
         before = self.known("mon host")
-        self.conf.write_text(SETTINGS.format(cluster=cluster, folder=self.folder, host=host, port=port, monitor=monitor, size=size))
+        self.conf.write_text(
+            SETTINGS.format(cluster=cluster, folder=self.folder, host=host, port=port, monitor=monitor, size=size)
+        )
         own(self.conf)
         if not (self.folder / "mon" / "kv_backend").exists():
             self.first_monitor(cluster, monitor)
@@ -118,19 +127,43 @@ class Ceph:
 
     def first_monitor(self, cluster: str, monitor: int) -> None:
         """Make keys and the monitor's database."""
-        self.call("monmaptool", "--create", "--clobber", "--fsid", cluster, "--addv", "a", f"[v2:127.0.0.1:{monitor}]", str(self.folder / "monmap"))
-        self.call("ceph-authtool", "--create-keyring", str(self.keyring), "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
+        self.call(
+            "monmaptool",
+            "--create",
+            "--clobber",
+            "--fsid",
+            cluster,
+            "--addv",
+            "a",
+            f"[v2:127.0.0.1:{monitor}]",
+            str(self.folder / "monmap"),
+        )
+        self.call(
+            "ceph-authtool", "--create-keyring", str(self.keyring), "--gen-key", "-n", "mon.", "--cap", "mon", "allow *"
+        )
         for name, daemons in {"client.admin": ("mon", "osd", "mgr"), "client.rgw": ("mon", "osd")}.items():
             caps = [word for daemon in daemons for word in ("--cap", daemon, "allow *")]
             self.call("ceph-authtool", str(self.keyring), "--gen-key", "-n", name, *caps)
-        self.call("ceph-mon", "--mkfs", "-i", "a", "--monmap", str(self.folder / "monmap"), "--keyring", str(self.keyring))
+        self.call(
+            "ceph-mon", "--mkfs", "-i", "a", "--monmap", str(self.folder / "monmap"), "--keyring", str(self.keyring)
+        )
 
     def add_disk(self) -> None:
         """Make the one disk, once; the monitor must be there."""
         if (self.folder / "osd" / "whoami").exists():
             return
         disk, secret = str(uuid.uuid4()), self.call("ceph-authtool", "--gen-print-key").strip()
-        self.call("ceph", "--connect-timeout", str(int(PATIENCE)), "osd", "new", disk, "-i", "-", given=json.dumps({"cephx_secret": secret}))
+        self.call(
+            "ceph",
+            "--connect-timeout",
+            str(int(PATIENCE)),
+            "osd",
+            "new",
+            disk,
+            "-i",
+            "-",
+            given=json.dumps({"cephx_secret": secret}),
+        )
         self.call("ceph-authtool", str(self.keyring), "-n", "osd.0", "--add-key", secret)
         self.call("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", disk)
 
@@ -146,7 +179,13 @@ class Ceph:
         """Run a tool to its end."""
         settings = [] if program in ("monmaptool", "ceph-authtool") else ["-c", str(self.conf)]
         done = subprocess.run(
-            [self.find(program), *settings, *words], input=given, capture_output=True, text=True, timeout=2 * PATIENCE, cwd=self.folder, **self.started()
+            [self.find(program), *settings, *words],
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE,
+            cwd=self.folder,
+            **self.started(),
         )
         if done.returncode:
             raise RuntimeError(f"{program} failed: {(done.stderr or done.stdout).strip()[-500:]}")
@@ -202,7 +241,10 @@ def main() -> int:
     given = parser.parse_args()
     ceph = Ceph(given.folder)
     ceph.lay_out(given.host, given.port, 6789)
-    users = [(name, os.environ[f"LIMBECK_S3_{name.upper()}_ACCESS_KEY"], os.environ[f"LIMBECK_S3_{name.upper()}_SECRET_KEY"]) for name in ("store", "mlflow")]
+    users = [
+        (name, os.environ[f"LIMBECK_S3_{name.upper()}_ACCESS_KEY"], os.environ[f"LIMBECK_S3_{name.upper()}_SECRET_KEY"])
+        for name in ("store", "mlflow")
+    ]
     return serve(ceph, given.host, given.port, users)
 
 

@@ -13,7 +13,8 @@ from flows.stack.settings import Stack
 
 
 def redis_conf(stack: Stack, secret: Mapping[str, str]) -> str:
-    """Return Redis's: every write is on the disk within a second, because Prefect's events wait here when its services are away."""
+    """Return Redis's: every write is on the disk within a second, because Prefect's events wait here when its services
+    are away."""
     return f"""\
 bind 127.0.0.1
 port {stack.settings.ports["redis"]}
@@ -27,7 +28,8 @@ daemonize no
 
 
 def auth_ini(stack: Stack) -> str:
-    """Return MLflow's: who has an account may read and write what others made, but not delete it. Passwords are in its environment."""
+    """Return MLflow's: who has an account may read and write what others made, but not delete it. Passwords are in its
+    environment."""
     return f"""\
 [mlflow]
 default_permission = EDIT
@@ -37,10 +39,13 @@ authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 
 
 def nginx_conf(stack: Stack) -> str:
-    """Return nginx's: a request that an API server did not get goes to the other; one that got lost on the way back is the client's to send again."""
+    """Return nginx's: a request that an API server did not get goes to the other; one that got lost on the way back is
+    the client's to send again."""
     ports, folder = stack.settings.ports, stack.data / "nginx"
     servers = "\n".join(f"    server 127.0.0.1:{ports[name]} max_fails=1 fail_timeout=2s;" for name in stack.replicas)
-    temporary = "\n".join(f"  {kind}_temp_path \"{folder / 'temporary'}\";" for kind in ("client_body", "proxy", "fastcgi", "scgi", "uwsgi"))
+    temporary = "\n".join(
+        f'  {kind}_temp_path "{folder / "temporary"}";' for kind in ("client_body", "proxy", "fastcgi", "scgi", "uwsgi")
+    )
     return f"""\
 daemon off;
 pid "{folder / "nginx.pid"}";
@@ -77,7 +82,8 @@ http {{
 def supervisord_conf(stack: Stack, services: Iterable[Service]) -> str:
     """Return the supervisor's: it starts what it is told to, and again what dies.
 
-    Its paths are relative to the stack's folder, where it is started: it expands percent signs in a path, and some of them twice.
+    Its paths are relative to the stack's folder, where it is started: it expands percent signs in a path, and some of
+    them twice.
     """
     head = f"""\
 [unix_http_server]
@@ -100,7 +106,8 @@ serverurl = unix://{plain(stack.supervisor_socket)}
 
 
 def program_section(service: Service) -> str:
-    """Return the section of one process; ten tries, each later than the one before, and then it is left for a person to look at."""
+    """Return the section of one process; ten tries, each later than the one before, and then it is left for a person to
+    look at."""
     return f"""
 [program:{service.name}]
 command = {plain(shlex.quote(sys.executable))} -P -m flows.stack.launch {service.name}

@@ -1,6 +1,8 @@
-"""Secrets of the stack: generated once, in a file that its owner alone can read; an environment variable of the same name wins and is never written.
+"""Secrets of the stack: generated once, in a file that its owner alone can read; an environment variable of the same
+name wins and is never written.
 
-Each is named as in ``infra/compose.yaml``, so one secret store serves both; ``python -m flows.stack.credentials`` prints a new set for it.
+Each is named as in ``infra/compose.yaml``, so one secret store serves both; ``python -m flows.stack.credentials``
+prints a new set for it.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ SECRETS: dict[str, Callable[[], str]] = {
     "LIMBECK_S3_MLFLOW_SECRET_KEY": password,
 }
 PERSON, WORKER = "limbeck", "limbeck-worker"
-"""Whom the servers know: people share one account that may do everything; workers have one in MLflow that may not manage accounts."""
+"""Whom the servers know: people share one account that may do everything; workers have one in MLflow that may not
+manage accounts."""
 
 
 def load(file: Path) -> dict[str, str]:
@@ -59,7 +62,10 @@ def kept(file: Path) -> dict[str, str]:
     """Return what the file holds; refuse one that others can read."""
     try:
         if file.stat().st_mode & 0o077:
-            raise StackError(f"{file} can be read by others; run: chmod 600 {file}, and change its passwords if others use this machine")
+            raise StackError(
+                f"{file} can be read by others; run: chmod 600 {file}, and change its passwords if others use this "
+                f"machine"
+            )
         found: Mapping[str, str] = json.loads(file.read_text())
     except FileNotFoundError:
         found = {}

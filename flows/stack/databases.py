@@ -1,4 +1,5 @@
-"""PostgreSQL: one cluster with three databases, each owned by a role that may open no other. Migrations are a step of their own."""
+"""PostgreSQL: one cluster with three databases, each owned by a role that may open no other. Migrations are a step of
+their own."""
 
 from __future__ import annotations
 
@@ -33,8 +34,22 @@ def initialise(stack: Stack, secret: Mapping[str, str]) -> None:
             stream.write(secret["LIMBECK_POSTGRES_PASSWORD"] + "\n")
         if user := owner("postgres"):
             os.chown(word, user.pw_uid, user.pw_gid)
-        what = ["-D", str(unfinished), "-U", "postgres", "-A", "scram-sha-256", f"--pwfile={word}", "-E", "UTF8", "--locale=C.UTF-8", "--data-checksums"]
-        done = subprocess.run([need("initdb"), *what], capture_output=True, text=True, cwd=folder, **as_owner("postgres"))
+        what = [
+            "-D",
+            str(unfinished),
+            "-U",
+            "postgres",
+            "-A",
+            "scram-sha-256",
+            f"--pwfile={word}",
+            "-E",
+            "UTF8",
+            "--locale=C.UTF-8",
+            "--data-checksums",
+        ]
+        done = subprocess.run(
+            [need("initdb"), *what], capture_output=True, text=True, cwd=folder, **as_owner("postgres")
+        )
     finally:
         word.unlink(missing_ok=True)
     if done.returncode:
@@ -50,7 +65,18 @@ def as_owner(key: str) -> dict[str, Any]:
 
 def sql(stack: Stack, secret: Mapping[str, str], statements: str, database: str = "postgres") -> str:
     """Run statements as the superuser and return what they print."""
-    command = [need("psql"), *address(stack, "postgres"), "-d", database, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+    command = [
+        need("psql"),
+        *address(stack, "postgres"),
+        "-d",
+        database,
+        "-X",
+        "-q",
+        "-A",
+        "-t",
+        "-v",
+        "ON_ERROR_STOP=1",
+    ]
     told = os.environ | {"PGPASSWORD": secret["LIMBECK_POSTGRES_PASSWORD"], "PGCONNECT_TIMEOUT": "5"}
     done = subprocess.run(command, input=statements, env=told, capture_output=True, text=True, timeout=120)
     if done.returncode:
@@ -94,12 +120,18 @@ def migrate(stack: Stack, secret: Mapping[str, str]) -> None:
     running = services(stack, secret)
     auth = python("mlflow.server.auth", "db", "upgrade", "--url", mlflow_database(stack, "mlflow_auth"))
     steps = [
-        ("prefect", python("prefect", "server", "database", "upgrade", "-y"), environment_of(stack, running["services"])),
+        (
+            "prefect",
+            python("prefect", "server", "database", "upgrade", "-y"),
+            environment_of(stack, running["services"]),
+        ),
         ("mlflow", python("mlflow", "db", "upgrade", mlflow_database(stack)), environment_of(stack, running["mlflow"])),
         ("mlflow_auth", auth, environment_of(stack, running["mlflow"])),
     ]
     with ThreadPoolExecutor(len(steps)) as pool:
-        for done in [pool.submit(migrate_one, stack.logs / f"migrate-{name}.log", command, told) for name, command, told in steps]:
+        for done in [
+            pool.submit(migrate_one, stack.logs / f"migrate-{name}.log", command, told) for name, command, told in steps
+        ]:
             done.result()
 
 

@@ -80,11 +80,23 @@ def packages(stack: Stack) -> Iterator[Finding]:
                 wrong.append(f"{requirement.name} {there}, wanted {requirement.specifier}")
     locked = LOCK.exists()
     pip = f"pip install --require-hashes --no-deps -r {LOCK}" if locked else "pip install 'limbeck[stack]'"
-    yield Finding("Python packages", BAD if wrong else OK, "; ".join(wrong) or "all that limbeck[stack] requires", pip if wrong else "")
+    yield Finding(
+        "Python packages",
+        BAD if wrong else OK,
+        "; ".join(wrong) or "all that limbeck[stack] requires",
+        pip if wrong else "",
+    )
     pins = re.findall(r"^([\w.-]+)==([^\s;]+)", LOCK.read_text(), re.MULTILINE) if locked else []
-    drifted = [f"{name} {there}, not {pin}" for name, pin in pins if (there := installed(name)) and there.split("+")[0] != pin]
+    drifted = [
+        f"{name} {there}, not {pin}" for name, pin in pins if (there := installed(name)) and there.split("+")[0] != pin
+    ]
     if pins:
-        yield Finding("locked versions", WARNING if drifted else OK, "; ".join(drifted[:5]) or "every version is the tested one", pip if drifted else "")
+        yield Finding(
+            "locked versions",
+            WARNING if drifted else OK,
+            "; ".join(drifted[:5]) or "every version is the tested one",
+            pip if drifted else "",
+        )
 
 
 def installed(name: str) -> str | None:
@@ -99,23 +111,44 @@ def machine(stack: Stack) -> Iterator[Finding]:
     place = next(folder for folder in (stack.data.resolve(), *stack.root.parents) if folder.exists())
     free = shutil.disk_usage(place).free / GIGABYTE
     state = BAD if free < DISK / 10 else WARNING if free < DISK else OK
-    yield Finding("disk", state, f"{free:.1f} GiB free under {place}", f"free some: {DISK:.0f} GiB is little for models" if state != OK else "")
+    yield Finding(
+        "disk",
+        state,
+        f"{free:.1f} GiB free under {place}",
+        f"free some: {DISK:.0f} GiB is little for models" if state != OK else "",
+    )
     lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     memory = int(lines["MemAvailable"].split()[0]) / 2**20
     short = memory < MEMORY and supervision.connect(stack) is None
-    yield Finding("memory", WARNING if short else OK, f"{memory:.1f} GiB available; the stack takes about {MEMORY:.0f} before any training")
+    yield Finding(
+        "memory",
+        WARNING if short else OK,
+        f"{memory:.1f} GiB available; the stack takes about {MEMORY:.0f} before any training",
+    )
 
 
 def clock(stack: Stack) -> Iterator[Finding]:
     """Whether somebody keeps this machine's clock, and whether it agrees with that of an S3 server elsewhere."""
-    state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))  # a zeroed order: nothing is set, the state comes back
+    state = ctypes.CDLL(None).adjtimex(
+        ctypes.create_string_buffer(512)
+    )  # a zeroed order: nothing is set, the state comes back
     kept = state != UNSYNCHRONISED
     said = "kept by a time server" if kept else "nobody keeps it, by what the kernel knows"
-    yield Finding("clock", OK if kept else WARNING, said, "" if kept else "start an NTP service, for example systemd-timesyncd or chrony")
+    yield Finding(
+        "clock",
+        OK if kept else WARNING,
+        said,
+        "" if kept else "start an NTP service, for example systemd-timesyncd or chrony",
+    )
     if stack.settings.s3.startswith("http"):
         off = clock_difference(stack.endpoint)
         if off is not None:
-            yield Finding("clock against S3", OK if off < SKEW else BAD, f"{off:.0f} s apart", "" if off < SKEW else "set this machine's clock")
+            yield Finding(
+                "clock against S3",
+                OK if off < SKEW else BAD,
+                f"{off:.0f} s apart",
+                "" if off < SKEW else "set this machine's clock",
+            )
 
 
 def clock_difference(url: str) -> float | None:
@@ -146,10 +179,21 @@ def ports(stack: Stack) -> Iterator[Finding]:
     if supervision.connect(stack) is not None:
         return
     wanted = stack.settings.ports if not stack.is_new else SHOWN | INNER
-    taken = [f"{name} {port}" for name, port in wanted.items() if not is_free(stack.settings.host if name in SHOWN else "127.0.0.1", port)]
+    taken = [
+        f"{name} {port}"
+        for name, port in wanted.items()
+        if not is_free(stack.settings.host if name in SHOWN else "127.0.0.1", port)
+    ]
     fatal = not stack.is_new or any(name in taken_name for name in SHOWN for taken_name in taken)
-    mend = "stop what listens there" + (", or choose others: limbeck up --prefect-port --mlflow-port" if stack.is_new else "")
-    yield Finding("ports", OK if not taken else BAD if fatal else WARNING, f"taken: {', '.join(taken)}" if taken else "free", mend if taken else "")
+    mend = "stop what listens there" + (
+        ", or choose others: limbeck up --prefect-port --mlflow-port" if stack.is_new else ""
+    )
+    yield Finding(
+        "ports",
+        OK if not taken else BAD if fatal else WARNING,
+        f"taken: {', '.join(taken)}" if taken else "free",
+        mend if taken else "",
+    )
 
 
 def secrets_kept(stack: Stack) -> Iterator[Finding]:
@@ -158,7 +202,12 @@ def secrets_kept(stack: Stack) -> Iterator[Finding]:
     missing = [name for name, value in known.items() if not value]
     given = [name for name in known if os.environ.get(name)]
     said = f"{stack.secrets_file}, mode 0600" + (f"; from the environment: {', '.join(given)}" if given else "")
-    yield Finding("secrets", BAD if missing else OK, f"missing: {', '.join(missing)}" if missing else said, "limbeck up" if missing else "")
+    yield Finding(
+        "secrets",
+        BAD if missing else OK,
+        f"missing: {', '.join(missing)}" if missing else said,
+        "limbeck up" if missing else "",
+    )
 
 
 def processes(stack: Stack) -> Iterator[Finding]:
@@ -169,39 +218,62 @@ def processes(stack: Stack) -> Iterator[Finding]:
         yield Finding("processes", WARNING, "the stack is down", "limbeck up")
     else:
         mend = f"limbeck up; logs in {stack.logs}" if ill else ""
-        yield Finding("processes", BAD if ill else OK, ", ".join(ill) or f"{len(known)} run, each started again if it dies", mend)
+        yield Finding(
+            "processes", BAD if ill else OK, ", ".join(ill) or f"{len(known)} run, each started again if it dies", mend
+        )
 
 
 def servers(stack: Stack) -> Iterator[Finding]:
     """Whether each server answers as its clients ask it."""
     secret = credentials.load(stack.secrets_file)
-    asked = {"postgres": lambda: probes.postgres_ready(stack, secret), "redis": lambda: probes.redis_ready(stack, secret)}
+    asked = {
+        "postgres": lambda: probes.postgres_ready(stack, secret),
+        "redis": lambda: probes.redis_ready(stack, secret),
+    }
     for name in stack.replicas if stack.settings.proxy else ():
         asked[name] = lambda name=name: probes.prefect_ready(f"http://127.0.0.1:{stack.settings.ports[name]}")  # type: ignore[misc]
-    asked |= {"Prefect": lambda: probes.prefect_ready(stack.prefect_url), "MLflow": lambda: probes.mlflow_ready(stack, secret)}
+    asked |= {
+        "Prefect": lambda: probes.prefect_ready(stack.prefect_url),
+        "MLflow": lambda: probes.mlflow_ready(stack, secret),
+    }
     deaf = [name for name, answers in asked.items() if not answers()]
-    yield Finding("servers", BAD if deaf else OK, f"no answer: {', '.join(deaf)}" if deaf else "all alive and ready", f"see {stack.logs}" if deaf else "")
+    yield Finding(
+        "servers",
+        BAD if deaf else OK,
+        f"no answer: {', '.join(deaf)}" if deaf else "all alive and ready",
+        f"see {stack.logs}" if deaf else "",
+    )
 
 
 def accounts(stack: Stack) -> Iterator[Finding]:
     """Whether both servers turn away whom they do not know."""
     closed = {
-        "Prefect": probes.status_of(f"{stack.prefect_url}/api/admin/version"), "MLflow": probes.status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current"),
-        "MLflow with its old default password": probes.status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current", "admin", "password1234"),
+        "Prefect": probes.status_of(f"{stack.prefect_url}/api/admin/version"),
+        "MLflow": probes.status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current"),
+        "MLflow with its old default password": probes.status_of(
+            f"{stack.mlflow_url}/api/2.0/mlflow/users/current", "admin", "password1234"
+        ),
         "Prefect with a wrong password": probes.status_of(f"{stack.prefect_url}/api/admin/version", PERSON, "wrong"),
-    }  # fmt: skip
+    }
     still_open = [f"{name}: {status}" for name, status in closed.items() if status not in (0, 401)]
     if not any(closed.values()):
         return  # nobody answers, which is said elsewhere
     mend = "limbeck down, limbeck up" if still_open else ""
-    yield Finding("passwords", BAD if still_open else OK, "; ".join(still_open) or "both servers refuse without one (401)", mend)
+    yield Finding(
+        "passwords", BAD if still_open else OK, "; ".join(still_open) or "both servers refuse without one (401)", mend
+    )
 
 
 def migrations(stack: Stack) -> Iterator[Finding]:
     """Whether the databases have the schema of the installed versions."""
     done, here = dict(stack.settings.migrated) or {"no": "version"}, databases.versions()
     said = ", ".join(f"{name} {number}" for name, number in done.items())
-    yield Finding("databases", OK if done == here else BAD, f"migrated for {said}", "" if done == here else "limbeck backup FOLDER, limbeck down, limbeck up")
+    yield Finding(
+        "databases",
+        OK if done == here else BAD,
+        f"migrated for {said}",
+        "" if done == here else "limbeck backup FOLDER, limbeck down, limbeck up",
+    )
 
 
 def conditional_writes(stack: Stack) -> Iterator[Finding]:
@@ -214,16 +286,32 @@ def conditional_writes(stack: Stack) -> Iterator[Finding]:
     try:
         honest = honours_conditions(stack.store, s3_environment(stack, credentials.load(stack.secrets_file), "STORE"))
     except StoreError as error:
-        yield Finding("S3", BAD, str(error), f"see {stack.logs / 'radosgw.log'}" if stack.settings.s3 == "radosgw" else "check the AWS settings")
+        yield Finding(
+            "S3",
+            BAD,
+            str(error),
+            f"see {stack.logs / 'radosgw.log'}" if stack.settings.s3 == "radosgw" else "check the AWS settings",
+        )
         return
-    said = "a second conditional write is refused" if honest else "ignores If-None-Match: two workers could both commit a result"
-    yield Finding("S3", OK if honest else BAD, f"{stack.endpoint or 'AWS'}: {said}", "" if honest else "use a server that honours conditional writes")
+    said = (
+        "a second conditional write is refused"
+        if honest
+        else "ignores If-None-Match: two workers could both commit a result"
+    )
+    yield Finding(
+        "S3",
+        OK if honest else BAD,
+        f"{stack.endpoint or 'AWS'}: {said}",
+        "" if honest else "use a server that honours conditional writes",
+    )
 
 
 def workers(stack: Stack) -> Iterator[Finding]:
     """Which workers Prefect has heard of lately."""
     secret = credentials.load(stack.secrets_file)
-    online: Mapping[str, list[str]] = {pool: probes.workers_online(stack, secret, pool) for pool in stack.settings.pools}
+    online: Mapping[str, list[str]] = {
+        pool: probes.workers_online(stack, secret, pool) for pool in stack.settings.pools
+    }
     lonely = [pool for pool, names in online.items() if not names]
     said = "; ".join(f"{pool}: {', '.join(names) or 'nobody'}" for pool, names in online.items())
     yield Finding("workers", WARNING if lonely else OK, said, f"see {stack.logs}" if lonely else "")

@@ -1,6 +1,7 @@
 """Become one process of the stack: ``python -m flows.stack.launch NAME``, which the supervisor runs.
 
-The supervisor's own file then holds no secret, a server without need of rights has none, and what an earlier life of it left on its port is gone.
+The supervisor's own file then holds no secret, a server without need of rights has none, and what an earlier life of it
+left on its port is gone.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def main() -> None:
     if service.children_live:
         temporary = Path(environment["TMPDIR"])
         temporary.mkdir(exist_ok=True)
-        sweep_workspaces([temporary], older=0.0)  # of an earlier life of this worker; of its runs that live, each names its own
+        sweep_workspaces(
+            [temporary], older=0.0
+        )  # of an earlier life of this worker; of its runs that live, each names its own
     os.chdir(stack.data / "workers" if service.children_live else stack.data)
     if service.software:
         become(owner(service.software))
@@ -52,7 +55,8 @@ def become(user: pwd.struct_passwd | None) -> None:
 
 
 def clear(mark_of_service: str) -> None:
-    """Kill what an earlier life of this service left: a server that is killed leaves children that go on to hold its port."""
+    """Kill what an earlier life of this service left: a server that is killed leaves children that go on to hold its
+    port."""
     until = time.monotonic() + LAST_MOMENTS
     while (left := marked(mark_of_service)) and time.monotonic() < until:
         for pid in left:

@@ -18,7 +18,9 @@ from flows.stack.settings import Stack
 from flows.stack.supervision import failed, process_id
 from tasks.errors import StackError
 
-PATIENCE = 300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a machine with much else to do
+PATIENCE = (
+    300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a machine with much else to do
+)
 LIVES = 10  # how often a process may be started until it is ready, as often as the supervisor itself tries
 
 
@@ -70,13 +72,18 @@ def prefect_ready(url: str) -> bool:
 
 def mlflow_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
     """Tell whether MLflow answers people with an account."""
-    return status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current", PERSON, secret["LIMBECK_MLFLOW_PASSWORD"]) == 200
+    return (
+        status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current", PERSON, secret["LIMBECK_MLFLOW_PASSWORD"]) == 200
+    )
 
 
 def redis_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
     """Tell whether Redis answers, in its own few words: it has read its file again when it says PONG."""
     word = secret["LIMBECK_REDIS_PASSWORD"].encode()
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", stack.settings.ports["redis"]), timeout=5) as wire:
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", stack.settings.ports["redis"]), timeout=5) as wire,
+    ):
         wire.sendall(b"*2\r\n$4\r\nAUTH\r\n$%d\r\n%s\r\n*1\r\n$4\r\nPING\r\n" % (len(word), word))
         heard = b""
         while heard.count(b"\r\n") < 2 and (part := wire.recv(256)):
@@ -113,16 +120,23 @@ def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: Mappi
             raise
         ask_prefect(stack, secret, "work_pools/", {"name": name, "type": "process", **content})
         return
-    if there["type"] == "process" and "command" in there["base_job_template"].get("variables", {}).get("properties", {}):
+    if there["type"] == "process" and "command" in there["base_job_template"].get("variables", {}).get(
+        "properties", {}
+    ):
         body = {"base_job_template": content["base_job_template"]}
-        request = request_for(f"{stack.prefect_url}/api/work_pools/{name}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body)
+        request = request_for(
+            f"{stack.prefect_url}/api/work_pools/{name}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body
+        )
         request.method = "PATCH"
         send(request)
 
 
 def runs_under_way(stack: Stack, secret: Mapping[str, str]) -> list[str]:
     """Return the runs that workers of this stack's pools have begun; none where Prefect does not answer."""
-    wanted = {"flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}}, "work_pools": {"name": {"any_": list(stack.settings.pools)}}}
+    wanted = {
+        "flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}},
+        "work_pools": {"name": {"any_": list(stack.settings.pools)}},
+    }
     try:
         return [str(run["id"]) for run in ask_prefect(stack, secret, "flow_runs/filter", wanted)]
     except OSError:

@@ -46,21 +46,43 @@ class Software:
 
 
 SOFTWARE = {
-    "postgres": Software("PostgreSQL", ("postgres", "initdb", "psql", "pg_dump", "pg_restore"), ("postgres", "--version"), "postgresql", "postgres", True),
+    "postgres": Software(
+        "PostgreSQL",
+        ("postgres", "initdb", "psql", "pg_dump", "pg_restore"),
+        ("postgres", "--version"),
+        "postgresql",
+        "postgres",
+        True,
+    ),
     "redis": Software("Redis", ("redis-server",), ("redis-server", "--version"), "redis-server", "redis", True),
     "nginx": Software(
-        "nginx", ("nginx",), ("nginx", "-v"), "nginx-light", "www-data", False,
+        "nginx",
+        ("nginx",),
+        ("nginx", "-v"),
+        "nginx-light",
+        "www-data",
+        False,
         "one API server of Prefect and no proxy: while it restarts, clients wait",
     ),
     "ceph": Software(
-        "Ceph's S3 gateway", ("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph-authtool", "ceph"), ("radosgw", "--version"),
-        "ceph-mon ceph-osd radosgw ceph-common", "ceph", False,
-        "folders of this machine instead of S3: whole and durable, but other machines cannot share results; or name an endpoint with --s3",
+        "Ceph's S3 gateway",
+        ("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph-authtool", "ceph"),
+        ("radosgw", "--version"),
+        "ceph-mon ceph-osd radosgw ceph-common",
+        "ceph",
+        False,
+        "folders of this machine instead of S3: whole and durable, but other machines cannot share results; or name "
+        "an endpoint with --s3",
     ),
-}  # fmt: skip
+}
 
 
-PACKAGES = {"supervisor": "supervisor", "prefect-redis": "prefect_redis", "Flask-WTF": "flask_wtf", "psycopg2-binary": "psycopg2"}
+PACKAGES = {
+    "supervisor": "supervisor",
+    "prefect-redis": "prefect_redis",
+    "Flask-WTF": "flask_wtf",
+    "psycopg2-binary": "psycopg2",
+}
 """What ``limbeck[stack]`` brings: the package, and what it is imported as."""
 
 
@@ -72,7 +94,11 @@ def missing_packages() -> list[str]:
 @lru_cache
 def find(program: str) -> str | None:
     """Return where a program is, on the path or where distributions hide it."""
-    hidden = [str(place) for pattern in OFF_THE_PATH for place in sorted(Path("/").glob(pattern.lstrip("/")), key=newest, reverse=True)]
+    hidden = [
+        str(place)
+        for pattern in OFF_THE_PATH
+        for place in sorted(Path("/").glob(pattern.lstrip("/")), key=newest, reverse=True)
+    ]
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *hidden]))
 
 
@@ -86,7 +112,9 @@ def need(program: str) -> str:
     found = find(program)
     if found is None:
         software = next(one for one in SOFTWARE.values() if program in one.programs)
-        raise StackError(f"{software.name} is not installed ({program} was not found); install it with: {software.install}")
+        raise StackError(
+            f"{software.name} is not installed ({program} was not found); install it with: {software.install}"
+        )
     return found
 
 
@@ -94,7 +122,9 @@ def version_of(software: Software) -> str:
     """Return the version that a program says it has."""
     if find(software.version[0]) is None:
         return ""
-    done = subprocess.run([need(software.version[0]), *software.version[1:]], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [need(software.version[0]), *software.version[1:]], capture_output=True, text=True, timeout=30
+    )
     numbers = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
     return numbers.group() if numbers else "unknown"
 
@@ -108,4 +138,7 @@ def owner(key: str) -> pwd.struct_passwd | None:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    raise StackError(f"root must not run {SOFTWARE[key].name}, and there is no user {SOFTWARE[key].user}: make one, and name it in LIMBECK_STACK_USER")
+    raise StackError(
+        f"root must not run {SOFTWARE[key].name}, and there is no user {SOFTWARE[key].user}: make one, and name it "
+        f"in LIMBECK_STACK_USER"
+    )

@@ -16,12 +16,27 @@ from flows.stack.credentials import PERSON, WORKER
 from flows.stack.programs import need
 from flows.stack.settings import Stack
 
-FOREIGN = ("PREFECT_", "MLFLOW_", "LIMBECK_STORE", "LIMBECK_PREFECT_", "LIMBECK_MLFLOW_", "LIMBECK_POSTGRES_", "LIMBECK_REDIS_", "LIMBECK_S3_",
-           "LIMBECK_SERVER_")  # fmt: skip
+FOREIGN = (
+    "PREFECT_",
+    "MLFLOW_",
+    "LIMBECK_STORE",
+    "LIMBECK_PREFECT_",
+    "LIMBECK_MLFLOW_",
+    "LIMBECK_POSTGRES_",
+    "LIMBECK_REDIS_",
+    "LIMBECK_S3_",
+    "LIMBECK_SERVER_",
+)
 """What a user's shell may hold and no process of the stack may inherit."""
 HEARTBEAT = 30  # seconds; a run whose worker died is noticed after three of them
-QUIET = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONUNBUFFERED": "1",
-         "PYTHONWARNINGS": "ignore::DeprecationWarning", "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}  # fmt: skip
+QUIET = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONWARNINGS": "ignore::DeprecationWarning",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,8 @@ class Service:
     patience: int = 20
     """Seconds that it gets to stop in order."""
     children_live: bool = False
-    """Whether what it started is not this service's to kill at the next start: a flow run ends by itself, in order, when its worker is gone."""
+    """Whether what it started is not this service's to kill at the next start: a flow run ends by itself, in order,
+    when its worker is gone."""
 
 
 def services(stack: Stack, secret: Mapping[str, str]) -> dict[str, Service]:
@@ -51,9 +67,21 @@ def services(stack: Stack, secret: Mapping[str, str]) -> dict[str, Service]:
 
 def postgres(stack: Stack) -> Service:
     """PostgreSQL, by TCP on the loopback address alone."""
-    set_to = [f"port={stack.settings.ports['postgres']}", "listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200"]
-    command = [need("postgres"), "-D", str(stack.data / "postgres" / "cluster"), *(word for one in set_to for word in ("-c", one))]
-    return Service("postgres", command, software="postgres", stop="INT")  # INT: connections are cut, and what is committed is safe
+    set_to = [
+        f"port={stack.settings.ports['postgres']}",
+        "listen_addresses=127.0.0.1",
+        "unix_socket_directories=",
+        "max_connections=200",
+    ]
+    command = [
+        need("postgres"),
+        "-D",
+        str(stack.data / "postgres" / "cluster"),
+        *(word for one in set_to for word in ("-c", one)),
+    ]
+    return Service(
+        "postgres", command, software="postgres", stop="INT"
+    )  # INT: connections are cut, and what is committed is safe
 
 
 def redis(stack: Stack) -> Service:
@@ -64,7 +92,10 @@ def redis(stack: Stack) -> Service:
 def ceph(stack: Stack) -> list[Service]:
     """The three daemons of the S3 server; the disk gets the time to end in order."""
     cluster = Ceph(stack.data / "ceph", find=need)
-    return [Service(name, cluster.command(name), software="ceph", patience=60 if name == "ceph-osd" else 20) for name in DAEMONS]
+    return [
+        Service(name, cluster.command(name), software="ceph", patience=60 if name == "ceph-osd" else 20)
+        for name in DAEMONS
+    ]
 
 
 def python(*words: str) -> list[str]:
@@ -73,7 +104,8 @@ def python(*words: str) -> list[str]:
 
 
 def prefect_server(stack: Stack, secret: Mapping[str, str]) -> dict[str, str]:
-    """Return what every server process of Prefect is told: one database, Redis between them, migrations apart, a password, a key for its secrets."""
+    """Return what every server process of Prefect is told: one database, Redis between them, migrations apart, a
+    password, a key for its secrets."""
     ports, password = stack.settings.ports, quote(secret["LIMBECK_PREFECT_DB_PASSWORD"], safe="")
     redis_password = secret["LIMBECK_REDIS_PASSWORD"]
     return QUIET | {
@@ -102,10 +134,27 @@ def public_url(stack: Stack) -> str:
 
 def api(stack: Stack, secret: Mapping[str, str], name: str) -> Service:
     """One API server of Prefect behind the guard, without the services; alone, it listens where people look for it."""
-    host, port = ("127.0.0.1", stack.settings.ports[name]) if stack.settings.proxy else (stack.settings.host, stack.settings.ports["prefect"])
+    host, port = (
+        ("127.0.0.1", stack.settings.ports[name])
+        if stack.settings.proxy
+        else (stack.settings.host, stack.settings.ports["prefect"])
+    )
     also = [word for url in (f"http://127.0.0.1:{port}", stack.prefect_url) for word in ("--also", url)]
-    command = python("flows.servers.serve", "prefect", "--no-services", "--host", host, "--port", str(port), "--url", public_url(stack), *also)
-    told = {} if name == "api-1" else {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}  # two that register the same in one moment make one of them fail
+    command = python(
+        "flows.servers.serve",
+        "prefect",
+        "--no-services",
+        "--host",
+        host,
+        "--port",
+        str(port),
+        "--url",
+        public_url(stack),
+        *also,
+    )
+    told = (
+        {} if name == "api-1" else {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
+    )  # two that register the same in one moment make one of them fail
     return Service(name, command, prefect_server(stack, secret) | told)
 
 
@@ -117,7 +166,12 @@ def background(stack: Stack, secret: Mapping[str, str]) -> Service:
 def proxy(stack: Stack) -> Service:
     """nginx before the API servers."""
     folder = stack.data / "nginx"
-    return Service("proxy", [need("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"], software="nginx", stop="QUIT")
+    return Service(
+        "proxy",
+        [need("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"],
+        software="nginx",
+        stop="QUIT",
+    )
 
 
 def mlflow_database(stack: Stack, name: str = "mlflow") -> str:
@@ -130,9 +184,23 @@ def mlflow(stack: Stack, secret: Mapping[str, str]) -> Service:
     host, port = stack.settings.host, str(stack.settings.ports["mlflow"])
     named = ",".join(f"{name}:{port}" for name in dict.fromkeys([host, "127.0.0.1", "localhost"]))
     command = python(
-        "mlflow", "server", "--app-name", "basic-auth", "--host", host, "--port", port, "--workers", "2", "--allowed-hosts", named,
-        "--backend-store-uri", mlflow_database(stack), "--artifacts-destination", stack.artifacts,
-    )  # fmt: skip
+        "mlflow",
+        "server",
+        "--app-name",
+        "basic-auth",
+        "--host",
+        host,
+        "--port",
+        port,
+        "--workers",
+        "2",
+        "--allowed-hosts",
+        named,
+        "--backend-store-uri",
+        mlflow_database(stack),
+        "--artifacts-destination",
+        stack.artifacts,
+    )
     told = {
         "PGPASSWORD": secret["LIMBECK_MLFLOW_DB_PASSWORD"],
         "MLFLOW_AUTH_CONFIG_PATH": str(stack.data / "mlflow" / "auth.ini"),
@@ -147,7 +215,8 @@ def mlflow(stack: Stack, secret: Mapping[str, str]) -> Service:
 
 
 def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
-    """A worker of a pool; each of its runs is a process of its own. No ``--limit``: a worker that has one dies of a run that comes back (Prefect #16806)."""
+    """A worker of a pool; each of its runs is a process of its own. No ``--limit``: a worker that has one dies of a run
+    that comes back (Prefect #16806)."""
     told = {
         "LIMBECK_HOME": str(stack.root.parent),
         "TMPDIR": str(stack.temporary / str(stack.settings.pools.index(pool))),
@@ -158,7 +227,13 @@ def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
     }
     command = python("prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", f"{pool}-1")
     # Of a worker that is told to stop, the runs get time to write their checkpoints.
-    return Service(f"worker-{pool}", command, QUIET | client_environment(stack, secret, WORKER) | told, patience=90, children_live=True)
+    return Service(
+        f"worker-{pool}",
+        command,
+        QUIET | client_environment(stack, secret, WORKER) | told,
+        patience=90,
+        children_live=True,
+    )
 
 
 def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSON) -> dict[str, str]:
@@ -170,7 +245,8 @@ def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSO
         "MLFLOW_TRACKING_URI": stack.mlflow_url,
         "MLFLOW_TRACKING_USERNAME": who,
         "MLFLOW_TRACKING_PASSWORD": secret[name],
-        "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD": "false",  # artifacts go through MLflow: its S3 server is nobody else's business
+        # artifacts go through MLflow: its S3 server is nobody else's business
+        "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD": "false",
         "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD": "false",
         "LIMBECK_STORE": stack.store,
         **s3_environment(stack, secret, "STORE"),
@@ -178,7 +254,8 @@ def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSO
 
 
 def s3_environment(stack: Stack, secret: Mapping[str, str], whose: str) -> dict[str, str]:
-    """Return the usual AWS settings: of our own server each of MLflow and the store has keys of its own; others' keys come from the environment."""
+    """Return the usual AWS settings: of our own server each of MLflow and the store has keys of its own; others' keys
+    come from the environment."""
     if stack.settings.s3 in ("folder", "aws"):
         return {}
     there = {"AWS_ENDPOINT_URL_S3": stack.endpoint, "MLFLOW_S3_ENDPOINT_URL": stack.endpoint}
@@ -193,8 +270,13 @@ def s3_environment(stack: Stack, secret: Mapping[str, str], whose: str) -> dict[
 
 
 def environment_of(stack: Stack, service: Service) -> dict[str, str]:
-    """Return the whole environment of a process: what was there when the stack was started, without what belongs to somebody else."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN) and name not in ("PGPASSWORD", "SUPERVISOR_SERVER_URL")}
+    """Return the whole environment of a process: what was there when the stack was started, without what belongs to
+    somebody else."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(FOREIGN) and name not in ("PGPASSWORD", "SUPERVISOR_SERVER_URL")
+    }
     if stack.settings.s3 == "radosgw":
         kept = {name: value for name, value in kept.items() if not name.startswith("AWS_")}
     return kept | dict(service.environment) | {"LIMBECK_SERVICE": mark(stack, service.name)}

@@ -1,6 +1,8 @@
-"""What one stack is: where it lives, on which ports, which S3 server it has. Kept in ``LIMBECK_HOME/stack/stack.json``; secrets are elsewhere.
+"""What one stack is: where it lives, on which ports, which S3 server it has. Kept in ``LIMBECK_HOME/stack/stack.json``;
+secrets are elsewhere.
 
-Ports are below the range from which kernels lend ports to outgoing connections (32768 and up on Linux), and are kept once chosen.
+Ports are below the range from which kernels lend ports to outgoing connections (32768 and up on Linux), and are kept
+once chosen.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from tasks.errors import StackError
 SHOWN = {"prefect": 4200, "mlflow": 5000}
 """Ports that people open in a browser: they are never moved silently."""
 INNER = {"api-1": 14201, "api-2": 14202, "postgres": 15432, "redis": 16379, "s3": 17480, "ceph": 17490}
-LONGEST_FOLDER = 60  # a Unix socket's path is cut at 107 bytes, and Python's processes add some 40 to their temporary folder
+LONGEST_FOLDER = (
+    60  # a Unix socket's path is cut at 107 bytes, and Python's processes add some 40 to their temporary folder
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,10 @@ class Stack:
         except FileNotFoundError:
             return stack
         except (ValueError, TypeError, KeyError) as error:
-            raise StackError(f"{stack.file} cannot be read ({error}); restore it from a back-up, or move {stack.root} away to begin anew") from error
+            raise StackError(
+                f"{stack.file} cannot be read ({error}); restore it from a back-up, or move {stack.root} away to "
+                f"begin anew"
+            ) from error
 
     @property
     def file(self) -> Path:
@@ -76,7 +83,8 @@ class Stack:
 
     @property
     def data(self) -> Path:
-        """One folder for each server, its own alone; where it really is, for a server may not be allowed to walk to the link."""
+        """One folder for each server, its own alone; where it really is, for a server may not be allowed to walk to the
+        link."""
         return (self.root / "data").resolve()
 
     @property
@@ -92,7 +100,11 @@ class Stack:
     @property
     def sockets(self) -> Path:
         """Where sockets and what is temporary are: here, or under /tmp if this home's path is too long for a socket."""
-        return self.run if len(str(self.run)) <= LONGEST_FOLDER else Path("/tmp") / f"limbeck-{os.geteuid()}-{self.fingerprint}"
+        return (
+            self.run
+            if len(str(self.run)) <= LONGEST_FOLDER
+            else Path("/tmp") / f"limbeck-{os.geteuid()}-{self.fingerprint}"
+        )
 
     @property
     def supervisor_socket(self) -> Path:
@@ -101,7 +113,8 @@ class Stack:
 
     @property
     def temporary(self) -> Path:
-        """What workers have for a temporary folder: Prefect's, under /tmp, belongs to the first user of a machine who starts one."""
+        """What workers have for a temporary folder: Prefect's, under /tmp, belongs to the first user of a machine who
+        starts one."""
         return self.sockets / "tmp"
 
     @property
@@ -141,7 +154,11 @@ class Stack:
     @property
     def artifacts(self) -> str:
         """Where MLflow keeps its artifacts."""
-        return str(self.data / "mlflow" / "artifacts") if self.settings.s3 == "folder" else f"s3://{self.settings.buckets}-artifacts"
+        return (
+            str(self.data / "mlflow" / "artifacts")
+            if self.settings.s3 == "folder"
+            else f"s3://{self.settings.buckets}-artifacts"
+        )
 
     def save(self) -> None:
         """Write the settings."""
@@ -165,7 +182,9 @@ def choose_ports(host: str, wanted: Mapping[str, int | None]) -> dict[str, int]:
     chosen = {name: wanted.get(name) or usual for name, usual in SHOWN.items()}
     for name, port in chosen.items():
         if not is_free(host, port):
-            raise StackError(f"port {port} on {host} is taken; stop what listens there, or choose another with --{name}-port")
+            raise StackError(
+                f"port {port} on {host} is taken; stop what listens there, or choose another with --{name}-port"
+            )
     taken = set(chosen.values())
     for name, usual in INNER.items():
         chosen[name] = next(port for port in free_from(usual) if port not in taken)

@@ -1,4 +1,5 @@
-"""The supervisor: one process that starts the stack's others, and again what dies. Spoken to over a socket that its owner alone can open."""
+"""The supervisor: one process that starts the stack's others, and again what dies. Spoken to over a socket that its
+owner alone can open."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def connect(stack: Stack) -> Any:
 
     if not stack.supervisor_socket.exists():
         return None
-    asked = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=SupervisorTransport(None, None, f"unix://{stack.supervisor_socket}")).supervisor
+    asked = xmlrpc.client.ServerProxy(
+        "http://127.0.0.1", transport=SupervisorTransport(None, None, f"unix://{stack.supervisor_socket}")
+    ).supervisor
     for _ in range(TRIES):
         try:
             asked.getState()
@@ -56,7 +59,10 @@ def start_supervisor(stack: Stack) -> Any:
         if (supervisor := connect(stack)) is not None:
             return supervisor
         time.sleep(0.1)
-    raise StackError(f"the supervisor did not start: {(done.stderr or done.stdout).strip()[-300:]}; its log is {stack.logs / 'supervisord.log'}")
+    raise StackError(
+        f"the supervisor did not start: {(done.stderr or done.stdout).strip()[-300:]}; its log is "
+        f"{stack.logs / 'supervisord.log'}"
+    )
 
 
 def read_again(supervisor: Any) -> None:

@@ -26,11 +26,14 @@ def tell(console: Console) -> Callable[[str], None]:
 
 def how_to_use(stack: Stack) -> str:
     """Say each address, how to log in, and what comes next."""
-    s3 = {"folder": f"none: results are in {stack.store}", "aws": f"AWS, {stack.store}"}.get(stack.settings.s3, f"{stack.endpoint}, {stack.store}")
+    s3 = {"folder": f"none: results are in {stack.store}", "aws": f"AWS, {stack.store}"}.get(
+        stack.settings.s3, f"{stack.endpoint}, {stack.store}"
+    )
     lines = [
         "",
         f"Prefect   {stack.prefect_url}   it asks for one line: {PERSON}:<LIMBECK_PREFECT_PASSWORD>",
-        f"MLflow    {stack.mlflow_url}   user {PERSON}, password <LIMBECK_MLFLOW_PASSWORD>; choose 'Model training' there",
+        f"MLflow    {stack.mlflow_url}   user {PERSON}, password <LIMBECK_MLFLOW_PASSWORD>; choose 'Model training' "
+        f"there",
         f"S3        {s3}",
         f"pools     {', '.join(stack.settings.pools)}, one worker each",
         f"secrets   {stack.secrets_file} holds the passwords, by these names",
@@ -38,7 +41,8 @@ def how_to_use(stack: Stack) -> str:
         "",
         "limbeck commands of this home use these servers by themselves. For prefect, mlflow and your own programs:",
         '  eval "$(limbeck env)"',
-        "Next: limbeck deploy, which sets up pools, deployments and automations. Check with limbeck doctor, stop with limbeck down.",
+        "Next: limbeck deploy, which sets up pools, deployments and automations. Check with limbeck doctor, stop "
+        "with limbeck down.",
     ]
     return "\n".join([*lines, *warnings(stack)])
 
@@ -47,7 +51,10 @@ def warnings(stack: Stack) -> list[str]:
     """Say what is not as it should be in production."""
     found = []
     if stack.settings.host not in LOOPBACK:
-        found.append(f"! Passwords cross the network in the clear: put a proxy with TLS before {stack.prefect_url} and {stack.mlflow_url}.")
+        found.append(
+            f"! Passwords cross the network in the clear: put a proxy with TLS before {stack.prefect_url} and "
+            f"{stack.mlflow_url}."
+        )
     for key, is_missing in (("ceph", stack.settings.s3 == "folder"), ("nginx", not stack.settings.proxy)):
         if is_missing:
             software = SOFTWARE[key]

@@ -1,7 +1,7 @@
 """Checkpoint folders that count whole or not at all: a crash, a full disk or a network may tear one.
 
-Beside its files a checkpoint holds a marker, written last, with the size and the sha256 of each file and the name of the
-training that it is of. Where the newest checkpoint is not what its marker says, the one before it is kept for that.
+Beside its files a checkpoint holds a marker, written last, with the size and the sha256 of each file and the name of
+the training that it is of. Where the newest checkpoint is not what its marker says, the one before it is kept for that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def write_marker(folder: Path, of: str) -> None:
 
 
 def read_marker(folder: Path, of: str) -> dict[str, Any] | None:
-    """Return the marker of a checkpoint if the folder's files are what it says, and it is of this training; else None."""
+    """Return the marker of a checkpoint if the folder's files are what it says, and it is of this training; else
+    None."""
     try:
         marker = json.loads((folder / MARKER).read_bytes())
         whole = not folder.is_symlink() and marker["of"] == of and marker["inventory"] == files_in(folder) != {}

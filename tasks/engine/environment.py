@@ -17,33 +17,45 @@ from tasks.engine.sources import sources_folder
 from tasks.errors import EngineError
 
 SEEN = (
-    "PATH", "HOME", "USER", "LOGNAME", "TMPDIR",
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "TMPDIR",
     "LD_LIBRARY_PATH",  # where images keep the GPU's driver
     "CUDA_VISIBLE_DEVICES",  # counted: the device class is that of the GPUs that are visible
-    "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME",  # the network interface of processes that share a training
-)  # fmt: skip
+    "GLOO_SOCKET_IFNAME",
+    "NCCL_SOCKET_IFNAME",  # the network interface of processes that share a training
+)
 """What an engine inherits. It reads and writes folders: it needs no hub, bucket, server, proxy or password."""
 NUMERIC = {
     # As many threads as the key says: not fewer because the machine has fewer cores, or is busy.
-    "OMP_DYNAMIC": "false", "MKL_DYNAMIC": "FALSE",
+    "OMP_DYNAMIC": "false",
+    "MKL_DYNAMIC": "FALSE",
     # The library of numpy and scipy takes at most as many threads as there are cores, whatever it is told.
     "OPENBLAS_NUM_THREADS": "1",
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     "USE_HUB_KERNELS": "0",  # some architectures fetch kernels from a hub by themselves
-    "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LC_ALL": "C.UTF-8", "TOKENIZERS_PARALLELISM": "false",
-}  # fmt: skip
+    "PYTHONHASHSEED": "0",
+    "PYTHONUTF8": "1",
+    "LC_ALL": "C.UTF-8",
+    "TOKENIZERS_PARALLELISM": "false",
+}
 """What is set for every engine and can change its numbers or how it reads texts: part of every engine's key."""
 PRACTICAL = {
     # Threads that spin for long cost fifty times the work when cores are shared, as branches side by side do; threads
     # that never spin cost small models a third of their speed. This many turns are a few microseconds.
     "GOMP_SPINCOUNT": "1000",
     # glibc would hand large blocks back to the system after every batch and take them again for the next.
-    "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**29),
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**29),
     # nvidia-smi's order, by which the device class was found.
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     "PYTHONSAFEPATH": "1",  # no file that is named like a module, where an engine works
-    "HF_HUB_OFFLINE": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1",
-}  # fmt: skip
+    "HF_HUB_OFFLINE": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 """What is set for every engine and changes nothing that it makes."""
 
 
@@ -86,5 +98,6 @@ def require_libraries(wanted: Mapping[str, str]) -> None:
         if version_of(name) != known:
             raise EngineError(
                 f"the engine finds {name} {version_of(name)}, and this run has {known}; PYTHONPATH does not reach "
-                "engines: install it into the environment of limbeck, and start the run anew if it was changed meanwhile"
+                "engines: install it into the environment of limbeck, and start the run anew if it was changed "
+                "meanwhile"
             )

@@ -1,8 +1,10 @@
-"""A run's engines, and its packer of models, without the start of a Python each: one process loads torch once and is forked for every order.
+"""A run's engines, and its packer of models, without the start of a Python each: one process loads torch once and is
+forked for every order.
 
-Loading torch and transformers takes seconds of processor time, and a stage may take less. The server computes nothing itself: it has one thread, so
-that what a fork cannot take along is not there. An engine that was forked is in all else as one that was started: a session, a folder, a place to write
-to and threads of its own; it ends when its run ends. On Linux without a GPU; elsewhere each engine is started by itself.
+Loading torch and transformers takes seconds of processor time, and a stage may take less. The server computes nothing
+itself: it has one thread, so that what a fork cannot take along is not there. An engine that was forked is in all else
+as one that was started: a session, a folder, a place to write to and threads of its own; it ends when its run ends. On
+Linux without a GPU; elsewhere each engine is started by itself.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
 def new_fork_server() -> ForkServer | None:
-    """Return a run's server; None where engines are started: a library that looks for a GPU while it is loaded wakes its driver, which no fork can use."""
+    """Return a run's server; None where engines are started: a library that looks for a GPU while it is loaded wakes
+    its driver, which no fork can use."""
     return ForkServer() if sys.platform == "linux" and not any(Path(device).exists() for device in GPUS) else None
 
 
@@ -99,7 +102,8 @@ class ForkServer:
         return self.process is not None and self.listening
 
     def warm(self, module: str, environment: Mapping[str, str]) -> None:
-        """Start the process, and have it load what a module's jobs need while the run still waits for other things; needs no event loop."""
+        """Start the process, and have it load what a module's jobs need while the run still waits for other things;
+        needs no event loop."""
         self.open(environment)
         self.send({"load": module})
 
@@ -107,14 +111,22 @@ class ForkServer:
         """Have an engine run ``python -m module`` on the order in a folder, in an environment."""
         reader, writer = os.pipe()
         stdout = asyncio.StreamReader(limit=LINE)
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(reader, "rb"))
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(reader, "rb")
+        )
         with open(os.devnull, "rb") as nothing, os.fdopen(writer, "wb") as answers:
             return self.fork(module, folder, (nothing, answers, errors), environment, stdout)
 
     def fork(
-        self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str], stdout: asyncio.StreamReader | None = None
+        self,
+        module: str,
+        folder: Path,
+        handles: tuple[IO[Any], IO[Any], IO[Any]],
+        environment: Mapping[str, str],
+        stdout: asyncio.StreamReader | None = None,
     ) -> Forked:
-        """Have a fork run ``python -m module FOLDER/job.json`` between three handles: where it reads, where it answers, where it complains."""
+        """Have a fork run ``python -m module FOLDER/job.json`` between three handles: where it reads, where it answers,
+        where it complains."""
         if self.process is not None and self.process.poll() is not None:
             self.close()  # it died before anybody listened to it
         if self.process is None:
@@ -123,7 +135,12 @@ class ForkServer:
             self.loop, self.listening = asyncio.get_running_loop(), True
             self.loop.add_reader(self.wire, self.hear)
         engine = Forked(self, next(self.numbers), stdout)
-        order = {"number": engine.number, "module": module, "folder": str(folder), "environment": self.changed(environment)}
+        order = {
+            "number": engine.number,
+            "module": module,
+            "folder": str(folder),
+            "environment": self.changed(environment),
+        }
         self.running[engine.number] = engine
         try:
             socket.send_fds(self.wire, [json.dumps(order).encode()], [handle.fileno() for handle in handles])
@@ -132,12 +149,16 @@ class ForkServer:
         return engine
 
     def changed(self, environment: Mapping[str, str]) -> dict[str, str | None]:
-        """Return what a fork must set, or take away (None), to have this environment instead of the process's that it is forked from."""
+        """Return what a fork must set, or take away (None), to have this environment instead of the process's that it
+        is forked from."""
         names = sorted({*environment, *self.environment})
         return {name: environment.get(name) for name in names if environment.get(name) != self.environment.get(name)}
 
-    def lend(self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]) -> Lent:
-        """Do the same for a thread beside the loop; only where the server is ``used``, because for one process alone there is nothing to spare."""
+    def lend(
+        self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]
+    ) -> Lent:
+        """Do the same for a thread beside the loop; only where the server is ``used``, because for one process alone
+        there is nothing to spare."""
         loop = self.loop
         assert loop is not None
 
@@ -152,9 +173,14 @@ class ForkServer:
         self.wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tasks.engine.fork_server", str(theirs.fileno())], pass_fds=[theirs.fileno()], preexec_fn=die_with_parent,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True, env=self.environment,
-            )  # fmt: skip
+                [sys.executable, "-P", "-m", "tasks.engine.fork_server", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                preexec_fn=die_with_parent,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                env=self.environment,
+            )
 
     def tell(self, number: int, signal_number: int) -> None:
         """Send a signal to an engine; the server knows whether it is still there."""
@@ -178,7 +204,8 @@ class ForkServer:
         self.running.pop(said["number"]).ended.set_result(said["status"])
 
     def close(self) -> None:
-        """End the process, if it has not ended by itself, and take its engines for killed, as they are then; the next order starts another."""
+        """End the process, if it has not ended by itself, and take its engines for killed, as they are then; the next
+        order starts another."""
         if self.process is None:
             return
         for engine in self.running.values():
@@ -244,10 +271,14 @@ class Server:
         """Load what a module's jobs need, once; what cannot be loaded is told by the engine, which tries again."""
         if module not in self.loaded:
             self.loaded.add(module)
-            gc.disable()  # nearly all that is loaded stays; to look through it after every few hundred objects takes an eighth of the time
+            # nearly all that is loaded stays; to look through it after every few hundred objects takes an eighth of the
+            # time
+            gc.disable()
             with contextlib.suppress(Exception):
                 found = importlib.util.find_spec(module)
-                if found is not None and found.submodule_search_locations:  # a module alone has no jobs, and must not be loaded before it is run
+                if (
+                    found is not None and found.submodule_search_locations
+                ):  # a module alone has no jobs, and must not be loaded before it is run
                     importlib.import_module(f"{module}.jobs")
             gc.collect()
             gc.freeze()  # the pages of what is loaded stay shared

@@ -1,7 +1,8 @@
 """The wire between the house and its engines: one JSON file in, lines of JSON out.
 
-A stage that computes runs in a process of its own (``python -m tasks.training JOB.json`` or ``python -m tasks.scoring JOB.json``): thread
-counts are set before torch is imported, memory goes back to the system when it ends, and the flow's process never imports torch.
+A stage that computes runs in a process of its own (``python -m tasks.training JOB.json`` or ``python -m tasks.scoring
+JOB.json``): thread counts are set before torch is imported, memory goes back to the system when it ends, and the flow's
+process never imports torch.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Job:
         self.inputs: dict[str, Path] = {name: Path(folder) for name, folder in order.get("inputs", {}).items()}
         self.lists: dict[str, list[Path]] = {name: [Path(f) for f in fs] for name, fs in order.get("lists", {}).items()}
         self.output = Path(order["output"])
-        # An order that names no place keeps them to itself: in a folder beside its own, the next order would go on from where this one stopped.
+        # An order that names no place keeps them to itself: in a folder beside its own, the next order would go on from
+        # where this one stopped.
         self.checkpoints = Path(order.get("checkpoints", self.output / "checkpoints"))
         self.threads: int = order.get("threads", 1)
         self.last_report = 0.0
@@ -67,7 +69,8 @@ def namespace(value: Any) -> Any:
 def emit(event: str, **content: Any) -> None:
     """Write one event for the parent process.
 
-    In one write: processes that torchrun starts share one pipe without a buffer, and a line's end of its own would fall into another's line.
+    In one write: processes that torchrun starts share one pipe without a buffer, and a line's end of its own would fall
+    into another's line.
     """
     assert sys.__stdout__ is not None
     sys.__stdout__.write(json.dumps({"event": event, **content}) + "\n")
@@ -79,7 +82,8 @@ def mute(event: str, **content: Any) -> None:
 
 
 def serve(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int:
-    """Run the job named in the JSON file at ``path``; report its facts or its one-sentence error; return the exit status."""
+    """Run the job named in the JSON file at ``path``; report its facts or its one-sentence error; return the exit
+    status."""
     return serve_order(jobs, json.loads(Path(path).read_text()))
 
 
@@ -90,12 +94,15 @@ def die_with_parent(number: int = signal.SIGTERM) -> None:
 
 
 def serve_beside(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int:
-    """Run a job as one of several processes that share it, but not the one that is heard: only its error is, and what it writes is dropped."""
+    """Run a job as one of several processes that share it, but not the one that is heard: only its error is, and what
+    it writes is dropped."""
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as scratch:
         return serve_order(jobs, {**json.loads(Path(path).read_text()), "output": f"{scratch}/output"}, silent=True)
 
 
-def serve_order(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], order: Mapping[str, Any], *, silent: bool = False) -> int:
+def serve_order(
+    jobs: Mapping[str, Callable[[Job], dict[str, Any]]], order: Mapping[str, Any], *, silent: bool = False
+) -> int:
     """Run a job that was read."""
     try:
         if order["job"] not in jobs:
@@ -113,14 +120,18 @@ def serve_order(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], order: Mapp
     except Exception as error:
         traceback.print_exc()
         emit_used()
-        kind, advice = shortage_of(error) or (EngineError, f"{type(error).__name__}: {str(error).strip() or 'no message'}")
+        kind, advice = shortage_of(error) or (
+            EngineError,
+            f"{type(error).__name__}: {str(error).strip() or 'no message'}",
+        )
         emit("error", kind=kind.__name__, message=f"stage {order['job']!r}: {advice}")
         return 2
     return 0
 
 
 def emit_used() -> None:
-    """Tell the parent process what this one took so far: for the ledger. Each of several processes that share a job tells its own."""
+    """Tell the parent process what this one took so far: for the ledger. Each of several processes that share a job
+    tells its own."""
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu_seconds = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
     torch = sys.modules.get("torch")
@@ -129,7 +140,8 @@ def emit_used() -> None:
 
 
 def shortage_of(error: Exception) -> tuple[type[LimbeckError], str] | None:
-    """Tell a machine that ran short of memory or disk, which a user can mend, from a mistake of ours; libraries say it in several ways."""
+    """Tell a machine that ran short of memory or disk, which a user can mend, from a mistake of ours; libraries say it
+    in several ways."""
     text = str(error).lower()
     if isinstance(error, MemoryError) or any(words in text for words in ("out of memory", "can't allocate memory")):
         return OutOfMemory, "memory ran out; lower batch_size or batch_tokens, or max_length"

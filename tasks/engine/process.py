@@ -1,4 +1,5 @@
-"""An engine at work in a process of its own: started with its threads fixed, listened to line by line, and never left behind."""
+"""An engine at work in a process of its own: started with its threads fixed, listened to line by line, and never left
+behind."""
 
 from __future__ import annotations
 
@@ -16,13 +17,19 @@ from tasks.engine.fork_server import LINE, ORDER, Forked, ForkServer
 from tasks.engine.job import die_with_parent
 from tasks.errors import BY_NAME, EngineError, Interrupted, OutOfMemory
 
-PATIENCE = 45.0  # seconds an engine gets to write its checkpoint after it was asked to stop; torchrun gives its processes 30 of them
+# seconds an engine gets to write its checkpoint after it was asked to stop; torchrun gives its processes 30 of them
+PATIENCE = 45.0
 
 
 async def run_engine(
-    module: str, order: Mapping[str, Any], folder: Path, listen: Callable[[dict[str, Any]], None], server: ForkServer | None = None
+    module: str,
+    order: Mapping[str, Any],
+    folder: Path,
+    listen: Callable[[dict[str, Any]], None],
+    server: ForkServer | None = None,
 ) -> dict[str, Any]:
-    """Run ``python -m module`` on an order and return its facts; what it says meanwhile goes to ``listen``. A run's server spares it loading torch."""
+    """Run ``python -m module`` on an order and return its facts; what it says meanwhile goes to ``listen``. A run's
+    server spares it loading torch."""
     (folder / ORDER).write_text(json.dumps(order))
     with (folder / "stderr.log").open("wb") as errors:
         process = await start(module, order, folder, errors, server)
@@ -34,20 +41,34 @@ async def run_engine(
     return facts_of(last, process, folder, order["job"])
 
 
-async def start(module: str, order: Mapping[str, Any], folder: Path, errors: IO[bytes], server: ForkServer | None) -> Process | Forked:
+async def start(
+    module: str, order: Mapping[str, Any], folder: Path, errors: IO[bytes], server: ForkServer | None
+) -> Process | Forked:
     """Start an engine in its folder; several processes that share one are torchrun's to start."""
     processes, own = order.get("processes", 1), environment(order["threads"], order.get("device", "cpu"))
     if server is not None and processes == 1:
         return await server.start(module, folder, errors, own)
     return await asyncio.create_subprocess_exec(
-        *command(module, processes), str(folder / ORDER), stdout=asyncio.subprocess.PIPE, stderr=errors, stdin=asyncio.subprocess.DEVNULL,
-        limit=LINE, cwd=folder, env=own, preexec_fn=die_with_parent, start_new_session=True,
-    )  # fmt: skip
+        *command(module, processes),
+        str(folder / ORDER),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
+        stdin=asyncio.subprocess.DEVNULL,
+        limit=LINE,
+        cwd=folder,
+        env=own,
+        preexec_fn=die_with_parent,
+        start_new_session=True,
+    )
 
 
 def command(module: str, processes: int) -> list[str]:
     """Return the command of an engine; where several processes share its work, torchrun starts them."""
-    together = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "--log-dir", "logs", "-m"] if processes > 1 else []
+    together = (
+        ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "--log-dir", "logs", "-m"]
+        if processes > 1
+        else []
+    )
     return [sys.executable, "-m", *together, module]
 
 
@@ -74,14 +95,22 @@ def facts_of(last: Mapping[str, Any], process: Process | Forked, folder: Path, j
     if last.get("event") == "error":
         raise BY_NAME.get(last["kind"], EngineError)(last["message"])
     if process.returncode == -signal.SIGKILL:
-        raise OutOfMemory(f"the engine of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or max_length, or run fewer branches")
+        raise OutOfMemory(
+            f"the engine of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or "
+            f"max_length, or run fewer branches"
+        )
     if process.returncode in (-signal.SIGTERM, -signal.SIGINT):
         raise Interrupted(f"the engine of {job!r} was stopped; run the same command again to go on")
     said = (folder / "stderr.log").read_text(errors="replace").strip()
     if "Signal 9 (SIGKILL)" in said:
-        raise OutOfMemory(f"a process of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or max_length, or run fewer branches")
+        raise OutOfMemory(
+            f"a process of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or "
+            f"max_length, or run fewer branches"
+        )
     lines = said.splitlines()
-    raise EngineError(f"the engine of {job!r} stopped with status {process.returncode}: {lines[-1] if lines else 'no message'}")
+    raise EngineError(
+        f"the engine of {job!r} stopped with status {process.returncode}: {lines[-1] if lines else 'no message'}"
+    )
 
 
 async def stop(process: Process | Forked) -> None:

@@ -1,7 +1,9 @@
-"""What is changed in a graph after it was traced: nothing that it computes, only what it says of this machine and what keeps ONNX Runtime slow.
+"""What is changed in a graph after it was traced: nothing that it computes, only what it says of this machine and what
+keeps ONNX Runtime slow.
 
-A trace carries the source line of every operation, with the folders of the machine that traced it. And ONNX Runtime joins a residual sum with the
-norm after it to one operation that takes four times as long on a CPU as the two: a ``Sum`` of two is the same sum, and is left alone.
+A trace carries the source line of every operation, with the folders of the machine that traced it. And ONNX Runtime
+joins a residual sum with the norm after it to one operation that takes four times as long on a CPU as the two: a
+``Sum`` of two is the same sum, and is left alone.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ def tidy(path: Path) -> None:
 
 
 def forget(model: onnx.ModelProto) -> None:
-    """Strike out names of producers, source lines, and shapes of inner values, which quantization would read and which are not always right."""
+    """Strike out names of producers, source lines, and shapes of inner values, which quantization would read and which
+    are not always right."""
     model.ClearField("doc_string")
     model.ClearField("metadata_props")
     for part in (model.graph, *model.graph.node, *model.graph.initializer, *model.graph.input, *model.graph.output):

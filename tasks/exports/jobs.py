@@ -34,11 +34,14 @@ def read_split(folder: Path, split: str) -> dict[str, Any]:
 
 def part_of(rows: Mapping[str, Any], chosen: Sequence[int]) -> tuple[list[str], list[str] | None]:
     """Return the texts of some rows."""
-    return [rows["text"][row] for row in chosen], None if rows["pair"] is None else [rows["pair"][row] for row in chosen]
+    return [rows["text"][row] for row in chosen], None if rows["pair"] is None else [
+        rows["pair"][row] for row in chosen
+    ]
 
 
 def export(job: Job) -> dict[str, Any]:
-    """Write a checkpoint as an fp32 graph, and hold its answers, padded together, against the checkpoint's own, asked one by one."""
+    """Write a checkpoint as an fp32 graph, and hold its answers, padded together, against the checkpoint's own, asked
+    one by one."""
     from torch.onnx import OnnxExporterError
 
     from tasks.exports.tracing import reason, trace
@@ -48,13 +51,20 @@ def export(job: Job) -> dict[str, Any]:
     model, tokenizer = load(folder)
     positions = longest(model.config, 2**30)
     card = describe(
-        model, tokenizer, max_length=knobs.max_length, positions=positions if positions < 2**30 else None, parameters=parameters_of(folder), opset=knobs.opset
+        model,
+        tokenizer,
+        max_length=knobs.max_length,
+        positions=positions if positions < 2**30 else None,
+        parameters=parameters_of(folder),
+        opset=knobs.opset,
     )
     copy_beside(folder, job.output)
     texts, pairs = rows_to_compare(job)
     path = job.output / FILES["onnx"]
     if weight_bytes(folder) > LARGEST:
-        return unmade(job, card, f"its weights take {weight_bytes(folder):,} bytes, and one ONNX file holds {LARGEST:,}")
+        return unmade(
+            job, card, f"its weights take {weight_bytes(folder):,} bytes, and one ONNX file holds {LARGEST:,}"
+        )
     job.log("torch follows the model through two rows")
     try:
         inputs = trace(model, tokenizer, texts, pairs, path, opset=knobs.opset)
@@ -64,12 +74,21 @@ def export(job: Job) -> dict[str, Any]:
     tidy(path)
     write_card(job.output, card | {"inputs": inputs, "engine": "onnxruntime fp32"})
     theirs_NC = ask_torch(*load(folder), texts, pairs, card["max_length"])
-    return facts_of(path, card) | {"rows": len(texts), **apart(ask_together(job, texts, pairs, card["max_length"]), theirs_NC, knobs.kind)}
+    return facts_of(path, card) | {
+        "rows": len(texts),
+        **apart(ask_together(job, texts, pairs, card["max_length"]), theirs_NC, knobs.kind),
+    }
 
 
 def facts_of(path: Path, card: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is known of every graph."""
-    return {"made": True, "bytes": path.stat().st_size, "sha256": digest_of(path), "opset": card["opset"], "versions": card["made_with"]}
+    return {
+        "made": True,
+        "bytes": path.stat().st_size,
+        "sha256": digest_of(path),
+        "opset": card["opset"],
+        "versions": card["made_with"],
+    }
 
 
 def unmade(job: Job, card: Mapping[str, Any], because: str) -> dict[str, Any]:
@@ -89,13 +108,18 @@ def rows_to_compare(job: Job) -> tuple[list[str], list[str] | None]:
     raise DataError("there are no rows to compare an export on; give the data a train split")
 
 
-def ask_torch(model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> np.ndarray:
-    """Return a checkpoint's logits [N, C], one row at a time: nothing is padded, so nothing can leak out of the padding."""
+def ask_torch(
+    model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int
+) -> np.ndarray:
+    """Return a checkpoint's logits [N, C], one row at a time: nothing is padded, so nothing can leak out of the
+    padding."""
     import torch
 
     found = []
     for row, text in enumerate(texts):
-        batch = tokenizer(text, pairs[row] if pairs else None, truncation=True, max_length=max_length, return_tensors="pt")
+        batch = tokenizer(
+            text, pairs[row] if pairs else None, truncation=True, max_length=max_length, return_tensors="pt"
+        )
         with torch.inference_mode():
             found.append(model(**batch).logits.numpy()[0])
     return np.stack(found)
@@ -111,11 +135,15 @@ def ask_together(job: Job, texts: Sequence[str], pairs: Sequence[str] | None, ma
 
 
 def quantize(job: Job) -> dict[str, Any]:
-    """Write an int8 graph by every way that is asked for, weigh each on the selection rows, and keep the one that loses least."""
+    """Write an int8 graph by every way that is asked for, weigh each on the selection rows, and keep the one that loses
+    least."""
     source, knobs = job.inputs["export"], job.knobs
     card, rows = card_of(source), read_split(job.inputs["rows"], "selection")
     if not len(rows["label"]):
-        raise DataError("int8 is judged on selection rows, and none were held back; set data.selection_rows and give train enough rows")
+        raise DataError(
+            "int8 is judged on selection rows, and none were held back; set data.selection_rows and give train "
+            "enough rows"
+        )
     full_NC = asked(job, source, source / FILES["onnx"], rows, 0, "fp32")
     full = score(full_NC, rows["label"], knobs.metric, knobs.kind)
     found: dict[str, dict[str, Any]] = {}
@@ -124,12 +152,25 @@ def quantize(job: Job) -> dict[str, Any]:
     chosen = best(found)
     copy_beside(source, job.output)
     if chosen is None:
-        return unmade(job, card, "no way to int8 worked: " + "; ".join(f"{way}: {facts['because']}" for way, facts in found.items()))
+        return unmade(
+            job,
+            card,
+            "no way to int8 worked: " + "; ".join(f"{way}: {facts['because']}" for way, facts in found.items()),
+        )
     path = job.output / FILES["int8"]
     scratch(job, chosen).replace(path)
-    how = {"way": chosen, "reduce_range": knobs.reduce_range, "calibration_rows": knobs.calibration_rows if chosen == "static" else 0}
+    how = {
+        "way": chosen,
+        "reduce_range": knobs.reduce_range,
+        "calibration_rows": knobs.calibration_rows if chosen == "static" else 0,
+    }
     write_card(job.output, card | {"engine": f"onnxruntime int8 {chosen}", "int8": how})
-    return facts_of(path, card) | how | {"metric": knobs.metric, "fp32": {"score": full}, "ways": found, "rows": len(rows["label"])} | found[chosen]
+    return (
+        facts_of(path, card)
+        | how
+        | {"metric": knobs.metric, "fp32": {"score": full}, "ways": found, "rows": len(rows["label"])}
+        | found[chosen]
+    )
 
 
 def scratch(job: Job, way: str) -> Path:
@@ -139,7 +180,9 @@ def scratch(job: Job, way: str) -> Path:
     return folder / f"{way}.onnx"
 
 
-def weigh(job: Job, way: str, path: Path, rows: Mapping[str, Any], full_NC: np.ndarray, full: float, number: int) -> dict[str, Any]:
+def weigh(
+    job: Job, way: str, path: Path, rows: Mapping[str, Any], full_NC: np.ndarray, full: float, number: int
+) -> dict[str, Any]:
     """Quantize by one way and score it; a way that a library cannot go is noted, and the others are tried."""
     knobs = job.knobs
     try:
@@ -152,7 +195,12 @@ def weigh(job: Job, way: str, path: Path, rows: Mapping[str, Any], full_NC: np.n
         said = str(error).strip().splitlines()
         return {"because": f"{type(error).__name__}: {said[0][:160] if said else ''}"}
     value = score(ours_NC, rows["label"], knobs.metric, knobs.kind)
-    return {"score": value, "loss": loss(value, full, knobs.metric), "bytes": path.stat().st_size, **apart(ours_NC, full_NC, knobs.kind)}
+    return {
+        "score": value,
+        "loss": loss(value, full, knobs.metric),
+        "bytes": path.stat().st_size,
+        **apart(ours_NC, full_NC, knobs.kind),
+    }
 
 
 def asked(job: Job, folder: Path, graph: Path, rows: Mapping[str, Any], number: int, what: str) -> np.ndarray:
@@ -160,7 +208,12 @@ def asked(job: Job, folder: Path, graph: Path, rows: Mapping[str, Any], number: 
     count, total = len(rows["label"]), len(rows["label"]) * (1 + len(job.knobs.ways))
     model = OnnxModel(folder, threads=job.threads, graph=graph)
     job.log(f"{what}: asking it about {count:,} rows")
-    return model.logits(rows["text"], rows["pair"], job.knobs.max_length, report=lambda done: job.progress(number * count + done, total, unit="rows"))
+    return model.logits(
+        rows["text"],
+        rows["pair"],
+        job.knobs.max_length,
+        report=lambda done: job.progress(number * count + done, total, unit="rows"),
+    )
 
 
 def calibration(job: Job) -> Callable[[], Iterator[Mapping[str, np.ndarray]]]:

@@ -1,4 +1,5 @@
-"""The files of an export: beside the graph what is needed to ask it with ONNX Runtime and tokenizers alone, and a card that says how."""
+"""The files of an export: beside the graph what is needed to ask it with ONNX Runtime and tokenizers alone, and a card
+that says how."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ INSIDE = "onnx"
 def copy_beside(source: Path, output: Path) -> None:
     """Copy config and tokenizer; a tokenizer that is not one file cannot be read by the tokenizers library alone."""
     if not (source / "tokenizer.json").is_file():
-        raise ModelError(f"{source.name} has no tokenizer.json, and an export is asked with the tokenizers library alone; save the model with a fast tokenizer")
+        raise ModelError(
+            f"{source.name} has no tokenizer.json, and an export is asked with the tokenizers library alone; save "
+            f"the model with a fast tokenizer"
+        )
     for name in BESIDE:
         if (source / name).is_file():
             shutil.copyfile(source / name, output / name)
@@ -32,18 +36,28 @@ def write_card(output: Path, values: Mapping[str, Any]) -> None:
     (output / CARD).write_text(json.dumps(dict(values), indent=1, sort_keys=True) + "\n")
 
 
-def describe(model: Any, tokenizer: Any, *, max_length: int, positions: int | None, parameters: int, opset: int) -> dict[str, Any]:
-    """Return what is known of a model before its graph is there; versions are in it, so that a new one is a new export."""
+def describe(
+    model: Any, tokenizer: Any, *, max_length: int, positions: int | None, parameters: int, opset: int
+) -> dict[str, Any]:
+    """Return what is known of a model before its graph is there; versions are in it, so that a new one is a new
+    export."""
     regression = model.config.num_labels == 1
     return {
         "output": "logits",
         "labels": None if regression else [model.config.id2label[number] for number in range(model.config.num_labels)],
         "max_length": min(max_length, positions or max_length),
         "positions": positions,
-        "pad": {"id": tokenizer.pad_token_id, "token": tokenizer.pad_token, "type_id": tokenizer.pad_token_type_id, "side": tokenizer.padding_side},
+        "pad": {
+            "id": tokenizer.pad_token_id,
+            "token": tokenizer.pad_token,
+            "type_id": tokenizer.pad_token_type_id,
+            "side": tokenizer.padding_side,
+        },
         "opset": opset,
         "parameters": parameters,
-        "made_with": {name: version(name).split("+")[0] for name in ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")},
+        "made_with": {
+            name: version(name).split("+")[0] for name in ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
+        },
     }
 
 
@@ -66,4 +80,8 @@ def shared_card(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     both: dict[str, Any] = {}
     for card in cards.values():
         both |= card
-    return {**both, "files": {way: FILES[way] for way in cards}, "engine": {way: card["engine"] for way, card in cards.items()}}
+    return {
+        **both,
+        "files": {way: FILES[way] for way in cards},
+        "engine": {way: card["engine"] for way, card in cards.items()},
+    }

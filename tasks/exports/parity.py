@@ -1,4 +1,5 @@
-"""Is an export still the model? Figures of two sets of answers, and the sentence that keeps an export out of the model's folder.
+"""Is an export still the model? Figures of two sets of answers, and the sentence that keeps an export out of the
+model's folder.
 
 Shape letters: N rows, C classes.
 """
@@ -14,8 +15,13 @@ from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
 
 def apart(ours_NC: np.ndarray, theirs_NC: np.ndarray, kind: str) -> dict[str, float]:
-    """Return the largest difference of logits, and the share of rows with the same answer (numbers: within a hundredth)."""
-    same_N = ours_NC.argmax(-1) == theirs_NC.argmax(-1) if kind == "classification" else np.abs(ours_NC - theirs_NC)[:, 0] < 0.01
+    """Return the largest difference of logits, and the share of rows with the same answer (numbers: within a
+    hundredth)."""
+    same_N = (
+        ours_NC.argmax(-1) == theirs_NC.argmax(-1)
+        if kind == "classification"
+        else np.abs(ours_NC - theirs_NC)[:, 0] < 0.01
+    )
     return {"largest_difference": float(np.abs(ours_NC - theirs_NC).max()), "equal_answers": float(same_N.mean())}
 
 
@@ -34,7 +40,11 @@ def against_full(facts: Mapping[str, Any], parity: float) -> str:
     if not facts["made"]:
         return str(facts["because"])
     found = facts["largest_difference"]
-    return "" if found <= parity else f"its logits differ from the checkpoint's by up to {found:.3g}, and exports.parity allows {parity:g}"
+    return (
+        ""
+        if found <= parity
+        else f"its logits differ from the checkpoint's by up to {found:.3g}, and exports.parity allows {parity:g}"
+    )
 
 
 def against_fp32(facts: Mapping[str, Any], tolerance: float) -> str:
@@ -44,4 +54,7 @@ def against_fp32(facts: Mapping[str, Any], tolerance: float) -> str:
     lost = facts["loss"]
     if lost <= tolerance + 1e-12:
         return ""
-    return f"int8 ({facts['way']}) loses {lost:.4f} of {facts['metric']} to its own fp32 on the selection rows, and exports.tolerance allows {tolerance:g}"
+    return (
+        f"int8 ({facts['way']}) loses {lost:.4f} of {facts['metric']} to its own fp32 on the selection rows, and "
+        f"exports.tolerance allows {tolerance:g}"
+    )

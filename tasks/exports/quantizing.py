@@ -1,8 +1,10 @@
-"""Eight bits instead of thirty-two: weights by output channel, embeddings too, activations by one of two ways (ONNX Runtime).
+"""Eight bits instead of thirty-two: weights by output channel, embeddings too, activations by one of two ways (ONNX
+Runtime).
 
-Integer arithmetic of a trained network as in Jacob et al. 2017, arXiv:1712.05877; of BERT as in Zafrir et al. 2019, arXiv:1910.06188.
-Products, the head and tables are quantized; norms, softmax and GELU stay in float32. Weights are signed and activations unsigned, which is what
-VNNI multiplies; a processor without it adds pairs in 16 bits, which overflow unless weights keep to seven bits (``reduce_range``).
+Integer arithmetic of a trained network as in Jacob et al. 2017, arXiv:1712.05877; of BERT as in Zafrir et al. 2019,
+arXiv:1910.06188. Products, the head and tables are quantized; norms, softmax and GELU stay in float32. Weights are
+signed and activations unsigned, which is what VNNI multiplies; a processor without it adds pairs in 16 bits, which
+overflow unless weights keep to seven bits (``reduce_range``).
 """
 
 from __future__ import annotations
@@ -29,9 +31,14 @@ def dynamic(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> 
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantize_dynamic(
-        source, target, op_types_to_quantize=QUANTIZED, per_channel=True, reduce_range=reduce_range, weight_type=QuantType.QInt8,
+        source,
+        target,
+        op_types_to_quantize=QUANTIZED,
+        per_channel=True,
+        reduce_range=reduce_range,
+        weight_type=QuantType.QInt8,
         extra_options={"MatMulConstBOnly": True},
-    )  # fmt: skip
+    )
 
 
 def static(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
@@ -49,9 +56,17 @@ def static(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> N
             return next(self.left, None)
 
     quantize_static(
-        source, target, Rows(), quant_format=QuantFormat.QOperator, op_types_to_quantize=QUANTIZED, per_channel=True, reduce_range=reduce_range,
-        weight_type=QuantType.QInt8, activation_type=QuantType.QUInt8, extra_options={"MatMulConstBOnly": True},
-    )  # fmt: skip
+        source,
+        target,
+        Rows(),
+        quant_format=QuantFormat.QOperator,
+        op_types_to_quantize=QUANTIZED,
+        per_channel=True,
+        reduce_range=reduce_range,
+        weight_type=QuantType.QInt8,
+        activation_type=QuantType.QUInt8,
+        extra_options={"MatMulConstBOnly": True},
+    )
 
 
 WAYS: dict[str, Callable[..., None]] = {"dynamic": dynamic, "static": static}
@@ -85,6 +100,7 @@ def draw(count: int, wanted: int, seed: int) -> Sequence[int]:
 
 
 def best(found: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return the way that lost least; of equal ones the first that was named, which is dynamic unless a recipe says otherwise."""
+    """Return the way that lost least; of equal ones the first that was named, which is dynamic unless a recipe says
+    otherwise."""
     made = [way for way, facts in found.items() if "loss" in facts]
     return min(made, key=lambda way: found[way]["loss"]) if made else None

@@ -1,4 +1,5 @@
-"""From a checkpoint to an ONNX graph: torch follows what the model does with a few real rows, with batch and length left open.
+"""From a checkpoint to an ONNX graph: torch follows what the model does with a few real rows, with batch and length
+left open.
 
 Shape letters: B batch, T tokens.
 """
@@ -21,7 +22,8 @@ UNLIMITED = 8192
 
 
 def as_bias(mask_BT: Tensor) -> dict[str, Tensor]:
-    """Hand the mask over as what is added to the scores: transformers then builds none of its own, a dozen operations in every call."""
+    """Hand the mask over as what is added to the scores: transformers then builds none of its own, a dozen operations
+    in every call."""
     hidden_BT = 1.0 - mask_BT.to(torch.float32)
     return {"attention_mask": hidden_BT[:, None, None, :] * torch.finfo(torch.float32).min}
 
@@ -53,9 +55,14 @@ class Answering(torch.nn.Module):
         return logits_BC
 
 
-def trace(model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, path: Path, *, opset: int) -> list[str]:
-    """Write a model's graph; return the names of its inputs. What ONNX cannot express raises torch's OnnxExporterError."""
-    model.set_attn_implementation("eager")  # plain products and a softmax; torch's own kernel becomes more operations than these
+def trace(
+    model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, path: Path, *, opset: int
+) -> list[str]:
+    """Write a model's graph; return the names of its inputs. What ONNX cannot express raises torch's
+    OnnxExporterError."""
+    model.set_attn_implementation(
+        "eager"
+    )  # plain products and a softmax; torch's own kernel becomes more operations than these
     given = example(model, tokenizer, texts, pairs)
     names = list(given)
     most = longest(model.config, UNLIMITED)
@@ -63,9 +70,18 @@ def trace(model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str]
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Answering(model).eval(), (), str(path), kwargs=dict(given), dynamo=True, external_data=False, verbose=False, opset_version=opset,
-            input_names=names, output_names=["logits"], dynamic_shapes={name: dict(sizes) for name in names},
-        )  # fmt: skip
+            Answering(model).eval(),
+            (),
+            str(path),
+            kwargs=dict(given),
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+            opset_version=opset,
+            input_names=names,
+            output_names=["logits"],
+            dynamic_shapes={name: dict(sizes) for name in names},
+        )
     return names
 
 
@@ -73,12 +89,21 @@ def example(model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[st
     """Return real rows as this model takes them, padded, and shorter than the longest input."""
     length = min(EXAMPLE_LENGTH, longest(model.config, EXAMPLE_LENGTH + 1) - 1)
     batch = tokenizer(
-        list(texts[:EXAMPLES]), list(pairs[:EXAMPLES]) if pairs else None, truncation=True, max_length=length, padding="max_length", return_tensors="pt"
+        list(texts[:EXAMPLES]),
+        list(pairs[:EXAMPLES]) if pairs else None,
+        truncation=True,
+        max_length=length,
+        padding="max_length",
+        return_tensors="pt",
     )
     return {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch}
 
 
 def reason(model: Any, error: Exception) -> str:
-    """Say in one sentence why a model has no graph; torch's own words are pages, of which the last summary says what it was."""
+    """Say in one sentence why a model has no graph; torch's own words are pages, of which the last summary says what it
+    was."""
     said = str(error).split("## Exception summary")[-1].strip().splitlines()
-    return f"torch.onnx cannot express this {kind_of(model.config)} model ({said[0][:160] if said else type(error).__name__})"
+    return (
+        f"torch.onnx cannot express this {kind_of(model.config)} model "
+        f"({said[0][:160] if said else type(error).__name__})"
+    )

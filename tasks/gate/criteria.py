@@ -1,10 +1,11 @@
 """One criterion against one candidate: met or not, missed by how much, and a sentence. Pure: figures in, words out.
 
-A bound is absolute, or a share of the teacher's or the champion's figure, or a difference to it. A bound on quality is read at the worse end of
-the figure's interval, unless the criterion says ``reading: mean``: for ``retained`` that is non-inferiority by a share of the teacher's score.
-A test reads the interval of a paired difference, turned so that more is better (a gain): non-inferior is what certainly loses no more than the
-tolerance, superior what certainly gains more than it (Piaggio et al. 2012, "Reporting of noninferiority and equivalence randomized trials").
-What is unknown is never met.
+A bound is absolute, or a share of the teacher's or the champion's figure, or a difference to it. A bound on quality is
+read at the worse end of the figure's interval, unless the criterion says ``reading: mean``: for ``retained`` that is
+non-inferiority by a share of the teacher's score. A test reads the interval of a paired difference, turned so that more
+is better (a gain): non-inferior is what certainly loses no more than the tolerance, superior what certainly gains more
+than it (Piaggio et al. 2012, "Reporting of noninferiority and equivalence randomized trials"). What is unknown is never
+met.
 """
 
 from __future__ import annotations
@@ -54,10 +55,15 @@ class Champion:
 
 
 def weigh(
-    criterion: Criterion, candidate: Mapping[str, Any], teacher: Mapping[str, Any], champion: Champion | None = None, read: Gain | None = None,
+    criterion: Criterion,
+    candidate: Mapping[str, Any],
+    teacher: Mapping[str, Any],
+    champion: Champion | None = None,
+    read: Gain | None = None,
     rivals: int = 1,
-) -> Finding:  # fmt: skip
-    """Hold a candidate against one criterion; ``read`` is the interval that it reads, widened for so many ``rivals`` (see ``confidence_for``)."""
+) -> Finding:
+    """Hold a candidate against one criterion; ``read`` is the interval that it reads, widened for so many ``rivals``
+    (see ``confidence_for``)."""
     metric = criterion.metric
     if criterion.reference == "champion":
         if champion is None:
@@ -65,10 +71,16 @@ def weigh(
         if champion.checkpoint == candidate.get("checkpoint"):
             return Finding(metric, True, f"{metric}: it is the champion itself: met")
         if not champion.comparable and criterion.is_quality and (criterion.test is None or read is None):
-            return Finding(metric, False, f"{metric}: the champion, version {champion.version}, {champion.why}: not met", UNKNOWN)
+            return Finding(
+                metric, False, f"{metric}: the champion, version {champion.version}, {champion.why}: not met", UNKNOWN
+            )
     if metric in PACED and candidate.get("unsteady"):
         return Finding(metric, False, f"{metric} is unsteady: not met", UNKNOWN)
-    whose = f"champion v{champion.version}'s{champion.on}" if champion and criterion.reference == "champion" else "the teacher's"
+    whose = (
+        f"champion v{champion.version}'s{champion.on}"
+        if champion and criterion.reference == "champion"
+        else "the teacher's"
+    )
     if criterion.test is not None:
         return tested(criterion, read, whose, rivals)
     reference = champion.row if champion is not None and criterion.reference == "champion" else teacher
@@ -77,14 +89,23 @@ def weigh(
 
 
 def confidence_for(criterion: Criterion, rivals: int) -> float:
-    """Return the confidence at which one of so many candidates is read, so that all of their intervals together hold with that of the criterion.
+    """Return the confidence at which one of so many candidates is read, so that all of their intervals together hold
+    with that of the criterion.
 
-    Holm 1979: a first step that divides what may go wrong by the number of candidates (Bonferroni); ``verdicts.step_down`` takes the next ones.
+    Holm 1979: a first step that divides what may go wrong by the number of candidates (Bonferroni);
+    ``verdicts.step_down`` takes the next ones.
     """
     return 1 - (1 - criterion.confidence) / rivals
 
 
-def bounded(criterion: Criterion, value: float | None, theirs: float | None, whose: str, read: Gain | None = None, rivals: int = 1) -> Finding:
+def bounded(
+    criterion: Criterion,
+    value: float | None,
+    theirs: float | None,
+    whose: str,
+    read: Gain | None = None,
+    rivals: int = 1,
+) -> Finding:
     """Hold a figure, or the worse end of its interval, against its bound."""
     metric = criterion.metric
     if value is None:
@@ -125,7 +146,11 @@ def basis(criterion: Criterion, theirs: float | None, whose: str) -> str:
     given = criterion.at_least if criterion.at_least is not None else criterion.at_most
     parts = []
     if theirs is not None and given is not None:
-        parts.append(f"{shown(given)} of {whose} {shown(theirs)}" if criterion.by == "share" else f"{given:+.4g} to {whose} {shown(theirs)}")
+        parts.append(
+            f"{shown(given)} of {whose} {shown(theirs)}"
+            if criterion.by == "share"
+            else f"{given:+.4g} to {whose} {shown(theirs)}"
+        )
     if criterion.tolerance:
         parts.append(f"tolerance {shown(criterion.tolerance)}")
     return f" ({', '.join(parts)})" if parts else ""
@@ -133,16 +158,28 @@ def basis(criterion: Criterion, theirs: float | None, whose: str) -> str:
 
 def tested(criterion: Criterion, gain: Gain | None, whose: str, rivals: int = 1) -> Finding:
     """Hold the interval of a paired gain against the margin of a test."""
-    metric, margin = criterion.metric, -criterion.tolerance if criterion.test == "non-inferiority" else criterion.tolerance
+    metric, margin = (
+        criterion.metric,
+        -criterion.tolerance if criterion.test == "non-inferiority" else criterion.tolerance,
+    )
     if gain is None:
         return Finding(metric, False, f"{metric} could not be compared row by row with {whose}: not met", UNKNOWN)
     word = "no worse than" if criterion.test == "non-inferiority" else "better than"
-    held = f"{metric} {gain.value:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}] to {whose}, {word} by {shown(criterion.tolerance)}{level(criterion, rivals)}"
+    held = (
+        f"{metric} {gain.value:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}] to {whose}, {word} by "
+        f"{shown(criterion.tolerance)}{level(criterion, rivals)}"
+    )
     met = gain.low >= margin if criterion.test == "non-inferiority" else gain.low > margin
     if met:
         return Finding(metric, True, f"{held}: met")
     worse = gain.high < min(margin, 0.0)
-    return Finding(metric, False, f"{held}: {'certainly worse, ' if worse else ''}missed by {shown(margin - gain.low)}", margin - gain.low, worse)
+    return Finding(
+        metric,
+        False,
+        f"{held}: {'certainly worse, ' if worse else ''}missed by {shown(margin - gain.low)}",
+        margin - gain.low,
+        worse,
+    )
 
 
 def figure(row: Mapping[str, Any], metric: str) -> float | None:

@@ -1,4 +1,5 @@
-"""What the gate needs to judge a run: figures as the gate reads them, evaluations row by row, and the paired gains that its tests ask for."""
+"""What the gate needs to judge a run: figures as the gate reads them, evaluations row by row, and the paired gains that
+its tests ask for."""
 
 from __future__ import annotations
 
@@ -17,11 +18,31 @@ from tasks.gate.worst_of import Elsewhere
 from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_digests
 from tasks.recipe.judging import Criterion
 from tasks.recipe.recipe import Recipe
-from tasks.scoring.evaluation import Evaluation, JudgedRows, bound_interval, paired_gain, read_evaluation, read_judged_rows, unseen_by_both, write_evaluation
+from tasks.scoring.evaluation import (
+    Evaluation,
+    JudgedRows,
+    bound_interval,
+    paired_gain,
+    read_evaluation,
+    read_judged_rows,
+    unseen_by_both,
+    write_evaluation,
+)
 from tasks.scoring.judging_sets import SetAnswers
 from tasks.scoring.quality.gain import Gain
 
-FIGURES_KEPT = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "unsteady", "memory_bytes", "cost", "measured_at")
+FIGURES_KEPT = (
+    "retained",
+    "parameters",
+    "bytes",
+    "flops",
+    "latency_ms",
+    "speedup",
+    "unsteady",
+    "memory_bytes",
+    "cost",
+    "measured_at",
+)
 
 BY_SPLIT = ("metrics", "means", "per_seed", "deviation", "retained", "difference", "agreement")
 """Figures of a row of the results that are known by split, and of each judging set."""
@@ -29,7 +50,8 @@ BY_SPLIT = ("metrics", "means", "per_seed", "deviation", "retained", "difference
 
 @dataclass
 class Judging:
-    """One run before its judge; evaluations are written when they are first asked for, so that a run in which nothing is new writes none."""
+    """One run before its judge; evaluations are written when they are first asked for, so that a run in which nothing
+    is new writes none."""
 
     recipe: Recipe
     models: Sequence[Mapping[str, Any]]
@@ -58,7 +80,9 @@ class Judging:
     def digests(self) -> dict[str, str]:
         """The tags that say on which rows a version was judged; of judging sets, where there are any, all together."""
         sets = "".join(f"{name} {found.rows_sha256}\n" for name, found in sorted(self.sets.items()))
-        return {"rows.sha256": self.rows_sha256} | ({"judging_sets.sha256": sha256(sets.encode()).hexdigest()} if sets else {})
+        return {"rows.sha256": self.rows_sha256} | (
+            {"judging_sets.sha256": sha256(sets.encode()).hexdigest()} if sets else {}
+        )
 
     @cached_property
     def rows(self) -> JudgedRows:
@@ -66,7 +90,9 @@ class Judging:
         folder, split = self.rows_folder(), self.recipe.gate.split
         learned = learned_digests([folder, *(one() for one in self.learned)])
         found = read_judged_rows(folder, split, self.rows_sha256)
-        return replace(found, sentences_N=sentence_digests(read_sentences(folder / f"{split}.parquet")), learned=learned)
+        return replace(
+            found, sentences_N=sentence_digests(read_sentences(folder / f"{split}.parquet")), learned=learned
+        )
 
     def evaluation(self, name: str) -> Path:
         """Return the folder of a model's evaluation."""
@@ -75,7 +101,9 @@ class Judging:
                 raise DataError(f"{name} has no scorecard of its own")
             model = next(model for model in self.models if model["name"] == name)
             folder = self.workspace / "evaluations" / name
-            self.written[name] = write_evaluation(folder, self.scorecards[name](), self.rows, about_model(self.recipe, model))
+            self.written[name] = write_evaluation(
+                folder, self.scorecards[name](), self.rows, about_model(self.recipe, model)
+            )
         return self.written[name]
 
     def answers(self, name: str) -> Evaluation:
@@ -85,45 +113,69 @@ class Judging:
         return self.read[name]
 
     def decide(self, champion: Champion | None = None, theirs: Evaluation | None = None) -> dict[str, Decision]:
-        """Let the gate judge everybody against the teacher and the champion; ``theirs`` is the champion's evaluation, if there is one to read."""
+        """Let the gate judge everybody against the teacher and the champion; ``theirs`` is the champion's evaluation,
+        if there is one to read."""
         gate = self.recipe.gate.for_headline(self.recipe.spec.headline)
         teacher, *candidates = (gate_row(self.recipe, model) for model in self.models)
-        evidence = Evidence(champion, partial(self.interval, theirs), self.data["rows"][gate.split], self.overlaps, self.elsewhere)
+        evidence = Evidence(
+            champion, partial(self.interval, theirs), self.data["rows"][gate.split], self.overlaps, self.elsewhere
+        )
         return {decision.name: decision for decision in decide(candidates, teacher, gate, evidence)}
 
     @property
     def elsewhere(self) -> Elsewhere:
         """What the gate weighs of the judging sets."""
         sets = self.sets.items()
-        return Elsewhere(self.interval_on, {name: found.rows for name, found in sets}, {name: found.overlaps for name, found in sets})
+        return Elsewhere(
+            self.interval_on, {name: found.rows for name, found in sets}, {name: found.overlaps for name, found in sets}
+        )
 
     def interval_on(self, where: str, name: str, criterion: Criterion, confidence: float) -> Gain | None:
-        """Compute the interval that a criterion reads of a candidate on a judging set, or None where there is nothing to read or to compare with."""
+        """Compute the interval that a criterion reads of a candidate on a judging set, or None where there is nothing
+        to read or to compare with."""
         recipe = self.recipe
         if where not in self.sets:
             return None
         try:
             ours, teacher = (self.sets[where].evaluation(one) for one in (name, "teacher"))
-            return interval_of(criterion, recipe.spec.headline, ours, teacher, None, confidence, recipe.scoring.resamples)
+            return interval_of(
+                criterion, recipe.spec.headline, ours, teacher, None, confidence, recipe.scoring.resamples
+            )
         except DataError:
             return None
 
     def interval(self, champion: Evaluation | None, name: str, criterion: Criterion, confidence: float) -> Gain | None:
-        """Compute the interval that a criterion reads of a candidate, or None where there is nothing to read or to compare with."""
+        """Compute the interval that a criterion reads of a candidate, or None where there is nothing to read or to
+        compare with."""
         recipe = self.recipe
         try:
-            return interval_of(criterion, recipe.spec.headline, self.answers(name), self.answers("teacher"), champion, confidence, recipe.scoring.resamples)
+            return interval_of(
+                criterion,
+                recipe.spec.headline,
+                self.answers(name),
+                self.answers("teacher"),
+                champion,
+                confidence,
+                recipe.scoring.resamples,
+            )
         except DataError:
             return None
 
 
 def interval_of(
-    criterion: Criterion, headline: str, ours: Evaluation, teacher: Evaluation, champion: Evaluation | None, confidence: float, resamples: int = 1000
+    criterion: Criterion,
+    headline: str,
+    ours: Evaluation,
+    teacher: Evaluation,
+    champion: Evaluation | None,
+    confidence: float,
+    resamples: int = 1000,
 ) -> Gain | None:
-    """Return the interval that a criterion reads: of a paired difference, or of a figure in its metric's own unit; None where there is no champion's.
+    """Return the interval that a criterion reads: of a paired difference, or of a figure in its metric's own unit; None
+    where there is no champion's.
 
-    The champion is compared on rows that neither it nor the candidate has seen. Raises DataError where both did not answer the same rows, where too few
-    are left, or where a share of so small a score says nothing.
+    The champion is compared on rows that neither it nor the candidate has seen. Raises DataError where both did not
+    answer the same rows, where too few are left, or where a share of so small a score says nothing.
     """
     other = champion if criterion.reference == "champion" else teacher
     if other is None:
@@ -135,31 +187,55 @@ def interval_of(
         return paired_gain(criterion.metric, ours, other, confidence)
     if criterion.metric == "retained":
         return bound_interval(headline, ours, teacher, "retained", confidence, resamples)
-    return bound_interval(criterion.metric, ours, other, criterion.by if criterion.reference else "own", confidence, resamples)
+    return bound_interval(
+        criterion.metric, ours, other, criterion.by if criterion.reference else "own", confidence, resamples
+    )
 
 
 def about_model(recipe: Recipe, model: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an evaluation says of its model."""
     row = gate_row(recipe, model)
-    figures = {name: row.get(name) for name in FIGURES_KEPT} | {"metrics": row["metrics"], "quality": row["quality"], "selection": row["selection"]}
-    return {"candidate": model["name"], "role": model["role"], "recipe": recipe.name, "task": recipe.spec.name, "kind": recipe.spec.kind,
-            "headline": model["headline"], "checkpoint": model["checkpoint"], "figures": figures}  # fmt: skip
+    figures = {name: row.get(name) for name in FIGURES_KEPT} | {
+        "metrics": row["metrics"],
+        "quality": row["quality"],
+        "selection": row["selection"],
+    }
+    return {
+        "candidate": model["name"],
+        "role": model["role"],
+        "recipe": recipe.name,
+        "task": recipe.spec.name,
+        "kind": recipe.spec.kind,
+        "headline": model["headline"],
+        "checkpoint": model["checkpoint"],
+        "figures": figures,
+    }
 
 
 def gate_row(recipe: Recipe, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Reduce a row of the results to the figures of the gate's split; ``quality`` and ``lead`` are turned so that more is better."""
+    """Reduce a row of the results to the figures of the gate's split; ``quality`` and ``lead`` are turned so that more
+    is better."""
     from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
     split, turned = recipe.gate.split, METRICS.get(row["headline"]) in LOWER_IS_BETTER
-    # What a candidate is preferred by was found on selection rows, where higher is always better: the rows that judge choose nobody.
+    # What a candidate is preferred by was found on selection rows, where higher is always better: the rows that judge
+    # choose nobody.
     metrics = {name: value["value"] for name, value in row["metrics"][split].items()}
     retained = (row["retained"] or {}).get(split, {}).get("value")
     score, ahead = metrics[row["headline"]], (row.get("difference") or {}).get(split)
     quality = None if score is None else -score if turned else score
     on = {name: gate_row(recipe, as_if_on(row, name, split)) for name in row.get("judged") or ()}
-    return {**row, "metrics": metrics, "retained": retained, "headline": score, "quality": quality,
-            "selection": row.get("selection_score"), "perfect": quality == (0.0 if turned else 1.0), **({"on": on} if on else {}),
-            "lead": {"low": -ahead["high"], "high": -ahead["low"]} if ahead and turned else ahead}  # fmt: skip
+    return {
+        **row,
+        "metrics": metrics,
+        "retained": retained,
+        "headline": score,
+        "quality": quality,
+        "selection": row.get("selection_score"),
+        "perfect": quality == (0.0 if turned else 1.0),
+        **({"on": on} if on else {}),
+        "lead": {"low": -ahead["high"], "high": -ahead["low"]} if ahead and turned else ahead,
+    }
 
 
 def as_if_on(row: Mapping[str, Any], name: str, split: str) -> dict[str, Any]:
@@ -170,5 +246,9 @@ def as_if_on(row: Mapping[str, Any], name: str, split: str) -> dict[str, Any]:
 
 def verdict_tags(decision: Decision) -> dict[str, str]:
     """Return what a version's tags say of its verdict."""
-    return {"gate": "accepted" if decision.accepted else "refused", "gate.verdict": decision.verdict or "",
-            "gate.closest": "yes" if decision.closest else "no", "gate.reasons": json.dumps(list(decision.reasons), ensure_ascii=False)}  # fmt: skip
+    return {
+        "gate": "accepted" if decision.accepted else "refused",
+        "gate.verdict": decision.verdict or "",
+        "gate.closest": "yes" if decision.closest else "no",
+        "gate.reasons": json.dumps(list(decision.reasons), ensure_ascii=False),
+    }

@@ -1,9 +1,9 @@
 """The hardware that numbers are made on: its class, which is part of keys, and its names, for tables and costs.
 
 Two machines are of one class where torch, oneDNN, MKL, OpenBLAS and ONNX Runtime choose the same kernels: for a
-processor by its instructions and its vendor (MKL goes other ways on AMD), for a GPU by its model, because cuBLAS chooses
-by architecture and by the number of multiprocessors.
-``python -m tasks.ports.machine`` prints the class of this machine.
+processor by its instructions and its vendor (MKL goes other ways on AMD), for a GPU by its model, because cuBLAS
+chooses by architecture and by the number of multiprocessors. ``python -m tasks.ports.machine`` prints the class of this
+machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Somebody's words on a page of ours: what a recipe or a file says is shown as text, and never becomes a heading, a link, HTML or a line of its own."""
+"""Somebody's words on a page of ours: what a recipe or a file says is shown as text, and never becomes a heading, a
+link, HTML or a line of its own."""
 
 from __future__ import annotations
 
@@ -12,8 +13,13 @@ ADDRESS = re.compile(r"(?i)\b(https?|ftp|mailto|www)([:.])|(@)")
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """Return a text on one line: control characters, line breaks and what turns the direction of writing become spaces, and a long one is shortened."""
-    shown = " ".join("".join(" " if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") else letter for letter in str(text)).split())
+    """Return a text on one line: control characters, line breaks and what turns the direction of writing become spaces,
+    and a long one is shortened."""
+    shown = " ".join(
+        "".join(
+            " " if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") else letter for letter in str(text)
+        ).split()
+    )
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 

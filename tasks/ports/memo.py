@@ -1,7 +1,8 @@
-"""What this machine need not find out twice: small answers by kind and key, in the home folder's cache. Losing them only costs time.
+"""What this machine need not find out twice: small answers by kind and key, in the home folder's cache. Losing them
+only costs time.
 
-A key says everything that its answer depends on, so that an answer is never wrong, only unused; every answer is kept with its own hash, so that
-one that was cut off is found out anew.
+A key says everything that its answer depends on, so that an answer is never wrong, only unused; every answer is kept
+with its own hash, so that one that was cut off is found out anew.
 """
 
 from __future__ import annotations
@@ -19,8 +20,14 @@ HASH = 32  # bytes of a sha256
 
 
 def remembered(kind: str, parts: Any, find_out: Callable[[], Any]) -> Any:
-    """Return what was found out before for these parts, else find it out and remember it; parts and answers are what JSON holds."""
-    place = Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser() / "cache" / kind / sha256(json.dumps(parts).encode()).hexdigest()
+    """Return what was found out before for these parts, else find it out and remember it; parts and answers are what
+    JSON holds."""
+    place = (
+        Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser()
+        / "cache"
+        / kind
+        / sha256(json.dumps(parts).encode()).hexdigest()
+    )
     with suppress(OSError, ValueError, RecursionError):
         kept = place.read_bytes()
         if sha256(kept[HASH:]).digest() == kept[:HASH]:

@@ -1,4 +1,5 @@
-"""Which process a run belongs to, and whether it is still there: what a janitor must know before it ends a run for somebody else."""
+"""Which process a run belongs to, and whether it is still there: what a janitor must know before it ends a run for
+somebody else."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from pathlib import Path
 
 
 def this_process() -> str:
-    """Return host, process id and start time of this process: a number that is used again does not make a dead process alive."""
+    """Return host, process id and start time of this process: a number that is used again does not make a dead process
+    alive."""
     return f"{socket.gethostname()}:{os.getpid()}:{started(os.getpid())}"
 
 

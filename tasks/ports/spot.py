@@ -1,7 +1,9 @@
-"""What the instance under this process knows of its own end: AWS announces two minutes before that it takes a spot instance back.
+"""What the instance under this process knows of its own end: AWS announces two minutes before that it takes a spot
+instance back.
 
-Asked by the instance metadata service, version 2: a token first, then the notice, which is not there (404) until it is. Nothing else of the service is
-read, and no credentials. ``AWS_EC2_METADATA_SERVICE_ENDPOINT`` names another address, as it does for AWS's own libraries.
+Asked by the instance metadata service, version 2: a token first, then the notice, which is not there (404) until it is.
+Nothing else of the service is read, and no credentials. ``AWS_EC2_METADATA_SERVICE_ENDPOINT`` names another address, as
+it does for AWS's own libraries.
 """
 
 from __future__ import annotations
@@ -40,9 +42,13 @@ class Metadata:
         """Return the notice if there is one; raise OSError where the service does not answer."""
         for _ in range(2):
             if not self.token:
-                self.token = self.ask("PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": str(LIFE)}).decode()
+                self.token = self.ask(
+                    "PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": str(LIFE)}
+                ).decode()
             try:
-                return notice_from(self.ask("GET", "/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": self.token}))
+                return notice_from(
+                    self.ask("GET", "/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": self.token})
+                )
             except HTTPError as error:
                 if error.code == 404:
                     return None
@@ -53,7 +59,9 @@ class Metadata:
 
     def ask(self, method: str, path: str, headers: dict[str, str]) -> bytes:
         """Ask the service once."""
-        with self.opener.open(Request(self.endpoint + path, method=method, headers=headers), timeout=PATIENCE) as answer:
+        with self.opener.open(
+            Request(self.endpoint + path, method=method, headers=headers), timeout=PATIENCE
+        ) as answer:
             body: bytes = answer.read(LONGEST)
         return body
 
@@ -65,4 +73,7 @@ def notice_from(body: bytes) -> Notice:
         action, time = str(given["action"]), str(given["time"])
     except (ValueError, KeyError, TypeError):
         return Notice("terminate", "soon")
-    return Notice(action if re.fullmatch(r"[a-z]{1,20}", action) else "terminate", time if re.fullmatch(r"[\dTZ:.+-]{1,40}", time) else "soon")
+    return Notice(
+        action if re.fullmatch(r"[a-z]{1,20}", action) else "terminate",
+        time if re.fullmatch(r"[\dTZ:.+-]{1,40}", time) else "soon",
+    )

@@ -14,53 +14,92 @@ SPLITS = ("train", "selection", "validation", "holdout")
 
 
 class JudgingSet(Knobs):
-    """Labelled rows beside the task's own, of another kind or from elsewhere, on which every model is scored. They are never learned from."""
+    """Labelled rows beside the task's own, of another kind or from elsewhere, on which every model is scored. They are
+    never learned from."""
 
-    source: str = handling("", "A file, a folder or a hub id. Empty: the recipe's own data, of which split names other rows.")
+    source: str = handling(
+        "", "A file, a folder or a hub id. Empty: the recipe's own data, of which split names other rows."
+    )
     revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
-    split: str = Field("", max_length=200, description="Which file of a folder, its name without ending (axb/test); empty: validation, test or the only one.")
+    split: str = Field(
+        "",
+        max_length=200,
+        description="Which file of a folder, its name without ending (axb/test); empty: validation, test or the "
+        "only one.",
+    )
     text: str | None = Field(None, description="Column of the text; empty: as in the task.")
     pair: str | None = Field(None, description="Column of the second text, for pair tasks; empty: as in the task.")
     label: str | None = Field(None, description="Column of the label; empty: as in the task.")
-    labels: tuple[str, ...] | None = Field(None, description="What the numbers in its label column mean, from 0 on; empty: as its file says.")
+    labels: tuple[str, ...] | None = Field(
+        None, description="What the numbers in its label column mean, from 0 on; empty: as its file says."
+    )
     classes: dict[str, tuple[str, ...]] = Field(
-        {}, description="Which classes of the task a label stands for, where they are called otherwise; for several, answers are merged: any of them is right."
+        {},
+        description="Which classes of the task a label stands for, where they are called otherwise; for several, "
+        "answers are merged: any of them is right.",
     )
     rows: int | None = Field(None, ge=1, description="Use at most this many rows (a fixed sample).")
     overlaps: Literal["keep", "leave-out", "purge"] = Field(
-        "keep", description="Rows that overlap with training rows. keep: they are told, and the gate looks into them; leave-out: of the set; purge: of train."
+        "keep",
+        description="Rows that overlap with training rows. keep: they are told, and the gate looks into them; "
+        "leave-out: of the set; purge: of train.",
     )
 
     @field_validator("classes", mode="before")
     @classmethod
     def one_or_several(cls, given: Any) -> Any:
         """Take one class for a list of one."""
-        return {name: [value] if isinstance(value, str) else value for name, value in given.items()} if isinstance(given, Mapping) else given
+        return (
+            {name: [value] if isinstance(value, str) else value for name, value in given.items()}
+            if isinstance(given, Mapping)
+            else given
+        )
 
     @model_validator(mode="after")
     def has_rows_of_its_own(self) -> Self:
         """Refuse a set that would be the rows by which the recipe chooses and learns anyway."""
         if not self.source and self.split in ("", "train"):
-            raise ValueError("a judging set has rows of its own; name their source, or a split of the recipe's own data other than train")
+            raise ValueError(
+                "a judging set has rows of its own; name their source, or a split of the recipe's own data other "
+                "than train"
+            )
         return self
 
 
 class Data(Knobs):
     """Where the labelled rows come from and how they are divided."""
 
-    source: str = handling("", "A hub id, a folder with train/validation files, or one file (parquet, csv, tsv, jsonl). Empty: GLUE on the hub.")
+    source: str = handling(
+        "",
+        "A hub id, a folder with train/validation files, or one file (parquet, csv, tsv, jsonl). Empty: GLUE on the "
+        "hub.",
+    )
     revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
     licence: str = handling("unknown", "Licence of the data, for the model card.")
     synthetic: bool = handling(False, "The data is generated; the model card and the table say so.")
-    selection_rows: int = Field(1000, ge=0, description="Rows held back from train to choose checkpoints; at most a tenth of train.")
-    holdout_rows: int = Field(0, ge=0, description="Rows held back from train only for reporting; at most a fifth of train.")
-    purge: bool = Field(True, description="Take rows out of train that overlap with held-back ones: same sentence, 8 words in a row, or one in the other.")
-    group: str | None = Field(None, description="Column of groups of which none may be on both sides; it decides instead of the texts.")
-    validation_share: float = Field(0.1, gt=0, lt=0.5, description="Share of train used as validation where the source has no validation split.")
+    selection_rows: int = Field(
+        1000, ge=0, description="Rows held back from train to choose checkpoints; at most a tenth of train."
+    )
+    holdout_rows: int = Field(
+        0, ge=0, description="Rows held back from train only for reporting; at most a fifth of train."
+    )
+    purge: bool = Field(
+        True,
+        description="Take rows out of train that overlap with held-back ones: same sentence, 8 words in a row, or "
+        "one in the other.",
+    )
+    group: str | None = Field(
+        None, description="Column of groups of which none may be on both sides; it decides instead of the texts."
+    )
+    validation_share: float = Field(
+        0.1, gt=0, lt=0.5, description="Share of train used as validation where the source has no validation split."
+    )
     train_rows: int | None = Field(None, ge=1, description="Use at most this many training rows (a seeded sample).")
     seed: int = Field(0, ge=0, description="Seed of the split.")
     judge: dict[Name, JudgingSet | None] = handling(
-        {}, "Judging sets by name: rows on which every model is scored beside the task's own; null leaves one out that the task brings."
+        {},
+        "Judging sets by name: rows on which every model is scored beside the task's own; null leaves one out that "
+        "the task brings.",
     )
 
 
@@ -76,18 +115,29 @@ class CorpusText(Knobs):
 
 
 class Augmentation(Knobs):
-    """Substitute words so that the student sees more of the teacher's mind (TinyBERT's data augmentation, arXiv:1909.10351)."""
+    """Substitute words so that the student sees more of the teacher's mind (TinyBERT's data augmentation,
+    arXiv:1909.10351)."""
 
-    masked_lm: str | None = handling(None, "A hub id or folder of a masked language model; 'teacher' for the pretrained teacher itself.")
+    masked_lm: str | None = handling(
+        None, "A hub id or folder of a masked language model; 'teacher' for the pretrained teacher itself."
+    )
     masked_lm_revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
-    masked_lm_licence: str = handling("unknown", "Licence of the masked language model, for the model card; 'teacher' has the teacher's.")
+    masked_lm_licence: str = handling(
+        "unknown", "Licence of the masked language model, for the model card; 'teacher' has the teacher's."
+    )
     word_vectors: str | None = handling(None, "A file of word vectors in GloVe text format (plain or gzip).")
     word_vectors_licence: str = handling("unknown", "Licence of the word vectors, for the model card.")
     vocabulary: int = Field(100_000, ge=1, description="Word vectors read from the head of the file.")
     options: int = Field(15, ge=1, le=100, description="Substitutes kept for each word.")
-    rows: int | None = Field(None, ge=1, description="Training rows that get substitutes (a seeded sample); empty: all.")
-    mode: Literal["masked", "one-pass"] = Field("masked", description="masked: one word masked at a time; one-pass: all words at once, unmasked: much cheaper.")
-    context: Literal["alone", "beside-original"] = Field("alone", description="beside-original: the unmasked sentence stands beside it, as in the reference.")
+    rows: int | None = Field(
+        None, ge=1, description="Training rows that get substitutes (a seeded sample); empty: all."
+    )
+    mode: Literal["masked", "one-pass"] = Field(
+        "masked", description="masked: one word masked at a time; one-pass: all words at once, unmasked: much cheaper."
+    )
+    context: Literal["alone", "beside-original"] = Field(
+        "alone", description="beside-original: the unmasked sentence stands beside it, as in the reference."
+    )
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic of the masked language model.")
     max_length: int = Field(128, ge=8, le=512, description="Longest input in tokens.")
     seed: int = Field(0, ge=0, description="Seed of the sample of rows.")
@@ -96,14 +146,18 @@ class Augmentation(Knobs):
     def has_a_source(self) -> Self:
         """Augmentation without any source of words would silently do nothing."""
         if self.masked_lm is None and self.word_vectors is None:
-            raise ValueError("augmentation needs masked_lm or word_vectors (or both); leave the section out to do without it")
+            raise ValueError(
+                "augmentation needs masked_lm or word_vectors (or both); leave the section out to do without it"
+            )
         return self
 
 
 class Sampling(Knobs):
     """How stored substitutes become training sentences."""
 
-    share: float = Field(0.5, ge=0, le=1, description="Share of the examples that are replaced by a variant in an epoch.")
+    share: float = Field(
+        0.5, ge=0, le=1, description="Share of the examples that are replaced by a variant in an epoch."
+    )
     probability: float = Field(0.4, ge=0, le=1, description="Chance that a replaceable word of a variant is replaced.")
 
 

@@ -16,10 +16,13 @@ class GeneralDistillation(ByMethod, SeededTraining):
     """Learn from the pretrained teacher on general text, before the task is known."""
 
     method: Literal["relations", "layers", "triple", "self-attention"] = Field(
-        "relations", description="relations (MiniLM v2), layers (TinyBERT), triple (DistilBERT) or self-attention (MiniLM)."
+        "relations",
+        description="relations (MiniLM v2), layers (TinyBERT), triple (DistilBERT) or self-attention (MiniLM).",
     )
     epochs: float = Field(1.0, gt=0, description="Passes over the corpus.")
-    learning_rate: float = Field(5e-4, gt=0, description="Peak learning rate; small students take more than BERT's 5e-5.")
+    learning_rate: float = Field(
+        5e-4, gt=0, description="Peak learning rate; small students take more than BERT's 5e-5."
+    )
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student.")
     relations: Relations = Field(Relations(), description="What is copied, with method: relations.")
     matching: Matching = Field(Matching(), description="What is copied, with method: layers.")
@@ -31,7 +34,8 @@ class Intermediate(ByMethod):
     """Task distillation, first phase: the fine-tuned teacher's inside (TinyBERT, arXiv:1909.10351)."""
 
     method: Literal["layers", "relations", "replacing", "self-attention"] = Field(
-        "layers", description="layers (TinyBERT), relations (MiniLM v2), replacing (BERT-of-Theseus) or self-attention (MiniLM)."
+        "layers",
+        description="layers (TinyBERT), relations (MiniLM v2), replacing (BERT-of-Theseus) or self-attention (MiniLM).",
     )
     epochs: float = Field(1.0, gt=0, description="Passes over the training rows.")
     learning_rate: float = Field(3e-4, gt=0, description="Peak learning rate.")
@@ -40,20 +44,30 @@ class Intermediate(ByMethod):
     relations: Relations = Field(Relations(), description="What is copied, with method: relations.")
     replacing: Replacing = Field(Replacing(), description="How layers are replaced, with method: replacing.")
     self_attention: SelfAttention = Field(SelfAttention(), description="What is copied, with method: self-attention.")
-    sampling: Sampling = Field(Sampling(), description="How substitutes are sampled, where the student uses augmentation.")
+    sampling: Sampling = Field(
+        Sampling(), description="How substitutes are sampled, where the student uses augmentation."
+    )
 
 
 class Prediction(TaskTraining):
     """Task distillation, second phase: the teacher's softened answers (Hinton et al. 2015, arXiv:1503.02531)."""
 
     epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the training rows.")
-    learning_rate: float = Field(1e-4, gt=0, description="Peak learning rate; small students take more than the teacher.")
+    learning_rate: float = Field(
+        1e-4, gt=0, description="Peak learning rate; small students take more than the teacher."
+    )
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student; none is also fastest on a CPU.")
     temperature: float = Field(2.0, gt=0, description="Divides both logits; 1 means no softening, 2 to 8 is usual.")
     hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels beside the teacher's answers.")
-    formula: Literal["default", "paper"] = Field("default", description="paper: the reference's mean over classes, without the factor T squared.")
-    patience: Patience | None = Field(None, description="Copy the teacher's summary token beside its answers; empty: not.")
-    sampling: Sampling = Field(Sampling(), description="How substitutes are sampled, where the student uses augmentation.")
+    formula: Literal["default", "paper"] = Field(
+        "default", description="paper: the reference's mean over classes, without the factor T squared."
+    )
+    patience: Patience | None = Field(
+        None, description="Copy the teacher's summary token beside its answers; empty: not."
+    )
+    sampling: Sampling = Field(
+        Sampling(), description="How substitutes are sampled, where the student uses augmentation."
+    )
 
 
 class TaskDistillation(Knobs):
@@ -63,13 +77,24 @@ class TaskDistillation(Knobs):
     prediction: Prediction = Field(Prediction(), description="Second phase.")
     keep_signals: Literal["auto", "always", "never"] = Field(
         "auto",
-        description="Run the teacher once and keep its inner layers, for the first phase of students without augmentation. "
+        description="Run the teacher once and keep its inner layers, for the first phase of students without "
+        "augmentation. "
         "auto: where a training passes its rows at least twice; always: also where only several students or seeds do.",
     )
-    signal_budget_gb: float = Field(5.0, gt=0, description="Most gigabytes that the kept layers of one map may take; beyond it the teacher is run live.")
+    signal_budget_gb: float = Field(
+        5.0,
+        gt=0,
+        description="Most gigabytes that the kept layers of one map may take; beyond it the teacher is run live.",
+    )
 
     def keeps(self, phase: Intermediate, *, varied: bool) -> bool:
-        """Tell whether a student's first phase reads kept layers; a student's own knobs decide, so that another student changes nothing."""
-        possible = not varied and phase.method == "layers" and phase.matching.formula == "masked" and phase.matching.layer_map != "kept"
+        """Tell whether a student's first phase reads kept layers; a student's own knobs decide, so that another student
+        changes nothing."""
+        possible = (
+            not varied
+            and phase.method == "layers"
+            and phase.matching.formula == "masked"
+            and phase.matching.layer_map != "kept"
+        )
         twice = phase.steps is None and phase.epochs >= 2
         return possible and (self.keep_signals == "always" or (self.keep_signals == "auto" and twice))

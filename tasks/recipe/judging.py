@@ -12,10 +12,14 @@ FIGURES = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", 
 
 
 COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")
-"""What the gate can weigh beside the metrics of a task: figures of every row, and of its cost where a ledger knows it; joules are those of one inference."""
+"""What the gate can weigh beside the metrics of a task: figures of every row, and of its cost where a ledger knows it;
+joules are those of one inference."""
 
 
-KIND_METRICS = {"classification": ("accuracy", "f1", "matthews"), "regression": ("pearson", "spearman", "pearson_spearman", "mse")}
+KIND_METRICS = {
+    "classification": ("accuracy", "f1", "matthews"),
+    "regression": ("pearson", "spearman", "pearson_spearman", "mse"),
+}
 """Metrics by the kind of task that they are of."""
 
 
@@ -34,41 +38,68 @@ class Speed(Knobs):
     batch: int = Field(1, ge=1, description="Sentences at once.")
     length: int = Field(32, ge=1, description="Tokens in a sentence.")
     threads: int = Field(1, ge=1, description="CPU threads.")
-    repeats: int = Field(30, ge=5, description="Timed calls of each model, at least; more follow until its median is known within 5 %.")
+    repeats: int = Field(
+        30, ge=5, description="Timed calls of each model, at least; more follow until its median is known within 5 %."
+    )
     warmup: int = Field(5, ge=0, description="Untimed calls before.")
     seconds: float = Field(
-        10.0, gt=0, le=3600, description="When timed calls end: what is not known by then is unsteady and decides nothing. A tenth is always used."
+        10.0,
+        gt=0,
+        le=3600,
+        description="When timed calls end: what is not known by then is unsteady and decides nothing. A tenth is "
+        "always used.",
     )
 
 
 class Exporting(Knobs):
     """What an fp32 graph depends on."""
 
-    opset: int = Field(20, ge=18, le=22, description="Version of ONNX's operations; ONNX Runtime 1.17 and newer read 20.")
-    parity_rows: int = Field(128, ge=1, description="Real rows on which a graph and its checkpoint are compared, padded together.")
+    opset: int = Field(
+        20, ge=18, le=22, description="Version of ONNX's operations; ONNX Runtime 1.17 and newer read 20."
+    )
+    parity_rows: int = Field(
+        128, ge=1, description="Real rows on which a graph and its checkpoint are compared, padded together."
+    )
 
 
 class Quantizing(Knobs):
     """What an int8 graph depends on."""
 
     ways: tuple[Literal["dynamic", "static"], ...] = Field(
-        ("dynamic", "static"), min_length=1, description="Ranges of activations: dynamic finds them in every call, static in rows of train. The better is kept."
+        ("dynamic", "static"),
+        min_length=1,
+        description="Ranges of activations: dynamic finds them in every call, static in rows of train. The better "
+        "is kept.",
     )
     calibration_rows: int = Field(200, ge=1, le=10_000, description="Training rows from which static takes its ranges.")
     seed: int = Field(0, ge=0, description="Seed of their draw.")
 
 
 class Exports(Exporting, Quantizing):
-    """Pack finished models for ONNX Runtime; every export has its own row in the table, and travels in its model's folder if it is still the same model."""
+    """Pack finished models for ONNX Runtime; every export has its own row in the table, and travels in its model's
+    folder if it is still the same model."""
 
-    formats: tuple[Literal["onnx", "int8"], ...] = Field(("onnx", "int8"), min_length=1, description="onnx: fp32; int8: made of it, a quarter of its size.")
-    of: tuple[Name, ...] = Field((), description="Whom to export, teacher among them; empty: every student and dropped model, not the baselines.")
-    parity: float = Field(1e-3, gt=0, description="Most by which any logit of the fp32 graph may differ from the checkpoint's.")
-    tolerance: float = Field(0.01, ge=0, description="Most of the headline metric that int8 may lose to its own fp32 on the selection rows.")
-    min_speedup: float = Field(
-        1.0, ge=0, description="Least speed-up of int8 over its own fp32 graph, timed in turn as section speed says; 1: not slower, 5 % being noise; 0: any."
+    formats: tuple[Literal["onnx", "int8"], ...] = Field(
+        ("onnx", "int8"), min_length=1, description="onnx: fp32; int8: made of it, a quarter of its size."
     )
-    reduce_range: Literal["auto", "yes", "no"] = Field("auto", description="Seven bits for weights. auto: where the processor cannot multiply bytes (VNNI).")
+    of: tuple[Name, ...] = Field(
+        (), description="Whom to export, teacher among them; empty: every student and dropped model, not the baselines."
+    )
+    parity: float = Field(
+        1e-3, gt=0, description="Most by which any logit of the fp32 graph may differ from the checkpoint's."
+    )
+    tolerance: float = Field(
+        0.01, ge=0, description="Most of the headline metric that int8 may lose to its own fp32 on the selection rows."
+    )
+    min_speedup: float = Field(
+        1.0,
+        ge=0,
+        description="Least speed-up of int8 over its own fp32 graph, timed in turn as section speed says; 1: not "
+        "slower, 5 % being noise; 0: any.",
+    )
+    reduce_range: Literal["auto", "yes", "no"] = Field(
+        "auto", description="Seven bits for weights. auto: where the processor cannot multiply bytes (VNNI)."
+    )
 
     @model_validator(mode="after")
     def choices_differ(self) -> Self:
@@ -79,29 +110,55 @@ class Exports(Exporting, Quantizing):
 
 
 class Criterion(Knobs):
-    """One condition that a candidate must meet: a bound on a figure, or a test against the teacher or the current champion."""
+    """One condition that a candidate must meet: a bound on a figure, or a test against the teacher or the current
+    champion."""
 
-    metric: str = Field(description=f"A metric of the task, its {HEADLINE} metric by that word, or one of {', '.join((*FIGURES, *COSTS))}.")
+    metric: str = Field(
+        description=f"A metric of the task, its {HEADLINE} metric by that word, or one of "
+        f"{', '.join((*FIGURES, *COSTS))}."
+    )
     at_least: float | None = Field(None, description="Lowest acceptable value.")
     at_most: float | None = Field(None, description="Highest acceptable value.")
     reading: Literal["interval", "mean"] = Field(
-        "interval", description="Where a bound on quality is read: at the worse end of the figure's interval, or by the mean alone, which counts luck as merit."
+        "interval",
+        description="Where a bound on quality is read: at the worse end of the figure's interval, or by the mean "
+        "alone, which counts luck as merit.",
     )
-    of_teacher: bool = Field(False, description="The bound is a share of the teacher's value; short for relative_to: teacher.")
-    relative_to: Literal["teacher", "champion"] | None = Field(None, description="Whose value the bound or the test is about; without a champion yet: met.")
-    by: Literal["share", "difference"] = Field("share", description="A relative bound is a share of the other's value, or a difference to it.")
-    tolerance: float = Field(0.0, ge=0, description="How far beyond the bound still passes, in the metric's own unit; the margin of a test.")
+    of_teacher: bool = Field(
+        False, description="The bound is a share of the teacher's value; short for relative_to: teacher."
+    )
+    relative_to: Literal["teacher", "champion"] | None = Field(
+        None, description="Whose value the bound or the test is about; without a champion yet: met."
+    )
+    by: Literal["share", "difference"] = Field(
+        "share", description="A relative bound is a share of the other's value, or a difference to it."
+    )
+    tolerance: float = Field(
+        0.0, ge=0, description="How far beyond the bound still passes, in the metric's own unit; the margin of a test."
+    )
     test: Literal["non-inferiority", "superiority"] | None = Field(
-        None, description="Instead of a bound, for a metric of the task: the paired difference's interval must clear the margin, below or above zero."
+        None,
+        description="Instead of a bound, for a metric of the task: the paired difference's interval must clear the "
+        "margin, below or above zero.",
     )
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the two-sided interval that is read; several candidates are corrected for (Holm).")
-    worst_of: tuple[str, ...] = Field((), description="Judging sets, and the gate's split, of which the worst decides; empty: the gate's split.")
+    confidence: float = Field(
+        0.95,
+        gt=0.5,
+        lt=1,
+        description="Confidence of the two-sided interval that is read; several candidates are corrected for (Holm).",
+    )
+    worst_of: tuple[str, ...] = Field(
+        (), description="Judging sets, and the gate's split, of which the worst decides; empty: the gate's split."
+    )
 
     @model_validator(mode="after")
     def is_known_on_every_set(self) -> Self:
         """A judging set has a model's quality and nothing else, and no champion's answers."""
         if self.worst_of and (not self.is_quality or self.reference == "champion"):
-            raise ValueError(f"criterion {self.metric!r}: worst_of holds a metric of the task, or retained, against a bound or the teacher; leave worst_of out")
+            raise ValueError(
+                f"criterion {self.metric!r}: worst_of holds a metric of the task, or retained, against a bound or "
+                f"the teacher; leave worst_of out"
+            )
         require_distinct(self.worst_of, "worst_of")
         return self
 
@@ -115,16 +172,24 @@ class Criterion(Knobs):
             legal = "a test compares a metric of the task with relative_to: teacher or champion"
             raise ValueError(f"criterion {self.metric!r}: {legal}; leave at_least and at_most out")
         if self.of_teacher and self.relative_to == "champion":
-            raise ValueError(f"criterion {self.metric!r} is relative to the teacher and to the champion; write it as two criteria")
+            raise ValueError(
+                f"criterion {self.metric!r} is relative to the teacher and to the champion; write it as two criteria"
+            )
         if self.by == "difference" and self.reference is None:
-            raise ValueError(f"criterion {self.metric!r} is a difference, but to nothing; set relative_to: teacher or champion")
+            raise ValueError(
+                f"criterion {self.metric!r} is a difference, but to nothing; set relative_to: teacher or champion"
+            )
         if self.reading == "mean" and (self.test is not None or not self.is_quality):
-            raise ValueError(f"criterion {self.metric!r}: reading: mean is for bounds on quality; tests read intervals, and a cost has none; leave it out")
+            raise ValueError(
+                f"criterion {self.metric!r}: reading: mean is for bounds on quality; tests read intervals, and a "
+                f"cost has none; leave it out"
+            )
         return self
 
     @property
     def is_quality(self) -> bool:
-        """Tell whether it is about what a model answers, which rows drawn anew would change, and not about what it costs."""
+        """Tell whether it is about what a model answers, which rows drawn anew would change, and not about what it
+        costs."""
         return self.metric == "retained" or self.metric not in (*FIGURES, *COSTS)
 
     @property
@@ -145,18 +210,44 @@ class Gate(Knobs):
         (Criterion(metric=HEADLINE, test="non-inferiority", relative_to="teacher", tolerance=0.02),),
         description="All must hold; the default: certainly no more than two points (0.02) below the teacher.",
     )
-    prefer: Literal["smallest", "fastest", "best"] = Field("smallest", description="Which accepted candidate becomes champion.")
-    split: Literal["validation", "holdout"] = Field(
-        "holdout", description="Which rows decide: holdout rows; validation, on which everybody has looked before, decides where the recipe says so."
+    prefer: Literal["smallest", "fastest", "best"] = Field(
+        "smallest", description="Which accepted candidate becomes champion."
     )
-    too_good: float = Field(0.05, ge=0, description="A headline score certainly better than the teacher's by more than this is looked into, not accepted.")
-    perfect_rows: int = Field(100, ge=1, description="A perfect headline score on at least so many rows is looked into, not accepted.")
-    leakage: float = Field(0.02, ge=0, le=1, description="Share of the split's rows that may overlap with what students learn from; more is looked into.")
-    promote: Literal["auto", "manual", "never"] = handling("auto", "The best accepted candidate becomes champion, or challenger (manual), or nothing (never).")
-    margin: float = handling(0.0, "Points of the headline score (0.01 is one point) that a new champion may certainly lose to the old one.", ge=0)
-    register_as: str | None = handling(None, "Name of the registered model; empty: task and teacher.", pattern=r"^\w[\w .-]*$")
+    split: Literal["validation", "holdout"] = Field(
+        "holdout",
+        description="Which rows decide: holdout rows; validation, on which everybody has looked before, decides "
+        "where the recipe says so.",
+    )
+    too_good: float = Field(
+        0.05,
+        ge=0,
+        description="A headline score certainly better than the teacher's by more than this is looked into, not "
+        "accepted.",
+    )
+    perfect_rows: int = Field(
+        100, ge=1, description="A perfect headline score on at least so many rows is looked into, not accepted."
+    )
+    leakage: float = Field(
+        0.02,
+        ge=0,
+        le=1,
+        description="Share of the split's rows that may overlap with what students learn from; more is looked into.",
+    )
+    promote: Literal["auto", "manual", "never"] = handling(
+        "auto", "The best accepted candidate becomes champion, or challenger (manual), or nothing (never)."
+    )
+    margin: float = handling(
+        0.0,
+        "Points of the headline score (0.01 is one point) that a new champion may certainly lose to the old one.",
+        ge=0,
+    )
+    register_as: str | None = handling(
+        None, "Name of the registered model; empty: task and teacher.", pattern=r"^\w[\w .-]*$"
+    )
 
     def for_headline(self, metric: str) -> Gate:
         """Return the gate of a task whose headline metric is this one."""
-        criteria = tuple(one.model_copy(update={"metric": metric}) if one.metric == HEADLINE else one for one in self.criteria)
+        criteria = tuple(
+            one.model_copy(update={"metric": metric}) if one.metric == HEADLINE else one for one in self.criteria
+        )
         return self.model_copy(update={"criteria": criteria})

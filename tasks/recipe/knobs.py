@@ -25,11 +25,13 @@ HEADLINE = "headline"
 
 
 LARGEST_NUMBER = 2**32 - 1
-"""The greatest whole number that a knob takes where it states no bound of its own; the greatest seed that every library takes."""
+"""The greatest whole number that a knob takes where it states no bound of its own; the greatest seed that every library
+takes."""
 
 
 class Choices:
-    """Names that a form offers for a string, and a Prefect server insists on. Elsewhere what is given is checked where the names are known, with a sentence."""
+    """Names that a form offers for a string, and a Prefect server insists on. Elsewhere what is given is checked where
+    the names are known, with a sentence."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -47,7 +49,8 @@ class Knobs(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def is_what_it_looks_like(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true for a number, "3" in quotes for 3, and yes or 1 for a switch, which pydantic would all take; 1.0 is 1."""
+        """Refuse true for a number, "3" in quotes for 3, and yes or 1 for a switch, which pydantic would all take; 1.0
+        is 1."""
         kinds = kinds_in(cls.model_fields[str(info.field_name)].annotation)
         for one in value if isinstance(value, (list, tuple)) else [value]:
             require_kind(one, kinds)
@@ -62,20 +65,40 @@ class Knobs(BaseModel):
 @cache
 def kinds_in(annotation: Any) -> frozenset[type]:
     """Return the plain types inside an annotation such as ``tuple[int, ...] | None``."""
-    inner = get_args(annotation) if get_origin(annotation) is not Literal else tuple(type(one) for one in get_args(annotation))
-    return frozenset([annotation]) if isinstance(annotation, type) and not inner else frozenset().union(*(kinds_in(part) for part in inner))
+    inner = (
+        get_args(annotation)
+        if get_origin(annotation) is not Literal
+        else tuple(type(one) for one in get_args(annotation))
+    )
+    return (
+        frozenset([annotation])
+        if isinstance(annotation, type) and not inner
+        else frozenset().union(*(kinds_in(part) for part in inner))
+    )
 
 
 def require_kind(value: Any, kinds: frozenset[type]) -> None:
-    """Raise ValueError where a value would only become a number or a switch by being read as another kind of thing than it is."""
+    """Raise ValueError where a value would only become a number or a switch by being read as another kind of thing than
+    it is."""
     numeric, shown = kinds & {int, float}, str(value).lower() if isinstance(value, bool) else repr(value)[:60]
     if numeric and isinstance(value, bool) and bool not in kinds:
         raise ValueError(f"{shown} is no number; write one")
     if numeric and isinstance(value, str) and str not in kinds:
         raise ValueError(f"{shown} is text and no number; write it without quotes")
-    if int in numeric and isinstance(value, (int, float)) and abs(value) > LARGEST_NUMBER and (float not in kinds or isinstance(value, int)):
+    if (
+        int in numeric
+        and isinstance(value, (int, float))
+        and abs(value) > LARGEST_NUMBER
+        and (float not in kinds or isinstance(value, int))
+    ):
         raise ValueError(f"at most {LARGEST_NUMBER:,} is legal")
-    if bool in kinds and not numeric and value is not None and not isinstance(value, bool) and not (str in kinds and isinstance(value, str)):
+    if (
+        bool in kinds
+        and not numeric
+        and value is not None
+        and not isinstance(value, bool)
+        and not (str in kinds and isinstance(value, str))
+    ):
         raise ValueError(f"{shown} is no switch; write true or false")
 
 

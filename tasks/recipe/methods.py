@@ -22,7 +22,8 @@ class Sizes(NamedTuple):
 
 
 class Method(Knobs):
-    """The knobs of one way to copy a teacher's inside; each way says itself what it is called and whom it cannot serve."""
+    """The knobs of one way to copy a teacher's inside; each way says itself what it is called and whom it cannot
+    serve."""
 
     called: ClassVar[str]
     """Its name in a recipe, and in the dict of objectives."""
@@ -33,11 +34,15 @@ class Method(Knobs):
     def copies_something(self) -> Self:
         """A loss of nothing has no gradient."""
         if self.weights and not any(getattr(self, name) for name in self.weights):
-            raise ValueError(f"{', '.join(self.weights)} are all 0, so nothing would be copied; leave one of them greater, or do without the phase")
+            raise ValueError(
+                f"{', '.join(self.weights)} are all 0, so nothing would be copied; leave one of them greater, or do "
+                f"without the phase"
+            )
         return self
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
-        """Raise ModelError where a student of these sizes cannot copy from this teacher; ``teacher`` is its config, ``where`` the section."""
+        """Raise ModelError where a student of these sizes cannot copy from this teacher; ``teacher`` is its config,
+        ``where`` the section."""
 
 
 class Matching(Method):
@@ -47,14 +52,21 @@ class Matching(Method):
     weights = ("hidden", "attention")
 
     layer_map: Literal["uniform", "last", "skip", "divisible", "kept"] = Field(
-        "uniform", description="Which teacher layer each student layer copies; kept: the one that it was, for a student that starts from whole layers."
+        "uniform",
+        description="Which teacher layer each student layer copies; kept: the one that it was, for a student that "
+        "starts from whole layers.",
     )
     hidden: float = Field(1.0, ge=0, description="Weight of the hidden-state loss; 0 leaves it out.")
-    attention: float = Field(1.0, ge=0, description="Weight of the attention-score loss; 0 leaves it out. Needs equal head counts.")
-    projection: Literal["shared", "per_layer", "none"] = Field("shared", description="Linear map from the student's width to the teacher's.")
+    attention: float = Field(
+        1.0, ge=0, description="Weight of the attention-score loss; 0 leaves it out. Needs equal head counts."
+    )
+    projection: Literal["shared", "per_layer", "none"] = Field(
+        "shared", description="Linear map from the student's width to the teacher's."
+    )
     formula: Literal["masked", "paper"] = Field(
         "masked",
-        description="masked: padding never counts; paper: means over rows padded to max_length, as in the authors' code.",
+        description="masked: padding never counts; paper: means over rows padded to max_length, as in the authors' "
+        "code.",
     )
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
@@ -63,59 +75,94 @@ class Matching(Method):
             if weight:
                 require_signal(teacher, signal, where)
         if self.attention and ours.heads != theirs.heads:
-            raise ModelError(f"{where}: {ours.heads} heads against the teacher's {theirs.heads}; attention scores need equal heads; set matching.attention: 0")
+            raise ModelError(
+                f"{where}: {ours.heads} heads against the teacher's {theirs.heads}; attention scores need equal "
+                f"heads; set matching.attention: 0"
+            )
         if self.projection == "none" and ours.width != theirs.width:
-            raise ModelError(f"{where}: projection none needs equal widths, here {ours.width} and {theirs.width}; use projection: shared")
+            raise ModelError(
+                f"{where}: projection none needs equal widths, here {ours.width} and {theirs.width}; use "
+                f"projection: shared"
+            )
         if self.layer_map == "skip" and ours.layers == 1:
-            raise ModelError(f"{where}: layer_map skip leaves a student of 1 layer nothing to copy; use layer_map: uniform")
+            raise ModelError(
+                f"{where}: layer_map skip leaves a student of 1 layer nothing to copy; use layer_map: uniform"
+            )
         if self.layer_map == "divisible" and theirs.layers % ours.layers:
-            raise ModelError(f"{where}: {theirs.layers} teacher layers do not divide by {ours.layers}; use layer_map: uniform")
+            raise ModelError(
+                f"{where}: {theirs.layers} teacher layers do not divide by {ours.layers}; use layer_map: uniform"
+            )
 
 
 class Relations(Method):
-    """Copy how tokens relate, from one teacher layer to the student's last (Wang et al. 2020, MiniLMv2, arXiv:2012.15828)."""
+    """Copy how tokens relate, from one teacher layer to the student's last (Wang et al. 2020, MiniLMv2,
+    arXiv:2012.15828)."""
 
     called = "relations"
     weights = ("query", "key", "value")
 
-    layer: int | None = Field(None, ge=1, description="The teacher's layer, counted from 1; empty: its last. Of large teachers an upper middle one is better.")
-    heads: int | None = Field(None, ge=1, description="Relation heads; empty: the most, up to 48, that divide both widths. Attention heads need not agree.")
+    layer: int | None = Field(
+        None,
+        ge=1,
+        description="The teacher's layer, counted from 1; empty: its last. Of large teachers an upper middle one is "
+        "better.",
+    )
+    heads: int | None = Field(
+        None,
+        ge=1,
+        description="Relation heads; empty: the most, up to 48, that divide both widths. Attention heads need not "
+        "agree.",
+    )
     query: float = Field(1.0, ge=0, description="Weight of the relation among queries.")
     key: float = Field(1.0, ge=0, description="Weight of the relation among keys.")
     value: float = Field(1.0, ge=0, description="Weight of the relation among values.")
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
-        """The layer must be there, the relation heads must divide both widths, and the family must show queries, keys and values."""
+        """The layer must be there, the relation heads must divide both widths, and the family must show queries, keys
+        and values."""
         require_signal(teacher, STATES, where)
         if self.layer is not None and self.layer > theirs.layers:
-            raise ModelError(f"{where}: relations.layer is {self.layer}, and the teacher has layers 1 to {theirs.layers}; choose one of them")
+            raise ModelError(
+                f"{where}: relations.layer is {self.layer}, and the teacher has layers 1 to {theirs.layers}; choose "
+                f"one of them"
+            )
         if self.heads is not None and (ours.width % self.heads or theirs.width % self.heads):
-            raise ModelError(f"{where}: {self.heads} relation heads do not divide the widths {ours.width} and {theirs.width}; "
-                             "choose a number that divides both, or leave relations.heads out")  # fmt: skip
+            raise ModelError(
+                f"{where}: {self.heads} relation heads do not divide the widths {ours.width} and {theirs.width}; "
+                "choose a number that divides both, or leave relations.heads out"
+            )
 
 
 class Triple(Method):
-    """Masked text read by both: softened words, masked words, directions (Sanh et al. 2019, DistilBERT, arXiv:1910.01108)."""
+    """Masked text read by both: softened words, masked words, directions (Sanh et al. 2019, DistilBERT,
+    arXiv:1910.01108)."""
 
     called = "triple"
     weights = ("soft", "words", "direction")
 
     soft: float = Field(5.0, ge=0, description="Weight of the teacher's softened words.")
     words: float = Field(2.0, ge=0, description="Weight of the masked words themselves.")
-    direction: float = Field(1.0, ge=0, description="Weight of the angle between the last hidden states; needs equal widths.")
+    direction: float = Field(
+        1.0, ge=0, description="Weight of the angle between the last hidden states; needs equal widths."
+    )
     temperature: float = Field(2.0, gt=0, description="Divides both logits.")
-    mask_share: float = Field(0.15, gt=0, lt=1, description="Share of a batch's tokens that are predicted; rare ones are drawn more often.")
+    mask_share: float = Field(
+        0.15, gt=0, lt=1, description="Share of a batch's tokens that are predicted; rare ones are drawn more often."
+    )
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
         """The head for words must be known, and the widths equal where directions are compared."""
         require_words(teacher, where)
         if self.direction and ours.width != theirs.width:
-            raise ModelError(f"{where}: directions of hidden states need equal widths, here {ours.width} and {theirs.width}; "
-                             "set triple.direction: 0, or leave hidden out")  # fmt: skip
+            raise ModelError(
+                f"{where}: directions of hidden states need equal widths, here {ours.width} and {theirs.width}; "
+                "set triple.direction: 0, or leave hidden out"
+            )
 
 
 class Replacing(Method):
-    """The student's layers take the teacher's places by chance while the task is learned (Xu et al. 2020, BERT-of-Theseus, arXiv:2002.02925)."""
+    """The student's layers take the teacher's places by chance while the task is learned (Xu et al. 2020,
+    BERT-of-Theseus, arXiv:2002.02925)."""
 
     called = "replacing"
 
@@ -126,11 +173,15 @@ class Replacing(Method):
         """Layers must stand alone, and fit where the teacher's stood."""
         require_alone(teacher, where)
         if ours[1:] != theirs[1:]:
-            raise ModelError(f"{where}: a layer can replace the teacher's only at its width and heads; leave hidden, heads and feed_forward out")
+            raise ModelError(
+                f"{where}: a layer can replace the teacher's only at its width and heads; leave hidden, heads and "
+                f"feed_forward out"
+            )
 
 
 class SelfAttention(Method):
-    """Copy where tokens look and how their values relate, in the last layers (Wang et al. 2020, MiniLM, arXiv:2002.10957)."""
+    """Copy where tokens look and how their values relate, in the last layers (Wang et al. 2020, MiniLM,
+    arXiv:2002.10957)."""
 
     called = "self-attention"
     weights = ("attention", "value")
@@ -144,7 +195,10 @@ class SelfAttention(Method):
         require_signal(teacher, SCORES, where)
         require_signal(teacher, STATES, where)
         if ours.heads != theirs.heads:
-            raise ModelError(f"{where}: {ours.heads} heads against the teacher's {theirs.heads}; method self-attention needs equal heads, relations does not")
+            raise ModelError(
+                f"{where}: {ours.heads} heads against the teacher's {theirs.heads}; method self-attention needs "
+                f"equal heads, relations does not"
+            )
 
 
 def sections_of(phase: type[Knobs]) -> dict[str, str]:
@@ -160,20 +214,30 @@ def method_of(phase: Any) -> Method:
 
 
 class ByMethod(Training):
-    """A phase in which the teacher's inside is copied by one method of several; the knobs of the others are no part of it, nor of its key."""
+    """A phase in which the teacher's inside is copied by one method of several; the knobs of the others are no part of
+    it, nor of its key."""
 
     method: str = Field(description="How.")
 
     @model_validator(mode="after")
     def only_the_chosen(self) -> Self:
-        """Refuse knobs of a method that is not the chosen one: they would be read by nobody. A form fills every section in with defaults: that is no wish."""
+        """Refuse knobs of a method that is not the chosen one: they would be read by nobody. A form fills every section
+        in with defaults: that is no wish."""
         for method, section in sections_of(type(self)).items():
-            if method != self.method and section in self.model_fields_set and getattr(self, section) != type(self).model_fields[section].default:
-                raise ValueError(f"{section} belongs to method: {method}, and the method is {self.method}; set method: {method}, or leave {section} out")
+            if (
+                method != self.method
+                and section in self.model_fields_set
+                and getattr(self, section) != type(self).model_fields[section].default
+            ):
+                raise ValueError(
+                    f"{section} belongs to method: {method}, and the method is {self.method}; set method: {method}, "
+                    f"or leave {section} out"
+                )
         return self
 
     def key_values(self) -> dict[str, Any]:
-        """Return the knobs that decide what the phase makes: a method that is new here leaves the keys of the others alone."""
+        """Return the knobs that decide what the phase makes: a method that is new here leaves the keys of the others
+        alone."""
         others = {section for method, section in sections_of(type(self)).items() if method != self.method}
         return {name: value for name, value in super().key_values().items() if name not in others}
 
@@ -182,5 +246,7 @@ class Patience(Knobs):
     """Copy the teacher's summary token, layer by layer, beside its answers (Sun et al. 2019, PKD, arXiv:1908.09355)."""
 
     weight: float = Field(100.0, gt=0, description="Weight beside the answers; the paper tries 10 to 1000.")
-    layer_map: Literal["skip", "last"] = Field("skip", description="Teacher layers: evenly spread, or the last ones. The student's last copies none.")
+    layer_map: Literal["skip", "last"] = Field(
+        "skip", description="Teacher layers: evenly spread, or the last ones. The student's last copies none."
+    )
     normalise: bool = Field(True, description="Compare directions; without it lengths count too.")

@@ -22,9 +22,13 @@ class Recipe(Knobs):
 
     name: Name = handling(..., "Short name of the recipe.")
     about: str = handling("", "One sentence for people.")
-    task: Annotated[str, Choices(*GLUE)] | TaskSpec = Field(description="A GLUE task by name, or your own task (columns, labels, metrics).")
+    task: Annotated[str, Choices(*GLUE)] | TaskSpec = Field(
+        description="A GLUE task by name, or your own task (columns, labels, metrics)."
+    )
     data: Data = Data()
-    pretraining: Pretraining | None = Field(None, description="Train the teacher's base on the corpus first; then teacher.model is not used.")
+    pretraining: Pretraining | None = Field(
+        None, description="Train the teacher's base on the corpus first; then teacher.model is not used."
+    )
     teacher: Teacher = Teacher()
     ensemble: Ensemble | None = None
     corpus: CorpusText | None = None
@@ -32,7 +36,9 @@ class Recipe(Knobs):
     augmentation: Augmentation | None = None
     transfer: TransferText | None = None
     task_distillation: TaskDistillation = TaskDistillation()
-    students: tuple[Student, ...] = Field((), description="The small models to be made, each with a name, a shape and a start.")
+    students: tuple[Student, ...] = Field(
+        (), description="The small models to be made, each with a name, a shape and a start."
+    )
     layer_dropping: LayerDropping | None = None
     sweep: Sweep | None = Field(None, description="What limbeck sweep tries; a run does not read it.")
     scoring: Scoring = Scoring()
@@ -42,7 +48,9 @@ class Recipe(Knobs):
     report: Report = Field(Report(), description="What the page of a run shows.")
     resources: Resources = Resources()
     notify: tuple[Annotated[str, Field(pattern=BLOCK)], ...] = handling(
-        (), "Prefect notification blocks (type/name, for example slack-webhook/team) that are told of failure, refusal and promotion."
+        (),
+        "Prefect notification blocks (type/name, for example slack-webhook/team) that are told of failure, refusal "
+        "and promotion.",
     )
     costs: Costs = handling(Costs(), "What the ledger counts with, and the budget.")
 
@@ -62,7 +70,8 @@ class Recipe(Knobs):
             raise ValueError("general_distillation and pretraining need a corpus; add a corpus section")
         if self.gate.split == "holdout" and not self.data.holdout_rows:
             raise ValueError(
-                "the gate decides on holdout rows, and data.holdout_rows is 0; hold rows back (data.holdout_rows: 2000), "
+                "the gate decides on holdout rows, and data.holdout_rows is 0; hold rows back (data.holdout_rows: "
+                "2000), "
                 "or say gate.split: validation, with which the rows of the validation split decide"
             )
         self.check_criteria()
@@ -85,40 +94,61 @@ class Recipe(Knobs):
     def check_choices(self) -> None:
         """Refuse to choose checkpoints by a metric of the other kind of task."""
         own = {f"students.{student.name}.prediction": student.prediction for student in self.students}
-        trainings: dict[str, TaskTraining | None] = {"teacher": self.teacher, "task_distillation.prediction": self.task_distillation.prediction}
+        trainings: dict[str, TaskTraining | None] = {
+            "teacher": self.teacher,
+            "task_distillation.prediction": self.task_distillation.prediction,
+        }
         trainings |= {f"ensemble.teachers.{number - 2}": colleague for number, colleague in self.colleagues}
         legal = ("headline", *KIND_METRICS[self.spec.kind])
         for where, training in {**trainings, "layer_dropping": self.layer_dropping, **own}.items():
             if training is not None and training.choose_by not in legal:
-                raise ValueError(f"{where}.choose_by is {training.choose_by}, and {self.spec.name} is a {self.spec.kind}; choose one of {', '.join(legal)}")
+                raise ValueError(
+                    f"{where}.choose_by is {training.choose_by}, and {self.spec.name} is a {self.spec.kind}; choose "
+                    f"one of {', '.join(legal)}"
+                )
 
     def check_judging_sets(self) -> None:
-        """Refuse judging sets that have no name of their own or another form than the task, and a criterion of one that is not there."""
+        """Refuse judging sets that have no name of their own or another form than the task, and a criterion of one that
+        is not there."""
         made = ["teacher", *(student.name for student in self.students), *self.dropped]
         for name, given in self.judging_sets.items():
             where = f"data.judge.{name}"
             if name in (*SPLITS, *made):
                 raise ValueError(f"{where} is called like a split or a model of this recipe; give it another name")
             if given.pair is not None and self.spec.pair is None:
-                raise ValueError(f"{where} names a second text, and the task {self.spec.name} has one text alone; leave pair out")
+                raise ValueError(
+                    f"{where} names a second text, and the task {self.spec.name} has one text alone; leave pair out"
+                )
             if self.spec.kind == "regression" and (given.labels or given.classes):
-                raise ValueError(f"{where} names classes, and the task {self.spec.name} predicts a number; leave labels and classes out")
+                raise ValueError(
+                    f"{where} names classes, and the task {self.spec.name} predicts a number; leave labels and "
+                    f"classes out"
+                )
             if given.overlaps == "purge" and not self.data.purge:
                 raise ValueError(f"{where}.overlaps is purge, and data.purge is false; leave one of them out")
         legal = (self.gate.split, *self.judging_sets)
         for unknown in (name for criterion in self.gate.criteria for name in criterion.worst_of if name not in legal):
             near = get_close_matches(unknown, legal, 1)
-            raise ValueError(f"gate: worst_of names {unknown!r}, which is no judging set of data.judge; {f'did you mean {near[0]!r}? ' if near else ''}"
-                             f"legal are {', '.join(legal)}")  # fmt: skip
+            raise ValueError(
+                f"gate: worst_of names {unknown!r}, which is no judging set of data.judge; "
+                f"{f'did you mean {near[0]!r}? ' if near else ''}"
+                f"legal are {', '.join(legal)}"
+            )
 
     def check_ensemble(self) -> None:
         """Refuse an ensemble that cannot be mixed, or that nobody would listen to."""
         if self.ensemble is None:
             return
         if self.ensemble.combine == "certainty" and self.spec.kind == "regression":
-            raise ValueError(f"ensemble.combine: certainty needs classes, and the task {self.spec.name} predicts a number; use combine: weights")
+            raise ValueError(
+                f"ensemble.combine: certainty needs classes, and the task {self.spec.name} predicts a number; use "
+                f"combine: weights"
+            )
         if "teacher" not in {self.drops_by, *(student.signal for student in self.students)}:
-            raise ValueError("nobody learns from the ensemble's answers; set a student's signal to teacher, or leave the ensemble out")
+            raise ValueError(
+                "nobody learns from the ensemble's answers; set a student's signal to teacher, or leave the "
+                "ensemble out"
+            )
 
     def check_exports(self) -> None:
         """Refuse exports of what is not made, under names that are taken, or judged on rows that are not held back."""
@@ -127,65 +157,112 @@ class Recipe(Knobs):
         made = ["teacher", *(student.name for student in self.students), *self.dropped]
         unknown = [name for name in self.exports.of if name not in made]
         if unknown:
-            raise ValueError(f"exports.of names {unknown[0]!r}, which this recipe does not make; it makes {', '.join(made)}")
+            raise ValueError(
+                f"exports.of names {unknown[0]!r}, which this recipe does not make; it makes {', '.join(made)}"
+            )
         taken = [f"{name}-{way}" for name in made for way in self.exports.formats if f"{name}-{way}" in made]
         if taken:
             raise ValueError(f"a student is called {taken[0]!r}, as an export would be; give it another name")
         if "int8" in self.exports.formats and not self.data.selection_rows:
-            raise ValueError("int8 is judged on selection rows, and data.selection_rows is 0; hold rows back, or set exports.formats: [onnx]")
+            raise ValueError(
+                "int8 is judged on selection rows, and data.selection_rows is 0; hold rows back, or set "
+                "exports.formats: [onnx]"
+            )
 
     def check_stages(self, student: Student) -> None:
         """A stage that a student names must be in the recipe, and must be able to do something for it."""
         own = ("intermediate",) if student.intermediate is not None else ()
         missing = [stage for stage in student.stages or () if stage not in (*self.optional_stages, *own)]
         if missing:
-            raise ValueError(f"student {student.name} takes the stages {missing}, which the recipe does not have; it has {list(self.optional_stages)}")
+            raise ValueError(
+                f"student {student.name} takes the stages {missing}, which the recipe does not have; it has "
+                f"{list(self.optional_stages)}"
+            )
         if student.stages and student.signal == "labels":
-            raise ValueError(f"student {student.name} learns from labels alone, but takes {list(student.stages)}; set signal: teacher, or leave its stages out")
+            raise ValueError(
+                f"student {student.name} learns from labels alone, but takes {list(student.stages)}; set signal: "
+                f"teacher, or leave its stages out"
+            )
         if "general" in (student.stages or ()) and not general_start(student):
             raise ValueError(
-                f"student {student.name} takes the stage general, but starts from {student.start}: general distillation makes a start of its own, from "
-                "the pretrained model; leave general out of its stages, set its start to embeddings or random, or its origin to pretrained"
+                f"student {student.name} takes the stage general, but starts from {student.start}: general "
+                f"distillation makes a start of its own, from "
+                "the pretrained model; leave general out of its stages, set its start to embeddings or random, or "
+                "its origin to pretrained"
             )
         if self.takes(student, "general") and general_start(student) and student.start == "contribution":
             raise ValueError(
-                f"student {student.name} starts from contribution, which is measured on the task's rows, and general distillation knows no task; "
+                f"student {student.name} starts from contribution, which is measured on the task's rows, and "
+                f"general distillation knows no task; "
                 "choose another strategy, or leave general out of its stages"
             )
 
     def check_phases(self, student: Student) -> None:
         """Refuse phases that cannot do what they say."""
         inner, last = self.inner_phase(student), student.prediction or self.task_distillation.prediction
-        if inner is not None and inner.method == "replacing" and (student.start not in OWN_LAYERS or student.origin != "finetuned"):
+        if (
+            inner is not None
+            and inner.method == "replacing"
+            and (student.start not in OWN_LAYERS or student.origin != "finetuned")
+        ):
             raise ValueError(
-                f"student {student.name} replaces its teacher's layers (method: replacing), so it must start from whole layers of the fine-tuned teacher; "
+                f"student {student.name} replaces its teacher's layers (method: replacing), so it must start from "
+                f"whole layers of the fine-tuned teacher; "
                 "set start: top or teacher, and leave origin out"
             )
         if inner is not None and inner.method == "replacing" and self.transfer is not None and self.transfer.alone:
-            raise ValueError(f"student {student.name} replaces layers by the labels' loss alone, and transfer text has none; set transfer.alone: false")
-        if inner is not None and inner.method == "layers" and inner.matching.layer_map == "kept" and student.start not in OWN_LAYERS:
-            raise ValueError(f"student {student.name} starts from {student.start}, of which no layer is its teacher's own; use layer_map: uniform")
+            raise ValueError(
+                f"student {student.name} replaces layers by the labels' loss alone, and transfer text has none; set "
+                f"transfer.alone: false"
+            )
+        if (
+            inner is not None
+            and inner.method == "layers"
+            and inner.matching.layer_map == "kept"
+            and student.start not in OWN_LAYERS
+        ):
+            raise ValueError(
+                f"student {student.name} starts from {student.start}, of which no layer is its teacher's own; use "
+                f"layer_map: uniform"
+            )
         if self.transfer is not None and self.transfer.alone and student.signal == "teacher" and last.hard_weight == 1:
-            raise ValueError(f"student {student.name} learns from labels alone (hard_weight: 1), and transfer text has none; set transfer.alone: false")
+            raise ValueError(
+                f"student {student.name} learns from labels alone (hard_weight: 1), and transfer text has none; set "
+                f"transfer.alone: false"
+            )
         if last.patience is not None and student.signal == "teacher":
             if student.layers < 2:
-                raise ValueError(f"student {student.name} has 1 layer, and patience leaves a student's last layer out; give it 2 or more")
+                raise ValueError(
+                    f"student {student.name} has 1 layer, and patience leaves a student's last layer out; give it 2 "
+                    f"or more"
+                )
             if self.ensemble is not None:
-                raise ValueError("patience copies the states of one teacher, and an ensemble has several; leave one of the two out")
+                raise ValueError(
+                    "patience copies the states of one teacher, and an ensemble has several; leave one of the two out"
+                )
         if self.ensemble is not None and self.takes(student, "augmentation"):
             raise ValueError(
-                f"student {student.name} takes the stage augmentation, whose sentences only the first teacher would answer; "
+                f"student {student.name} takes the stage augmentation, whose sentences only the first teacher would "
+                f"answer; "
                 "leave augmentation out of its stages, or do without the ensemble"
             )
 
     def inner_phase(self, student: Student) -> Intermediate | None:
         """Return the first phase that a student passes, if it does."""
-        return (student.intermediate or self.task_distillation.intermediate) if self.takes(student, "intermediate") else None
+        return (
+            (student.intermediate or self.task_distillation.intermediate)
+            if self.takes(student, "intermediate")
+            else None
+        )
 
     @property
     def optional_stages(self) -> tuple[StageName, ...]:
         """The optional stages that this recipe has."""
-        present = {"general": self.general_distillation, "augmentation": self.augmentation, "intermediate": self.task_distillation.intermediate}
+        present = {
+            "general": self.general_distillation,
+            "augmentation": self.augmentation,
+            "intermediate": self.task_distillation.intermediate,
+        }
         return tuple(stage for stage, section in present.items() if section is not None)  # type: ignore[misc]
 
     def takes(self, student: Student, stage: StageName) -> bool:
@@ -203,7 +280,11 @@ class Recipe(Knobs):
     def dropped(self) -> list[str]:
         """The names of the dropped models."""
         dropping = self.layer_dropping
-        return [f"{strategy}-{drop}" for strategy in dropping.strategies for drop in dropping.drop] if dropping is not None else []
+        return (
+            [f"{strategy}-{drop}" for strategy in dropping.strategies for drop in dropping.drop]
+            if dropping is not None
+            else []
+        )
 
     @property
     def colleagues(self) -> list[tuple[int, Colleague]]:
@@ -219,10 +300,14 @@ class Recipe(Knobs):
     def judging_sets(self) -> dict[str, JudgingSet]:
         """The judging sets by name: those that a task of GLUE brings, where its source has them, and the recipe's own.
 
-        Of the former, rows that overlap with training rows are left out: a set that nobody asked for must not make the gate refuse everybody.
+        Of the former, rows that overlap with training rows are left out: a set that nobody asked for must not make the
+        gate refuse everybody.
         """
         brought = JUDGING_SETS.get(self.spec.name, {}) if self.is_glue else {}
-        sets = {**{name: JudgingSet(split=split, overlaps="leave-out") for name, split in brought.items()}, **self.data.judge}
+        sets = {
+            **{name: JudgingSet(split=split, overlaps="leave-out") for name, split in brought.items()},
+            **self.data.judge,
+        }
         return {name: given for name, given in sets.items() if given is not None}
 
     @property

@@ -31,7 +31,9 @@ class JudgingRowsSlice(Knobs):
     label: str = Field(description="Column of the label.")
     labels: tuple[str, ...] | None = Field(None, description="What the numbers in its label column mean.")
     numbered: bool = Field(False, description="Numbers in its label column mean what they mean in train.")
-    classes: tuple[tuple[str, tuple[str, ...]], ...] = Field((), description="Which classes of the task a label stands for.")
+    classes: tuple[tuple[str, tuple[str, ...]], ...] = Field(
+        (), description="Which classes of the task a label stands for."
+    )
     split: str = Field("", description="Which file of a folder.")
     rows: int | None = Field(None, description="Rows at most.")
     leave_out: bool = Field(False, description="Rows that overlap with training rows are left out.")
@@ -58,7 +60,9 @@ class CorpusRead(Knobs):
     """What decides which of a corpus's words are learned from."""
 
     text: str = Field("text", description="Name of the text column.")
-    most: int | None = Field(None, description="Words that are read at most: a text has no more words than tokens. Empty: all.")
+    most: int | None = Field(
+        None, description="Words that are read at most: a text has no more words than tokens. Empty: all."
+    )
 
 
 class GeneralSlice(GeneralDistillation):
@@ -87,9 +91,15 @@ class AnswerSlice(Knobs):
 class MixSlice(Knobs):
     """How the answers of several teachers become one."""
 
-    combine: Literal["weights", "certainty"] = Field("weights", description="By weights, or by each teacher's certainty of the row.")
+    combine: Literal["weights", "certainty"] = Field(
+        "weights", description="By weights, or by each teacher's certainty of the row."
+    )
     weights: tuple[float, ...] = Field(description="Weight of each teacher.")
-    temperature: float = Field(1.0, gt=0, description="At which each teacher is softened before the mixture, as students soften it; 1 for numbers.")
+    temperature: float = Field(
+        1.0,
+        gt=0,
+        description="At which each teacher is softened before the mixture, as students soften it; 1 for numbers.",
+    )
 
 
 class SignalSlice(Knobs):
@@ -136,7 +146,9 @@ class DropSlice(SeededTraining, TaskTraining):
 
     strategy: str = Field(description="Which layers go.")
     drop: int = Field(ge=1, description="How many layers go.")
-    kept: tuple[int, ...] | None = Field(None, description="Which layers stay, counted from 0, where the strategy found them by trying (greedy).")
+    kept: tuple[int, ...] | None = Field(
+        None, description="Which layers stay, counted from 0, where the strategy found them by trying (greedy)."
+    )
     signal: Literal["labels", "teacher"] = Field("labels", description="What the dropped model is trained with.")
     temperature: float = Field(2.0, gt=0, description="Softening, with signal: teacher.")
     hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")

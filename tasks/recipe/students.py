@@ -8,7 +8,16 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from tasks.recipe.distillation import Intermediate, Prediction
-from tasks.recipe.knobs import LARGEST_INNER, LARGEST_LAYERS, LARGEST_WIDTH, Choices, Knobs, Name, handling, require_distinct
+from tasks.recipe.knobs import (
+    LARGEST_INNER,
+    LARGEST_LAYERS,
+    LARGEST_WIDTH,
+    Choices,
+    Knobs,
+    Name,
+    handling,
+    require_distinct,
+)
 from tasks.recipe.training import TaskTraining, require_buildable
 
 STRATEGIES = ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution")
@@ -34,7 +43,9 @@ class Shape(Knobs):
     layers: int = Field(ge=1, le=LARGEST_LAYERS, description="Transformer layers.")
     hidden: int | None = Field(None, ge=8, le=LARGEST_WIDTH, description="Width; empty: the teacher's.")
     heads: int | None = Field(None, ge=1, le=LARGEST_WIDTH, description="Attention heads; empty: the teacher's.")
-    feed_forward: int | None = Field(None, ge=8, le=LARGEST_INNER, description="Inner width of the feed-forward blocks; empty: the teacher's.")
+    feed_forward: int | None = Field(
+        None, ge=8, le=LARGEST_INNER, description="Inner width of the feed-forward blocks; empty: the teacher's."
+    )
 
     @model_validator(mode="after")
     def can_be_built(self) -> Self:
@@ -47,18 +58,29 @@ class Student(Shape):
     """One small model to be made; several students are branches of one run."""
 
     name: Name = handling(..., "Short name, for example 4x312.")
-    role: Literal["student", "baseline"] = Field("student", description="A baseline is scored beside the students and never becomes champion.")
+    role: Literal["student", "baseline"] = Field(
+        "student", description="A baseline is scored beside the students and never becomes champion."
+    )
     start: str = Field(
         "teacher",
-        description="teacher: evenly spread layers of it; a strategy of layer dropping: the layers that it keeps; distilbert: evenly spread layers in "
+        description="teacher: evenly spread layers of it; a strategy of layer dropping: the layers that it keeps; "
+        "distilbert: evenly spread layers in "
         "DistilBERT's architecture; embeddings: the teacher's, projected; random; or a folder or hub id.",
     )
-    origin: Literal["finetuned", "pretrained"] = Field("finetuned", description="Where a start's layers come from: the teacher, or what it began as.")
-    stages: tuple[StageName, ...] | None = Field(None, description="Optional stages that this student takes; empty: all of the recipe's that its start takes.")
+    origin: Literal["finetuned", "pretrained"] = Field(
+        "finetuned", description="Where a start's layers come from: the teacher, or what it began as."
+    )
+    stages: tuple[StageName, ...] | None = Field(
+        None, description="Optional stages that this student takes; empty: all of the recipe's that its start takes."
+    )
     signal: Literal["teacher", "labels"] = Field("teacher", description="What the prediction phase learns from.")
-    intermediate: Intermediate | None = Field(None, description="This student's own first phase, instead of the recipe's.")
+    intermediate: Intermediate | None = Field(
+        None, description="This student's own first phase, instead of the recipe's."
+    )
     prediction: Prediction | None = Field(None, description="This student's own second phase, instead of the recipe's.")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1, description="One training per seed; figures are means over them.")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (0,), min_length=1, description="One training per seed; figures are means over them."
+    )
 
     @model_validator(mode="after")
     def seeds_differ(self) -> Self:
@@ -69,27 +91,46 @@ class Student(Shape):
 
     @model_validator(mode="after")
     def nothing_is_idle(self) -> Self:
-        """Refuse a start that is a slip, and what nobody would read: where layers come from if none are taken, a first phase that is not passed."""
+        """Refuse a start that is a slip, and what nobody would read: where layers come from if none are taken, a first
+        phase that is not passed."""
         near = [] if self.start in STARTS_BY_NAME else get_close_matches(self.start, STARTS_BY_NAME, 1, 0.8)
         if near:
-            raise ValueError(f"student {self.name}: unknown start {self.start!r}; did you mean {near[0]!r}? A folder of that name is written ./{self.start}")
+            raise ValueError(
+                f"student {self.name}: unknown start {self.start!r}; did you mean {near[0]!r}? A folder of that "
+                f"name is written ./{self.start}"
+            )
         if self.origin == "pretrained" and self.start not in LAYER_STARTS:
-            raise ValueError(f"student {self.name}: origin says where a start's layers come from, and start: {self.start} takes none; leave origin out")
+            raise ValueError(
+                f"student {self.name}: origin says where a start's layers come from, and start: {self.start} takes "
+                f"none; leave origin out"
+            )
         if self.intermediate is not None and self.signal == "labels":
-            raise ValueError(f"student {self.name} learns from labels alone, but has an intermediate phase; set signal: teacher, or leave intermediate out")
+            raise ValueError(
+                f"student {self.name} learns from labels alone, but has an intermediate phase; set signal: teacher, "
+                f"or leave intermediate out"
+            )
         if self.intermediate is not None and self.stages is not None and "intermediate" not in self.stages:
-            raise ValueError(f"student {self.name} has an intermediate phase that its stages leave out; add intermediate to them, or leave the phase out")
+            raise ValueError(
+                f"student {self.name} has an intermediate phase that its stages leave out; add intermediate to "
+                f"them, or leave the phase out"
+            )
         return self
 
 
 class LayerDropping(TaskTraining):
     """Remove whole layers, then train what is left (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
 
-    strategies: tuple[Annotated[str, Choices(*STRATEGIES)], ...] = Field(("top",), min_length=1, description=f"{', '.join(STRATEGIES)}.")
-    drop: tuple[Annotated[int, Field(ge=1)], ...] = Field((2,), min_length=1, description="How many layers to remove; each gives its own models.")
+    strategies: tuple[Annotated[str, Choices(*STRATEGIES)], ...] = Field(
+        ("top",), min_length=1, description=f"{', '.join(STRATEGIES)}."
+    )
+    drop: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (2,), min_length=1, description="How many layers to remove; each gives its own models."
+    )
     after_finetuning: bool = Field(False, description="Drop from the fine-tuned teacher instead of the pretrained one.")
     signal: Literal["labels", "teacher"] = Field("labels", description="What the dropped model is trained with.")
-    token: Literal["cls", "mean"] = Field("cls", description="Where the contribution strategy compares a layer's input and output.")
+    token: Literal["cls", "mean"] = Field(
+        "cls", description="Where the contribution strategy compares a layer's input and output."
+    )
     temperature: float = Field(2.0, gt=0, description="Softening, with signal: teacher.")
     hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
     learning_rate: float = Field(5e-5, gt=0, description="Peak learning rate.")
@@ -104,15 +145,25 @@ class LayerDropping(TaskTraining):
 
 
 class Sweep(Knobs):
-    """How many layers does the task need? Every strategy at every number of layers, by ``limbeck sweep``; how each is trained says layer_dropping."""
+    """How many layers does the task need? Every strategy at every number of layers, by ``limbeck sweep``; how each is
+    trained says layer_dropping."""
 
     strategies: tuple[Annotated[str, Choices(*STRATEGIES, "greedy")], ...] | None = Field(
         None, description="Strategies to try, greedy among them; empty: those of layer_dropping, or all six others."
     )
-    drop: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, description="Numbers of layers to remove; empty: those of layer_dropping, or all.")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(None, description="Trainings of each; empty: those of layer_dropping, or 0, 1, 2.")
-    halving: bool = Field(False, description="First a quarter of the steps and one seed for all; the better half goes on (arXiv:1502.07943).")
-    try_steps: int = Field(100, ge=1, description="Steps of each try of the greedy strategy (Peer et al. 2021, arXiv:2105.14839).")
+    drop: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
+        None, description="Numbers of layers to remove; empty: those of layer_dropping, or all."
+    )
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        None, description="Trainings of each; empty: those of layer_dropping, or 0, 1, 2."
+    )
+    halving: bool = Field(
+        False,
+        description="First a quarter of the steps and one seed for all; the better half goes on (arXiv:1502.07943).",
+    )
+    try_steps: int = Field(
+        100, ge=1, description="Steps of each try of the greedy strategy (Peer et al. 2021, arXiv:2105.14839)."
+    )
 
     @model_validator(mode="after")
     def choices_differ(self) -> Self:
@@ -125,5 +176,8 @@ class Sweep(Knobs):
 
 
 def general_start(student: Student) -> bool:
-    """Tell whether general distillation can begin with a student's start: one that is not made of the fine-tuned teacher."""
-    return student.start in ("embeddings", "random") or (student.start in LAYER_STARTS and student.origin == "pretrained")
+    """Tell whether general distillation can begin with a student's start: one that is not made of the fine-tuned
+    teacher."""
+    return student.start in ("embeddings", "random") or (
+        student.start in LAYER_STARTS and student.origin == "pretrained"
+    )

@@ -16,7 +16,9 @@ class Training(Knobs):
     epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the data; ignored where steps is given.")
     steps: int | None = Field(None, ge=1, description="Optimizer steps, a budget that does not grow with the data.")
     batch_size: int = Field(32, ge=1, description="Examples in a batch.")
-    batch_tokens: int = Field(8192, ge=32, description="Most tokens (padding included) in a batch: bounds memory when texts are long.")
+    batch_tokens: int = Field(
+        8192, ge=32, description="Most tokens (padding included) in a batch: bounds memory when texts are long."
+    )
     learning_rate: float = Field(5e-5, gt=0, description="Peak learning rate of AdamW.")
     warmup: float = Field(0.1, ge=0, lt=1, description="Share of the steps with a rising learning rate.")
     schedule: Literal["linear", "constant"] = Field("linear", description="Learning rate after warm-up.")
@@ -26,24 +28,37 @@ class Training(Knobs):
     eps: float = Field(1e-8, gt=0, le=1, description="Added to AdamW's denominator; BERT's own code has 1e-6.")
     clip: float = Field(1.0, gt=0, description="Largest gradient norm.")
     dropout: float | None = Field(None, ge=0, lt=1, description="Dropout while training; empty keeps the model's own.")
-    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="auto: bfloat16 arithmetic where the hardware has it.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="auto: bfloat16 arithmetic where the hardware has it."
+    )
     max_length: int = Field(128, ge=8, le=8192, description="Longest input in tokens; what is cut off is reported.")
-    evaluations: int = Field(4, ge=0, description="How often the selection rows are scored; the best checkpoint is kept. 0 keeps the last.")
-    checkpoint_minutes: float = handling(5.0, "Minutes between the checkpoints that an interrupted stage resumes from.", gt=0)
+    evaluations: int = Field(
+        4, ge=0, description="How often the selection rows are scored; the best checkpoint is kept. 0 keeps the last."
+    )
+    checkpoint_minutes: float = handling(
+        5.0, "Minutes between the checkpoints that an interrupted stage resumes from.", gt=0
+    )
 
 
 def require_buildable(layers: int, hidden: int, feed_forward: int, vocabulary: int = 0) -> None:
     """Raise ValueError for a shape that would take a machine hours to build, or all of its memory."""
     parameters = about_parameters(layers, hidden, feed_forward, vocabulary * hidden)
     if parameters > MOST_PARAMETERS:
-        raise ValueError(f"layers, hidden and feed_forward make a model of {parameters:.2g} parameters, and at most {MOST_PARAMETERS:.0g} are legal")
+        raise ValueError(
+            f"layers, hidden and feed_forward make a model of {parameters:.2g} parameters, and at most "
+            f"{MOST_PARAMETERS:.0g} are legal"
+        )
 
 
 class TaskTraining(Training):
     """A training on the task, whose checkpoints are scored by their answers to the selection rows."""
 
-    choose_by: Literal["headline", "accuracy", "f1", "matthews", "pearson", "spearman", "pearson_spearman", "mse"] = Field(
-        "headline", description="Metric by which the best checkpoint is chosen on the selection rows; headline: the one that decides the task."
+    choose_by: Literal["headline", "accuracy", "f1", "matthews", "pearson", "spearman", "pearson_spearman", "mse"] = (
+        Field(
+            "headline",
+            description="Metric by which the best checkpoint is chosen on the selection rows; headline: the one "
+            "that decides the task.",
+        )
     )
 
 
@@ -60,8 +75,12 @@ class Pretraining(SeededTraining):
     hidden: int = Field(128, ge=8, le=LARGEST_WIDTH, description="Width.")
     heads: int = Field(4, ge=1, le=LARGEST_WIDTH, description="Attention heads.")
     feed_forward: int = Field(512, ge=8, le=LARGEST_INNER, description="Inner width of the feed-forward blocks.")
-    vocabulary: int = Field(2000, ge=100, le=LARGEST_VOCABULARY, description="WordPiece vocabulary learned from the corpus.")
-    mask_share: float = Field(0.15, gt=0, lt=1, description="Share of tokens that are predicted (Devlin et al. 2018, arXiv:1810.04805).")
+    vocabulary: int = Field(
+        2000, ge=100, le=LARGEST_VOCABULARY, description="WordPiece vocabulary learned from the corpus."
+    )
+    mask_share: float = Field(
+        0.15, gt=0, lt=1, description="Share of tokens that are predicted (Devlin et al. 2018, arXiv:1810.04805)."
+    )
 
     @model_validator(mode="after")
     def can_be_built(self) -> Self:
@@ -75,10 +94,14 @@ class Teacher(SeededTraining, TaskTraining):
 
     model: str = handling("google-bert/bert-base-uncased", "A hub id or a folder of a pretrained encoder.")
     revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
-    already_finetuned: bool = Field(False, description="The model carries a trained head for this task: take it as it is.")
+    already_finetuned: bool = Field(
+        False, description="The model carries a trained head for this task: take it as it is."
+    )
     licence: str = handling("unknown", "Licence of the teacher's weights, for the model card.")
     floor: float | None = handling(
-        None, "Least headline score on the selection rows; empty: the majority class plus 5 points, by an interval on fewer than 200 rows."
+        None,
+        "Least headline score on the selection rows; empty: the majority class plus 5 points, by an interval on "
+        "fewer than 200 rows.",
     )
     epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the training rows.")
     learning_rate: float = Field(3e-5, gt=0, description="Peak learning rate; 2e-5 to 5e-5 is usual for BERT-base.")
@@ -91,7 +114,10 @@ class Colleague(Teacher):
 
 
 class Ensemble(Knobs):
-    """Several teachers answer, students learn from the mixture of their answers (Hinton et al. 2015, arXiv:1503.02531)."""
+    """Several teachers answer, students learn from the mixture of their answers (Hinton et al. 2015,
+    arXiv:1503.02531)."""
 
     teachers: tuple[Colleague, ...] = Field(min_length=1, description="The teachers beside the first one.")
-    combine: Literal["weights", "certainty"] = Field("weights", description="By weights, or by weight times each teacher's certainty of the row at hand.")
+    combine: Literal["weights", "certainty"] = Field(
+        "weights", description="By weights, or by weight times each teacher's certainty of the row at hand."
+    )

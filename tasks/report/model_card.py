@@ -73,10 +73,18 @@ UNLICENSED = "A licence that is given as unknown was not stated in the recipe: f
 
 
 def model_card(
-    model: Mapping[str, Any], teacher: Mapping[str, Any], recipe: Mapping[str, Any], decision: Decision, data: Mapping[str, Any],
-    versions: Mapping[str, str], stages: Sequence[Mapping[str, Any]], *, exports: Sequence[Mapping[str, Any]] = (),
-) -> str:  # fmt: skip
-    """Return a model card in Markdown with the hub's header; ``exports`` are the rows of those that travel with the model."""
+    model: Mapping[str, Any],
+    teacher: Mapping[str, Any],
+    recipe: Mapping[str, Any],
+    decision: Decision,
+    data: Mapping[str, Any],
+    versions: Mapping[str, str],
+    stages: Sequence[Mapping[str, Any]],
+    *,
+    exports: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Return a model card in Markdown with the hub's header; ``exports`` are the rows of those that travel with the
+    model."""
     synthetic = SYNTHETIC if data.get("synthetic") else ""
     unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""
     return TEMPLATE.format(
@@ -85,13 +93,19 @@ def model_card(
         summary=summary(model, teacher, recipe, data),
         warning=f"{synthetic}\n\n" if synthetic else "",
         figures="\n".join(figure_rows(model)),
-        licences="\n".join(f"- {one['what']}: {code_span(one['source'])}, licence: {plain_words(one['licence'])}." for one in data["licences"]),
+        licences="\n".join(
+            f"- {one['what']}: {code_span(one['source'])}, licence: {plain_words(one['licence'])}."
+            for one in data["licences"]
+        ),
         rows=", ".join(f"{count:,} {split}" for split, count in data["rows"].items()),
         held="".join(f"- {line}\n" for line in held_back_lines(data.get("held_back") or {})),
         seeds="".join(f"- {line}\n" for line in seed_lines(model)),
         recipe=recipe["name"],
         run=data["run"][:8],
-        stages="\n".join(f"| {stage['name']}{' ' + stage['label'] if stage['label'] else ''} | `{stage['key'][:16]}` |" for stage in stages),
+        stages="\n".join(
+            f"| {stage['name']}{' ' + stage['label'] if stage['label'] else ''} | `{stage['key'][:16]}` |"
+            for stage in stages
+        ),
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         digests=", ".join(f"{name} `{digest[:12]}`" for name, digest in data["digests"].items()),
         gate=gate_words(decision, recipe.get("gate", {}), data["registered"]),
@@ -104,16 +118,27 @@ def model_card(
 def gate_words(decision: Decision, gate: Mapping[str, Any], registered: str) -> str:
     """Return the gate's word with its reasons.
 
-    The card is written before promotion, and who is champion is known only then: what is relative to the champion has no verdict here, so that no card
-    calls a version accepted that the registry calls refused.
+    The card is written before promotion, and who is champion is known only then: what is relative to the champion has
+    no verdict here, so that no card calls a version accepted that the registry calls refused.
     """
-    pending = [criterion["metric"] for criterion in gate.get("criteria", ()) if criterion.get("relative_to") == "champion"]
+    pending = [
+        criterion["metric"] for criterion in gate.get("criteria", ()) if criterion.get("relative_to") == "champion"
+    ]
     said = f"{'Accepted' if decision.accepted else 'Refused'}{f' ({decision.verdict})' if decision.verdict else ''}."
     if pending:
-        so_far = "Not decided here: it meets" if decision.accepted else f"Refused ({decision.verdict}): this is how it stands to"
-        said = (f"{so_far} the criteria that need no champion. Those relative to the champion ({', '.join(pending)}) are judged at promotion, under the "
-                f"registry's lock, against whoever is champion then; `limbeck show {registered}` says what came of it.")  # fmt: skip
-    return "\n\n".join(part for part in (said, "\n".join(f"- {one_line(reason, 1000)}" for reason in decision.reasons)) if part)
+        so_far = (
+            "Not decided here: it meets"
+            if decision.accepted
+            else f"Refused ({decision.verdict}): this is how it stands to"
+        )
+        said = (
+            f"{so_far} the criteria that need no champion. Those relative to the champion ({', '.join(pending)}) "
+            f"are judged at promotion, under the "
+            f"registry's lock, against whoever is champion then; `limbeck show {registered}` says what came of it."
+        )
+    return "\n\n".join(
+        part for part in (said, "\n".join(f"- {one_line(reason, 1000)}" for reason in decision.reasons)) if part
+    )
 
 
 def sentence(note: str | None) -> str:
@@ -121,7 +146,9 @@ def sentence(note: str | None) -> str:
     return f"Note: {plain_words(note, 1000)}." if note else ""
 
 
-def summary(model: Mapping[str, Any], teacher: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+def summary(
+    model: Mapping[str, Any], teacher: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]
+) -> str:
     """Say in a sentence what the model is, and in another how it stands to the same shape without a teacher."""
     split = recipe.get("gate", {}).get("split", "validation")
     ours, theirs = (row["metrics"][split][model["headline"]]["value"] for row in (model, teacher))
@@ -138,10 +165,15 @@ def header(model: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[st
     base = None if recipe.get("pretraining") else recipe["teacher"]["model"]
     tags = ["limbeck", "distillation" if model["role"] != "dropped" else "layer-dropping", "text-classification"]
     return ModelCardData(
-        license=one_line(data["teacher_licence"]), base_model=base if base and public(base) == base == one_line(base) else None, library_name="transformers",
-        pipeline_tag="text-classification", tags=tags, metrics=list(model["metrics"]["validation"]), model_name=f"{recipe['name']}-{model['name']}",
+        license=one_line(data["teacher_licence"]),
+        base_model=base if base and public(base) == base == one_line(base) else None,
+        library_name="transformers",
+        pipeline_tag="text-classification",
+        tags=tags,
+        metrics=list(model["metrics"]["validation"]),
+        model_name=f"{recipe['name']}-{model['name']}",
         eval_results=results(model, task_of(recipe)["name"]),
-    ).to_yaml()  # fmt: skip
+    ).to_yaml()
 
 
 def results(model: Mapping[str, Any], task: str) -> list[Any] | None:
@@ -149,7 +181,14 @@ def results(model: Mapping[str, Any], task: str) -> list[Any] | None:
     from huggingface_hub import EvalResult
 
     found = [
-        EvalResult(task_type="text-classification", dataset_type=task, dataset_name=task, dataset_split=split, metric_type=name, metric_value=score["value"])
+        EvalResult(
+            task_type="text-classification",
+            dataset_type=task,
+            dataset_name=task,
+            dataset_split=split,
+            metric_type=name,
+            metric_value=score["value"],
+        )
         for split, metrics in model["metrics"].items()
         for name, score in metrics.items()
         if score["value"] is not None
@@ -164,16 +203,22 @@ def task_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def usage(recipe: Mapping[str, Any]) -> str:
-    """Return the lines that ask the model for an answer; pairs go in as two texts, and a regression's answer is its only logit."""
+    """Return the lines that ask the model for an answer; pairs go in as two texts, and a regression's answer is its
+    only logit."""
     task = task_of(recipe)
     texts = '"first text", "second text"' if task.get("pair") else '"some text"'
     lines = [f'logits = model(**tokenizer({texts}, truncation=True, return_tensors="pt")).logits']
-    lines.append("print(logits.item())" if task["kind"] == "regression" else "print(model.config.id2label[logits.argmax(-1).item()])")
+    lines.append(
+        "print(logits.item())"
+        if task["kind"] == "regression"
+        else "print(model.config.id2label[logits.argmax(-1).item()])"
+    )
     return "\n".join(lines)
 
 
 def public(source: str) -> str:
-    """Return a hub id as it is, and of a local path only the last part: the rest says something about a machine, not about the model."""
+    """Return a hub id as it is, and of a local path only the last part: the rest says something about a machine, not
+    about the model."""
     local = source.startswith(("/", ".", "~")) or source.count("/") > 1
     return PurePath(source).name if local else source
 
@@ -188,8 +233,10 @@ def figure_rows(model: Mapping[str, Any]) -> list[str]:
         f"| parameters | {said(model['parameters'], ',')} | computed |",
         f"| weights on disk | {said(model['bytes'], ',')} bytes | measured |",
         f"| FLOPs at length {model['flops_length']} | {said(model['flops'], '.3f', 1e-9)} G | computed |",
-        f"| latency p50 / p95 | {latency_said(model)} / {milliseconds(model.get('latency_p95_ms'))} ms, {where}{shaky} | measured |",
-        f"| speed-up: the teacher's latency by this one's, timed in turn | {said(model['speedup'], '.2f')}{shaky} | computed |",
+        f"| latency p50 / p95 | {latency_said(model)} / {milliseconds(model.get('latency_p95_ms'))} ms, "
+        f"{where}{shaky} | measured |",
+        f"| speed-up: the teacher's latency by this one's, timed in turn | {said(model['speedup'], '.2f')}{shaky} | "
+        f"computed |",
         f"| peak memory of inference | {said(model['memory_bytes'], '.0f', 1e-6)} MB | measured |",
         f"| inputs longer than the limit | {said(model['truncated'], '.2%')} | measured |",
         *more_rows(model),
@@ -201,17 +248,29 @@ def quality_rows(model: Mapping[str, Any]) -> list[str]:
     rows = []
     for split, metrics in model["metrics"].items():
         rows += [f"| {name}, {split} | {with_interval(score, '.4f')} | measured |" for name, score in metrics.items()]
-        rows.append(f"| share of the teacher, {split} | {with_interval((model['retained'] or {}).get(split) or {}, '.2%')} | measured |")
-        rows.append(f"| agreement with the teacher, {split} | {said((model['agreement'] or {}).get(split))} | measured |")
-        rows += [f"| {name}, {split}, mean of {plural(seeds, 'seed')} ± {deviation:.4f}, for comparing methods | {with_interval(mean, '.4f')} | measured |"
-                 for name, mean, deviation, seeds in means(model, split)]  # fmt: skip
+        rows.append(
+            f"| share of the teacher, {split} | {with_interval((model['retained'] or {}).get(split) or {}, '.2%')} "
+            f"| measured |"
+        )
+        rows.append(
+            f"| agreement with the teacher, {split} | {said((model['agreement'] or {}).get(split))} | measured |"
+        )
+        rows += [
+            f"| {name}, {split}, mean of {plural(seeds, 'seed')} ± {deviation:.4f}, for comparing methods | "
+            f"{with_interval(mean, '.4f')} | measured |"
+            for name, mean, deviation, seeds in means(model, split)
+        ]
     return rows
 
 
 def means(model: Mapping[str, Any], split: str) -> list[tuple[str, Mapping[str, Any], float, int]]:
     """Return by metric the mean over seeds, their deviation and how many they are; nothing where there is one."""
     found = {name: mean_of(model, split, name) for name in model["metrics"][split]}
-    return [(name, mean, model["deviation"][split][name], len(model["per_seed"][split][name])) for name, mean in found.items() if mean]
+    return [
+        (name, mean, model["deviation"][split][name], len(model["per_seed"][split][name]))
+        for name, mean in found.items()
+        if mean
+    ]
 
 
 def seed_lines(model: Mapping[str, Any]) -> list[str]:
@@ -221,14 +280,18 @@ def seed_lines(model: Mapping[str, Any]) -> list[str]:
         return []
     taken = f"it has the best score on the selection rows ({', '.join(said(score) for score in scores)})"
     why = taken if None not in scores else "the first, because seeds were not scored on selection rows"
-    which = f"of {len(scores)} models, each trained with a seed of its own, this is that of seed {model['selected_seed']}"
+    which = (
+        f"of {len(scores)} models, each trained with a seed of its own, this is that of seed {model['selected_seed']}"
+    )
     return [f"Seeds: {which}: {why}. Its figures are its own. {MEANS}"]
 
 
 def with_interval(score: Mapping[str, float | None], form: str) -> str:
     """Return a figure and its interval."""
     low, high = score.get("low"), score.get("high")
-    return said(score.get("value"), form) + (f" [{low:{form}}, {high:{form}}]" if low is not None and high is not None else "")
+    return said(score.get("value"), form) + (
+        f" [{low:{form}}, {high:{form}}]" if low is not None and high is not None else ""
+    )
 
 
 def said(value: float | None, form: str = ".4f", factor: float | None = None) -> str:

@@ -1,4 +1,5 @@
-"""Two manifests side by side: which stages made the same bytes, which did not, and what there is that explains it. Pure: manifests in, words out.
+"""Two manifests side by side: which stages made the same bytes, which did not, and what there is that explains it.
+Pure: manifests in, words out.
 
 What a stage measures (speed, memory) is never the same twice, so such stages are shown and not compared.
 """
@@ -19,7 +20,9 @@ SHOWN = 3  # reasons in one line
 
 def compare(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """Hold what was made now against what was made then."""
-    around = [line for part in SURROUNDINGS for line in differences(now.get(part) or {}, then.get(part) or {}, f"{part}.")]
+    around = [
+        line for part in SURROUNDINGS for line in differences(now.get(part) or {}, then.get(part) or {}, f"{part}.")
+    ]
     stages = [judge(before, after, around) for before, after in pairs(then["stages"], now["stages"])]
     return {
         "equal": not any(stage["verdict"] in BAD for stage in stages),
@@ -30,14 +33,17 @@ def compare(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pairs(then: Sequence[Row], now: Sequence[Row]) -> list[tuple[Row | None, Row | None]]:
-    """Say which stage of now is which of then: the one with its key, else the one of its name that differs least. Who asks twice counts once."""
+    """Say which stage of now is which of then: the one with its key, else the one of its name that differs least. Who
+    asks twice counts once."""
     left = {row["key"]: row for row in reversed(now)}
     earlier = {row["key"]: row for row in reversed(then)}
     found: list[tuple[Row | None, Row | None]] = []
     same = {key: left.pop(key) for key in earlier if key in left}
     for key, before in reversed(earlier.items()):
         alike = [row for row in left.values() if key not in same and row["stage"] == before["stage"]]
-        nearest = min(alike, key=lambda row: len(list(differences(row["explanation"], before["explanation"]))), default=None)
+        nearest = min(
+            alike, key=lambda row: len(list(differences(row["explanation"], before["explanation"]))), default=None
+        )
         found.append((before, same.get(key) or (left.pop(nearest["key"]) if nearest is not None else None)))
     return [*found, *((None, row) for row in reversed(left.values()))]
 
@@ -59,17 +65,23 @@ def judge(before: Row | None, after: Row | None, around: Sequence[str]) -> dict[
 
 
 def explain(before: Row, after: Row, around: Sequence[str]) -> list[str]:
-    """Say what explains that a stage made other bytes: its own inputs, knobs, code or libraries; else what is around it."""
+    """Say what explains that a stage made other bytes: its own inputs, knobs, code or libraries; else what is around
+    it."""
     own = list(differences(after["explanation"], before["explanation"]))
     counts = [name for name in ("threads", "processes") if name not in (*before["explanation"], *after["explanation"])]
     threads = [f"{name}: {before[name]} → {after[name]}" for name in counts if before.get(name) != after.get(name)]
     inputs = [line for line in own if line.startswith("inputs.")]
     reasons = [line for line in own if line not in inputs] + threads
     if inputs and not reasons:
-        return [f"it follows from what it was given ({', '.join(line.removeprefix('inputs.').split(':')[0] for line in inputs)})"]
+        return [
+            f"it follows from what it was given "
+            f"({', '.join(line.removeprefix('inputs.').split(':')[0] for line in inputs)})"
+        ]
     if not reasons:
         reasons = list(around)
-    return reasons[:SHOWN] or ["nothing that is noted explains it: code, knobs, inputs, libraries, machine and threads are the same"]
+    return reasons[:SHOWN] or [
+        "nothing that is noted explains it: code, knobs, inputs, libraries, machine and threads are the same"
+    ]
 
 
 def scores(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -91,7 +103,11 @@ def summary(found: Mapping[str, Any]) -> list[str]:
     if first is not None:
         lines.append(f"The first that did not: {first['stage']}: {first['why']}.")
         lines += [f"Around it, {line}" for line in found["surroundings"]]
-        lines += [f"{one['model']}: {one['headline']} {figure(one['then'])} then, {figure(one['now'])} now{moved(one['points'])}" for one in found["scores"]]
+        lines += [
+            f"{one['model']}: {one['headline']} {figure(one['then'])} then, {figure(one['now'])} "
+            f"now{moved(one['points'])}"
+            for one in found["scores"]
+        ]
     elif found["surroundings"]:
         lines.append(f"Other than then, and without effect: {'; '.join(found['surroundings'])}.")
     return lines
@@ -109,4 +125,9 @@ def moved(points: float | None) -> str:
 
 def row_of(stage: Mapping[str, Any]) -> list[str]:
     """Return one line of the table."""
-    return [stage["stage"], *("—" if stage[when] is None else short(stage[when]) for when in ("then", "now")), stage["verdict"], stage["why"]]
+    return [
+        stage["stage"],
+        *("—" if stage[when] is None else short(stage[when]) for when in ("then", "now")),
+        stage["verdict"],
+        stage["why"],
+    ]

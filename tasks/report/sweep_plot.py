@@ -1,4 +1,5 @@
-"""The plot of a sweep as SVG: score against dropped layers by strategy, with intervals, the teacher's line, and the lines 1, 2 and 3 points below."""
+"""The plot of a sweep as SVG: score against dropped layers by strategy, with intervals, the teacher's line, and the
+lines 1, 2 and 3 points below."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ def sweep_svg(result: Mapping[str, Any]) -> str:
     """Return the plot; equal results give equal text."""
     import logging
 
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it says that it looks for fonts, once a machine
+    logging.getLogger("matplotlib.font_manager").setLevel(
+        logging.ERROR
+    )  # it says that it looks for fonts, once a machine
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -28,8 +31,11 @@ def sweep_svg(result: Mapping[str, Any]) -> str:
         axes.set_xticks(result["drop"])
         axes.set_xlabel(f"layers dropped of {result['layers']}")
         axes.set_ylabel(f"{result['headline']} x 100 on {result['split']}")
-        axes.set_title(f"{result['recipe']}: {len(result['seeds'])} seeds, {100 * result['confidence']:g} % intervals; ringed: chosen on the selection rows",
-                       fontsize=9)  # fmt: skip
+        axes.set_title(
+            f"{result['recipe']}: {len(result['seeds'])} seeds, {100 * result['confidence']:g} % intervals; ringed: "
+            f"chosen on the selection rows",
+            fontsize=9,
+        )
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
@@ -42,7 +48,9 @@ def draw_teacher(axes: Any, result: Mapping[str, Any]) -> None:
     axes.axhline(score, color="black", linewidth=1.2, label="teacher")
     for answer in result["answer"]:
         points = answer["points"]
-        axes.axhline(score - points, color="grey", linewidth=0.7, linestyle=(0, (2, 1 + points)), label=f"teacher − {points:g}")
+        axes.axhline(
+            score - points, color="grey", linewidth=0.7, linestyle=(0, (2, 1 + points)), label=f"teacher − {points:g}"
+        )
 
 
 def draw_strategy(axes: Any, result: Mapping[str, Any], strategy: str, number: int) -> None:
@@ -53,9 +61,30 @@ def draw_strategy(axes: Any, result: Mapping[str, Any], strategy: str, number: i
     shift = SPREAD * ((number + 0.5) / len(result["strategies"]) - 0.5)
     places = [cell["drop"] + shift for cell in cells]
     means, lows, highs = ([100 * cell["score"][name] for cell in cells] for name in ("value", "low", "high"))
-    reach = [[mean - low for mean, low in zip(means, lows, strict=True)], [high - mean for mean, high in zip(means, highs, strict=True)]]
+    reach = [
+        [mean - low for mean, low in zip(means, lows, strict=True)],
+        [high - mean for mean, high in zip(means, highs, strict=True)],
+    ]
     colour, marker = f"C{number % 10}", MARKERS[number % len(MARKERS)]
-    axes.errorbar(places, means, yerr=reach, color=colour, marker=marker, markersize=4, linewidth=1, elinewidth=0.8, capsize=2, label=strategy)
+    axes.errorbar(
+        places,
+        means,
+        yerr=reach,
+        color=colour,
+        marker=marker,
+        markersize=4,
+        linewidth=1,
+        elinewidth=0.8,
+        capsize=2,
+        label=strategy,
+    )
     best = [(place, mean) for place, mean, cell in zip(places, means, cells, strict=True) if cell["chosen"]]
     if best:
-        axes.plot(*zip(*best, strict=True), linestyle="none", marker="o", markersize=10, markerfacecolor="none", markeredgecolor=colour)
+        axes.plot(
+            *zip(*best, strict=True),
+            linestyle="none",
+            marker="o",
+            markersize=10,
+            markerfacecolor="none",
+            markeredgecolor=colour,
+        )

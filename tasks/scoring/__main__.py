@@ -10,7 +10,8 @@ WITHOUT_MODELS = {"contrast", "inspect"}
 
 
 def main() -> int:
-    """Run the job in the file that is named; torch is loaded for those that ask a model, and would cost the others seconds."""
+    """Run the job in the file that is named; torch is loaded for those that ask a model, and would cost the others
+    seconds."""
     if len(sys.argv) != 2:
         print("usage: python -m tasks.scoring JOB.json", file=sys.stderr)
         return 2

@@ -1,11 +1,12 @@
 """What a model answered to the very rows that judged it: the evaluation that travels with a registered version.
 
-The model is one seed's; versions that were registered while means over seeds were judged hold the answers of every seed, the registered one's first.
-``predictions.parquet`` holds seed, row, label, prediction and logits of the gate's split, no texts; ``evaluation.json`` the figures, and a digest
-of the rows. Two evaluations with equal digests are of the same rows in the same order, wherever and whenever they were made, so that they can be
-compared row by row. ``sentences`` of ``predictions.parquet`` are digests of each row's texts, and ``learned.parquet`` those of what the model learned
-from: a champion is compared on rows that neither it nor its challenger has seen (``unseen_by_both``), for one that knows the rows beats everybody.
-Shape letters: N rows, S seeds.
+The model is one seed's; versions that were registered while means over seeds were judged hold the answers of every
+seed, the registered one's first. ``predictions.parquet`` holds seed, row, label, prediction and logits of the gate's
+split, no texts; ``evaluation.json`` the figures, and a digest of the rows. Two evaluations with equal digests are of
+the same rows in the same order, wherever and whenever they were made, so that they can be compared row by row.
+``sentences`` of ``predictions.parquet`` are digests of each row's texts, and ``learned.parquet`` those of what the
+model learned from: a champion is compared on rows that neither it nor its challenger has seen (``unseen_by_both``), for
+one that knows the rows beats everybody. Shape letters: N rows, S seeds.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Evaluation:
 
 
 def read_judged_rows(folder: Path, split: str, digest: str) -> JudgedRows:
-    """Read ids and labels of a split; its digest was computed when the rows were prepared, of texts and labels in order, whatever ids they had."""
+    """Read ids and labels of a split; its digest was computed when the rows were prepared, of texts and labels in
+    order, whatever ids they had."""
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(folder / f"{split}.parquet").read(["id", "label", "group"]).to_pydict()
@@ -76,7 +78,8 @@ def read_judged_rows(folder: Path, split: str, digest: str) -> JudgedRows:
 
 
 def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Mapping[str, Any]) -> Path:
-    """Cut the model's answers to one split out of a scorecard, in the order of the rows, and write them with the figures beside them.
+    """Cut the model's answers to one split out of a scorecard, in the order of the rows, and write them with the
+    figures beside them.
 
     Of several seeds the model is a scorecard's first.
     """
@@ -85,24 +88,44 @@ def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Map
 
     answers = pq.ParquetFile(scorecard / "predictions.parquet").read().to_pydict()
     place = {number: index for index, number in enumerate(rows.ids)}
-    kept = [(seed, place.get(number, -1), prediction, logits) for split, seed, number, prediction, logits in zip(
-        *(answers[name] for name in ("split", "seed", "id", "prediction", "logits")), strict=True) if (split, seed) == (rows.split, 0)]  # fmt: skip
+    kept = [
+        (seed, place.get(number, -1), prediction, logits)
+        for split, seed, number, prediction, logits in zip(
+            *(answers[name] for name in ("split", "seed", "id", "prediction", "logits")), strict=True
+        )
+        if (split, seed) == (rows.split, 0)
+    ]
     kept.sort(key=lambda entry: entry[:2])
     if [entry[1] for entry in kept] != [*range(len(rows.ids))]:
-        raise DataError(f"a scorecard answers other rows of {rows.split} than the recipe's; run the recipe again with --force score-model")
+        raise DataError(
+            f"a scorecard answers other rows of {rows.split} than the recipe's; run the recipe again with --force "
+            f"score-model"
+        )
     folder.mkdir(parents=True)
     columns = {
-        "seed": pa.array([entry[0] for entry in kept], pa.int64()), "row": pa.array([entry[1] for entry in kept], pa.int64()),
+        "seed": pa.array([entry[0] for entry in kept], pa.int64()),
+        "row": pa.array([entry[1] for entry in kept], pa.int64()),
         "group": pa.array([None if rows.groups_N is None else rows.groups_N[entry[1]] for entry in kept], pa.int64()),
-        "label": pa.array([rows.labels_N[entry[1]] for entry in kept]), "prediction": pa.array([entry[2] for entry in kept], pa.float64()),
+        "label": pa.array([rows.labels_N[entry[1]] for entry in kept]),
+        "prediction": pa.array([entry[2] for entry in kept], pa.float64()),
         "logits": pa.array([entry[3] for entry in kept], pa.list_(pa.float32())),
-        "sentences": pa.array([None if rows.sentences_N is None else rows.sentences_N[entry[1]] for entry in kept], pa.list_(pa.int64())),
-    }  # fmt: skip
+        "sentences": pa.array(
+            [None if rows.sentences_N is None else rows.sentences_N[entry[1]] for entry in kept], pa.list_(pa.int64())
+        ),
+    }
     if rows.learned is not None:
-        pq.write_table(pa.table({"sentence": pa.array(rows.learned, pa.int64())}), folder / "learned.parquet", compression="zstd")
+        pq.write_table(
+            pa.table({"sentence": pa.array(rows.learned, pa.int64())}), folder / "learned.parquet", compression="zstd"
+        )
     pq.write_table(pa.table(columns), folder / "predictions.parquet", compression="zstd")
-    described = {"schema": SCHEMA, "split": rows.split, "rows": len(rows.ids), "rows_sha256": rows.sha256, "seeds": 1,
-                 "predictions_sha256": sha256((folder / "predictions.parquet").read_bytes()).hexdigest()}  # fmt: skip
+    described = {
+        "schema": SCHEMA,
+        "split": rows.split,
+        "rows": len(rows.ids),
+        "rows_sha256": rows.sha256,
+        "seeds": 1,
+        "predictions_sha256": sha256((folder / "predictions.parquet").read_bytes()).hexdigest(),
+    }
     (folder / "evaluation.json").write_text(json.dumps({**about, **described}, indent=1, sort_keys=True))
     return folder
 
@@ -122,10 +145,21 @@ def read_evaluation(folder: Path) -> Evaluation:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"its evaluation cannot be read ({type(error).__name__})") from error
     groups = table.column("group").to_pylist()[: shape[1]] if "group" in table.column_names else None
-    sentences = [tuple(row or ()) for row in table.column("sentences").to_pylist()[: shape[1]]] if "sentences" in table.column_names else None
+    sentences = (
+        [tuple(row or ()) for row in table.column("sentences").to_pylist()[: shape[1]]]
+        if "sentences" in table.column_names
+        else None
+    )
     learned = folder / "learned.parquet"
     known = pq.ParquetFile(learned).read().column("sentence").to_numpy() if learned.is_file() else None
-    return Evaluation(about, labels_SN[0], predictions_SN, group_numbers(groups), sentences if sentences and all(sentences) else None, known)
+    return Evaluation(
+        about,
+        labels_SN[0],
+        predictions_SN,
+        group_numbers(groups),
+        sentences if sentences and all(sentences) else None,
+        known,
+    )
 
 
 def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: float = 0.95) -> Gain:
@@ -134,17 +168,27 @@ def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: f
     from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
     require_same_rows(ours, theirs)
-    found = paired_difference(METRICS[metric], ours.answers_1N, theirs.answers_1N, ours.labels_N, confidence=confidence, groups_N=ours.groups_N)
+    found = paired_difference(
+        METRICS[metric],
+        ours.answers_1N,
+        theirs.answers_1N,
+        ours.labels_N,
+        confidence=confidence,
+        groups_N=ours.groups_N,
+    )
     turned = METRICS[metric] in LOWER_IS_BETTER
     return Gain(-found.value, -found.high, -found.low) if turned else Gain(found.value, found.low, found.high)
 
 
-def bound_interval(metric: str, ours: Evaluation, theirs: Evaluation, by: str, confidence: float, resamples: int = 1000) -> Gain:
+def bound_interval(
+    metric: str, ours: Evaluation, theirs: Evaluation, by: str, confidence: float, resamples: int = 1000
+) -> Gain:
     """Return a figure of ours with the percentile interval that a bound reads, on the same resampled rows as theirs.
 
-    ``by`` says what is uncertain: "own" the metric itself, "retained" its share of theirs, "share" that share in the metric's own unit (times theirs),
-    "difference" the distance to theirs in the metric's own unit (beside theirs). At 0.95 these are the intervals of a scorecard. Raises DataError where
-    rows differ, or where theirs is so small that a share of it says nothing.
+    ``by`` says what is uncertain: "own" the metric itself, "retained" its share of theirs, "share" that share in the
+    metric's own unit (times theirs), "difference" the distance to theirs in the metric's own unit (beside theirs). At
+    0.95 these are the intervals of a scorecard. Raises DataError where rows differ, or where theirs is so small that a
+    share of it says nothing.
     """
     from tasks.scoring.quality.intervals import bounds, enough, shares
     from tasks.scoring.quality.metrics import METRICS
@@ -184,14 +228,19 @@ class Common:
     @property
     def said(self) -> str:
         """Say on which rows they are compared; nothing where that is all of them."""
-        return "" if self.whole else f" on {len(self.ours.labels_N):,} of {self.of:,} rows, those that both answered and neither learned from"
+        return (
+            ""
+            if self.whole
+            else f" on {len(self.ours.labels_N):,} of {self.of:,} rows, those that both answered and neither "
+            f"learned from"
+        )
 
 
 def unseen_by_both(ours: Evaluation, theirs: Evaluation) -> Common:
     """Cut two evaluations to the rows that both answered and whose sentences are in neither's training.
 
-    Versions of older releases do not say what they learned from: they are compared on equal rows alone, as they are. Raises DataError where too few rows
-    are left for a word.
+    Versions of older releases do not say what they learned from: they are compared on equal rows alone, as they are.
+    Raises DataError where too few rows are left for a word.
     """
     pairs = shared_rows(ours, theirs)
     known = [learned for learned in (ours.learned, theirs.learned) if learned is not None and len(learned)]
@@ -199,15 +248,21 @@ def unseen_by_both(ours: Evaluation, theirs: Evaluation) -> Common:
         asked = np.unique(np.fromiter((number for row in ours.sentences_N for number in row), np.int64))
         seen = {int(number) for learned in known for number in asked[np.isin(asked, learned)]}
         pairs = [(here, there) for here, there in pairs if seen.isdisjoint(ours.sentences_N[here])]
-    found = Common(at_rows(ours, [here for here, _ in pairs]), at_rows(theirs, [there for _, there in pairs]), len(ours.labels_N))
+    found = Common(
+        at_rows(ours, [here for here, _ in pairs]), at_rows(theirs, [there for _, there in pairs]), len(ours.labels_N)
+    )
     if not found.whole and len(pairs) < FEWEST:
         other = "" if ours.rows == theirs.rows else f"judged on other rows ({ours.rows[:8]} and {theirs.rows[:8]}): "
-        raise DataError(f"{other}of {found.of:,}, {len(pairs):,} were answered by both and learned from by neither, and {FEWEST} are needed")
+        raise DataError(
+            f"{other}of {found.of:,}, {len(pairs):,} were answered by both and learned from by neither, and "
+            f"{FEWEST} are needed"
+        )
     return found
 
 
 def shared_rows(ours: Evaluation, theirs: Evaluation) -> list[tuple[int, int]]:
-    """Return where rows that both answered stand in each; of rows with equal texts the first, and only if both have one label for it."""
+    """Return where rows that both answered stand in each; of rows with equal texts the first, and only if both have one
+    label for it."""
     if ours.rows == theirs.rows:
         return [(row, row) for row in range(len(ours.labels_N))]
     if ours.sentences_N is None or theirs.sentences_N is None:
@@ -215,7 +270,11 @@ def shared_rows(ours: Evaluation, theirs: Evaluation) -> list[tuple[int, int]]:
         return []
     places = {row: number for number, row in reversed([*enumerate(theirs.sentences_N)])}
     first = {row: number for number, row in reversed([*enumerate(ours.sentences_N)])}
-    found = [(here, places[row]) for row, here in first.items() if row in places and ours.labels_N[here] == theirs.labels_N[places[row]]]
+    found = [
+        (here, places[row])
+        for row, here in first.items()
+        if row in places and ours.labels_N[here] == theirs.labels_N[places[row]]
+    ]
     return sorted(found)
 
 

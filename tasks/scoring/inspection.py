@@ -1,10 +1,11 @@
-"""What lies behind a score: who is taken for what, how much a model's certainty is worth, and where student and teacher part.
+"""What lies behind a score: who is taken for what, how much a model's certainty is worth, and where student and teacher
+part.
 
-Everything is computed from the answers that scorecards keep, of the first seed of each: the chosen one, which gets registered. Calibration: Guo et al.
-2017, "On Calibration of Modern Neural Networks", arXiv:1706.04599 (equal bins of the highest probability; the expected calibration error is the
-mean gap between certainty and accuracy, weighted by the rows of each bin). Every choice of rows is by figures and then by row id, so that the
-same answers always show the same rows.
-Shape letters: N rows, C classes, K bins.
+Everything is computed from the answers that scorecards keep, of the first seed of each: the chosen one, which gets
+registered. Calibration: Guo et al. 2017, "On Calibration of Modern Neural Networks", arXiv:1706.04599 (equal bins of
+the highest probability; the expected calibration error is the mean gap between certainty and accuracy, weighted by the
+rows of each bin). Every choice of rows is by figures and then by row id, so that the same answers always show the same
+rows. Shape letters: N rows, C classes, K bins.
 """
 
 from __future__ import annotations
@@ -30,18 +31,29 @@ Answers = Mapping[str, np.ndarray]
 
 
 def inspect_answers(job: Job) -> dict[str, Any]:
-    """Look into one scorecard's answers, beside the teacher's where it is given; keep the texts of the rows that are shown."""
+    """Look into one scorecard's answers, beside the teacher's where it is given; keep the texts of the rows that are
+    shown."""
     knobs, kind = job.knobs, KINDS[job.knobs.kind]
     rows = read_labelled(job.inputs["rows"] / f"{knobs.split}.parquet")
-    said = {name: kind.read(logits_of_card(job.inputs[name] / "predictions.parquet", knobs.split, rows["id"])) for name in CARDS if name in job.inputs}
+    said = {
+        name: kind.read(logits_of_card(job.inputs[name] / "predictions.parquet", knobs.split, rows["id"]))
+        for name in CARDS
+        if name in job.inputs
+    }
     found = kind.alone(said["card"], rows["label"], knobs.bins)
     if "teacher" in said:
         found["apart"] = kind.apart(said["card"], said["teacher"], rows, knobs.examples)
     shown = {entry["id"] for kept in found.get("apart", {}).get("examples", {}).values() for entry in kept}
-    texts = {str(row): [rows["text"][place], rows["pair"][place]] for place, row in enumerate(rows["id"]) if row in shown}
+    texts = {
+        str(row): [rows["text"][place], rows["pair"][place]] for place, row in enumerate(rows["id"]) if row in shown
+    }
     (job.output / "inspection.json").write_text(json.dumps(found, allow_nan=False, sort_keys=True))
     (job.output / "texts.json").write_text(json.dumps(texts, sort_keys=True))
-    return {"rows": len(rows["id"]), "shown": len(texts), **{name: value for name, value in found.items() if isinstance(value, float)}}
+    return {
+        "rows": len(rows["id"]),
+        "shown": len(texts),
+        **{name: value for name, value in found.items() if isinstance(value, float)},
+    }
 
 
 def read_labelled(path: Path) -> dict[str, Any]:
@@ -54,7 +66,9 @@ def logits_of_card(path: Path, split: str, ids: list[int]) -> np.ndarray:
     """Return the logits [N, C] of a scorecard's first seed, in the order of the rows."""
     table = pq.ParquetFile(path).read(["split", "seed", "id", "logits"])
     wanted = [
-        place for place, (where, seed) in enumerate(zip(table["split"].to_pylist(), table["seed"].to_pylist(), strict=True)) if (where, seed) == (split, 0)
+        place
+        for place, (where, seed) in enumerate(zip(table["split"].to_pylist(), table["seed"].to_pylist(), strict=True))
+        if (where, seed) == (split, 0)
     ]
     kept = table.take(wanted)
     by_row = dict(zip(kept["id"].to_pylist(), kept["logits"].to_pylist(), strict=True))
@@ -63,7 +77,7 @@ def logits_of_card(path: Path, split: str, ids: list[int]) -> np.ndarray:
     return np.asarray([by_row[row] for row in ids], dtype=np.float64).reshape(len(ids), -1)
 
 
-# --- classes -----------------------------------------------------------------------------------------------------------------------------
+# --- classes ----------------------------------------------------------------------------------------------------------
 
 
 def read_classes(logits_NC: np.ndarray) -> dict[str, np.ndarray]:
@@ -74,7 +88,8 @@ def read_classes(logits_NC: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def weigh_classes(said: Answers, labels_N: np.ndarray, bins: int) -> dict[str, Any]:
-    """Return the confusion matrix (a row for each true class), the calibration, and the scores that reward honest probabilities."""
+    """Return the confusion matrix (a row for each true class), the calibration, and the scores that reward honest
+    probabilities."""
     classes, rows = said["logp"].shape[1], len(labels_N)
     confusion_CC = np.zeros((classes, classes), dtype=int)
     np.add.at(confusion_CC, (labels_N, said["answer"]), 1)
@@ -89,7 +104,9 @@ def calibration(certainty_N: np.ndarray, right_N: np.ndarray, bins: int) -> dict
     """Return the reliability diagram's bins and the expected calibration error; without rows it is undefined."""
     place_N = np.minimum((certainty_N * bins).astype(int), bins - 1)
     count_K = np.bincount(place_N, minlength=bins)
-    sure_K, right_K = (np.bincount(place_N, weights=values, minlength=bins) for values in (certainty_N, right_N.astype(float)))
+    sure_K, right_K = (
+        np.bincount(place_N, weights=values, minlength=bins) for values in (certainty_N, right_N.astype(float))
+    )
     shown = [
         {
             "low": k / bins,
@@ -100,29 +117,51 @@ def calibration(certainty_N: np.ndarray, right_N: np.ndarray, bins: int) -> dict
         }
         for k in np.flatnonzero(count_K)
     ]
-    return {"ece": finite(np.abs(sure_K - right_K).sum() / len(certainty_N)) if len(certainty_N) else None, "bins": shown}
+    return {
+        "ece": finite(np.abs(sure_K - right_K).sum() / len(certainty_N)) if len(certainty_N) else None,
+        "bins": shown,
+    }
 
 
 def compare_classes(ours: Answers, theirs: Answers, rows: Mapping[str, Any], examples: int) -> dict[str, Any]:
-    """Count who is right where, and choose rows to look at: where both are surest of different answers, and where the student corrects its teacher."""
+    """Count who is right where, and choose rows to look at: where both are surest of different answers, and where the
+    student corrects its teacher."""
     labels_N, ids_N = rows["label"], np.asarray(rows["id"])
-    ours_right_N, theirs_right_N, differ_N = ours["answer"] == labels_N, theirs["answer"] == labels_N, ours["answer"] != theirs["answer"]
-    counts = {"rows": len(labels_N), "differ": differ_N.sum(), "both_right": (ours_right_N & theirs_right_N).sum(),
-              "only_student": (ours_right_N & ~theirs_right_N).sum(), "only_teacher": (~ours_right_N & theirs_right_N).sum(),
-              "both_wrong": (~ours_right_N & ~theirs_right_N).sum()}  # fmt: skip
-    surest_N = np.minimum(ours["certainty"], theirs["certainty"])  # both must be sure: one that wavers disagrees by chance
-    chosen = {"surest": pick(differ_N, surest_N, ids_N, examples), "corrected": pick(ours_right_N & differ_N, surest_N, ids_N, examples)}
+    ours_right_N, theirs_right_N, differ_N = (
+        ours["answer"] == labels_N,
+        theirs["answer"] == labels_N,
+        ours["answer"] != theirs["answer"],
+    )
+    counts = {
+        "rows": len(labels_N),
+        "differ": differ_N.sum(),
+        "both_right": (ours_right_N & theirs_right_N).sum(),
+        "only_student": (ours_right_N & ~theirs_right_N).sum(),
+        "only_teacher": (~ours_right_N & theirs_right_N).sum(),
+        "both_wrong": (~ours_right_N & ~theirs_right_N).sum(),
+    }
+    surest_N = np.minimum(
+        ours["certainty"], theirs["certainty"]
+    )  # both must be sure: one that wavers disagrees by chance
+    chosen = {
+        "surest": pick(differ_N, surest_N, ids_N, examples),
+        "corrected": pick(ours_right_N & differ_N, surest_N, ids_N, examples),
+    }
 
     def shown(row: int) -> dict[str, Any]:
         told = {
-            who: {"answer": int(said["answer"][row]), "probability": float(said["certainty"][row])} for who, said in (("student", ours), ("teacher", theirs))
+            who: {"answer": int(said["answer"][row]), "probability": float(said["certainty"][row])}
+            for who, said in (("student", ours), ("teacher", theirs))
         }
         return {"id": int(ids_N[row]), "label": int(labels_N[row]), **told}
 
-    return {"counts": {name: int(count) for name, count in counts.items()}, "examples": {name: [shown(row) for row in kept] for name, kept in chosen.items()}}
+    return {
+        "counts": {name: int(count) for name, count in counts.items()},
+        "examples": {name: [shown(row) for row in kept] for name, kept in chosen.items()},
+    }
 
 
-# --- numbers -----------------------------------------------------------------------------------------------------------------------------
+# --- numbers ----------------------------------------------------------------------------------------------------------
 
 
 def read_values(logits_NC: np.ndarray) -> dict[str, np.ndarray]:
@@ -136,7 +175,10 @@ def weigh_values(said: Answers, labels_N: np.ndarray, bins: int) -> dict[str, An
     if not len(residual_N):
         return {"bias": None, "mae": None, "rmse": None, "residuals": [], "points": []}
     count_K, edges = np.histogram(residual_N, bins=bins)
-    bars = [{"low": float(low), "high": float(high), "rows": int(count)} for low, high, count in zip(edges, edges[1:], count_K, strict=False)]
+    bars = [
+        {"low": float(low), "high": float(high), "rows": int(count)}
+        for low, high, count in zip(edges, edges[1:], count_K, strict=False)
+    ]
     sample = np.unique(np.linspace(0, len(labels_N) - 1, min(POINTS, len(labels_N))).round().astype(int))
     points = [[round(float(labels_N[row]), 4), round(float(said["value"][row]), 4)] for row in sample]
     figures = {"bias": residual_N.mean(), "mae": np.abs(residual_N).mean(), "rmse": np.sqrt((residual_N**2).mean())}
@@ -144,22 +186,37 @@ def weigh_values(said: Answers, labels_N: np.ndarray, bins: int) -> dict[str, An
 
 
 def compare_values(ours: Answers, theirs: Answers, rows: Mapping[str, Any], examples: int) -> dict[str, Any]:
-    """Count who is nearer to the truth, and choose the rows where both lie furthest apart, and those where the student is the nearer one."""
+    """Count who is nearer to the truth, and choose the rows where both lie furthest apart, and those where the student
+    is the nearer one."""
     labels_N, ids_N = rows["label"], np.asarray(rows["id"])
     ours_off_N, theirs_off_N = np.abs(ours["value"] - labels_N), np.abs(theirs["value"] - labels_N)
     apart_N = np.abs(ours["value"] - theirs["value"])
-    counts = {"rows": len(labels_N), "student_nearer": int((ours_off_N < theirs_off_N).sum()), "teacher_nearer": int((theirs_off_N < ours_off_N).sum())}
-    chosen = {"surest": pick(apart_N > 0, apart_N, ids_N, examples), "corrected": pick(ours_off_N < theirs_off_N, theirs_off_N - ours_off_N, ids_N, examples)}
+    counts = {
+        "rows": len(labels_N),
+        "student_nearer": int((ours_off_N < theirs_off_N).sum()),
+        "teacher_nearer": int((theirs_off_N < ours_off_N).sum()),
+    }
+    chosen = {
+        "surest": pick(apart_N > 0, apart_N, ids_N, examples),
+        "corrected": pick(ours_off_N < theirs_off_N, theirs_off_N - ours_off_N, ids_N, examples),
+    }
 
     def shown(row: int) -> dict[str, Any]:
-        return {"id": int(ids_N[row]), "label": float(labels_N[row]), "student": {"answer": float(ours["value"][row])},
-                "teacher": {"answer": float(theirs["value"][row])}}  # fmt: skip
+        return {
+            "id": int(ids_N[row]),
+            "label": float(labels_N[row]),
+            "student": {"answer": float(ours["value"][row])},
+            "teacher": {"answer": float(theirs["value"][row])},
+        }
 
-    return {"counts": counts, "gap": finite(apart_N.mean()) if len(apart_N) else None,
-            "examples": {name: [shown(row) for row in kept] for name, kept in chosen.items()}}  # fmt: skip
+    return {
+        "counts": counts,
+        "gap": finite(apart_N.mean()) if len(apart_N) else None,
+        "examples": {name: [shown(row) for row in kept] for name, kept in chosen.items()},
+    }
 
 
-# --- what both have in common ------------------------------------------------------------------------------------------------------------
+# --- what both have in common -----------------------------------------------------------------------------------------
 
 
 def pick(wanted_N: np.ndarray, weight_N: np.ndarray, ids_N: np.ndarray, most: int) -> list[int]:
@@ -182,4 +239,7 @@ class Kind(NamedTuple):
     apart: Callable[[Answers, Answers, Mapping[str, Any], int], dict[str, Any]]
 
 
-KINDS = {"classification": Kind(read_classes, weigh_classes, compare_classes), "regression": Kind(read_values, weigh_values, compare_values)}
+KINDS = {
+    "classification": Kind(read_classes, weigh_classes, compare_classes),
+    "regression": Kind(read_values, weigh_values, compare_values),
+}

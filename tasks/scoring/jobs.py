@@ -25,25 +25,51 @@ from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
 from tasks.scoring.speed.speed import measure_latency, peak_increase
 
 SPLITS = ("validation", "holdout")
-PROVENANCE = {"metrics": "measured", "retained": "measured", "agreement": "measured", "parameters": "computed", "flops": "computed",
-              "bytes": "measured", "latency_ms": "measured", "memory_bytes": "measured"}  # fmt: skip
+PROVENANCE = {
+    "metrics": "measured",
+    "retained": "measured",
+    "agreement": "measured",
+    "parameters": "computed",
+    "flops": "computed",
+    "bytes": "measured",
+    "latency_ms": "measured",
+    "memory_bytes": "measured",
+}
 
 
 def score(job: Job) -> dict[str, Any]:
-    """Score a candidate (one checkpoint a seed) beside its teacher on every reporting split: the first, which is the model, by itself, and means over all."""
+    """Score a candidate (one checkpoint a seed) beside its teacher on every reporting split: the first, which is the
+    model, by itself, and means over all."""
     knobs, models = job.knobs, job.lists["models"]
-    splits = {split: read_split(job.inputs["rows"] / f"{split}.parquet") for split in SPLITS if (job.inputs["rows"] / f"{split}.parquet").is_file()}
-    card: dict[str, Any] = {"metrics": {}, "per_seed": {}, "retained": {}, "difference": {}, "agreement": {}, "means": {}, "rows": {}}
+    splits = {
+        split: read_split(job.inputs["rows"] / f"{split}.parquet")
+        for split in SPLITS
+        if (job.inputs["rows"] / f"{split}.parquet").is_file()
+    }
+    card: dict[str, Any] = {
+        "metrics": {},
+        "per_seed": {},
+        "retained": {},
+        "difference": {},
+        "agreement": {},
+        "means": {},
+        "rows": {},
+    }
     answers: list[dict[str, Any]] = []
     done, total = 0, len(models) * sum(len(rows["id"]) for rows in splits.values())
     for split, rows in splits.items():
         if not len(rows["id"]):
             continue
-        logits_SNC = np.stack([ask(job, model, rows, done + seed * len(rows["id"]), total) for seed, model in enumerate(models)])
+        logits_SNC = np.stack(
+            [ask(job, model, rows, done + seed * len(rows["id"]), total) for seed, model in enumerate(models)]
+        )
         # The teacher's own scorecard: it need not be asked twice.
         teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, split, rows)
         done += len(models) * len(rows["id"])
-        answers.extend({"split": split, "seed": seed, "id": rows["id"], "logits": logits_NC} for seed, logits_NC in enumerate(logits_SNC))
+        answers.extend(
+            {"split": split, "seed": seed, "id": rows["id"], "logits": logits_NC}
+            for seed, logits_NC in enumerate(logits_SNC)
+        )
         weigh(card, split, logits_SNC, teacher_NC, rows, knobs)
     write_predictions(job.output / "predictions.parquet", answers, knobs.kind)
     validation = splits["validation"]
@@ -63,12 +89,20 @@ def score(job: Job) -> dict[str, Any]:
 def ask(job: Job, model: Path, rows: dict[str, Any], done: int, total: int) -> np.ndarray:
     """Return a model's logits of a split, and report progress in rows."""
     return logits_of(
-        model, rows["text"], rows["pair"], job.knobs.max_length, threads=job.threads, report=lambda here: job.progress(done + here, total, unit="rows")
+        model,
+        rows["text"],
+        rows["pair"],
+        job.knobs.max_length,
+        threads=job.threads,
+        report=lambda here: job.progress(done + here, total, unit="rows"),
     )
 
 
-def weigh(card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: np.ndarray, rows: dict[str, Any], knobs: Any) -> None:
-    """Enter one split's figures in the scorecard: of the first seed, of each, and over all, which are the first's where it is alone."""
+def weigh(
+    card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: np.ndarray, rows: dict[str, Any], knobs: Any
+) -> None:
+    """Enter one split's figures in the scorecard: of the first seed, of each, and over all, which are the first's where
+    it is alone."""
     for name in knobs.metrics:
         if name not in METRICS:
             raise RecipeError(f"unknown metric {name!r}; choose one of {', '.join(sorted(METRICS))}")
@@ -83,8 +117,18 @@ def weigh(card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: 
 
 def weighed(ours_SN: np.ndarray, theirs_N: np.ndarray, rows: dict[str, Any], knobs: Any) -> dict[str, Any]:
     """Return the figures of one model, or the means of several seeds, on one split."""
-    found = {name: compare(METRICS[name], ours_SN, theirs_N, rows["label"], resamples=knobs.resamples, confidence=knobs.confidence, groups_N=rows["group"])
-             for name in knobs.metrics}  # fmt: skip
+    found = {
+        name: compare(
+            METRICS[name],
+            ours_SN,
+            theirs_N,
+            rows["label"],
+            resamples=knobs.resamples,
+            confidence=knobs.confidence,
+            groups_N=rows["group"],
+        )
+        for name in knobs.metrics
+    }
     lead, alike = found[knobs.headline], accuracy if knobs.kind == "classification" else pearson
     return {
         "metrics": {name: one.score.as_json() for name, one in found.items()},
@@ -100,16 +144,32 @@ def decided(logits: np.ndarray, kind: str) -> np.ndarray:
 
 
 def judge(job: Job) -> dict[str, Any]:
-    """Score a candidate (one checkpoint a seed; the first is the model) beside its teacher on a judging set, whose merged classes count as one."""
+    """Score a candidate (one checkpoint a seed; the first is the model) beside its teacher on a judging set, whose
+    merged classes count as one."""
     knobs, models, folder = job.knobs, job.lists["models"], job.inputs["rows"]
     rows, merged = read_split(folder / "validation.parquet"), json.loads((folder / "task.json").read_text())["merged"]
     many = len(rows["id"])
     asked = [ask(job, model, rows, seed * many, len(models) * many) for seed, model in enumerate(models)]
     logits_SNC = np.stack([as_merged(logits_NC, merged) for logits_NC in asked])
-    teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else as_merged(teacher_logits(job, "validation", rows), merged)
-    card: dict[str, Any] = {"metrics": {}, "per_seed": {}, "retained": {}, "difference": {}, "agreement": {}, "means": {}, "rows": {}}
+    teacher_NC = (
+        logits_SNC[0]
+        if models == [job.inputs["teacher"]]
+        else as_merged(teacher_logits(job, "validation", rows), merged)
+    )
+    card: dict[str, Any] = {
+        "metrics": {},
+        "per_seed": {},
+        "retained": {},
+        "difference": {},
+        "agreement": {},
+        "means": {},
+        "rows": {},
+    }
     weigh(card, "validation", logits_SNC, teacher_NC, rows, knobs)
-    answers = [{"split": "validation", "seed": seed, "id": rows["id"], "logits": logits_NC} for seed, logits_NC in enumerate(logits_SNC)]
+    answers = [
+        {"split": "validation", "seed": seed, "id": rows["id"], "logits": logits_NC}
+        for seed, logits_NC in enumerate(logits_SNC)
+    ]
     write_predictions(job.output / "predictions.parquet", answers, knobs.kind)
     facts = {name: found["validation"] for name, found in card.items()} | {"headline": knobs.headline}
     facts["truncated"] = truncated_share(models[0], rows["text"], rows["pair"], knobs.max_length)
@@ -118,7 +178,8 @@ def judge(job: Job) -> dict[str, Any]:
 
 
 def as_merged(logits_NC: np.ndarray, merged: list[int] | None) -> np.ndarray:
-    """Return logits in which the first of merged classes has the greatest of theirs and the others none: it is chosen where one of them was."""
+    """Return logits in which the first of merged classes has the greatest of theirs and the others none: it is chosen
+    where one of them was."""
     if merged is None:
         return logits_NC
     found_NC = np.full_like(logits_NC, -np.inf)
@@ -131,7 +192,13 @@ def read_split(path: Path) -> dict[str, Any]:
     """Read a reporting split."""
     table = pq.ParquetFile(path).read().to_pydict()  # read_table would import pandas
     pairs = table["pair"] if any(pair is not None for pair in table["pair"]) else None
-    return {"id": table["id"], "text": table["text"], "pair": pairs, "label": np.asarray(table["label"]), "group": group_numbers(table.get("group"))}
+    return {
+        "id": table["id"],
+        "text": table["text"],
+        "pair": pairs,
+        "label": np.asarray(table["label"]),
+        "group": group_numbers(table.get("group")),
+    }
 
 
 def teacher_logits(job: Job, split: str, rows: dict[str, Any]) -> np.ndarray:
@@ -148,15 +215,17 @@ def teacher_logits(job: Job, split: str, rows: dict[str, Any]) -> np.ndarray:
 def write_predictions(path: Path, answers: list[dict[str, Any]], kind: str) -> None:
     """Write every prediction, so that any figure can be computed again and two candidates compared row by row."""
     tables = [
-        pa.table({
-            "split": pa.array([answer["split"]] * len(answer["id"]), pa.string()),
-            "seed": pa.array([answer["seed"]] * len(answer["id"]), pa.int64()),
-            "id": pa.array(answer["id"], pa.int64()),
-            "prediction": pa.array(decided(answer["logits"], kind).astype(float)),
-            "logits": pa.array([row.tolist() for row in answer["logits"]], pa.list_(pa.float32())),
-        })
+        pa.table(
+            {
+                "split": pa.array([answer["split"]] * len(answer["id"]), pa.string()),
+                "seed": pa.array([answer["seed"]] * len(answer["id"]), pa.int64()),
+                "id": pa.array(answer["id"], pa.int64()),
+                "prediction": pa.array(decided(answer["logits"], kind).astype(float)),
+                "logits": pa.array([row.tolist() for row in answer["logits"]], pa.list_(pa.float32())),
+            }
+        )
         for answer in answers
-    ]  # fmt: skip
+    ]
     pq.write_table(pa.concat_tables(tables), path, compression="zstd")
 
 
@@ -167,7 +236,13 @@ def measure(job: Job) -> dict[str, Any]:
     # Memory first: this process has loaded the libraries and no model yet, so what is added is the candidate's alone.
     memory = peak_increase(folders["model"], batch=knobs.batch, length=knobs.length, threads=knobs.threads)
     timed = measure_latency(
-        folders, batch=knobs.batch, length=knobs.length, threads=knobs.threads, repeats=knobs.repeats, warmup=knobs.warmup, seconds=knobs.seconds
+        folders,
+        batch=knobs.batch,
+        length=knobs.length,
+        threads=knobs.threads,
+        repeats=knobs.repeats,
+        warmup=knobs.warmup,
+        seconds=knobs.seconds,
     )
     ours, theirs = timed["engines"]["model"], timed["engines"]["teacher"]
     facts = {
@@ -181,7 +256,8 @@ def measure(job: Job) -> dict[str, Any]:
 
 
 def contrast(job: Job) -> dict[str, Any]:
-    """Compare two candidates row by row, from the predictions that their scorecards keep, on every split that both were judged on."""
+    """Compare two candidates row by row, from the predictions that their scorecards keep, on every split that both were
+    judged on."""
     knobs = job.knobs
     metric = METRICS[knobs.metric]
     first, second = (read_predictions(job.inputs[name] / "predictions.parquet") for name in ("candidate", "baseline"))
@@ -190,7 +266,13 @@ def contrast(job: Job) -> dict[str, Any]:
         rows = read_split(job.inputs["rows"] / f"{split}.parquet")
         ours_SN, theirs_SN = (in_order(found[split], rows["id"]) for found in (first, second))
         apart = paired_difference(
-            metric, ours_SN, theirs_SN, rows["label"], resamples=knobs.resamples, confidence=knobs.confidence, groups_N=rows["group"]
+            metric,
+            ours_SN,
+            theirs_SN,
+            rows["label"],
+            resamples=knobs.resamples,
+            confidence=knobs.confidence,
+            groups_N=rows["group"],
         )
         splits[split] = {**apart.as_json(), "p": apart.p}
     seeds = [max((len(by_seed) for by_seed in found.values()), default=0) for found in (first, second)]
@@ -203,7 +285,9 @@ def read_predictions(path: Path) -> dict[str, dict[int, dict[int, float]]]:
     """Read a scorecard's predictions by split, seed and row."""
     table = pq.ParquetFile(path).read(["split", "seed", "id", "prediction"]).to_pydict()
     found: dict[str, dict[int, dict[int, float]]] = {}
-    for split, seed, row, prediction in zip(table["split"], table["seed"], table["id"], table["prediction"], strict=True):
+    for split, seed, row, prediction in zip(
+        table["split"], table["seed"], table["id"], table["prediction"], strict=True
+    ):
         found.setdefault(split, {}).setdefault(seed, {})[row] = prediction
     return found
 

@@ -1,4 +1,5 @@
-"""What a run's models answered to a judging set: what the gate reads intervals from, of bounds and of tests, on these rows."""
+"""What a run's models answered to a judging set: what the gate reads intervals from, of bounds and of tests, on these
+rows."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from tasks.scoring.evaluation import Evaluation, read_evaluation, read_judged_ro
 
 @dataclass
 class SetAnswers:
-    """One judging set of one run: where its rows and everybody's answers are; they are fetched when a criterion asks for them."""
+    """One judging set of one run: where its rows and everybody's answers are; they are fetched when a criterion asks
+    for them."""
 
     rows_folder: Callable[[], Path]
     rows_sha256: str
@@ -30,5 +32,7 @@ class SetAnswers:
             if name not in self.scorecards:
                 raise DataError(f"{name} has no answers to this set")
             rows = read_judged_rows(self.rows_folder(), "validation", self.rows_sha256)
-            self.known[name] = read_evaluation(write_evaluation(self.workspace / name, self.scorecards[name](), rows, {}))
+            self.known[name] = read_evaluation(
+                write_evaluation(self.workspace / name, self.scorecards[name](), rows, {})
+            )
         return self.known[name]

@@ -1,8 +1,9 @@
-"""Asking an exported model as its users do: with ONNX Runtime and the tokenizer's own file, without torch or transformers.
+"""Asking an exported model as its users do: with ONNX Runtime and the tokenizer's own file, without torch or
+transformers.
 
-Rows are asked one at a time. int8 activations share one scale within a call, so an answer would else depend on the rows beside it; on a CPU it costs
-nothing, because a small model is as fast row by row, and nothing is padded.
-Shape letters: N rows, B batch, T tokens, C classes.
+Rows are asked one at a time. int8 activations share one scale within a call, so an answer would else depend on the rows
+beside it; on a CPU it costs nothing, because a small model is as fast row by row, and nothing is padded. Shape letters:
+N rows, B batch, T tokens, C classes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def graph_of(folder: Path) -> Path:
 
 def tokenizer_of(folder: Path) -> Path:
     """Return the tokenizer's file; in a pulled model it lies one folder up."""
-    return next((place / "tokenizer.json" for place in (folder, folder.parent) if (place / "tokenizer.json").is_file()), folder / "tokenizer.json")
+    return next(
+        (place / "tokenizer.json" for place in (folder, folder.parent) if (place / "tokenizer.json").is_file()),
+        folder / "tokenizer.json",
+    )
 
 
 def open_session(graph: Path, threads: int) -> Any:
@@ -71,18 +75,30 @@ class OnnxModel:
         pad = self.card["pad"]
         self.tokenizer.enable_truncation(min(max_length, self.card["positions"] or max_length))
         if len(texts) > 1:
-            self.tokenizer.enable_padding(direction=pad["side"], pad_id=pad["id"], pad_type_id=pad["type_id"], pad_token=pad["token"])
+            self.tokenizer.enable_padding(
+                direction=pad["side"], pad_id=pad["id"], pad_type_id=pad["type_id"], pad_token=pad["token"]
+            )
         found = self.tokenizer.encode_batch(list(texts) if pairs is None else list(zip(texts, pairs, strict=True)))
         self.tokenizer.no_padding()
         every = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-        return {name: np.asarray([getattr(one, every[name]) for one in found], dtype=np.int64) for name in self.card["inputs"]}
+        return {
+            name: np.asarray([getattr(one, every[name]) for one in found], dtype=np.int64)
+            for name in self.card["inputs"]
+        }
 
     def ask(self, given: dict[str, np.ndarray]) -> np.ndarray:
         """Return logits [B, C]."""
         logits_BC: np.ndarray = self.session.run([self.card["output"]], given)[0]
         return logits_BC
 
-    def logits(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, *, report: Callable[[int], None] = lambda done: None) -> np.ndarray:
+    def logits(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None,
+        max_length: int,
+        *,
+        report: Callable[[int], None] = lambda done: None,
+    ) -> np.ndarray:
         """Return logits [N, C], asked row by row."""
         found = []
         for row, text in enumerate(texts):

@@ -1,4 +1,5 @@
-"""Asking a finished model: rows in, logits out, as any user of the folder would: a checkpoint with transformers alone, an export with ONNX Runtime.
+"""Asking a finished model: rows in, logits out, as any user of the folder would: a checkpoint with transformers alone,
+an export with ONNX Runtime.
 
 Shape letters: N rows, B batch, C classes.
 """
@@ -26,9 +27,13 @@ def load(folder: Path) -> tuple[Any, Any]:
     model, found = AutoModelForSequenceClassification.from_pretrained(
         folder, local_files_only=True, dtype=torch.float32, use_safetensors=True, output_loading_info=True
     )
-    # transformers fills what a checkpoint lacks with random numbers and only warns: such answers would look like real ones.
+    # transformers fills what a checkpoint lacks with random numbers and only warns: such answers would look like real
+    # ones.
     if found["missing_keys"]:
-        raise ModelError(f"{folder} lacks the weights {', '.join(sorted(found['missing_keys'])[:3])}; give a model that was fine-tuned for a task")
+        raise ModelError(
+            f"{folder} lacks the weights {', '.join(sorted(found['missing_keys'])[:3])}; give a model that was "
+            f"fine-tuned for a task"
+        )
     return model.eval(), AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
@@ -41,19 +46,30 @@ def longest(config: Any, wanted: int) -> int:
 
 
 def logits_of(
-    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, *, threads: int = 1, report: Callable[[int], None] = lambda done: None
+    folder: Path,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    *,
+    threads: int = 1,
+    report: Callable[[int], None] = lambda done: None,
 ) -> np.ndarray:
-    """Return logits [N, C] of every row, in row order; ``threads`` are those of an export, torch has been given its own."""
+    """Return logits [N, C] of every row, in row order; ``threads`` are those of an export, torch has been given its
+    own."""
     if is_export(folder):
         logits_NC = OnnxModel(folder, threads=threads).logits(texts, pairs, max_length, report=report)
     else:
         logits_NC = logits_of_checkpoint(folder, texts, pairs, max_length, report)
     if not np.isfinite(logits_NC).all():
-        raise ModelError(f"{folder} answers with numbers that are not finite; its training diverged: lower the learning rate")
+        raise ModelError(
+            f"{folder} answers with numbers that are not finite; its training diverged: lower the learning rate"
+        )
     return logits_NC
 
 
-def logits_of_checkpoint(folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, report: Callable[[int], None]) -> np.ndarray:
+def logits_of_checkpoint(
+    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, report: Callable[[int], None]
+) -> np.ndarray:
     """Ask a checkpoint; rows of like length share a batch."""
     import torch
 
@@ -64,7 +80,14 @@ def logits_of_checkpoint(folder: Path, texts: Sequence[str], pairs: Sequence[str
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
         second = [pairs[row] for row in rows] if pairs else None
-        batch = tokenizer([texts[row] for row in rows], second, truncation=True, max_length=max_length, padding=True, return_tensors="pt")
+        batch = tokenizer(
+            [texts[row] for row in rows],
+            second,
+            truncation=True,
+            max_length=max_length,
+            padding=True,
+            return_tensors="pt",
+        )
         with torch.inference_mode():
             logits_NC[rows] = model(**batch).logits.numpy()
         report(start + len(rows))
@@ -81,7 +104,9 @@ def truncated_share(folder: Path, texts: Sequence[str], pairs: Sequence[str] | N
     return float(np.mean(np.asarray(lengths) > max_length))
 
 
-def predict_texts(folder: Path, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int = 128) -> list[dict[str, Any]]:
+def predict_texts(
+    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int = 128
+) -> list[dict[str, Any]]:
     """Return a label and a score, or a value, for every text."""
     names = label_names(folder)
     logits_NC = logits_of(folder, texts, pairs, max_length)

@@ -1,4 +1,5 @@
-"""The context in which the body of a stage works: its inputs as folders, its output folder, and the engine that it may start."""
+"""The context in which the body of a stage works: its inputs as folders, its output folder, and the engine that it may
+start."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ class Bench:
             "job": self.frame.engine,
             "knobs": dict(knobs),
             "inputs": given | {name: str(folder) for name, folder in (folders or {}).items()},
-            "lists": {name: [str(self.folder(parcel)) for parcel in parcels] for name, parcels in (lists or {}).items()},
+            "lists": {
+                name: [str(self.folder(parcel)) for parcel in parcels] for name, parcels in (lists or {}).items()
+            },
             "output": str(self.output),
             "checkpoints": str(self.checkpoints),
             "threads": self.record.threads,
@@ -90,4 +93,6 @@ class Bench:
         if share >= self.heard + 0.1 or share >= 1 > self.heard:
             self.heard = share
             figures = ", ".join(f"{name} {value:.4g}" for name, value in event["figures"].items())
-            get_run_logger().info(f"{event['done']:,} of {event['total']:,} {event['unit']}{', ' + figures if figures else ''}")
+            get_run_logger().info(
+                f"{event['done']:,} of {event['total']:,} {event['unit']}{', ' + figures if figures else ''}"
+            )

@@ -28,15 +28,19 @@ def stage(
     hardware: bool = False,
     together: bool = False,
 ) -> Callable[[Body], Callable[..., Awaitable[Parcel]]]:
-    """Make a function a stage. It is called as ``await door(knobs, name=parcel, …, label="shown")`` inside a run, and returns a parcel.
+    """Make a function a stage. It is called as ``await door(knobs, name=parcel, …, label="shown")`` inside a run, and
+    returns a parcel.
 
-    ``makes`` is the kind of parcel; ``engine`` the job that the function starts, whose code is part of the key. The recipe says how many
-    ``threads`` a stage has that runs beside others like it (``branch``) or that others wait for (``alone``); ``single`` adds nothing up by threads.
-    ``libraries`` have their versions in the key. ``hardware``: it is keyed by this very machine. ``together``: processes may share its training.
+    ``makes`` is the kind of parcel; ``engine`` the job that the function starts, whose code is part of the key. The
+    recipe says how many ``threads`` a stage has that runs beside others like it (``branch``) or that others wait for
+    (``alone``); ``single`` adds nothing up by threads. ``libraries`` have their versions in the key. ``hardware``: it
+    is keyed by this very machine. ``together``: processes may share its training.
     """
 
     def frame_it(body: Body) -> Callable[..., Awaitable[Parcel]]:
-        frame = Frame(body.__name__.replace("_", "-"), makes, body, engine, module, threads, libraries, hardware, together)
+        frame = Frame(
+            body.__name__.replace("_", "-"), makes, body, engine, module, threads, libraries, hardware, together
+        )
 
         @task(name=frame.name, task_run_name=frame.name + "{shown}", persist_result=False, cache_policy=NO_CACHE)
         async def door(knobs: Knobs, shown: str, parcels: dict[str, Any]) -> Any:
@@ -48,7 +52,9 @@ def stage(
             if session.planning:
                 return await plan_stage(frame, session, knobs, label, parcels)
             # Inputs travel as the states of the tasks that made them: that is what draws the edges of the run graph.
-            state = await told_in_order(door(knobs, f"/{label}" if label else "", linked(session, parcels), return_state=True))
+            state = await told_in_order(
+                door(knobs, f"/{label}" if label else "", linked(session, parcels), return_state=True)
+            )
             parcel: Parcel = await state.aresult()
             session.made_by[id(parcel)] = state
             return parcel
@@ -62,6 +68,8 @@ def stage(
 def linked(session: Session, parcels: Mapping[str, Any]) -> dict[str, Any]:
     """Replace parcels by the states of the tasks that made them; Prefect turns them back before the task sees them."""
     return {
-        name: [session.made_by.get(id(one), one) for one in given] if isinstance(given, list) else session.made_by.get(id(given), given)
+        name: [session.made_by.get(id(one), one) for one in given]
+        if isinstance(given, list)
+        else session.made_by.get(id(given), given)
         for name, given in parcels.items()
     }

@@ -21,7 +21,8 @@ Body = Callable[..., Awaitable[None]]
 
 
 WITHOUT_A_MODEL = {"tokenize", "mix"}
-"""Jobs of the training engine that run no model. Said here and not at the doors, because a door's decorator is part of its key."""
+"""Jobs of the training engine that run no model. Said here and not at the doors, because a door's decorator is part of
+its key."""
 
 
 OTHER_RELEASE = "what another release of Limbeck stored is not taken"
@@ -60,12 +61,14 @@ class Frame:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether its engine runs models where a GPU is, if there is one; the scales and the packing room always work on the CPU."""
+        """Whether its engine runs models where a GPU is, if there is one; the scales and the packing room always work
+        on the CPU."""
         return self.module == "tasks.training" and self.engine is not None and self.engine not in WITHOUT_A_MODEL
 
     @property
     def roots(self) -> tuple[Root, ...]:
-        """Where the code begins that makes its result: the function itself, its engine's job, and how an engine is set up before it."""
+        """Where the code begins that makes its result: the function itself, its engine's job, and how an engine is set
+        up before it."""
         own = (self.body.__module__, self.body.__name__, None)
         if self.engine is None:
             return (own,)
@@ -80,7 +83,9 @@ def is_sent(frame: Frame, session: Session) -> bool:
 
 def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[str, Any]) -> StageRecord:
     """Enter a stage in the run's list."""
-    record = StageRecord(frame.name, label, key_of(explanation), frame.makes, explanation, threads=session.threads_for(frame.threads))
+    record = StageRecord(
+        frame.name, label, key_of(explanation), frame.makes, explanation, threads=session.threads_for(frame.threads)
+    )
     record.processes = session.processes if frame.together else 1
     record.cores = session.cores if frame.hardware else min(session.cores, record.threads * record.processes)
     session.records.append(record)
@@ -102,7 +107,8 @@ def explain(frame: Frame, session: Session, knobs: Knobs, parcels: Mapping[str, 
 
 
 def computed_by(frame: Frame, session: Session) -> dict[str, Any]:
-    """Return what an engine's numbers are computed by, for its key. Rows are read and counted: they are the same everywhere."""
+    """Return what an engine's numbers are computed by, for its key. Rows are read and counted: they are the same
+    everywhere."""
     return {
         "device": session.dispatcher.device if is_sent(frame, session) else frame.device,
         "environment": NUMERIC,

@@ -59,7 +59,9 @@ async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcel
         raise
 
 
-async def dispatch(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
+async def dispatch(
+    frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float
+) -> Any:
     """Have a stage made by a worker elsewhere, and take its result from the store."""
     await foresee(frame, session, record)
     get_run_logger().info(f"key {record.key[:12]}: {record.why}")
@@ -73,27 +75,45 @@ async def dispatch(frame: Frame, session: Session, record: StageRecord, knobs: K
             session.watcher.log(record, words)
 
     order = {
-        "stage": frame.name, "label": record.label, "knobs": knobs.model_dump(mode="json", exclude_unset=True), "key": record.key,
-        "inputs": await notes_of(session.store, parcels), "explanation": record.explanation, "force": frame.name in session.force,
+        "stage": frame.name,
+        "label": record.label,
+        "knobs": knobs.model_dump(mode="json", exclude_unset=True),
+        "key": record.key,
+        "inputs": await notes_of(session.store, parcels),
+        "explanation": record.explanation,
+        "force": frame.name in session.force,
         "tracking": await asyncio.to_thread(session.tracker.place) if session.tracker is not None else {},
-    }  # fmt: skip
+    }
     async with within_budget(session):
         ours = await session.dispatcher.make(order, tell)
     found = await asyncio.to_thread(session.store.find, record.key)
     if found is None:
-        raise DispatchError(f"{record.shown} was made elsewhere, and is not in this run's store; its workers must share the store of this run")
-    # What another run asked for, and pays, is to this one as if it had been there. Of its own, the seconds are those of the work, not of the queue.
-    return finish(session, record, found, "miss" if ours else "hit", time.monotonic() - float(found.used.get("seconds") or 0.0) if ours else started)
+        raise DispatchError(
+            f"{record.shown} was made elsewhere, and is not in this run's store; its workers must share the store "
+            f"of this run"
+        )
+    # What another run asked for, and pays, is to this one as if it had been there. Of its own, the seconds are those of
+    # the work, not of the queue.
+    return finish(
+        session,
+        record,
+        found,
+        "miss" if ours else "hit",
+        time.monotonic() - float(found.used.get("seconds") or 0.0) if ours else started,
+    )
 
 
 async def foresee(frame: Frame, session: Session, record: StageRecord) -> None:
-    """Note why a stage is made and what it will probably take, before it is; refuse it where the rest of the budget does not hold that."""
+    """Note why a stage is made and what it will probably take, before it is; refuse it where the rest of the budget
+    does not hold that."""
     changes, like = await asyncio.to_thread(nearest, frame, session, record.explanation)
     record.why, record.likely = reason(frame, session, changes), took(like)
     require_rest(session, record)
 
 
-async def compute(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float) -> Any:
+async def compute(
+    frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float
+) -> Any:
     """Make a stage's result under its lease, unless another worker makes it meanwhile."""
     note = {"stage": record.shown, "key": record.key, "inputs": record.explanation["inputs"]}
     while True:
@@ -122,7 +142,9 @@ async def overtaken(session: Session, record: StageRecord, error: LeaseLost) -> 
         await asyncio.to_thread(session.tracker.stage_failed, record, str(error), True)
 
 
-async def find_or_make(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any) -> Any:
+async def find_or_make(
+    frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any
+) -> Any:
     """Make a stage's result, with the lease and the cores in hand; it may have been made since it was looked for."""
     started = time.monotonic()
     found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
@@ -142,7 +164,15 @@ async def find_or_make(frame: Frame, session: Session, record: StageRecord, knob
     return state
 
 
-async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any, started: float) -> Parcel:
+async def work(
+    frame: Frame,
+    session: Session,
+    record: StageRecord,
+    knobs: Knobs,
+    parcels: Mapping[str, Any],
+    lease: Any,
+    started: float,
+) -> Parcel:
     """Run the body in a workspace of its own and publish what it wrote; the workspace goes away in every case."""
     store, whole = session.store, False
     workspace = Path(tempfile.mkdtemp(prefix=f"{frame.name}-", dir=store.workspace()))
@@ -157,9 +187,17 @@ async def work(frame: Frame, session: Session, record: StageRecord, knobs: Knobs
             await asyncio.to_thread(held.require_unchanged)
         whole = True
         return await asyncio.to_thread(
-            store.publish, record.key, kind=frame.makes, folder=bench.output, facts=bench.facts,
-            stage=frame.name, explanation=record.explanation, lease=lease, seconds=time.monotonic() - started, used=record.used,
-        )  # fmt: skip
+            store.publish,
+            record.key,
+            kind=frame.makes,
+            folder=bench.output,
+            facts=bench.facts,
+            stage=frame.name,
+            explanation=record.explanation,
+            lease=lease,
+            seconds=time.monotonic() - started,
+            used=record.used,
+        )
     finally:
         await page.close(whole=whole)
         await asyncio.to_thread(shutil.rmtree, workspace, True)
@@ -187,7 +225,10 @@ async def fail(session: Session, record: StageRecord, error: BaseException, star
     """Note how a stage failed; nothing of it was published."""
     killed = isinstance(error, (Interrupted, asyncio.CancelledError, KeyboardInterrupt))
     refused = isinstance(error, BudgetError)
-    record.state, record.seconds = "stopped" if killed else "refused" if refused else "failed", time.monotonic() - started
+    record.state, record.seconds = (
+        "stopped" if killed else "refused" if refused else "failed",
+        time.monotonic() - started,
+    )
     session.tell(record)
     if session.tracker is not None:
         await asyncio.to_thread(session.tracker.stage_failed, record, str(error), killed)

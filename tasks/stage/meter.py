@@ -1,9 +1,10 @@
 """The meter in the door frame: what a stage takes of the machine while it is made.
 
-Wall seconds are the clock's. CPU seconds, peak memory and GPUs in use are what each engine says of itself before it ends. Energy is read from
-the counters that there are, RAPL for the processor and NVML for GPUs; where there is none it is not guessed here: the ledger estimates it from
-these facts. Stages run side by side, so each gets a share of the machine by the cores that it holds, and the shares of a moment add up to one.
-What else runs on a shared machine is not known here: RAPL's joules are divided by the CPU seconds of everybody, a GPU's are not.
+Wall seconds are the clock's. CPU seconds, peak memory and GPUs in use are what each engine says of itself before it
+ends. Energy is read from the counters that there are, RAPL for the processor and NVML for GPUs; where there is none it
+is not guessed here: the ledger estimates it from these facts. Stages run side by side, so each gets a share of the
+machine by the cores that it holds, and the shares of a moment add up to one. What else runs on a shared machine is not
+known here: RAPL's joules are divided by the CPU seconds of everybody, a GPU's are not.
 """
 
 from __future__ import annotations
@@ -50,22 +51,32 @@ class Meter:
         cpu_seconds = sum(event["cpu_seconds"] for event in self.said) if self.said else None
         gpus = sum(event["gpus"] for event in self.said) if self.said or not machine.gpu else None
         return {
-            "seconds": round(seconds, 3), "machine_seconds": round(self.machine_seconds, 3), "held_seconds": round(seconds * self.cores, 3),
-            "cpu_seconds": rounded(cpu_seconds), "peak_bytes": sum(event["peak_bytes"] for event in self.said) if self.said else None,
-            "threads": self.threads, "processes": self.processes, "cpu": cpu_model(), "gpu": machine.gpu if gpus else None, "gpus": gpus,
+            "seconds": round(seconds, 3),
+            "machine_seconds": round(self.machine_seconds, 3),
+            "held_seconds": round(seconds * self.cores, 3),
+            "cpu_seconds": rounded(cpu_seconds),
+            "peak_bytes": sum(event["peak_bytes"] for event in self.said) if self.said else None,
+            "threads": self.threads,
+            "processes": self.processes,
+            "cpu": cpu_model(),
+            "gpu": machine.gpu if gpus else None,
+            "gpus": gpus,
             "gpu_seconds": None if gpus is None else rounded(self.machine_seconds * gpus),
-            "gpu_joules": rounded(self.gpu_joules) if gpus else None, "cpu_joules": rounded(self.own_share(cpu_seconds)),
-        }  # fmt: skip
+            "gpu_joules": rounded(self.gpu_joules) if gpus else None,
+            "cpu_joules": rounded(self.own_share(cpu_seconds)),
+        }
 
     def own_share(self, cpu_seconds: float | None) -> float | None:
-        """Return the stage's part of what the whole package drew: as much as its part of the CPU seconds of everybody."""
+        """Return the stage's part of what the whole package drew: as much as its part of the CPU seconds of
+        everybody."""
         if self.cpu_joules is None or not self.busy or cpu_seconds is None:
             return None
         return self.cpu_joules * min(1.0, cpu_seconds / self.busy)
 
 
 class Machine:
-    """The machine as the stages of one run share it. Whoever starts or ends, or looks, closes a slice of time; slices are divided among those at work."""
+    """The machine as the stages of one run share it. Whoever starts or ends, or looks, closes a slice of time; slices
+    are divided among those at work."""
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
         self.meters: list[Meter] = []
@@ -105,7 +116,8 @@ class Machine:
             share = meter.cores / held
             meter.machine_seconds += (self.looked - before) * share
             meter.gpu_joules = plus(meter.gpu_joules, None if gpu is None else gpu * share)
-            # Not divided here: every stage gets its part by its CPU seconds at the end, and so does whatever else runs on this machine.
+            # Not divided here: every stage gets its part by its CPU seconds at the end, and so does whatever else runs
+            # on this machine.
             meter.cpu_joules = plus(meter.cpu_joules, package)
             meter.busy = plus(meter.busy, None if busy is None or self.busy_before is None else busy - self.busy_before)
         self.busy_before = busy
@@ -188,7 +200,8 @@ def open_gpus() -> tuple[Any, ...]:
 
 
 def visible(count: int) -> list[int]:
-    """Return the numbers of the GPUs that stages may use, as CUDA_VISIBLE_DEVICES has them; names that are no numbers count as all."""
+    """Return the numbers of the GPUs that stages may use, as CUDA_VISIBLE_DEVICES has them; names that are no numbers
+    count as all."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     chosen = [int(word) for word in given.split(",") if word.strip().isdecimal()]
     return [number for number in chosen if number < count] or list(range(count))

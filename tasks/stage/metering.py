@@ -16,7 +16,8 @@ LOOK = 5.0  # seconds between two looks at what a stage under way takes
 
 @contextlib.asynccontextmanager
 async def metered(session: Session, record: StageRecord) -> AsyncIterator[None]:
-    """Measure what is done inside, and end it in order once the run has spent its budget; what it took is noted however it ends."""
+    """Measure what is done inside, and end it in order once the run has spent its budget; what it took is noted however
+    it ends."""
     with contextlib.ExitStack() as at_the_end:
         meter = session.machine.begin(record.threads, record.processes, record.cores)
         record.meter = meter

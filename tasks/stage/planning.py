@@ -15,10 +15,15 @@ from tasks.stage.session import Session
 
 
 async def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Parcel:
-    """Say what a run would do with this stage, without doing it; what is not known yet makes everything after it a miss."""
+    """Say what a run would do with this stage, without doing it; what is not known yet makes everything after it a
+    miss."""
     explanation = explain(frame, session, knobs, parcels)
     record = new_record(frame, session, label, explanation)
-    waiting = [name for name, digest in explanation["inputs"].items() if UNKNOWN in ([digest] if isinstance(digest, str) else digest)]
+    waiting = [
+        name
+        for name, digest in explanation["inputs"].items()
+        if UNKNOWN in ([digest] if isinstance(digest, str) else digest)
+    ]
     found = None if waiting or frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
     record.cache, record.state = ("hit", "cached") if found else ("miss", "would run")
     if found is not None:
@@ -39,7 +44,9 @@ def reason(frame: Frame, session: Session, changes: list[str] | None) -> str:
     return "; ".join(changes[:3]) or "its result is damaged or gone"
 
 
-def nearest(frame: Frame, session: Session, explanation: Mapping[str, Any]) -> tuple[list[str] | None, Mapping[str, Any] | None]:
+def nearest(
+    frame: Frame, session: Session, explanation: Mapping[str, Any]
+) -> tuple[list[str] | None, Mapping[str, Any] | None]:
     """Return how the nearest earlier result of a stage differs, and its manifest; None for what is not known.
 
     One of another release still says how long the stage took, but it is never taken.

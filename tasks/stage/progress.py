@@ -1,6 +1,7 @@
 """How far a long stage is, on its task run's page in Prefect: one progress artifact, moved every few seconds.
 
-It is sent beside the stage's work, and the stage never waits for it: a server that is slow or away costs a stage nothing.
+It is sent beside the stage's work, and the stage never waits for it: a server that is slow or away costs a stage
+nothing.
 """
 
 from __future__ import annotations

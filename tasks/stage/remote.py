@@ -1,9 +1,11 @@
-"""Stages made elsewhere: a run on a small machine asks for a flow run of a deployment whose workers have GPUs, and takes the result from the store.
+"""Stages made elsewhere: a run on a small machine asks for a flow run of a deployment whose workers have GPUs, and
+takes the result from the store.
 
-What is asked for is a stage, not a program: the worker passes the same door, with the same key, lease, checkpoints and publishing as any other. So a
-stage that is asked for twice is made once, a worker that dies is followed by one that goes on from the checkpoint, and the store alone says what was
-made. A run looks into the store before it asks, so what is cached starts nothing; and it looks for a flow run that is under way with its key before it
-starts one, so a run that was cut off, and begins again, finds its stages at work.
+What is asked for is a stage, not a program: the worker passes the same door, with the same key, lease, checkpoints and
+publishing as any other. So a stage that is asked for twice is made once, a worker that dies is followed by one that
+goes on from the checkpoint, and the store alone says what was made. A run looks into the store before it asks, so what
+is cached starts nothing; and it looks for a flow run that is under way with its key before it starts one, so a run that
+was cut off, and begins again, finds its stages at work.
 """
 
 from __future__ import annotations
@@ -47,23 +49,36 @@ class InputNote(BaseModel):
 
 
 class StageOrder(BaseModel):
-    """One stage that a run asks for: what its door is called with, and the key that must come out. Runs write this; people start recipes."""
+    """One stage that a run asks for: what its door is called with, and the key that must come out. Runs write this;
+    people start recipes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     stage: str = Field(title="Stage", description="The stage's name, for example finetune-teacher.")
     label: str = Field("", title="Label", description="What tells it from other stages of that name in its run.")
     knobs: dict[str, Any] = Field(title="Knobs", description="The stage's slice of the recipe.")
-    inputs: dict[str, InputNote | list[InputNote]] = Field(title="Inputs", description="The digests of what it is made from.")
+    inputs: dict[str, InputNote | list[InputNote]] = Field(
+        title="Inputs", description="The digests of what it is made from."
+    )
     key: str = Field(pattern=HEX, title="Key", description="Under which the store keeps its result.")
-    explanation: dict[str, Any] = Field(title="Explanation", description="What the key is made of; a worker that comes to another one refuses.")
+    explanation: dict[str, Any] = Field(
+        title="Explanation", description="What the key is made of; a worker that comes to another one refuses."
+    )
     store: str = Field(title="Store", description="The address of the store that the run and the pool's workers share.")
     force: bool = Field(False, title="Force", description="Make it although its result is there.")
     costs: dict[str, Any] = Field(default_factory=dict, title="Costs", description="What the ledger counts with.")
-    cores: int | None = Field(None, ge=1, title="Cores", description="Most cores that stages hold at once; empty: all of the worker's.")
+    cores: int | None = Field(
+        None, ge=1, title="Cores", description="Most cores that stages hold at once; empty: all of the worker's."
+    )
     threads: int = Field(1, ge=1, title="Threads", description="Threads of a stage that runs beside others like it.")
-    threads_alone: int = Field(THREADS_ALONE, ge=1, title="Threads alone", description="Threads of a stage that all others wait for.")
-    processes: int = Field(1, ge=1, title="Processes", description="Processes that share a training, one a GPU of the worker.")
-    tracking: dict[str, Any] = Field(default_factory=dict, title="Tracking", description="The MLflow run to which the stage belongs.")
+    threads_alone: int = Field(
+        THREADS_ALONE, ge=1, title="Threads alone", description="Threads of a stage that all others wait for."
+    )
+    processes: int = Field(
+        1, ge=1, title="Processes", description="Processes that share a training, one a GPU of the worker."
+    )
+    tracking: dict[str, Any] = Field(
+        default_factory=dict, title="Tracking", description="The MLflow run to which the stage belongs."
+    )
     asked_by: str = Field("", title="Asked by", description="The flow run that asked for it.")
 
     @property
@@ -74,7 +89,8 @@ class StageOrder(BaseModel):
 
 @dataclass
 class Dispatcher:
-    """Who asks for the stages of one run. ``deployment`` is ``stage/NAME``; ``device`` the class of the pool's hardware, which is part of keys."""
+    """Who asks for the stages of one run. ``deployment`` is ``stage/NAME``; ``device`` the class of the pool's
+    hardware, which is part of keys."""
 
     deployment: str
     device: str
@@ -101,19 +117,27 @@ class Dispatcher:
             try:
                 self.known = await self.patiently(lambda: client.read_deployment_by_name(self.deployment))
             except ObjectNotFound as error:
-                advice = "create it (limbeck deploy does), set PREFECT_API_URL to the server that has it, or leave LIMBECK_DISPATCH out"
-                raise DispatchError(f"LIMBECK_DISPATCH names the deployment {self.deployment!r}, which is not on this Prefect server; {advice}") from error
+                advice = (
+                    "create it (limbeck deploy does), set PREFECT_API_URL to the server that has it, or leave "
+                    "LIMBECK_DISPATCH out"
+                )
+                raise DispatchError(
+                    f"LIMBECK_DISPATCH names the deployment {self.deployment!r}, which is not on this Prefect "
+                    f"server; {advice}"
+                ) from error
             if self.known.work_pool_name is None or "://" in self.terms["store"] or not self.terms.get("own_folder"):
                 return
             pool = await self.patiently(lambda: client.read_work_pool(self.known.work_pool_name))
         if pool.type != "process":
             raise DispatchError(
-                f"the results of this run would lie in {self.terms['store']}, which the workers of the pool {pool.name!r} ({pool.type}) do not see; "
+                f"the results of this run would lie in {self.terms['store']}, which the workers of the pool "
+                f"{pool.name!r} ({pool.type}) do not see; "
                 "set LIMBECK_STORE to s3://BUCKET/PREFIX, or to a folder that they share, here and there"
             )
 
     async def make(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
-        """Have a stage made; return whether it was made for whoever calls this, or for another branch, or another run that goes on beside this one."""
+        """Have a stage made; return whether it was made for whoever calls this, or for another branch, or another run
+        that goes on beside this one."""
         async with self.turns.setdefault(order["key"], asyncio.Lock()):
             if order["key"] in self.made:
                 return False
@@ -122,20 +146,28 @@ class Dispatcher:
             return ours
 
     async def make_once(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
-        """Ask until a flow run has made a stage, or one of this run's own has failed; return whether it was this run's own."""
+        """Ask until a flow run has made a stage, or one of this run's own has failed; return whether it was this run's
+        own."""
         for _ in range(ASKED_AT_MOST):
             run, ours = await self.find_or_ask(order)
             shown = named(order)
-            tell("waiting", f"{'asked for' if ours else 'waits for'} the flow run {run.name!r} of {self.deployment}{page_of(run)}")
+            tell(
+                "waiting",
+                f"{'asked for' if ours else 'waits for'} the flow run {run.name!r} of {self.deployment}{page_of(run)}",
+            )
             if ours:
                 self.under_way[run.id] = shown
             state = await self.wait_for(run.id, tell)
             self.under_way.pop(run.id, None)
             if state.is_completed():
                 return ours
-            if ours or not state.is_cancelled():  # one that was cancelled with the other run that asked for it is asked for again
+            if (
+                ours or not state.is_cancelled()
+            ):  # one that was cancelled with the other run that asked for it is asked for again
                 raise error_of(state, shown, self.grace)
-        raise DispatchError(f"{named(order)}: the flow runs that others asked for were cancelled {ASKED_AT_MOST} times; run again")
+        raise DispatchError(
+            f"{named(order)}: the flow runs that others asked for were cancelled {ASKED_AT_MOST} times; run again"
+        )
 
     async def find_or_ask(self, order: Mapping[str, Any]) -> tuple[Any, bool]:
         """Return the flow run that makes this key, found or asked for, and whether it is this run's own."""
@@ -151,10 +183,14 @@ class Dispatcher:
             last = f"{self.known.id} after {runs[0].id if runs else 'none'}"
             asked = await self.patiently(
                 lambda: arun_deployment(
-                    self.deployment, parameters={"order": {**order, **self.order_terms()}}, flow_run_name=named(order), timeout=0,
-                    tags=[f"stage:{order['stage']}", tag_of(order["key"])], idempotency_key=f"{order['key']} in {self.terms['store']} by {last}",
+                    self.deployment,
+                    parameters={"order": {**order, **self.order_terms()}},
+                    flow_run_name=named(order),
+                    timeout=0,
+                    tags=[f"stage:{order['stage']}", tag_of(order["key"])],
+                    idempotency_key=f"{order['key']} in {self.terms['store']} by {last}",
                 )
-            )  # fmt: skip
+            )
             return asked, await self.is_ours(client, asked)
 
     def order_terms(self) -> dict[str, Any]:
@@ -166,8 +202,12 @@ class Dispatcher:
         from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterDeploymentId, FlowRunFilterTags
         from prefect.client.schemas.sorting import FlowRunSort
 
-        wanted = FlowRunFilter(tags=FlowRunFilterTags(all_=[tag_of(key)]), deployment_id=FlowRunFilterDeploymentId(any_=[self.known.id]))
-        found = await self.patiently(lambda: client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200))
+        wanted = FlowRunFilter(
+            tags=FlowRunFilterTags(all_=[tag_of(key)]), deployment_id=FlowRunFilterDeploymentId(any_=[self.known.id])
+        )
+        found = await self.patiently(
+            lambda: client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200)
+        )
         same = [run for run in found if what(run.parameters) == (key, self.terms["store"])]
         return sorted(same, key=lambda run: run.created, reverse=True)
 
@@ -179,7 +219,8 @@ class Dispatcher:
         return bool(state.is_crashed() and (datetime.now(UTC) - state.timestamp).total_seconds() < self.grace)
 
     async def is_ours(self, client: Any, run: Any) -> bool:
-        """Tell whether a flow run was asked for by this run, or by one that has ended and left it to whoever comes next."""
+        """Tell whether a flow run was asked for by this run, or by one that has ended and left it to whoever comes
+        next."""
         from prefect.exceptions import ObjectNotFound
 
         asked_by = (run.parameters.get("order") or {}).get("asked_by", "")
@@ -192,7 +233,8 @@ class Dispatcher:
         return asker.state is None or asker.state.is_final()
 
     async def wait_for(self, run: UUID, tell: Callable[[str, str], None]) -> Any:
-        """Wait until a flow run has ended, and, where it crashed, until nobody is likely to start it again; return its last state."""
+        """Wait until a flow run has ended, and, where it crashed, until nobody is likely to start it again; return its
+        last state."""
         from prefect.client.orchestration import get_client
         from prefect.exceptions import ObjectNotFound
         from prefect.states import Cancelled
@@ -209,20 +251,32 @@ class Dispatcher:
                     tell("running" if state.is_running() else "waiting", "" if state.name in USUAL else words)
                     before, pause = state.name, FIRST_LOOK
                 crashed = (crashed or time.monotonic()) if state is not None and state.is_crashed() else None
-                if state is not None and state.is_final() and (crashed is None or time.monotonic() - crashed > self.grace):
+                if (
+                    state is not None
+                    and state.is_final()
+                    and (crashed is None or time.monotonic() - crashed > self.grace)
+                ):
                     return state
                 await asyncio.sleep(pause)
                 pause = min(pause * SLOWER, LONGEST)
 
     async def withdraw(self) -> None:
-        """Cancel this run's own flow runs; each writes its checkpoint, so that whoever needs the stage again goes on from there."""
+        """Cancel this run's own flow runs; each writes its checkpoint, so that whoever needs the stage again goes on
+        from there."""
         from prefect.client.orchestration import get_client
         from prefect.states import State, StateType
 
         async with get_client() as client:
             for run in list(self.under_way):
-                with contextlib.suppress(Exception):  # a server that is away, a run that has just ended: what led here matters more
-                    await client.set_flow_run_state(run, State(type=StateType.CANCELLING, message="the run that asked for it was stopped, or has failed"))
+                with contextlib.suppress(
+                    Exception
+                ):  # a server that is away, a run that has just ended: what led here matters more
+                    await client.set_flow_run_state(
+                        run,
+                        State(
+                            type=StateType.CANCELLING, message="the run that asked for it was stopped, or has failed"
+                        ),
+                    )
 
     async def patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Ask the Prefect server again for as long as it may be away; the stages go on without it."""
@@ -232,7 +286,12 @@ class Dispatcher:
         async def once() -> Answer:
             return await ask()
 
-        again = AsyncRetrying(stop=stop_after_delay(self.away), wait=wait_random_exponential(0.5, max=LONGEST), retry=retry_if_exception(is_away), reraise=True)
+        again = AsyncRetrying(
+            stop=stop_after_delay(self.away),
+            wait=wait_random_exponential(0.5, max=LONGEST),
+            retry=retry_if_exception(is_away),
+            reraise=True,
+        )
         try:
             return await again(once)
         except (httpx.TransportError, httpx.HTTPStatusError) as error:
@@ -243,15 +302,23 @@ def is_away(error: BaseException) -> bool:
     """Tell whether an error is a server's that may be back soon."""
     import httpx
 
-    return isinstance(error, httpx.TransportError) or (isinstance(error, httpx.HTTPStatusError) and error.response.status_code >= 500)
+    return isinstance(error, httpx.TransportError) or (
+        isinstance(error, httpx.HTTPStatusError) and error.response.status_code >= 500
+    )
 
 
 def trouble(error: Exception, away: float) -> str:
     """Say in one sentence what a Prefect server did not do, and what to do about it."""
     said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
     if is_away(error):
-        return f"the Prefect server has not answered for {away:g} seconds ({said}); stages go on; run again once it is there"
-    return f"the Prefect server refused ({said}); check PREFECT_API_AUTH_STRING, and that its deployment is of this version (limbeck deploy)"
+        return (
+            f"the Prefect server has not answered for {away:g} seconds ({said}); stages go on; run again once it "
+            f"is there"
+        )
+    return (
+        f"the Prefect server refused ({said}); check PREFECT_API_AUTH_STRING, and that its deployment is of this "
+        f"version (limbeck deploy)"
+    )
 
 
 def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
@@ -260,9 +327,16 @@ def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
     if state.is_cancelled():
         return Interrupted(f"the flow run of {shown} was cancelled; run the same command again to go on")
     if state.is_crashed():
-        return DispatchError(f"the flow run of {shown} crashed, and nobody started it again within {grace:g} seconds ({said}); run again to go on")
+        return DispatchError(
+            f"the flow run of {shown} crashed, and nobody started it again within {grace:g} seconds ({said}); run "
+            f"again to go on"
+        )
     kind, _, sentence = said.partition(": ")
-    return BY_NAME[kind](sentence) if kind in BY_NAME and sentence else DispatchError(f"the flow run of {shown} failed: {said}")
+    return (
+        BY_NAME[kind](sentence)
+        if kind in BY_NAME and sentence
+        else DispatchError(f"the flow run of {shown} failed: {said}")
+    )
 
 
 def require_expected(explanation: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -270,12 +344,13 @@ def require_expected(explanation: Mapping[str, Any], expected: Mapping[str, Any]
     found = list(differences(explanation, expected))
     if found:
         raise DispatchError(
-            f"this worker would not make what was asked for ({'; '.join(found[:3])}); give it and the run that asks the same code and libraries, "
+            f"this worker would not make what was asked for ({'; '.join(found[:3])}); give it and the run that asks "
+            f"the same code and libraries, "
             "and set LIMBECK_DISPATCH_DEVICE there to the class of this pool's hardware"
         )
 
 
-# --- what an order says ------------------------------------------------------------------------------------------------------------------
+# --- what an order says -----------------------------------------------------------------------------------------------
 
 
 async def notes_of(store: Store, parcels: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,12 +369,18 @@ async def note_or_notes(store: Store, given: Parcel | Sequence[Parcel]) -> Any:
 
 def parcels_of(store: Store, inputs: Mapping[str, InputNote | list[InputNote]]) -> dict[str, Any]:
     """Return the inputs of an order as this worker's store has them."""
-    return {name: [parcel_of(store, one) for one in given] if isinstance(given, list) else parcel_of(store, given) for name, given in inputs.items()}
+    return {
+        name: [parcel_of(store, one) for one in given] if isinstance(given, list) else parcel_of(store, given)
+        for name, given in inputs.items()
+    }
 
 
 def parcel_of(store: Store, note: InputNote) -> Parcel:
     """Return one input, or say that this worker does not share the store of the run that asks."""
-    missing = DispatchError(f"the input {note.sha256[:12]} is not in this worker's store; a pool's workers and the runs that ask them must share one store")
+    missing = DispatchError(
+        f"the input {note.sha256[:12]} is not in this worker's store; a pool's workers and the runs that ask them "
+        f"must share one store"
+    )
     if note.kind == "source":
         found = find_brought(store, note.sha256)
         if found is None:

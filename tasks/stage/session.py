@@ -1,4 +1,5 @@
-"""One run of one flow, as its stages see it: the store, the tracker, who watches, and how many cores there are to share."""
+"""One run of one flow, as its stages see it: the store, the tracker, who watches, and how many cores there are to
+share."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class StageRecord:
 
 
 class Cores:
-    """Shares cores among stages, first come, first served. A stage's threads never depend on them, because results would."""
+    """Shares cores among stages, first come, first served. A stage's threads never depend on them, because results
+    would."""
 
     def __init__(self, total: int) -> None:
         self.total, self.free = total, total
@@ -98,7 +100,8 @@ class Session:
     records: list[StageRecord] = field(default_factory=list)
     manifests: list[Mapping[str, Any]] | None = None
     made_by: dict[int, Any] = field(default_factory=dict)
-    """The Prefect state behind each parcel of this run, by the parcel's identity; parcels live as long as the records."""
+    """The Prefect state behind each parcel of this run, by the parcel's identity; parcels live as long as the
+    records."""
     plan: Session | None = None
     """A walk through the same recipe, made just before."""
     processes: int = 1
@@ -121,7 +124,8 @@ class Session:
         self.found = {record.key: record.parcel for record in self.plan.records} if self.plan else {}
 
     def just_found(self, key: str) -> Parcel | None:
-        """Return what the plan found and verified a moment ago: a store far away need not be asked twice. Later it could have gone."""
+        """Return what the plan found and verified a moment ago: a store far away need not be asked twice. Later it
+        could have gone."""
         return self.found.get(key) if time.monotonic() - self.opened < JUST else None
 
     def earlier(self, stage: str) -> list[Mapping[str, Any]]:
@@ -134,10 +138,14 @@ class Session:
         """Return what every stage that this run computed has taken, those under way so far."""
         self.machine.look()
         computed = [record for record in self.records if record.cache == "miss"]
-        return [record.used if record.meter is None else record.meter.used(self.machine, self.machine.looked) for record in computed]
+        return [
+            record.used if record.meter is None else record.meter.used(self.machine, self.machine.looked)
+            for record in computed
+        ]
 
     def threads_for(self, how: str) -> int:
-        """Return the threads of a stage: what the recipe says, never what the machine has; another number gives other bytes."""
+        """Return the threads of a stage: what the recipe says, never what the machine has; another number gives other
+        bytes."""
         return {"single": 1, "branch": self.threads, "alone": self.threads_alone}[how]
 
     def parcel_of(self, name: str, label: str) -> Parcel | None:

@@ -1,7 +1,8 @@
-"""A clock that is set back while a stage works: Prefect orders the states of a task by the clock, and would show the stage as running for ever.
+"""A clock that is set back while a stage works: Prefect orders the states of a task by the clock, and would show the
+stage as running for ever.
 
-Its server takes the state of a task run only if it is later than the one before. The end of a stage whose clock went back is earlier than its
-beginning, so it is said once more by the interface that asks for no order.
+Its server takes the state of a task run only if it is later than the one before. The end of a stage whose clock went
+back is earlier than its beginning, so it is said once more by the interface that asks for no order.
 """
 
 from __future__ import annotations

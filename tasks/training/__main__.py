@@ -1,4 +1,5 @@
-"""Run one job: ``python -m tasks.training JOB.json``; needs torch, transformers, numpy, pyarrow and pydantic, nothing else."""
+"""Run one job: ``python -m tasks.training JOB.json``; needs torch, transformers, numpy, pyarrow and pydantic, nothing
+else."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""The teacher's answers: asked for once for every row, mixed where there are several teachers, and looked up as students learn.
+"""The teacher's answers: asked for once for every row, mixed where there are several teachers, and looked up as
+students learn.
 
-A teacher reads its own tokenization of a text. Answers, and the states of its summary token, are about whole texts: a student with another tokenizer
-may learn from them. Methods: Hinton et al. 2015, arXiv:1503.02531; summary tokens, Sun et al. 2019, PKD, arXiv:1908.09355.
-Shape letters: N rows, B batch, T tokens, C classes, L compared layers, D width, M teachers.
+A teacher reads its own tokenization of a text. Answers, and the states of its summary token, are about whole texts: a
+student with another tokenizer may learn from them. Methods: Hinton et al. 2015, arXiv:1503.02531; summary tokens, Sun
+et al. 2019, PKD, arXiv:1908.09355. Shape letters: N rows, B batch, T tokens, C classes, L compared layers, D width, M
+teachers.
 """
 
 from __future__ import annotations
@@ -22,7 +24,16 @@ from tasks.families import summary_token
 from tasks.methods.losses.ensembles import mixed
 from tasks.methods.losses.patience import patience_layers
 from tasks.training.data.batches import by_length
-from tasks.training.data.rows import Batch, Encoded, collate, encode, load_tokenizer, read_task, rows_by_id, student_rows
+from tasks.training.data.rows import (
+    Batch,
+    Encoded,
+    collate,
+    encode,
+    load_tokenizer,
+    read_task,
+    rows_by_id,
+    student_rows,
+)
 from tasks.training.data.variants import Varied
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture
@@ -31,7 +42,8 @@ from tasks.training.precision import arithmetic, device, store_as_multiplied
 
 @dataclass(frozen=True)
 class Answered:
-    """What a teacher says of a batch: logits [B, C] and, where they are compared, its summary token at some layers [B, L, D]."""
+    """What a teacher says of a batch: logits [B, C] and, where they are compared, its summary token at some layers [B,
+    L, D]."""
 
     logits_BC: Tensor
     summaries_BLD: Tensor | None = None
@@ -42,7 +54,11 @@ def answer(job: Job) -> dict[str, Any]:
     task, knobs = read_task(job.inputs["rows"]), job.knobs
     tokenizer = load_tokenizer(job.inputs["teacher"])
     teacher = freeze(load_classifier(job.inputs["teacher"], task, device()))
-    layers = [] if knobs.patience is None else patience_layers(knobs.patience.layer_map, knobs.patience.layers, teacher.config.num_hidden_layers)
+    layers = (
+        []
+        if knobs.patience is None
+        else patience_layers(knobs.patience.layer_map, knobs.patience.layers, teacher.config.num_hidden_layers)
+    )
     store_as_multiplied(teacher, knobs.precision)
     rows = student_rows(job, task)
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
@@ -62,7 +78,9 @@ def all_answers(job: Job, teacher: Any, layers: Sequence[int], encoded: Encoded,
     place_N = np.argsort(np.concatenate(order))
     said = {"logits": torch.cat([part.logits_BC for part in parts]).cpu().numpy()[place_N]}
     if layers:
-        said["summaries"] = torch.cat([part.summaries_BLD.half().cpu() for part in parts if part.summaries_BLD is not None]).numpy()[place_N]
+        said["summaries"] = torch.cat(
+            [part.summaries_BLD.half().cpu() for part in parts if part.summaries_BLD is not None]
+        ).numpy()[place_N]
     return said
 
 
@@ -85,7 +103,9 @@ def mix(job: Job) -> dict[str, Any]:
     """Mix the answers of several teachers into one file of the same form."""
     said = [load_file(folder / "answers.safetensors") for folder in job.lists["answers"]]
     ids_N = said[0]["ids"]
-    logits_MNC = torch.stack([torch.from_numpy(each["logits"][rows_by_id(each["ids"], ids_N, "answers", "answer-rows")]) for each in said])
+    logits_MNC = torch.stack(
+        [torch.from_numpy(each["logits"][rows_by_id(each["ids"], ids_N, "answers", "answer-rows")]) for each in said]
+    )
     logits_NC = mixed(logits_MNC, job.knobs.weights, combine=job.knobs.combine, temperature=job.knobs.temperature)
     save_file({"ids": ids_N, "logits": logits_NC.contiguous().numpy()}, job.output / "answers.safetensors")
     return {"rows": len(ids_N), "teachers": len(said)}
@@ -105,13 +125,19 @@ class Answers:
         """Return the answers for a batch of rows."""
         logits_BC = self.logits_NC[rows]
         summaries_BLD = None if self.summaries_NLD is None else self.summaries_NLD[rows].to(self.place).float()
-        changed = np.flatnonzero(self.varied.changed_N[rows]) if self.varied.changed_N is not None else np.empty(0, dtype=np.int64)
+        changed = (
+            np.flatnonzero(self.varied.changed_N[rows])
+            if self.varied.changed_N is not None
+            else np.empty(0, dtype=np.int64)
+        )
         if not len(changed):
             return Answered(logits_BC, summaries_BLD)
         with torch.inference_mode():
             texts, pairs = self.varied.read(rows[changed])
             encoded = encode(self.tokenizer, texts, pairs, self.varied.max_length)
-            fresh = said_of(self.capture, collate(encoded, np.arange(len(changed)), self.tokenizer.pad_token_id, self.place))
+            fresh = said_of(
+                self.capture, collate(encoded, np.arange(len(changed)), self.tokenizer.pad_token_id, self.place)
+            )
         at = torch.from_numpy(changed).to(self.place)
         # Tensors of inference mode cannot be compared with gradients: they are copied into plain ones.
         logits_BC = logits_BC.clone().index_copy_(0, at, fresh.logits_BC.clone())

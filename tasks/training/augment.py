@@ -1,8 +1,8 @@
 """Finding substitutes for words: a masked language model for words of one piece, word vectors for the others.
 
-Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Unlike the reference, all masked places go through the model in batches, the states
-of the masked places are gathered before the vocabulary projection, and a sentence that occurs twice is asked about once.
-Shape letters: P places, B batch, T tokens, V vocabulary, E vector width.
+Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Unlike the reference, all masked places go through the model in
+batches, the states of the masked places are gathered before the vocabulary projection, and a sentence that occurs twice
+is asked about once. Shape letters: P places, B batch, T tokens, V vocabulary, E vector width.
 """
 
 from __future__ import annotations
@@ -32,7 +32,14 @@ from tasks.training.models.students import freeze, load_masked_lm
 from tasks.training.precision import arithmetic, device
 
 SPARE = 10  # asked for beside the wanted options, because word pieces and the word itself are struck out
-SCHEMA = pa.schema([("id", pa.int64()), ("field", pa.string()), ("words", pa.list_(pa.string())), ("options", pa.list_(pa.list_(pa.string())))])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("field", pa.string()),
+        ("words", pa.list_(pa.string())),
+        ("options", pa.list_(pa.list_(pa.string()))),
+    ]
+)
 
 Found = dict[tuple[str, int], list[str]]
 """Substitutes by (sentence, number of the word)."""
@@ -59,7 +66,12 @@ def augment(job: Job) -> dict[str, Any]:
     for row in sorted(chosen):
         for side, texts in sides.items():
             words = texts[row].split(" ")
-            values = (int(rows.ids_N[row]), side, words, [found.get((texts[row], index), []) for index in range(len(words))])
+            values = (
+                int(rows.ids_N[row]),
+                side,
+                words,
+                [found.get((texts[row], index), []) for index in range(len(words))],
+            )
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(value)
     pq.write_table(pa.table(columns, schema=SCHEMA), job.output / "candidates.parquet", compression="zstd")
@@ -73,7 +85,9 @@ def substitutes(job: Job, sentences: list[str]) -> Found:
     places = [place for sentence in sentences for place in places_of(sentence, tokenizer, job.knobs.max_length)]
     single = [place for place in places if place.token >= 0]
     if "masked_lm" in job.inputs and single:
-        found |= by_masked_lm(freeze(load_masked_lm(job.inputs["masked_lm"], device())), single, tokenizer, job.knobs, job.progress)
+        found |= by_masked_lm(
+            freeze(load_masked_lm(job.inputs["masked_lm"], device())), single, tokenizer, job.knobs, job.progress
+        )
     if "word_vectors" in job.inputs:
         rest = [place for place in places if (place.sentence, place.word) not in found]
         found |= by_word_vectors(rest, job.inputs["word_vectors"], job.knobs)
@@ -94,25 +108,38 @@ def places_of(sentence: str, tokenizer: Any, max_length: int) -> Iterator[Place]
 
 
 def spaced(words: list[str]) -> list[str]:
-    """Return words with the space before them: a tokenizer that counts bytes reads "good" and " good" as different words; others do not care."""
+    """Return words with the space before them: a tokenizer that counts bytes reads "good" and " good" as different
+    words; others do not care."""
     return [*words[:1], *(f" {word}" for word in words[1:])]
 
 
 def word_mark(tokenizer: Any) -> str:
-    """Return what a vocabulary marks the beginning of a word with: bytes have one mark, sentence pieces another, and word pieces none."""
-    return next((mark for mark in ("\u0120", "\u2581") if any(token.startswith(mark) for token in tokenizer.tokenize("a a"))), "")
+    """Return what a vocabulary marks the beginning of a word with: bytes have one mark, sentence pieces another, and
+    word pieces none."""
+    return next(
+        (mark for mark in ("\u0120", "\u2581") if any(token.startswith(mark) for token in tokenizer.tokenize("a a"))),
+        "",
+    )
 
 
-def by_masked_lm(model: Any, places: list[Place], tokenizer: Any, knobs: SimpleNamespace, tell: Callable[..., None]) -> Found:
+def by_masked_lm(
+    model: Any, places: list[Place], tokenizer: Any, knobs: SimpleNamespace, tell: Callable[..., None]
+) -> Found:
     """Ask the masked language model what could stand at each place."""
-    encoded, asked = masked_questions(places, tokenizer, knobs) if knobs.mode == "masked" else whole_questions(places, tokenizer, knobs)
+    encoded, asked = (
+        masked_questions(places, tokenizer, knobs)
+        if knobs.mode == "masked"
+        else whole_questions(places, tokenizer, knobs)
+    )
     found: Found = {}
     done, mark = 0, word_mark(tokenizer)
     for batch in by_length(encoded.lengths_N, size=128, tokens=8192):
         at = [(row, place) for row, question in enumerate(batch) for place in asked[question]]
         top_PK = top_tokens(model, collate(encoded, batch, tokenizer.pad_token_id, model.device), at, knobs)
         for (_, place), tokens in zip(at, top_PK, strict=True):
-            words = [token.removeprefix(mark) for token in tokenizer.convert_ids_to_tokens(tokens) if token.startswith(mark)]
+            words = [
+                token.removeprefix(mark) for token in tokenizer.convert_ids_to_tokens(tokens) if token.startswith(mark)
+            ]
             found[place.sentence, place.word] = options_of(place, words, knobs.options)
         done += len(batch)
         tell(done, len(asked), unit="questions")
@@ -122,12 +149,21 @@ def by_masked_lm(model: Any, places: list[Place], tokenizer: Any, knobs: SimpleN
 def masked_questions(places: list[Place], tokenizer: Any, knobs: SimpleNamespace) -> tuple[Encoded, list[list[Place]]]:
     """Make one question per place: its sentence with that one token masked, alone or beside the sentence as it was."""
     if tokenizer.mask_token_id is None:
-        raise ModelError("the model for augmentation has no mask token; give a masked language model as augmentation.masked_lm")
+        raise ModelError(
+            "the model for augmentation has no mask token; give a masked language model as augmentation.masked_lm"
+        )
     second = (lambda words: words) if knobs.context == "beside-original" else (lambda words: None)
     ids, segments = [], []
     for place in places:
         words = spaced(place.sentence.split(" "))
-        out = tokenizer(words, second(words), is_split_into_words=True, truncation=True, max_length=knobs.max_length, return_token_type_ids=True)
+        out = tokenizer(
+            words,
+            second(words),
+            is_split_into_words=True,
+            truncation=True,
+            max_length=knobs.max_length,
+            return_token_type_ids=True,
+        )
         masked = list(out["input_ids"])
         masked[place.token] = tokenizer.mask_token_id
         ids.append(masked)
@@ -141,7 +177,9 @@ def whole_questions(places: list[Place], tokenizer: Any, knobs: SimpleNamespace)
     for place in places:
         by_sentence.setdefault(place.sentence, []).append(place)
     words = [spaced(sentence.split(" ")) for sentence in by_sentence]
-    out = tokenizer(words, is_split_into_words=True, truncation=True, max_length=knobs.max_length, return_token_type_ids=True)
+    out = tokenizer(
+        words, is_split_into_words=True, truncation=True, max_length=knobs.max_length, return_token_type_ids=True
+    )
     return ragged(out["input_ids"], out["token_type_ids"]), list(by_sentence.values())
 
 
@@ -200,11 +238,17 @@ def read_vectors(path: Path, limit: int) -> tuple[list[str], np.ndarray]:
             for number, line in zip(range(1, limit + 1), lines, strict=False):
                 word, *values = line.rstrip().split(" ")
                 if number > 1 and len(values) != len(vectors[0]):
-                    raise DataError(f"{path.name}, line {number}: {len(values)} numbers after the word, {len(vectors[0])} above; give GloVe text format")
+                    raise DataError(
+                        f"{path.name}, line {number}: {len(values)} numbers after the word, {len(vectors[0])} "
+                        f"above; give GloVe text format"
+                    )
                 words.append(word)
                 vectors.append(np.asarray(values, dtype=np.float32))
     except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path.name} holds no word vectors; give GloVe text format, plain or gzip: a word and its numbers in each line") from error
+        raise DataError(
+            f"{path.name} holds no word vectors; give GloVe text format, plain or gzip: a word and its numbers in "
+            f"each line"
+        ) from error
     if not words:
         raise DataError(f"{path.name} is empty; give word vectors in GloVe text format")
     vectors_VE = np.stack(vectors)

@@ -1,7 +1,9 @@
-"""What an interrupted training needs to go on as if nothing had happened: weights, optimizer, best weights so far, random state, position.
+"""What an interrupted training needs to go on as if nothing had happened: weights, optimizer, best weights so far,
+random state, position.
 
-Tensors are safetensors, the rest is JSON; nothing is pickled. A checkpoint is written beside the old one, pushed to the disk and renamed, so that a
-crash leaves the older one whole; the last two are kept, and where the newest is torn the one before it is taken.
+Tensors are safetensors, the rest is JSON; nothing is pickled. A checkpoint is written beside the old one, pushed to the
+disk and renamed, so that a crash leaves the older one whole; the last two are kept, and where the newest is torn the
+one before it is taken.
 """
 
 from __future__ import annotations
@@ -49,8 +51,16 @@ def save(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, pro
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     # Tied weights share storage, which safetensors refuses: each name gets its own copy.
-    save_file({name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}, temporary / "state.safetensors")
-    numbers = {"step": progress.step, "best": progress.best, "best_step": progress.best_step, "seconds": progress.seconds}
+    save_file(
+        {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()},
+        temporary / "state.safetensors",
+    )
+    numbers = {
+        "step": progress.step,
+        "best": progress.best,
+        "best_step": progress.best_step,
+        "seconds": progress.seconds,
+    }
     (temporary / "state.json").write_text(json.dumps(numbers))
     write_marker(temporary, of=folder.name)
     shutil.rmtree(final, ignore_errors=True)
@@ -60,10 +70,13 @@ def save(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, pro
         shutil.rmtree(old, ignore_errors=True)
 
 
-def load(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, tell: Callable[[str], None] = lambda words: None) -> Progress:
+def load(
+    folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, tell: Callable[[str], None] = lambda words: None
+) -> Progress:
     """Load the newest whole checkpoint under ``folder`` into modules and optimizer; without one, start at step 0.
 
-    One that is torn, or of another training, is told of and removed: it would stand before the steps that are trained again.
+    One that is torn, or of another training, is told of and removed: it would stand before the steps that are trained
+    again.
     """
     for found in sorted(folder.glob("step-*"), reverse=True) if folder.is_dir() else ():
         if FILES <= (read_marker(found, of=folder.name) or {"inventory": {}})["inventory"].keys():
@@ -74,7 +87,8 @@ def load(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, tel
 
 
 def remove(checkpoint: Path) -> None:
-    """Remove a checkpoint that is of no use, whatever it is; of several processes that share a training each may try."""
+    """Remove a checkpoint that is of no use, whatever it is; of several processes that share a training each may
+    try."""
     shutil.rmtree(checkpoint, ignore_errors=True)
     with suppress(OSError):
         checkpoint.unlink(missing_ok=True)

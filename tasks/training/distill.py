@@ -1,7 +1,8 @@
 """Task distillation in two phases: inner layers first, then the teacher's answers.
 
-Methods: Jiao et al. 2019, TinyBERT, arXiv:1909.10351; Hinton et al. 2015, soft targets, arXiv:1503.02531; what else an inner phase may copy is
-listed in ``objectives.py``. Patience beside the answers: Sun et al. 2019, PKD, arXiv:1908.09355.
+Methods: Jiao et al. 2019, TinyBERT, arXiv:1909.10351; Hinton et al. 2015, soft targets, arXiv:1503.02531; what else an
+inner phase may copy is listed in ``objectives.py``. Patience beside the answers: Sun et al. 2019, PKD,
+arXiv:1908.09355.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def distill_intermediate(job: Job) -> dict[str, Any]:
     make_deterministic(knobs.seed)
     cast = cast_of(job, place)
     same_vocabulary(cast)
-    varied = Varied(student_rows(job, cast.task), cast.tokenizer, knobs.max_length, knobs.seed, knobs.sampling, candidates(job))
+    varied = Varied(
+        student_rows(job, cast.task), cast.tokenizer, knobs.max_length, knobs.seed, knobs.sampling, candidates(job)
+    )
     about = {"labels_N": varied.rows.labels_N, "kind": cast.task.kind, "longest": knobs.max_length}
     objective = objective_of(Lesson(cast.student, cast.teacher, knobs, cast.tokenizer, **about))
     objective.prove(job, collate(varied.at(0), [0, 1], cast.tokenizer.pad_token_id, place))
@@ -64,8 +67,11 @@ def distill_intermediate(job: Job) -> dict[str, Any]:
     return facts
 
 
-def inner_course(objective: Objective, varied: Varied, knobs: SimpleNamespace, kept: Recorded | None, place: torch.device) -> Course:
-    """Return what the first phase learns: the teacher's inner layers, run beside the student's or taken from what was kept of them."""
+def inner_course(
+    objective: Objective, varied: Varied, knobs: SimpleNamespace, kept: Recorded | None, place: torch.device
+) -> Course:
+    """Return what the first phase learns: the teacher's inner layers, run beside the student's or taken from what was
+    kept of them."""
     pad = varied.tokenizer.pad_token_id
 
     def loss(rows: np.ndarray) -> Tensor:
@@ -109,7 +115,14 @@ def train_with_teacher(job: Job, knobs: SimpleNamespace, cast: Cast) -> dict[str
         loss=answered_loss(job, knobs, cast, varied),
         tokens=lambda: newest(varied).ids_S,
         pad=tokenizer.pad_token_id,
-        score=selector(student, task, held, encode(tokenizer, held.texts, held.pairs, knobs.max_length), tokenizer.pad_token_id, knobs),
+        score=selector(
+            student,
+            task,
+            held,
+            encode(tokenizer, held.texts, held.pairs, knobs.max_length),
+            tokenizer.pad_token_id,
+            knobs,
+        ),
     )
     # Of the task's own rows: transfer text has none, and may be all that is learned from.
     labelled = read_rows(job.inputs["rows"], "train", task.kind) if task.kind == "regression" else varied.rows
@@ -119,14 +132,20 @@ def train_with_teacher(job: Job, knobs: SimpleNamespace, cast: Cast) -> dict[str
 
 
 def answered_loss(job: Job, knobs: SimpleNamespace, cast: Cast, varied: Varied) -> Callable[[np.ndarray], Tensor]:
-    """Return the loss of a batch against the teacher's answers and, where the knobs say so, the labels and the teacher's summary tokens."""
+    """Return the loss of a batch against the teacher's answers and, where the knobs say so, the labels and the
+    teacher's summary tokens."""
     student, patience, pad = cast.student, getattr(knobs, "patience", None), cast.tokenizer.pad_token_id
     depths = student.config.num_hidden_layers, cast.teacher.config.num_hidden_layers
     copied = [] if patience is None else patience_layers(patience.layer_map, *depths)
     answers = Answers(job.inputs["answers"], varied, cast.teacher, cast.teachers_tokenizer, copied)
     capture = Capture(student, hidden=range(1, len(copied) + 1))
     labels_N = torch.from_numpy(varied.rows.labels_N).to(student.device)
-    options = {"kind": cast.task.kind, "temperature": knobs.temperature, "hard_weight": knobs.hard_weight, "formula": getattr(knobs, "formula", "default")}
+    options = {
+        "kind": cast.task.kind,
+        "temperature": knobs.temperature,
+        "hard_weight": knobs.hard_weight,
+        "formula": getattr(knobs, "formula", "default"),
+    }
 
     def loss(rows: np.ndarray) -> Tensor:
         batch, theirs = collate(newest(varied), rows, pad, student.device), answers.of(rows)
@@ -147,11 +166,17 @@ def cast_of(job: Job, place: torch.device) -> Cast:
     teacher = load_classifier(job.inputs["teacher"], task, place)
     reads = load_tokenizer(job.inputs["teacher"])
     if "start" in job.inputs:
-        student, tokenizer = load_classifier(job.inputs["start"], task, place, seed=knobs.seed), load_tokenizer(job.inputs["start"])
+        student, tokenizer = (
+            load_classifier(job.inputs["start"], task, place, seed=knobs.seed),
+            load_tokenizer(job.inputs["start"]),
+        )
     else:
         # Layers come from the fine-tuned teacher, unless the student starts where the teacher did.
         origin = load_classifier(job.inputs["base"], task, place, seed=knobs.seed) if "base" in job.inputs else teacher
-        student, tokenizer = build_student(knobs.start, origin, knobs.shape, seed=knobs.seed, contributions=contributions(job)), reads
+        student, tokenizer = (
+            build_student(knobs.start, origin, knobs.shape, seed=knobs.seed, contributions=contributions(job)),
+            reads,
+        )
     set_dropout(student, knobs.dropout)
     return Cast(task, freeze(teacher), reads, student.requires_grad_(True), tokenizer)
 
@@ -163,12 +188,15 @@ def contributions(job: Job) -> list[float] | None:
 
 
 def same_vocabulary(cast: Cast) -> None:
-    """Refuse a student that would read the teacher's token ids in another vocabulary, where tokens are compared one by one."""
+    """Refuse a student that would read the teacher's token ids in another vocabulary, where tokens are compared one by
+    one."""
     ours, theirs = (tokenizer.get_vocab() for tokenizer in (cast.tokenizer, cast.teachers_tokenizer))
     if ours != theirs:
         raise ModelError(
-            f"the student's tokenizer ({len(ours):,} tokens) is not its teacher's ({len(theirs):,}), so their layers cannot be compared token by token; "
-            "start the student from a model with the same tokenizer, or let it learn from the teacher's answers alone (stages: [])"
+            f"the student's tokenizer ({len(ours):,} tokens) is not its teacher's ({len(theirs):,}), so their "
+            f"layers cannot be compared token by token; "
+            "start the student from a model with the same tokenizer, or let it learn from the teacher's answers "
+            "alone (stages: [])"
         )
 
 

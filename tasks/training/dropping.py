@@ -1,8 +1,7 @@
 """Layer dropping: remove whole layers, then train what is left.
 
-Method: Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844; which layers change most while a model is fine-tuned: Kornblith et al. 2019,
-arXiv:1905.00414.
-Shape letters: B batch, T tokens, D width, L layers, N rows or tokens.
+Method: Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844; which layers change most while a model is fine-tuned:
+Kornblith et al. 2019, arXiv:1905.00414. Shape letters: B batch, T tokens, D width, L layers, N rows or tokens.
 """
 
 from __future__ import annotations
@@ -43,19 +42,25 @@ def measure_contributions(job: Job) -> dict[str, Any]:
 
 
 def measure_similarity(job: Job) -> dict[str, Any]:
-    """Compare ``base`` with ``teacher``, which was fine-tuned from it, layer by layer on the selection rows; the embeddings come first."""
+    """Compare ``base`` with ``teacher``, which was fine-tuned from it, layer by layer on the selection rows; the
+    embeddings come first."""
     moments: list[Moments] = []
     cosines, token = [], token_of(job)
     for (before, after), mask_BT in hidden_states(job, ("base", "teacher")):
         valid_BT = mask_BT.bool()
-        found = [moments_of(first_BTD[valid_BT], second_BTD[valid_BT]) for first_BTD, second_BTD in zip(before, after, strict=True)]
+        found = [
+            moments_of(first_BTD[valid_BT], second_BTD[valid_BT])
+            for first_BTD, second_BTD in zip(before, after, strict=True)
+        ]
         moments = [one + other for one, other in zip(moments, found, strict=True)] if moments else found
         cosines.append(between_models_BL(before, after, mask_BT, token=token).cpu().numpy())
     facts = {
         "cka": [linear_cka_of(each) for each in moments],
         "cosines": [float(value) for value in np.concatenate(cosines).mean(0)],
-        "tokens": moments[0].rows, "rows": sum(map(len, cosines)), "token": job.knobs.token,
-    }  # fmt: skip
+        "tokens": moments[0].rows,
+        "rows": sum(map(len, cosines)),
+        "token": job.knobs.token,
+    }
     (job.output / "similarity.json").write_text(json.dumps(facts))
     return facts
 
@@ -67,9 +72,13 @@ def token_of(job: Job) -> str:
 
 
 def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[list[Tensor]], Tensor]]:
-    """Yield the hidden states of the named models on the same batches of selection rows, of train rows where none are held back, with their mask."""
+    """Yield the hidden states of the named models on the same batches of selection rows, of train rows where none are
+    held back, with their mask."""
     task, place = read_task(job.inputs["rows"]), device()
-    tokenizer, models = load_tokenizer(job.inputs[names[0]]), [freeze(load_classifier(job.inputs[name], task, place)) for name in names]
+    tokenizer, models = (
+        load_tokenizer(job.inputs[names[0]]),
+        [freeze(load_classifier(job.inputs[name], task, place)) for name in names],
+    )
     rows = read_rows(job.inputs["rows"], "selection", task.kind)
     rows = rows if len(rows) else read_rows(job.inputs["rows"], "train", task.kind)
     pairs = None if rows.pairs is None else rows.pairs[:SAMPLE]
@@ -84,7 +93,11 @@ def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[list[Te
 def states_of(model: Any, inputs: dict[str, Tensor]) -> list[Tensor]:
     """Return hidden states as the layers put them out: a norm behind the last of them is no layer's contribution."""
     path, raw = family_of(model.config).last_norm, list[Tensor]()
-    hook = model.base_model.get_submodule(path).register_forward_pre_hook(lambda module, given: raw.append(given[0])) if path else None
+    hook = (
+        model.base_model.get_submodule(path).register_forward_pre_hook(lambda module, given: raw.append(given[0]))
+        if path
+        else None
+    )
     states = list(model(**inputs, output_hidden_states=True).hidden_states)
     if hook is not None:
         hook.remove()
@@ -113,5 +126,6 @@ def drop_and_train(job: Job) -> dict[str, Any]:
 
 
 def measured(job: Job) -> list[float] | None:
-    """Return what was found out about the layers before: by a search that hands over what stays, or by measuring contributions."""
+    """Return what was found out about the layers before: by a search that hands over what stays, or by measuring
+    contributions."""
     return contributions(job) or getattr(job.knobs, "kept", None)

@@ -24,7 +24,8 @@ from tasks.training.selection import accuracy, all_logits, pearson, selection_sc
 
 
 def finetune(job: Job) -> dict[str, Any]:
-    """Fine-tune the model in ``base`` on ``rows``; write a checkpoint; return scores on the selection rows and the majority share."""
+    """Fine-tune the model in ``base`` on ``rows``; write a checkpoint; return scores on the selection rows and the
+    majority share."""
     knobs, place = job.knobs, device()
     make_deterministic(knobs.seed)
     task = read_task(job.inputs["rows"])
@@ -44,11 +45,20 @@ def train_with_labels(job: Job, knobs: SimpleNamespace, model: Any, task: Task, 
     set_dropout(model, knobs.dropout)
     course = Course(
         modules=model,
-        batches=lambda epoch: plan(encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch),
+        batches=lambda epoch: plan(
+            encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch
+        ),
         loss=labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id),
         tokens=lambda: encoded.ids_S,
         pad=tokenizer.pad_token_id,
-        score=selector(model, task, held, encode(tokenizer, held.texts, held.pairs, knobs.max_length), tokenizer.pad_token_id, knobs),
+        score=selector(
+            model,
+            task,
+            held,
+            encode(tokenizer, held.texts, held.pairs, knobs.max_length),
+            tokenizer.pad_token_id,
+            knobs,
+        ),
     )
     with started_at_labels(model, task, rows.labels_N):
         facts = train(job, knobs, course, model.device)
@@ -69,13 +79,18 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
 
 
 def judge(job: Job, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
-    """Score a finished teacher on the selection rows (on train rows where none are held back) beside what guessing would score, and say on how many."""
+    """Score a finished teacher on the selection rows (on train rows where none are held back) beside what guessing
+    would score, and say on how many."""
     held, split = read_rows(job.inputs["rows"], "selection", task.kind), "selection"
     if not len(held):
         held, split = read_rows(job.inputs["rows"], "train", task.kind), "train"
     encoded = encode(tokenizer, held.texts, held.pairs, job.knobs.max_length)
     logits_NC = all_logits(model, encoded, tokenizer.pad_token_id, precision=job.knobs.precision)
-    facts = {"selection_score": selection_score(task, logits_NC, held.labels_N), "selection_count": len(held), "selection_split": split}
+    facts = {
+        "selection_score": selection_score(task, logits_NC, held.labels_N),
+        "selection_count": len(held),
+        "selection_split": split,
+    }
     if task.kind == "regression":
         return facts | {"majority": 0.0, "selection_correlation": pearson(logits_NC[:, 0], held.labels_N)}
     majority = np.unique(held.labels_N, return_counts=True)[1].max() / len(held)

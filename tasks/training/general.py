@@ -1,7 +1,7 @@
 """General distillation: a student learns from the pretrained teacher on general text, before any task is known.
 
-Methods: relations, Wang et al. 2020, MiniLMv2, arXiv:2012.15828; inner layers, Jiao et al. 2019, TinyBERT, arXiv:1909.10351; the triple loss,
-Sanh et al. 2019, DistilBERT, arXiv:1910.01108.
+Methods: relations, Wang et al. 2020, MiniLMv2, arXiv:2012.15828; inner layers, Jiao et al. 2019, TinyBERT,
+arXiv:1909.10351; the triple loss, Sanh et al. 2019, DistilBERT, arXiv:1910.01108.
 """
 
 from __future__ import annotations
@@ -24,12 +24,17 @@ from tasks.training.precision import arithmetic, device, make_deterministic, sto
 
 
 def distill_general(job: Job) -> dict[str, Any]:
-    """Distil the pretrained model in ``base`` into a student of shape ``knobs.shape`` on ``corpus``; what only training needs is dropped at the end."""
+    """Distil the pretrained model in ``base`` into a student of shape ``knobs.shape`` on ``corpus``; what only training
+    needs is dropped at the end."""
     knobs, place = job.knobs, device()
     make_deterministic(knobs.seed)
     tokenizer = load_tokenizer(job.inputs["base"])
     encoded = read_corpus(job.inputs["corpus"], left=pads_left(tokenizer))
-    teacher = freeze(load_masked_lm(job.inputs["base"], place) if knobs.method == "triple" else load_encoder(job.inputs["base"], place))
+    teacher = freeze(
+        load_masked_lm(job.inputs["base"], place)
+        if knobs.method == "triple"
+        else load_encoder(job.inputs["base"], place)
+    )
     student = build_student(knobs.start, teacher, knobs.shape, seed=knobs.seed).requires_grad_(True)
     set_dropout(student, knobs.dropout)
     longest = longest_sequence(job.inputs["corpus"])

@@ -29,7 +29,8 @@ from tasks.training.together import Crew, join
 
 @dataclass
 class Course:
-    """What is learned: the modules that learn, the batches of an epoch, the loss of a batch, and a score (higher is better)."""
+    """What is learned: the modules that learn, the batches of an epoch, the loss of a batch, and a score (higher is
+    better)."""
 
     modules: nn.Module
     batches: Callable[[int], list[np.ndarray]]
@@ -44,7 +45,8 @@ class Course:
 
 
 def train(job: Job, knobs: SimpleNamespace, course: Course, place: torch.device) -> dict[str, Any]:
-    """Train to the end, resuming from a checkpoint where there is one; return facts. The best weights (or the last) end up in the modules."""
+    """Train to the end, resuming from a checkpoint where there is one; return facts. The best weights (or the last) end
+    up in the modules."""
     epochs = Epochs(course)
     total = knobs.steps or max(1, round(len(epochs.batches(0)) * knobs.epochs))
     crew = join(place)
@@ -65,7 +67,8 @@ def train(job: Job, knobs: SimpleNamespace, course: Course, place: torch.device)
 
 @contextmanager
 def thrift(course: Course, crew: Crew, place: torch.device) -> Iterator[UsedRows | None]:
-    """Spare a CPU what a GPU does not feel: embedding rows that no text uses, and dropout masks drawn one number at a time."""
+    """Spare a CPU what a GPU does not feel: embedding rows that no text uses, and dropout masks drawn one number at a
+    time."""
     with ExitStack() as spared:
         if place.type == "cpu":
             spared.enter_context(cheap_masks(course.modules))
@@ -99,9 +102,16 @@ class Run:
     """One training under way: a step, and everything that happens between steps."""
 
     def __init__(
-        self, job: Job, knobs: SimpleNamespace, course: Course, optimizer: torch.optim.Optimizer, progress: Progress, total: int, crew: Crew,
+        self,
+        job: Job,
+        knobs: SimpleNamespace,
+        course: Course,
+        optimizer: torch.optim.Optimizer,
+        progress: Progress,
+        total: int,
+        crew: Crew,
         table: UsedRows | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.job, self.knobs, self.course, self.optimizer = job, knobs, course, optimizer
         self.progress, self.total, self.crew, self.table = progress, total, crew, table
         self.loss = crew.synchronised(course.modules, course.loss)
@@ -113,7 +123,9 @@ class Run:
         """Take one optimizer step on a batch."""
         self.course.modules.train()
         for group in self.optimizer.param_groups:
-            group["lr"] = self.knobs.learning_rate * rate(self.progress.step, self.total, self.knobs.warmup, self.knobs.schedule)
+            group["lr"] = self.knobs.learning_rate * rate(
+                self.progress.step, self.total, self.knobs.warmup, self.knobs.schedule
+            )
         self.course.begin(self.progress.step, self.total)
         self.prepare()
         with arithmetic(self.knobs.precision, place):
@@ -132,7 +144,8 @@ class Run:
             self.table.admit(self.course.tokens(), self.course.pad, self.optimizer)
 
     def update(self) -> None:
-        """Clip the gradients and move the weights; the fused kernel divides by the norm on its way, so that no pass is made for it."""
+        """Clip the gradients and move the weights; the fused kernel divides by the norm on its way, so that no pass is
+        made for it."""
         table = None if self.table is None else self.table.weight
         gradients = [value.grad for value in self.parameters if value.grad is not None and value is not table]
         norm = nn.utils.get_total_norm(gradients if self.table is None else [*gradients, *self.table.touched_rows()])
@@ -144,7 +157,8 @@ class Run:
             self.table.stepped(1 - decayed["lr"] * decayed["weight_decay"])
 
     def keep_watch(self, stop: StopSignal, place: torch.device) -> None:
-        """Report, score, save and stop where it is time to; what several processes decide, they decide at the same step."""
+        """Report, score, save and stop where it is time to; what several processes decide, they decide at the same
+        step."""
         step, last = self.progress.step, self.progress.step == self.total
         stop_now = self.crew.agree(stop.asked, step, place)
         if len(self.losses) >= 50 or last:
@@ -157,14 +171,18 @@ class Run:
             checkpoints.save(self.job.checkpoints, self.course.modules, self.optimizer, self.progress)
             self.saved = time.monotonic()
         if stop_now and not last:
-            raise Interrupted(f"stopped at step {step:,} of {self.total:,}; run the same command again to go on from there")
+            raise Interrupted(
+                f"stopped at step {step:,} of {self.total:,}; run the same command again to go on from there"
+            )
 
     def report(self) -> None:
         """Tell the watcher the mean loss since the last report; a loss that is not a number ends the stage."""
         loss = float(self.crew.mean(torch.stack(self.losses).mean()))
         self.losses = []
         if not np.isfinite(loss):
-            raise ModelError(f"the loss became {loss} at step {self.progress.step:,}; lower learning_rate, or set precision: fp32")
+            raise ModelError(
+                f"the loss became {loss} at step {self.progress.step:,}; lower learning_rate, or set precision: fp32"
+            )
         speed = self.examples / max(1e-9, time.monotonic() - self.started)
         self.job.curve(self.progress.step, loss=loss)
         self.job.progress(self.progress.step, self.total, loss=loss, examples_per_s=speed)
@@ -179,7 +197,9 @@ class Run:
         self.job.curve(self.progress.step, selection_score=score)
         if self.progress.best is None or score > self.progress.best:
             self.progress.best, self.progress.best_step = score, self.progress.step
-            self.progress.best_weights = {name: value.detach().clone() for name, value in self.course.modules.state_dict().items()}
+            self.progress.best_weights = {
+                name: value.detach().clone() for name, value in self.course.modules.state_dict().items()
+            }
 
     def seconds(self) -> float:
         """Return the seconds trained, interruptions left out."""

@@ -1,6 +1,7 @@
 """Where tensors live and in which arithmetic they are multiplied.
 
-Master weights and optimizer states stay in float32; only matrix products run in bfloat16, and only where the hardware multiplies it natively.
+Master weights and optimizer states stay in float32; only matrix products run in bfloat16, and only where the hardware
+multiplies it natively.
 """
 
 from __future__ import annotations
@@ -18,17 +19,21 @@ from tasks.errors import ModelError
 
 
 def device() -> torch.device:
-    """Return what ``LIMBECK_DEVICE`` says, as a stage's key has it (``cpu``, ``cuda``); without it the accelerator, if any."""
+    """Return what ``LIMBECK_DEVICE`` says, as a stage's key has it (``cpu``, ``cuda``); without it the accelerator, if
+    any."""
     wanted = os.environ.get("LIMBECK_DEVICE")
     if wanted == "cuda" and not torch.cuda.is_available():
         raise ModelError(
-            "there is a GPU here, but this torch cannot use it; install a torch that is built for it, or set LIMBECK_DEVICE=cpu"
+            "there is a GPU here, but this torch cannot use it; install a torch that is built for it, or set "
+            "LIMBECK_DEVICE=cpu"
         )
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     number, there = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
     if number >= there:
-        raise ModelError(f"LIMBECK_PROCESSES asks for more processes than this worker's {there} GPUs; set it to {there}")
+        raise ModelError(
+            f"LIMBECK_PROCESSES asks for more processes than this worker's {there} GPUs; set it to {there}"
+        )
     return torch.device("cuda", number)
 
 
@@ -51,10 +56,11 @@ def is_bf16(precision: str, place: torch.device) -> bool:
 
 
 def store_as_multiplied(model: Any, precision: str) -> None:
-    """Keep a frozen model's weights in the arithmetic of its matrix products: the same numbers as a cast before every product, without the casts.
+    """Keep a frozen model's weights in the arithmetic of its matrix products: the same numbers as a cast before every
+    product, without the casts.
 
-    From then on the model runs inside of ``arithmetic`` only. A vocabulary head that is tied to the embeddings stays as it is: what is looked up in
-    them is not multiplied, and would be rounded.
+    From then on the model runs inside of ``arithmetic`` only. A vocabulary head that is tied to the embeddings stays as
+    it is: what is looked up in them is not multiplied, and would be rounded.
     """
     looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for module in model.modules() if is_bf16(precision, model.device) else ():
@@ -63,7 +69,8 @@ def store_as_multiplied(model: Any, precision: str) -> None:
 
 
 def attention_for(place: torch.device) -> str | None:
-    """Return the attention of transformers that a model gets which cannot have ours; None leaves the choice to transformers: not all have a fused one."""
+    """Return the attention of transformers that a model gets which cannot have ours; None leaves the choice to
+    transformers: not all have a fused one."""
     return None if place.type == "cuda" else "eager"
 
 

@@ -31,7 +31,8 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def pretrain(job: Job) -> dict[str, Any]:
-    """Learn a vocabulary from ``documents`` and train a BERT of the given shape on them; write it with its masked-LM head."""
+    """Learn a vocabulary from ``documents`` and train a BERT of the given shape on them; write it with its masked-LM
+    head."""
     knobs, place = job.knobs, device()
     make_deterministic(knobs.seed)
     tokenizer = make_tokenizer(job.inputs["documents"], knobs.vocabulary, job.output)
@@ -42,8 +43,12 @@ def pretrain(job: Job) -> dict[str, Any]:
     set_dropout(model, knobs.dropout)
     course = Course(
         modules=model,
-        batches=lambda epoch: plan(encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch),
-        loss=lambda rows: masked_loss(model, collate(encoded, rows, tokenizer.pad_token_id, place), tokenizer, knobs.mask_share),
+        batches=lambda epoch: plan(
+            encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch
+        ),
+        loss=lambda rows: masked_loss(
+            model, collate(encoded, rows, tokenizer.pad_token_id, place), tokenizer, knobs.mask_share
+        ),
     )
     facts = train(job, knobs, course, place)
     save_model(model, tokenizer, job.output)
@@ -57,16 +62,23 @@ def new_model(vocabulary: int, knobs: SimpleNamespace, place: torch.device) -> A
     # BERT's 0.02 was chosen for a width of 768; a narrow model that starts so small stands still for hundreds of steps.
     spread = 0.02 * (768 / knobs.hidden) ** 0.5
     config = BertConfig(
-        vocab_size=vocabulary, hidden_size=knobs.hidden, num_hidden_layers=knobs.layers, num_attention_heads=knobs.heads,
-        intermediate_size=knobs.feed_forward, max_position_embeddings=max(knobs.max_length, 64), pad_token_id=0,
-        initializer_range=spread, attn_implementation="eager",
-    )  # fmt: skip
+        vocab_size=vocabulary,
+        hidden_size=knobs.hidden,
+        num_hidden_layers=knobs.layers,
+        num_attention_heads=knobs.heads,
+        intermediate_size=knobs.feed_forward,
+        max_position_embeddings=max(knobs.max_length, 64),
+        pad_token_id=0,
+        initializer_range=spread,
+        attn_implementation="eager",
+    )
     torch.manual_seed(knobs.seed)
     return own_attention(BertForMaskedLM(config).to(place))
 
 
 def make_tokenizer(documents: Path, vocabulary: int, folder: Path) -> Any:
-    """Make a WordPiece tokenizer whose words are the commonest of the corpus, with single letters so that nothing is unknown."""
+    """Make a WordPiece tokenizer whose words are the commonest of the corpus, with single letters so that nothing is
+    unknown."""
     from transformers import BertTokenizer
 
     counts: Counter[str] = Counter()
@@ -82,7 +94,8 @@ def make_tokenizer(documents: Path, vocabulary: int, folder: Path) -> Any:
 
 
 def masked_loss(model: Any, batch: Batch, tokenizer: Any, share: float) -> Tensor:
-    """Return the loss of predicting masked tokens: of those drawn, 80 % are masked, 10 % replaced by any token, 10 % left."""
+    """Return the loss of predicting masked tokens: of those drawn, 80 % are masked, 10 % replaced by any token, 10 %
+    left."""
     drawn_BT = torch.rand(batch.ids_BT.shape) < share
     drawn_BT &= (batch.ids_BT >= len(SPECIALS)).cpu()
     if not drawn_BT.any():
@@ -92,7 +105,9 @@ def masked_loss(model: Any, batch: Batch, tokenizer: Any, share: float) -> Tenso
     dice_P = torch.rand(len(rows_P))
     any_P = torch.randint(len(SPECIALS), model.config.vocab_size, (len(rows_P),)).to(targets_P)
     mask_P = torch.full_like(targets_P, tokenizer.mask_token_id)
-    shown_P = torch.where((dice_P < 0.8).to(targets_P.device), mask_P, torch.where((dice_P < 0.9).to(targets_P.device), any_P, targets_P))
+    shown_P = torch.where(
+        (dice_P < 0.8).to(targets_P.device), mask_P, torch.where((dice_P < 0.9).to(targets_P.device), any_P, targets_P)
+    )
     ids_BT = batch.ids_BT.clone()
     ids_BT[rows_P, tokens_P] = shown_P
     states_BTD = model.bert(ids_BT, attention_mask=batch.mask_BT).last_hidden_state

@@ -81,7 +81,8 @@ RANKINGS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "pearson_spearman": pearson_spearman,
     "mse": negative_mse,
 }
-"""By the names that the scales have for them; the numbers are theirs (a test compares them), turned so that more is better."""
+"""By the names that the scales have for them; the numbers are theirs (a test compares them), turned so that more is
+better."""
 
 
 def selection_score(task: Task, logits_NC: np.ndarray, labels_N: np.ndarray, choose_by: str = "headline") -> float:
@@ -112,7 +113,9 @@ def all_logits(model: Any, encoded: Encoded, pad: int, *, precision: str, batch:
     return result
 
 
-def selector(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int, knobs: SimpleNamespace) -> Callable[[], float] | None:
+def selector(
+    model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int, knobs: SimpleNamespace
+) -> Callable[[], float] | None:
     """Return a function that scores the model on the selection rows, or None where there are none."""
     if not len(rows):
         return None

@@ -1,8 +1,10 @@
-"""Several processes that share every step of a training, started by torchrun; where there is one process, everything here does nothing.
+"""Several processes that share every step of a training, started by torchrun; where there is one process, everything
+here does nothing.
 
-Each takes a part of the batch, means are taken over all parts (``tasks/methods/losses/means.py``), and the gradients of what learns are averaged; a
-teacher is no part of that. The results agree with one process's up to the order of floating-point sums and, where there is dropout, its draw.
-Source: Li et al. 2020, PyTorch Distributed, arXiv:2006.15704.
+Each takes a part of the batch, means are taken over all parts (``tasks/methods/losses/means.py``), and the gradients of
+what learns are averaged; a teacher is no part of that. The results agree with one process's up to the order of
+floating-point sums and, where there is dropout, its draw. Source: Li et al. 2020, PyTorch Distributed,
+arXiv:2006.15704.
 """
 
 from __future__ import annotations
@@ -34,11 +36,13 @@ class Crew:
         return self.rank == 0
 
     def share(self, rows: np.ndarray) -> np.ndarray:
-        """Return this process's part of a batch; of a batch that is too small to share, everybody takes the whole, which leaves its mean as it is."""
+        """Return this process's part of a batch; of a batch that is too small to share, everybody takes the whole,
+        which leaves its mean as it is."""
         return rows[self.rank :: self.size] if len(rows) >= self.size else rows
 
     def seed(self, seed: int, step: int) -> None:
-        """Draw dropout anew for each process and step, so that processes differ and a resumed training draws what it would have drawn."""
+        """Draw dropout anew for each process and step, so that processes differ and a resumed training draws what it
+        would have drawn."""
         if self.size > 1:
             torch.manual_seed(hash((seed, step, self.rank)) % 2**63)
 
@@ -51,10 +55,13 @@ class Crew:
         return total / self.size
 
     def agree(self, flag: bool, step: int, place: torch.device) -> bool:
-        """Tell whether a flag is up in any process; asked at some steps only, because a GPU must stand still for an answer."""
+        """Tell whether a flag is up in any process; asked at some steps only, because a GPU must stand still for an
+        answer."""
         if self.size == 1:
             return flag
-        return (place.type == "cpu" or step % ASKED == 0) and bool(self.mean(torch.tensor(float(flag), device=place)) > 0)
+        return (place.type == "cpu" or step % ASKED == 0) and bool(
+            self.mean(torch.tensor(float(flag), device=place)) > 0
+        )
 
     def found_by_first(self, find: Callable[[], float], place: torch.device) -> float:
         """Let the first process find a number, by means of its own, and tell it to all."""
@@ -85,7 +92,9 @@ class Crew:
         if self.size == 1:
             return loss
         # A model may have parts that a loss does not reach: a pooler, a head.
-        return nn.parallel.DistributedDataParallel(Step(modules, loss), find_unused_parameters=True, broadcast_buffers=False)
+        return nn.parallel.DistributedDataParallel(
+            Step(modules, loss), find_unused_parameters=True, broadcast_buffers=False
+        )
 
 
 class Step(nn.Module):

@@ -19,16 +19,41 @@ ROOT = Path(__file__).resolve().parents[2]
 Rule = Callable[[Program, str], Iterator[str]]
 
 DECORATORS = {
-    "stage", "task", "dataclass", "property", "cached_property", "cache", "classmethod", "staticmethod",
-    "contextmanager", "asynccontextmanager",
-    "contextlib.contextmanager", "contextlib.asynccontextmanager", "model_validator", "field_validator",
-}  # fmt: skip
+    "stage",
+    "task",
+    "dataclass",
+    "property",
+    "cached_property",
+    "cache",
+    "classmethod",
+    "staticmethod",
+    "contextmanager",
+    "asynccontextmanager",
+    "contextlib.contextmanager",
+    "contextlib.asynccontextmanager",
+    "model_validator",
+    "field_validator",
+}
 """Decorators that enter what they decorate in no list, and hide nothing of it."""
-PURE = {"np.iinfo", "np.uint64", 
-    "Field", "field", "replace", "ConfigDict", "TypeVar", "Path", "frozenset", "timedelta", "re.compile",
-    "dict.fromkeys", "pa.schema", "pa.string",
-    "pa.list_", "pa.int64", "str",
-}  # fmt: skip
+PURE = {
+    "np.iinfo",
+    "np.uint64",
+    "Field",
+    "field",
+    "replace",
+    "ConfigDict",
+    "TypeVar",
+    "Path",
+    "frozenset",
+    "timedelta",
+    "re.compile",
+    "dict.fromkeys",
+    "pa.schema",
+    "pa.string",
+    "pa.list_",
+    "pa.int64",
+    "str",
+}
 """What may be called while a module is imported, beside classes of ours: it changes nothing but its result."""
 BY_STRING = {"eval", "exec", "compile", "globals", "locals", "vars", "__import__"}
 BY_STRING_OF = {
@@ -290,9 +315,12 @@ def what_never_counts_sets_no_number(program: Program, name: str) -> Iterator[st
 
 EVERYWHERE: tuple[Rule, ...] = (names_are_bound_once, imports_say_what_they_import, annotations_are_not_run)
 IN_KEYS: tuple[Rule, ...] = (
-    nothing_is_found_by_a_string, nothing_registers_itself, nothing_is_changed_from_outside, imports_do_nothing,
+    nothing_is_found_by_a_string,
+    nothing_registers_itself,
+    nothing_is_changed_from_outside,
+    imports_do_nothing,
     knobs_are_those_of_the_stage,
-)  # fmt: skip
+)
 ALLOWED = {
     (
         "nothing_is_changed_from_outside",
@@ -371,17 +399,23 @@ def test_what_never_counts_sets_nothing_that_reaches_a_number() -> None:
 
 HANDED_OVER = {
     "stage": "makes a function a stage: what it declares is in keys by name",
-    "serve": "reads an order and reports facts and errors", "serve_beside": "the same, for one of several processes",
-    "die_with_parent": "ends a process", "sources_folder": "where sources lie; what they are is in keys",
+    "serve": "reads an order and reports facts and errors",
+    "serve_beside": "the same, for one of several processes",
+    "die_with_parent": "ends a process",
+    "sources_folder": "where sources lie; what they are is in keys",
     "purge_lines": "words for the log, of facts that stand in the result",
     "ENGINE_LIBRARIES": "a stage's libraries, whose versions are in its key by name",
-}  # fmt: skip
+}
 """What else code in keys takes from modules that never count, and what it does."""
 
 
 def test_what_never_counts_gives_types_and_errors() -> None:
-    taken = {mention.means.partition(": ")[2] for piece in reached().values() for mention in piece.mentions
-             if isinstance(mention.means, str) and mention.means.startswith("not counted")}  # fmt: skip
+    taken = {
+        mention.means.partition(": ")[2]
+        for piece in reached().values()
+        for mention in piece.mentions
+        if isinstance(mention.means, str) and mention.means.startswith("not counted")
+    }
     never = [program().module(name) for name in program().sources if not program().is_counted(name) and name != "tasks"]
     types = {name for module in never for name, node in module.definitions.items() if isinstance(node, ast.ClassDef)}
     assert taken & types and taken - types <= set(HANDED_OVER)
@@ -390,7 +424,9 @@ def test_what_never_counts_gives_types_and_errors() -> None:
 def test_knobs_are_plain_values_and_do_nothing() -> None:
     """Stages whose body reads its knobs itself get the recipe's own classes, whose code is in no key."""
     rooms = [name for name in program().sources if name.startswith("tasks.recipe.")]
-    held = {name: node for room in [*rooms, "tasks.catalog"] for name, node in program().module(room).definitions.items()}
+    held = {
+        name: node for room in [*rooms, "tasks.catalog"] for name, node in program().module(room).definitions.items()
+    }
     for name in (
         "Knobs",
         "RowsSlice",
@@ -498,7 +534,7 @@ BREAKS: list[tuple[Rule, str]] = [
     (what_never_counts_sets_no_number, "import os\ndef f():\n    os.environ.setdefault('MKL_CBWR', 'AVX2')\n"),
     (what_never_counts_sets_no_number, "import os\ndef f():\n    os.putenv('MKL_CBWR', 'AVX2')\n"),
     (what_never_counts_sets_no_number, "def f():\n    import numpy as np\n    np.random.seed(1)\n"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,12 @@ def test_imports_go_one_way() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "flows").glob("*.py")) + sorted((ROOT / "tasks").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "flows").glob("*.py")) + sorted((ROOT / "tasks").glob("*.py")), ids=lambda path: path.stem
+)
 def test_no_module_hides_a_library(path: Path) -> None:
-    """A flow loaded by path puts its folder first on sys.path: a file named like a library would then be imported instead of it."""
+    """A flow loaded by path puts its folder first on sys.path: a file named like a library would then be imported
+    instead of it."""
     if path.stem != "__init__":
         assert path.stem not in sys.stdlib_module_names
         assert importlib.util.find_spec(path.stem) is None
@@ -58,8 +61,17 @@ def test_nothing_that_could_run_foreign_code(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_top_level_only_defines(path: Path) -> None:
-    """Keys count the definitions that a stage can reach; a statement that changes one of them afterwards would not be seen."""
-    defines = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)
+    """Keys count the definitions that a stage can reach; a statement that changes one of them afterwards would not be
+    seen."""
+    defines = (
+        ast.FunctionDef,
+        ast.AsyncFunctionDef,
+        ast.ClassDef,
+        ast.Assign,
+        ast.AnnAssign,
+        ast.Import,
+        ast.ImportFrom,
+    )
     if path == ROOT / "tasks" / "__init__.py":
         return  # it has the package loaded from what was read of it, before any other module is
     for node in parsed(path).body:
@@ -67,11 +79,16 @@ def test_the_top_level_only_defines(path: Path) -> None:
         is_guard = isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "__name__ == '__main__'")
         assert isinstance(node, defines) or is_text or is_guard, f"line {node.lineno}: {ast.unparse(node)[:60]}"
         for target in node.targets if isinstance(node, ast.Assign) else []:
-            assert not isinstance(target, (ast.Attribute, ast.Subscript)), f"line {node.lineno} changes what is defined elsewhere"
+            assert not isinstance(target, (ast.Attribute, ast.Subscript)), (
+                f"line {node.lineno} changes what is defined elsewhere"
+            )
 
 
 def test_help_is_light() -> None:
-    code = "import sys, flows.cli.app; print([m for m in ('torch','mlflow','prefect','transformers','datasets') if m in sys.modules])"
+    code = (
+        "import sys, flows.cli.app; print([m for m in ('torch','mlflow','prefect','transformers','datasets') if "
+        "m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -82,8 +99,23 @@ def test_every_knob_has_a_sentence() -> None:
     def families(model: type) -> list[type]:
         return [model, *(inner for child in model.__subclasses__() for inner in families(child))]
 
-    sections = {"data", "pretraining", "teacher", "corpus", "general_distillation", "augmentation", "transfer", "task_distillation", "students",
-                "layer_dropping", "scoring", "speed", "gate", "resources", "ensemble"}  # fmt: skip
+    sections = {
+        "data",
+        "pretraining",
+        "teacher",
+        "corpus",
+        "general_distillation",
+        "augmentation",
+        "transfer",
+        "task_distillation",
+        "students",
+        "layer_dropping",
+        "scoring",
+        "speed",
+        "gate",
+        "resources",
+        "ensemble",
+    }
     shapes = {"layers", "hidden", "heads", "feed_forward", "vocabulary"}
     for model in families(Knobs):
         for name, field in model.model_fields.items():

@@ -133,7 +133,8 @@ def job_of(frame: Any) -> list[Defined]:
 
 @cache
 def needed_by(frame: Any) -> set[str]:
-    """Return the libraries that a stage's body and its engine's job import, by the names under which they are installed."""
+    """Return the libraries that a stage's body and its engine's job import, by the names under which they are
+    installed."""
     roots = [(frame.body.__module__, frame.body.__name__), *(job_of(frame) if frame.engine else [])]
     foreign, installed = imported_by(roots), INSTALLED
     found = {

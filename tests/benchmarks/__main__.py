@@ -1,7 +1,8 @@
 """``python -m tests.benchmarks``: run benchmarks, print the table, write the JSON.
 
     make bench                       everything, one thread and four (over an hour)
-    make bench BASE=folder ROWS=train.parquet       with a real encoder and real rows: what speed costs in quality, else left out
+    make bench BASE=folder ROWS=train.parquet       with a real encoder and real rows: what speed costs in quality, else
+    left out
     make bench MASKED_LM=folder SENTENCES=file.txt  with a real masked language model: how many substitutes agree
     make bench BENCH=distill-bert    one benchmark; QUICK=1: fewer rounds, to see that nothing has collapsed
 
@@ -53,7 +54,10 @@ def main() -> int:
         return 2
     for name in BENCHMARKS if not asked.names else names:
         if lacking(name):
-            print(f"{name} is left out: it needs {' and '.join(f'{variable}=…' for variable in lacking(name))}", file=sys.stderr)
+            print(
+                f"{name} is left out: it needs {' and '.join(f'{variable}=…' for variable in lacking(name))}",
+                file=sys.stderr,
+            )
     names = [name for name in names if not lacking(name)]
     if asked.inside:
         return run_here(names[0], asked)
@@ -76,11 +80,20 @@ def lacking(name: str) -> list[str]:
 
 def options() -> argparse.ArgumentParser:
     """Return the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description="Ratios against what a user would pick instead, in one run.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"benchmarks to run: {', '.join(BENCHMARKS)} (default: all)")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks", description="Ratios against what a user would pick instead, in one run."
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"benchmarks to run: {', '.join(BENCHMARKS)} (default: all)"
+    )
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 4], help="threads of each run (default: 1 and 4)")
     parser.add_argument("--repeats", type=int, default=ROUNDS, help=f"interleaved rounds (default: {ROUNDS})")
-    parser.add_argument("--quick", action="store_true", default=os.environ.get("QUICK", "") not in ("", "0"), help=f"{QUICK_ROUNDS} rounds, fewer contestants")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        default=os.environ.get("QUICK", "") not in ("", "0"),
+        help=f"{QUICK_ROUNDS} rounds, fewer contestants",
+    )
     parser.add_argument("--json", type=Path, help="write everything that was measured here, after each benchmark")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     return parser
@@ -94,9 +107,24 @@ def run_apart(name: str, threads: int, asked: argparse.Namespace) -> dict[str, A
     print(f"{name}, {threads} thread{'s' if threads > 1 else ''}, {repeats} rounds", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
-        words = [sys.executable, "-m", "tests.benchmarks", name, "--threads", str(threads), "--repeats", str(repeats), "--inside", str(answer)]
+        words = [
+            sys.executable,
+            "-m",
+            "tests.benchmarks",
+            name,
+            "--threads",
+            str(threads),
+            "--repeats",
+            str(repeats),
+            "--inside",
+            str(answer),
+        ]
         started = time.monotonic()
-        done = subprocess.run([*words, *(["--quick"] if asked.quick else [])], env=os.environ | environment(threads), stdout=subprocess.DEVNULL)
+        done = subprocess.run(
+            [*words, *(["--quick"] if asked.quick else [])],
+            env=os.environ | environment(threads),
+            stdout=subprocess.DEVNULL,
+        )
         if done.returncode or not answer.exists():
             print(f"{name} ended with status {done.returncode}", file=sys.stderr)
             return None
@@ -117,13 +145,19 @@ def run_here(name: str, asked: argparse.Namespace) -> int:
     transformers.logging.disable_progress_bar()
     module, function = BENCHMARKS[name]
     figures = getattr(importlib.import_module(module), function)(Setting(asked.repeats, asked.quick, asked.threads[0]))
-    answer = {"benchmark": name, "threads": asked.threads[0], "machine": machine(), "figures": [figure.as_json() for figure in figures]}
+    answer = {
+        "benchmark": name,
+        "threads": asked.threads[0],
+        "machine": machine(),
+        "figures": [figure.as_json() for figure in figures],
+    }
     asked.inside.write_text(json.dumps(answer))
     return 0
 
 
 def keep(results: list[dict[str, Any]], file: Path | None) -> None:
-    """Write what has been measured so far, whole or not at all: a run of hours that is broken off loses only the benchmark it was in."""
+    """Write what has been measured so far, whole or not at all: a run of hours that is broken off loses only the
+    benchmark it was in."""
     if file is None:
         return
     fresh = file.with_name(f".{file.name}.new")
@@ -140,17 +174,30 @@ def show(results: list[dict[str, Any]]) -> None:
     for result in results:
         for figure in result["figures"]:
             verdict = {True: "met", False: "MISSED", None: ""}[figure["met"]]
-            wanted = "" if figure["target"] is None else f"{'at most' if figure['at_most'] else 'at least'} {figure['target']:g}"
+            wanted = (
+                ""
+                if figure["target"] is None
+                else f"{'at most' if figure['at_most'] else 'at least'} {figure['target']:g}"
+            )
             table.add_row(
-                figure["name"], figure["of"], figure["against"], str(result["threads"]), figure["clock"], f"{figure['median']:.3g}{figure['unit']}",
-                f"{figure['least']:.3g} to {figure['most']:.3g}", wanted, verdict,
-            )  # fmt: skip
+                figure["name"],
+                figure["of"],
+                figure["against"],
+                str(result["threads"]),
+                figure["clock"],
+                f"{figure['median']:.3g}{figure['unit']}",
+                f"{figure['least']:.3g} to {figure['most']:.3g}",
+                wanted,
+                verdict,
+            )
     console = Console(width=200)
     console.print(table)
     if results:
         machine = results[-1]["machine"]
         libraries = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
-        console.print(f"{machine['hardware']}, load {machine['load'][0]:.1f}; {libraries}", markup=False, highlight=False)
+        console.print(
+            f"{machine['hardware']}, load {machine['load'][0]:.1f}; {libraries}", markup=False, highlight=False
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Augmentation: our batched questions beside one masked-LM call per word, as the published code makes them.
 
-Sentences have SST-2's lengths. With a real masked language model (``MASKED_LM=folder SENTENCES=file.txt``) the bench also says how many of the
-substitutes agree; with random weights all logits are nearly equal, so that only float32 is compared, ties aside.
-Shape letters: T tokens, V vocabulary.
+Sentences have SST-2's lengths. With a real masked language model (``MASKED_LM=folder SENTENCES=file.txt``) the bench
+also says how many of the substitutes agree; with random weights all logits are nearly equal, so that only float32 is
+compared, ties aside. Shape letters: T tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -64,22 +64,30 @@ def random_sentences(count: int) -> list[str]:
 
 
 def evenly(texts: list[str], count: int) -> list[str]:
-    """Return sentences at even distances of a list that is sorted by length: however many, they are as long on average."""
+    """Return sentences at even distances of a list that is sorted by length: however many, they are as long on
+    average."""
     return [texts[int((place + 0.5) * len(texts) / count)] for place in range(count)] if texts else []
 
 
-def word_by_word(model: Any, tokenizer: Any, places: list[Place], options: int) -> tuple[Found, dict[tuple[str, int], torch.Tensor]]:
-    """Ask as the published code does: one call a word, the masked sentence beside the original, logits over the vocabulary for every token."""
+def word_by_word(
+    model: Any, tokenizer: Any, places: list[Place], options: int
+) -> tuple[Found, dict[tuple[str, int], torch.Tensor]]:
+    """Ask as the published code does: one call a word, the masked sentence beside the original, logits over the
+    vocabulary for every token."""
     found, logits = {}, {}
     for place in places:
         words = place.sentence.split(" ")
-        question = tokenizer(words, words, is_split_into_words=True, truncation=True, max_length=128, return_tensors="pt")
+        question = tokenizer(
+            words, words, is_split_into_words=True, truncation=True, max_length=128, return_tensors="pt"
+        )
         question["input_ids"][0, place.token] = tokenizer.mask_token_id
         with torch.inference_mode():
             logits_V = model(**question).logits[0, place.token]
         tokens = tokenizer.convert_ids_to_tokens(logits_V.topk(options + SPARE).indices.tolist())
         original = words[place.word]
-        found[place.sentence, place.word] = [match_case(token, original) for token in keep_candidates(tokens, original, options)]
+        found[place.sentence, place.word] = [
+            match_case(token, original) for token in keep_candidates(tokens, original, options)
+        ]
         logits[place.sentence, place.word] = logits_V
     return found, logits
 
@@ -98,7 +106,12 @@ def contestant(ask: Callable[[list[Place]], Any], tokenizer: Any, sentences: lis
 
 def single_pieces(sentences: list[str], tokenizer: Any) -> list[Place]:
     """Return the words that the masked language model is asked about."""
-    return [place for sentence in dict.fromkeys(sentences) for place in places_of(sentence, tokenizer, 128) if place.token >= 0]
+    return [
+        place
+        for sentence in dict.fromkeys(sentences)
+        for place in places_of(sentence, tokenizer, 128)
+        if place.token >= 0
+    ]
 
 
 def augmentation(setting: Setting) -> list[Figure]:
@@ -113,15 +126,30 @@ def augmentation(setting: Setting) -> list[Figure]:
         model, tokenizer = freeze(load_masked_lm(folder, torch.device("cpu"))), load_tokenizer(folder)
         as_loaded = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32).eval()
     texts = sorted(Path(os.environ["SENTENCES"]).read_text().splitlines(), key=len) if "SENTENCES" in os.environ else []
-    of = {times: evenly(texts, ASKED * times) or random_sentences(ASKED * times) for times in {1, *(times for times, _, _ in WAYS.values())}}
-    knobs = {way: namespace(Augmentation(masked_lm="teacher", **values).model_dump(mode="json")) for way, (_, _, values) in WAYS.items()}
+    of = {
+        times: evenly(texts, ASKED * times) or random_sentences(ASKED * times)
+        for times in {1, *(times for times, _, _ in WAYS.values())}
+    }
+    knobs = {
+        way: namespace(Augmentation(masked_lm="teacher", **values).model_dump(mode="json"))
+        for way, (_, _, values) in WAYS.items()
+    }
     options = knobs["one pass"].options
-    contestants = {"word by word": contestant(lambda places: word_by_word(as_loaded, tokenizer, places, options), tokenizer, of[1])}
+    contestants = {
+        "word by word": contestant(lambda places: word_by_word(as_loaded, tokenizer, places, options), tokenizer, of[1])
+    }
     for way, (times, _, _) in WAYS.items():
-        contestants[way] = contestant(lambda places, way=way: batched(model, tokenizer, places, knobs[way]), tokenizer, of[times])  # type: ignore[misc]
+        contestants[way] = contestant(
+            lambda places, way=way: batched(model, tokenizer, places, knobs[way]), tokenizer, of[times]
+        )  # type: ignore[misc]
     contest = interleave(contestants, setting.repeats, tell=setting.tell)
-    speed = [contest.figure(f"augmentation 6x384, {way}", of=way, against="word by word", target=target) for way, (_, target, _) in WAYS.items()]
-    return speed + agreements(as_loaded, model, tokenizer, single_pieces(of[1], tokenizer), knobs, real="MASKED_LM" in os.environ)
+    speed = [
+        contest.figure(f"augmentation 6x384, {way}", of=way, against="word by word", target=target)
+        for way, (_, target, _) in WAYS.items()
+    ]
+    return speed + agreements(
+        as_loaded, model, tokenizer, single_pieces(of[1], tokenizer), knobs, real="MASKED_LM" in os.environ
+    )
 
 
 def batched(model: Any, tokenizer: Any, places: list[Place], knobs: SimpleNamespace) -> Found:
@@ -129,20 +157,36 @@ def batched(model: Any, tokenizer: Any, places: list[Place], knobs: SimpleNamesp
     return by_masked_lm(model, places, tokenizer, knobs, lambda *_, **__: None)
 
 
-def agreements(as_loaded: Any, model: Any, tokenizer: Any, places: list[Place], knobs: dict[str, SimpleNamespace], *, real: bool) -> list[Figure]:
+def agreements(
+    as_loaded: Any, model: Any, tokenizer: Any, places: list[Place], knobs: dict[str, SimpleNamespace], *, real: bool
+) -> list[Figure]:
     """Count the substitutes that the slow way finds too; of those that float32 misses, say whether they are ties."""
     slow, logits = word_by_word(as_loaded, tokenizer, places, knobs["one pass"].options)
     figures = []
     for way, target in (("batched fp32", 1.0), ("batched bf16", 0.98)) if real else (("batched fp32", 1.0),):
         fast = batched(model, tokenizer, places, knobs[way])
-        shares = [share(slow[place], fast[place], logits[place], tokenizer, TIE if way.endswith("fp32") else 0.0) for place in slow]
+        shares = [
+            share(slow[place], fast[place], logits[place], tokenizer, TIE if way.endswith("fp32") else 0.0)
+            for place in slow
+        ]
         mean = sum(shares) / len(shares)
-        figures.append(Figure(f"augmentation 6x384, {way}: same substitutes", way, "word by word", [mean], "cpu", target, unit=" share"))
+        figures.append(
+            Figure(
+                f"augmentation 6x384, {way}: same substitutes",
+                way,
+                "word by word",
+                [mean],
+                "cpu",
+                target,
+                unit=" share",
+            )
+        )
     return figures
 
 
 def share(slow: list[str], fast: list[str], logits_V: torch.Tensor, tokenizer: Any, tie: float) -> float:
-    """Return the share of substitutes in common; one whose logit is within ``tie`` of the last that was kept counts as common."""
+    """Return the share of substitutes in common; one whose logit is within ``tie`` of the last that was kept counts as
+    common."""
     if not slow:
         return 1.0
     tokens = {text: logits_V[tokenizer.convert_tokens_to_ids(text.lower())] for text in {*slow, *fast}}

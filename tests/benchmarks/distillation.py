@@ -1,7 +1,7 @@
 """Task distillation's first phase, and fine-tuning: our engine beside what a user would write.
 
-A unit of work is a batch of 32 sentences of SST-2's lengths. Every contestant sees the same sample, whose mean length is the population's, except
-those that pad to a fixed width: to them all sentences are equal, so they see fewer.
+A unit of work is a batch of 32 sentences of SST-2's lengths. Every contestant sees the same sample, whose mean length
+is the population's, except those that pad to a fixed width: to them all sentences are equal, so they see fewer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def workplace(name: str, **knobs: Any) -> Iterator[Job]:
 
 
 def ours(name: str, course: Course, knobs: Any, batches: int) -> Contestant:
-    """Return our loop as a contestant: an epoch over the sample, timed from its first step, its set-up left out as a Trainer's is."""
+    """Return our loop as a contestant: an epoch over the sample, timed from its first step, its set-up left out as a
+    Trainer's is."""
 
     def once() -> Lap:
         lap = Lap(amount=batches)
@@ -79,7 +80,9 @@ def ours(name: str, course: Course, knobs: Any, batches: int) -> Contestant:
 def kept_of(teacher: Any, matcher: Matcher, encoded: Encoded, folder: Path) -> Recorded:
     """Run the teacher once over the sample and keep what it shows."""
     lengths = encoded.lengths_N
-    mapped = Plan(matcher.map.hidden, matcher.map.attention, teacher.config.hidden_size, teacher.config.num_attention_heads)
+    mapped = Plan(
+        matcher.map.hidden, matcher.map.attention, teacher.config.hidden_size, teacher.config.num_attention_heads
+    )
     job = Job({"job": "signals", "knobs": {"precision": "auto"}, "output": str(folder)})
     write_signals(job, teacher, encoded, mapped, 0)
     return Recorded.over(folder, mapped, lengths)
@@ -93,7 +96,9 @@ def distill(setting: Setting, teacher_shape: str, student_shape: str, *, batches
     examples, few = examples_of(split(encoded)), examples_of(split(sample(1, BATCH)))
     teacher = freeze(classifier(teacher_shape))
     loss = inner_loss(teacher)
-    knobs = namespace(IntermediateSlice(steps=batches, batch_size=BATCH, max_length=64, evaluations=0).model_dump(mode="json"))
+    knobs = namespace(
+        IntermediateSlice(steps=batches, batch_size=BATCH, max_length=64, evaluations=0).model_dump(mode="json")
+    )
     own_teacher = freeze(classifier(teacher_shape))
     matcher = Matcher(classifier(student_shape), own_teacher, knobs.matching)
     store_as_multiplied(own_teacher, "auto")
@@ -112,8 +117,12 @@ def distill(setting: Setting, teacher_shape: str, student_shape: str, *, batches
             "Trainer": trainer_loop(pupil(student_shape, teacher), loss, examples),
             "Trainer tuned": trainer_loop(pupil(student_shape, teacher), loss, examples, tuned=True),
             "Trainer by hand": trainer_loop(pupil(student_shape, teacher), in_bf16(loss), examples, tuned=True),
-            "live": ours("bench", replace(inner_course(matcher, varied, knobs, None, CPU), tokens=lambda: tokens), knobs, batches),
-            "kept": ours("bench", replace(inner_course(matcher, varied, knobs, kept, CPU), tokens=lambda: tokens), knobs, batches),
+            "live": ours(
+                "bench", replace(inner_course(matcher, varied, knobs, None, CPU), tokens=lambda: tokens), knobs, batches
+            ),
+            "kept": ours(
+                "bench", replace(inner_course(matcher, varied, knobs, kept, CPU), tokens=lambda: tokens), knobs, batches
+            ),
             "recording": record,
         }
         if TARGETS[pair]["plain 128"] and not setting.quick:
@@ -129,14 +138,18 @@ def pupil(shape: str, teacher: Any) -> Pupil:
 def distillation_figures(pair: str, contest: Contest) -> list[Figure]:
     """Read the figures of a contest."""
     goals = TARGETS[pair]
-    contest.laps["two epochs"] = [both_epochs(*laps) for laps in zip(contest.laps["recording"], contest.laps["kept"], strict=True)]
+    contest.laps["two epochs"] = [
+        both_epochs(*laps) for laps in zip(contest.laps["recording"], contest.laps["kept"], strict=True)
+    ]
     fair = contest.figure(f"{pair}: the plain loop is no straw man", of="Trainer 64", against="plain 64", target=1.2)
     fair.at_most = True
     lines = [
         fair,
         contest.figure(f"{pair}, live teacher", of="live", against="plain 64", target=goals["plain 64"]),
         contest.figure(f"{pair}, kept signals", of="kept", against="plain 64", target=goals["kept"]),
-        contest.figure(f"{pair}, recording and two epochs of kept signals", of="two epochs", against="plain 64", target=None),
+        contest.figure(
+            f"{pair}, recording and two epochs of kept signals", of="two epochs", against="plain 64", target=None
+        ),
         contest.figure(f"{pair}, live teacher", of="live", against="Trainer", target=None),
         contest.figure(f"{pair}, live teacher", of="live", against="Trainer tuned", target=None),
         contest.figure(f"{pair}, live teacher", of="live", against="Trainer by hand", target=1.3),
@@ -144,7 +157,9 @@ def distillation_figures(pair: str, contest: Contest) -> list[Figure]:
         contest.figure(f"{pair}, kept signals", of="kept", against="Trainer by hand", target=3.0),
     ]
     if "plain 128" in contest.laps:
-        lines.insert(2, contest.figure(f"{pair}, live teacher", of="live", against="plain 128", target=goals["plain 128"]))
+        lines.insert(
+            2, contest.figure(f"{pair}, live teacher", of="live", against="plain 128", target=goals["plain 128"])
+        )
     return lines
 
 
@@ -164,12 +179,15 @@ def distill_small(setting: Setting) -> list[Figure]:
 
 
 def finetune(setting: Setting) -> list[Figure]:
-    """Fine-tuning with labels, 6 x 384, with the dropout that such models come with; a Trainer runs a model in the kernel that it is loaded with."""
+    """Fine-tuning with labels, 6 x 384, with the dropout that such models come with; a Trainer runs a model in the
+    kernel that it is loaded with."""
     batches = 25
     encoded = sample(batches, BATCH)
     tokens = vocabulary(encoded)
     examples = examples_of(split(encoded))
-    rows = Rows(np.arange(len(examples)), [""] * len(examples), None, np.asarray([example["labels"][0] for example in examples]))
+    rows = Rows(
+        np.arange(len(examples)), [""] * len(examples), None, np.asarray([example["labels"][0] for example in examples])
+    )
     model = own_attention(classifier("6x384", dropout=DROPOUT))
     knobs = namespace(Teacher(steps=batches, batch_size=BATCH, max_length=64, evaluations=0).model_dump(mode="json"))
     course = Course(
@@ -183,7 +201,9 @@ def finetune(setting: Setting) -> list[Figure]:
         {
             "Trainer": trainer_loop(classifier("6x384", **as_loaded), label_loss, examples),
             "Trainer tuned": trainer_loop(classifier("6x384", **as_loaded), label_loss, examples, tuned=True),
-            "Trainer by hand": trainer_loop(classifier("6x384", dropout=DROPOUT), in_bf16(label_loss), examples, tuned=True),
+            "Trainer by hand": trainer_loop(
+                classifier("6x384", dropout=DROPOUT), in_bf16(label_loss), examples, tuned=True
+            ),
             "ours": ours("bench", course, knobs, batches),
         },
         setting.repeats,

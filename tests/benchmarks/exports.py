@@ -1,7 +1,8 @@
-"""What an int8 export of a small student is worth beside what a user would ask instead: its teacher, and a BERT-base, in torch in float32.
+"""What an int8 export of a small student is worth beside what a user would ask instead: its teacher, and a BERT-base,
+in torch in float32.
 
-One sentence of 32 tokens at a time. Everyone is asked in turn, a few calls each, in one process; at one thread the seconds of the processor are those
-that a quiet machine shows on the wall, and they do not count whoever else is on it.
+One sentence of 32 tokens at a time. Everyone is asked in turn, a few calls each, in one process; at one thread the
+seconds of the processor are those that a quiet machine shows on the wall, and they do not count whoever else is on it.
 """
 
 from __future__ import annotations
@@ -44,8 +45,15 @@ def exports(setting: Setting) -> list[Figure]:
         for theirs in CALLS:
             floor, goal = floors.get(theirs, (None, "")) if ours == "int8 dynamic" else (None, "")
             name = f"one sentence of {LENGTH} tokens{f', {goal}' if goal else ''}"
-            figures.append(contest.figure(name, of=f"{STUDENT} {ours}", against=f"{theirs} torch fp32", target=floor, clock=clock))
-    return [*figures, Figure("bytes of the file", f"{STUDENT} int8", f"{STUDENT} fp32", [sizes["fp32"] / sizes["int8 dynamic"]], "", 3.5)]
+            figures.append(
+                contest.figure(name, of=f"{STUDENT} {ours}", against=f"{theirs} torch fp32", target=floor, clock=clock)
+            )
+    return [
+        *figures,
+        Figure(
+            "bytes of the file", f"{STUDENT} int8", f"{STUDENT} fp32", [sizes["fp32"] / sizes["int8 dynamic"]], "", 3.5
+        ),
+    ]
 
 
 def graphs_of(folder: Path) -> dict[str, Path]:
@@ -57,7 +65,13 @@ def graphs_of(folder: Path) -> dict[str, Path]:
     found = {"fp32": full}
     for way in ("dynamic", "static"):
         found[f"int8 {way}"] = folder / f"{way}.onnx"
-        quantize_by(way, full, found[f"int8 {way}"], reduce_range=narrow(Exports()), feeds=lambda: (row(seed) for seed in range(CALIBRATED)))
+        quantize_by(
+            way,
+            full,
+            found[f"int8 {way}"],
+            reduce_range=narrow(Exports()),
+            feeds=lambda: (row(seed) for seed in range(CALIBRATED)),
+        )
     return found
 
 

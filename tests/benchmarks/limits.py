@@ -1,4 +1,5 @@
-"""How close the engine comes to the physical limit: the matrix-multiply peak that this machine shows, in this run, for the same dtype."""
+"""How close the engine comes to the physical limit: the matrix-multiply peak that this machine shows, in this run, for
+the same dtype."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ SIZES = ((768, 768), (768, 3072), (3072, 768))
 
 
 def peak(dtype: torch.dtype, *, best: bool = True) -> Contestant:
-    """Return a contestant that multiplies matrices of BERT's sizes; a unit is a GFLOP, and its best moment counts, or else all of its time."""
+    """Return a contestant that multiplies matrices of BERT's sizes; a unit is a GFLOP, and its best moment counts, or
+    else all of its time."""
     pairs = [(torch.randn(ROWS, inner, dtype=dtype), torch.randn(inner, outer, dtype=dtype)) for inner, outer in SIZES]
 
     def once() -> Lap:
@@ -32,7 +34,8 @@ def peak(dtype: torch.dtype, *, best: bool = True) -> Contestant:
 
 
 def forward_and_backward(precision: str) -> Contestant:
-    """Return a contestant: forward and backward of a BERT-base shape on full sequences, without an optimizer; a unit is a GFLOP of matrix products."""
+    """Return a contestant: forward and backward of a BERT-base shape on full sequences, without an optimizer; a unit is
+    a GFLOP of matrix products."""
     from tasks.training.precision import arithmetic
 
     place, model = torch.device("cpu"), classifier("12x768")
@@ -62,11 +65,24 @@ def limits(setting: Setting) -> list[Figure]:
     """Share of the measured peak, in both arithmetics."""
     contestants = {}
     for name, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
-        contestants |= {f"peak {name}": peak(dtype), f"products {name}": peak(dtype, best=False), f"step {name}": forward_and_backward(name)}
+        contestants |= {
+            f"peak {name}": peak(dtype),
+            f"products {name}": peak(dtype, best=False),
+            f"step {name}": forward_and_backward(name),
+        }
     contest = interleave(contestants, setting.repeats, tell=setting.tell)
-    top = ", ".join(f"{dtype} {1 / min(lap.per_unit('wall') for lap in contest.laps[f'peak {dtype}']):.0f} GFLOP/s" for dtype in ("bf16", "fp32"))
+    top = ", ".join(
+        f"{dtype} {1 / min(lap.per_unit('wall') for lap in contest.laps[f'peak {dtype}']):.0f} GFLOP/s"
+        for dtype in ("bf16", "fp32")
+    )
     return [
-        contest.figure("12x768 forward and backward, 8 x 128, bf16", of="step bf16", against="peak bf16", target=0.7, note=f"peak {top}"),
+        contest.figure(
+            "12x768 forward and backward, 8 x 128, bf16",
+            of="step bf16",
+            against="peak bf16",
+            target=0.7,
+            note=f"peak {top}",
+        ),
         contest.figure("12x768 forward and backward, 8 x 128, fp32", of="step fp32", against="peak fp32", target=None),
         # Where others share the unit that multiplies, its best moment is not what it does in a minute.
         contest.figure("the same, products for as long, bf16", of="step bf16", against="products bf16", target=None),

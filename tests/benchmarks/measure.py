@@ -1,6 +1,7 @@
 """Interleaved timing: A, B, A, B, … in one process, so that whatever else the machine does falls on both.
 
-A figure is a ratio of time for the same work, round by round; what is quoted is the median, with the least and the largest beside it.
+A figure is a ratio of time for the same work, round by round; what is quoted is the median, with the least and the
+largest beside it.
 """
 
 from __future__ import annotations
@@ -51,11 +52,22 @@ class Contest:
     laps: dict[str, list[Lap]]
     loads: list[float]
 
-    def figure(self, name: str, *, of: str, against: str, target: float | None, clock: str = "cpu", note: str = "") -> Figure:
+    def figure(
+        self, name: str, *, of: str, against: str, target: float | None, clock: str = "cpu", note: str = ""
+    ) -> Figure:
         """Return how many times faster ``of`` does one unit of work than ``against``."""
         pairs = list(zip(self.laps[against], self.laps[of], strict=True))
         both = {each: [base.per_unit(each) / own.per_unit(each) for base, own in pairs] for each in CLOCKS}
-        return Figure(name, of, against, both[clock], clock, target, note=note, other={each: both[each] for each in CLOCKS if each != clock})
+        return Figure(
+            name,
+            of,
+            against,
+            both[clock],
+            clock,
+            target,
+            note=note,
+            other={each: both[each] for each in CLOCKS if each != clock},
+        )
 
 
 @dataclass
@@ -88,7 +100,12 @@ class Figure:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return asdict(self) | {"median": self.median, "least": min(self.ratios), "most": max(self.ratios), "met": self.met}
+        return asdict(self) | {
+            "median": self.median,
+            "least": min(self.ratios),
+            "most": max(self.ratios),
+            "met": self.met,
+        }
 
 
 def interleave(contestants: Mapping[str, Contestant], repeats: int, *, tell: Callable[[str], None] = print) -> Contest:
@@ -101,5 +118,8 @@ def interleave(contestants: Mapping[str, Contestant], repeats: int, *, tell: Cal
         loads.append(os.getloadavg()[0])
         for name, contestant in contestants.items():
             laps[name].append(contestant())
-        tell(f"round {number + 1} of {repeats}: " + ", ".join(f"{name} {laps[name][-1].per_unit('cpu'):.4g} s" for name in contestants))
+        tell(
+            f"round {number + 1} of {repeats}: "
+            + ", ".join(f"{name} {laps[name][-1].per_unit('cpu'):.4g} s" for name in contestants)
+        )
     return Contest(laps, loads)

@@ -18,5 +18,7 @@ SHAPES = {
 def classifier(shape: str, *, kernel: str = "eager", dropout: float = 0.0) -> Any:
     """Return a BERT classifier of two classes; without dropout, every contestant computes the same."""
     torch.manual_seed(0)
-    config = BertConfig(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, attn_implementation=kernel, **SHAPES[shape])
+    config = BertConfig(
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, attn_implementation=kernel, **SHAPES[shape]
+    )
     return BertForSequenceClassification(config)

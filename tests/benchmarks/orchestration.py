@@ -1,6 +1,8 @@
-"""What the house itself costs: a chain whose every stage is cached, one whose every stage is run, and a sweep shared by two workers.
+"""What the house itself costs: a chain whose every stage is cached, one whose every stage is run, and a sweep shared by
+two workers.
 
-Each figure is a whole ``limbeck run`` in a process of its own, against the servers that ``limbeck ui`` starts, as workers have theirs up.
+Each figure is a whole ``limbeck run`` in a process of its own, against the servers that ``limbeck ui`` starts, as
+workers have theirs up.
 """
 
 from __future__ import annotations
@@ -63,13 +65,16 @@ print(json.dumps(spent | {"status": status or 0, "torch": "torch" in sys.modules
 def recipe_in(folder: Path, students: list[dict[str, Any]], prediction: Mapping[str, Any] = FAST) -> Path:
     """Write a recipe of a tiny teacher and some students."""
     values = {
-        "name": "bench", "task": {"name": "tiny", "labels": ["negative", "positive"]},
+        "name": "bench",
+        "task": {"name": "tiny", "labels": ["negative", "positive"]},
         "data": {"source": str(write_tiny_rows(folder)), "selection_rows": 20},
         "teacher": {"model": str(write_tiny_bert(folder / "bert")), "floor": 0.0, **FAST},
-        "task_distillation": {"prediction": dict(prediction)}, "students": students,
-        "scoring": {"resamples": 100, "max_length": 16}, "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
+        "task_distillation": {"prediction": dict(prediction)},
+        "students": students,
+        "scoring": {"resamples": 100, "max_length": 16},
+        "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
         "gate": {"split": "validation", "criteria": [{"metric": "parameters", "at_most": 1e9}]},
-    }  # fmt: skip
+    }
     path = folder / "bench.yaml"
     path.write_text(yaml.safe_dump(values))
     return path
@@ -77,13 +82,28 @@ def recipe_in(folder: Path, students: list[dict[str, Any]], prediction: Mapping[
 
 def chain_in(folder: Path) -> Path:
     """Write a recipe of 30 stages: six of the data and the teacher, four of each student."""
-    return recipe_in(folder, [{"name": f"student-{number}", "layers": 1 + number % 3, "seeds": [number]} for number in range((STAGES - 6) // 4)])
+    return recipe_in(
+        folder,
+        [
+            {"name": f"student-{number}", "layers": 1 + number % 3, "seeds": [number]}
+            for number in range((STAGES - 6) // 4)
+        ],
+    )
 
 
 @contextlib.contextmanager
 def servers_up(home: Path) -> Iterator[None]:
     """Run ``limbeck ui`` on a home."""
-    words = [sys.executable, "-m", "flows.cli", "ui", "--prefect-port", str(free_port()), "--mlflow-port", str(free_port())]
+    words = [
+        sys.executable,
+        "-m",
+        "flows.cli",
+        "ui",
+        "--prefect-port",
+        str(free_port()),
+        "--mlflow-port",
+        str(free_port()),
+    ]
     process = subprocess.Popen(words, env=surroundings(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         limit = time.monotonic() + PATIENCE
@@ -105,7 +125,16 @@ def surroundings(home: Path, **more: str) -> dict[str, str]:
 
 def run(recipe: Path, home: Path, *sets: str, **more: str) -> dict[str, Any]:
     """Run a recipe in a process of its own; return its seconds beyond its imports."""
-    words = [sys.executable, "-c", PROBE, "run", str(recipe), "--json", str(home / "out.json"), *(word for one in sets for word in ("--set", one))]
+    words = [
+        sys.executable,
+        "-c",
+        PROBE,
+        "run",
+        str(recipe),
+        "--json",
+        str(home / "out.json"),
+        *(word for one in sets for word in ("--set", one)),
+    ]
     done = subprocess.run(words, env=surroundings(home, **more), capture_output=True, text=True, timeout=PATIENCE)
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if answer["status"]:
@@ -124,7 +153,8 @@ def chain(setting: Setting) -> list[Figure]:
 
 
 def cached(setting: Setting, recipe: Path, home: Path, store: str, environment: dict[str, str]) -> list[Figure]:
-    """Run a recipe once, then again and again; what the imports take in the same processes says how quick the machine is at such work."""
+    """Run a recipe once, then again and again; what the imports take in the same processes says how quick the machine
+    is at such work."""
     home.mkdir()
     with servers_up(home):
         run(recipe, home, **environment)
@@ -132,11 +162,15 @@ def cached(setting: Setting, recipe: Path, home: Path, store: str, environment: 
         for number in range(setting.repeats):
             again = run(recipe, home, **environment)
             states = [stage["cache"] for stage in again["out"]["stages"]]
-            assert set(states) == {"hit"} and not again["torch"], "the second run must execute nothing and import no torch"
+            assert set(states) == {"hit"} and not again["torch"], (
+                "the second run must execute nothing and import no torch"
+            )
             assert len(states) == STAGES, f"the chain has {len(states)} stages; the target is for {STAGES}"
             laps.append(again["wall"])
             imports.append(again["imports"])
-            setting.tell(f"round {number + 1}: {again['wall']:.2f} s, {again['cpu']:.2f} s of this process, {len(states)} stages")
+            setting.tell(
+                f"round {number + 1}: {again['wall']:.2f} s, {again['cpu']:.2f} s of this process, {len(states)} stages"
+            )
     name = f"cached chain of {STAGES} stages, {store}"
     shares = [lap / import_ for lap, import_ in zip(laps, imports, strict=True)]
     return [
@@ -147,7 +181,8 @@ def cached(setting: Setting, recipe: Path, home: Path, store: str, environment: 
 
 
 def cold(setting: Setting) -> list[Figure]:
-    """A chain of which nothing is cached, one stage after another: what is left of its time when its engines' is taken away, and what they take to start."""
+    """A chain of which nothing is cached, one stage after another: what is left of its time when its engines' is taken
+    away, and what they take to start."""
     seconds, starts = [], []
     with tempfile.TemporaryDirectory() as scratch:
         recipe = chain_in(Path(scratch))
@@ -159,13 +194,41 @@ def cold(setting: Setting) -> list[Figure]:
             stages = len(first["out"]["stages"])
             seconds.append((first["wall"] - sum(first["engines"])) / stages)
             starts.append(engine_start(Path(scratch)))
-            setting.tell(f"round {number + 1}: {first['wall']:.1f} s, {len(first['engines'])} engines {sum(first['engines']):.1f} s, {stages} stages")
+            setting.tell(
+                f"round {number + 1}: {first['wall']:.1f} s, {len(first['engines'])} engines "
+                f"{sum(first['engines']):.1f} s, {stages} stages"
+            )
     shares, begun = ([each * OF_AN_HOUR / 3600 for each in these] for these in (seconds, starts))
     return [
-        Figure(f"cold chain of {stages} stages: outside of the engines, for each stage", "orchestration", "", seconds, "wall", None, unit=" s"),
-        Figure(f"the same for {OF_AN_HOUR} stages, as a share of an hour", "orchestration", "", shares, "wall", 0.02, unit=" share", at_most=True),
+        Figure(
+            f"cold chain of {stages} stages: outside of the engines, for each stage",
+            "orchestration",
+            "",
+            seconds,
+            "wall",
+            None,
+            unit=" s",
+        ),
+        Figure(
+            f"the same for {OF_AN_HOUR} stages, as a share of an hour",
+            "orchestration",
+            "",
+            shares,
+            "wall",
+            0.02,
+            unit=" share",
+            at_most=True,
+        ),
         Figure("an engine's start: its imports", "engine", "", starts, "wall", None, unit=" s"),
-        Figure(f"the same for {OF_AN_HOUR} stages, were they run one after another, as a share of an hour", "engine", "", begun, "wall", None, unit=" share"),
+        Figure(
+            f"the same for {OF_AN_HOUR} stages, were they run one after another, as a share of an hour",
+            "engine",
+            "",
+            begun,
+            "wall",
+            None,
+            unit=" share",
+        ),
     ]
 
 
@@ -173,13 +236,18 @@ def engine_start(folder: Path) -> float:
     """Return the seconds that an engine takes to say that it does not know its job."""
     (folder / "job.json").write_text(json.dumps({"job": "none", "output": str(folder)}))
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "tasks.training", str(folder / "job.json")], env=environment(1), capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "tasks.training", str(folder / "job.json")], env=environment(1), capture_output=True
+    )
     return time.perf_counter() - started
 
 
 def sweep(setting: Setting) -> list[Figure]:
     """Sixteen students of one teacher: one worker, and two that share a store."""
-    prediction = {**FAST, "steps": 3000}  # half a minute: real students take longer, and what a run does once weighs less
+    prediction = {
+        **FAST,
+        "steps": 3000,
+    }  # half a minute: real students take longer, and what a run does once weighs less
     with tempfile.TemporaryDirectory() as scratch:
         students = [{"name": "student", "layers": 3, "seeds": list(range(STUDENTS))}]
         recipe = recipe_in(Path(scratch), students, prediction)
@@ -192,26 +260,54 @@ def sweep(setting: Setting) -> list[Figure]:
 
 
 def workers(recipe: Path, folder: Path, count: int) -> Lap:
-    """Run one recipe in several processes that share a store and nothing else; the teacher was trained before by one of them."""
+    """Run one recipe in several processes that share a store and nothing else; the teacher was trained before by one of
+    them."""
     folder.mkdir()
     homes = [folder / f"worker-{number}" for number in range(count)]
     for home in homes:
         home.mkdir()
     store = {"LIMBECK_STORE": str(folder / "store")}
-    only_teacher = ["--set", "students.student.seeds=[0]", "--set", "task_distillation.prediction.steps=1", "--set", "resources.cores=1"]
-    subprocess.run(words_of(recipe, homes[0], only_teacher), env=surroundings(homes[0], **store), check=True, capture_output=True, timeout=PATIENCE)
+    only_teacher = [
+        "--set",
+        "students.student.seeds=[0]",
+        "--set",
+        "task_distillation.prediction.steps=1",
+        "--set",
+        "resources.cores=1",
+    ]
+    subprocess.run(
+        words_of(recipe, homes[0], only_teacher),
+        env=surroundings(homes[0], **store),
+        check=True,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
     with contextlib.ExitStack() as stack:
         for home in homes:
             stack.enter_context(servers_up(home))
         started = time.perf_counter()
         running = [
-            subprocess.Popen(words_of(recipe, home, ["--set", "resources.cores=1"]), env=surroundings(home, **store), stdout=subprocess.DEVNULL)
+            subprocess.Popen(
+                words_of(recipe, home, ["--set", "resources.cores=1"]),
+                env=surroundings(home, **store),
+                stdout=subprocess.DEVNULL,
+            )
             for home in homes
         ]
         statuses = [process.wait(PATIENCE) for process in running]
         lap = Lap(wall=time.perf_counter() - started)
-    made = [stage["name"] for home in homes for stage in json.loads((home / "out.json").read_text())["stages"] if stage["cache"] == "miss"]
-    assert not any(statuses) and made.count("distill-predictions") == STUDENTS and "finetune-teacher" not in made and "answer-rows" not in made, made
+    made = [
+        stage["name"]
+        for home in homes
+        for stage in json.loads((home / "out.json").read_text())["stages"]
+        if stage["cache"] == "miss"
+    ]
+    assert (
+        not any(statuses)
+        and made.count("distill-predictions") == STUDENTS
+        and "finetune-teacher" not in made
+        and "answer-rows" not in made
+    ), made
     shutil.rmtree(folder)
     return lap
 

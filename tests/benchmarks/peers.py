@@ -1,14 +1,15 @@
-"""What a user would pick instead: a plain loop after the published recipe, and Hugging Face's Trainer with a distillation loss.
+"""What a user would pick instead: a plain loop after the published recipe, and Hugging Face's Trainer with a
+distillation loss.
 
-The plain loop pads to a fixed length and runs the teacher in fp32 beside every step, as TinyBERT's published code does (Jiao et al. 2019,
-arXiv:1909.10351); every contest also runs a Trainer on its very batches, to show that it is no straw man. Losses are means over everything,
-attention is what ``output_attentions`` gives: less work than ours, never more.
+The plain loop pads to a fixed length and runs the teacher in fp32 beside every step, as TinyBERT's published code does
+(Jiao et al. 2019, arXiv:1909.10351); every contest also runs a Trainer on its very batches, to show that it is no straw
+man. Losses are means over everything, attention is what ``output_attentions`` gives: less work than ours, never more.
 
-The tuned Trainer has its switches set: bf16, and sentences of like length together. They leave a distillation's teacher in fp32, because they reach
-the trained model's forward pass alone. The Trainer "by hand" is what somebody makes of it who knows: everything in bf16, attention in the kernel that
-is fastest here; targets are set against it. A Trainer's own sampler groups by so many sentences as there are, which a sample is too small for; both
-get the batches of a whole epoch.
-Shape letters: B batch, T tokens, C classes.
+The tuned Trainer has its switches set: bf16, and sentences of like length together. They leave a distillation's teacher
+in fp32, because they reach the trained model's forward pass alone. The Trainer "by hand" is what somebody makes of it
+who knows: everything in bf16, attention in the kernel that is fastest here; targets are set against it. A Trainer's own
+sampler groups by so many sentences as there are, which a sample is too small for; both get the batches of a whole
+epoch. Shape letters: B batch, T tokens, C classes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,11 @@ def padding(width: int | None) -> Callable[[list[Example]], dict[str, Tensor]]:
         ids = [example["input_ids"][:longest] for example in batch]
         ids_BT = torch.tensor([tokens + [0] * (longest - len(tokens)) for tokens in ids])
         mask_BT = torch.tensor([[1] * len(tokens) + [0] * (longest - len(tokens)) for tokens in ids])
-        return {"input_ids": ids_BT, "attention_mask": mask_BT, "labels": torch.tensor([example["labels"][0] for example in batch])}
+        return {
+            "input_ids": ids_BT,
+            "attention_mask": mask_BT,
+            "labels": torch.tensor([example["labels"][0] for example in batch]),
+        }
 
     return collate
 
@@ -87,7 +92,8 @@ def label_loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
 
 
 def plain_loop(model: nn.Module, loss: Loss, examples: list[Example], width: int) -> Callable[[], Lap]:
-    """Return a contestant: a handwritten loop over batches of one fixed width, in the order given; one unit is a batch."""
+    """Return a contestant: a handwritten loop over batches of one fixed width, in the order given; one unit is a
+    batch."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     collate = padding(width)
 
@@ -143,13 +149,18 @@ class Distiller(Trainer):
         super().__init__(*given, **named)
         self.own_loss = own_loss
 
-    def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
         """Return the loss of a batch."""
         return self.own_loss(model, inputs)
 
 
-def trainer_loop(model: nn.Module, loss: Loss, examples: list[Example], *, width: int | None = None, tuned: bool = False) -> Callable[[], Lap]:
-    """Return a contestant: one epoch of a Trainer with its defaults, or with its switches set (sentences of like length together, bf16)."""
+def trainer_loop(
+    model: nn.Module, loss: Loss, examples: list[Example], *, width: int | None = None, tuned: bool = False
+) -> Callable[[], Lap]:
+    """Return a contestant: one epoch of a Trainer with its defaults, or with its switches set (sentences of like length
+    together, bf16)."""
     better = {"train_sampling_strategy": "sequential", "bf16": True} if tuned else {}
     ordered = in_batches_of_like_length(examples) if tuned else examples
 
@@ -157,10 +168,27 @@ def trainer_loop(model: nn.Module, loss: Loss, examples: list[Example], *, width
         lap = Lap(amount=len(examples) / BATCH)
         with tempfile.TemporaryDirectory() as folder:
             options = TrainingArguments(
-                folder, per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=1e-4, save_strategy="no", report_to=[], disable_tqdm=True,
-                use_cpu=True, remove_unused_columns=False, dataloader_pin_memory=False, logging_strategy="no", **better,
-            )  # fmt: skip
-            trainer = Distiller(model, options, own_loss=loss, train_dataset=ordered, data_collator=padding(width), callbacks=[Clocked(lap)])
+                folder,
+                per_device_train_batch_size=BATCH,
+                num_train_epochs=1,
+                learning_rate=1e-4,
+                save_strategy="no",
+                report_to=[],
+                disable_tqdm=True,
+                use_cpu=True,
+                remove_unused_columns=False,
+                dataloader_pin_memory=False,
+                logging_strategy="no",
+                **better,
+            )
+            trainer = Distiller(
+                model,
+                options,
+                own_loss=loss,
+                train_dataset=ordered,
+                data_collator=padding(width),
+                callbacks=[Clocked(lap)],
+            )
             trainer.train()
         return lap
 

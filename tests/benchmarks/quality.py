@@ -1,12 +1,14 @@
-"""What speed costs in quality: the product's way of distilling and a plain one, the same method, the same rows, the same number of steps.
+"""What speed costs in quality: the product's way of distilling and a plain one, the same method, the same rows, the
+same number of steps.
 
-The plain way: batches in random order padded to 64, float32, the teacher run beside every step, AdamW over every parameter, clipping in a pass of its
-own. Losses and attention are the same code on both sides; that they are right, tests show beside the reference's and transformers' own.
+The plain way: batches in random order padded to 64, float32, the teacher run beside every step, AdamW over every
+parameter, clipping in a pass of its own. Losses and attention are the same code on both sides; that they are right,
+tests show beside the reference's and transformers' own.
 
-Needs a real encoder and real rows: ``BASE=folder ROWS=train.parquet`` (columns sentence and label). From the rows 20,000 are held back; the figure is
-the difference in accuracy on them, in points, paired row by row, with an interval over rows (Efron 1979) for these very students; what another seed
-would change shows in the differences by seed.
-Shape letters: N rows, C classes.
+Needs a real encoder and real rows: ``BASE=folder ROWS=train.parquet`` (columns sentence and label). From the rows
+20,000 are held back; the figure is the difference in accuracy on them, in points, paired row by row, with an interval
+over rows (Efron 1979) for these very students; what another seed would change shows in the differences by seed. Shape
+letters: N rows, C classes.
 """
 
 from __future__ import annotations
@@ -66,16 +68,24 @@ class School:
         """Return the tokenizer, the rows to learn from, and those held back."""
         table = pq.read_table(self.rows, columns=["sentence", "label"]).to_pydict()
         order = np.random.default_rng(0).permutation(len(table["label"]))
-        parts = [Rows(part, [table["sentence"][row] for row in part], None, np.asarray(table["label"])[part]) for part in (order[HELD:], order[:HELD])]
+        parts = [
+            Rows(part, [table["sentence"][row] for row in part], None, np.asarray(table["label"])[part])
+            for part in (order[HELD:], order[:HELD])
+        ]
         return load_tokenizer(self.base), parts[0], parts[1]
 
 
 def quality(setting: Setting) -> list[Figure]:
-    """Train three students each way and compare them row by row; processes of one thread each, as many side by side as there are cores."""
+    """Train three students each way and compare them row by row; processes of one thread each, as many side by side as
+    there are cores."""
     steps, teacher_steps = (QUICK_STEPS, 10 * QUICK_STEPS) if setting.quick else (STEPS, TEACHER_STEPS)
     with tempfile.TemporaryDirectory() as folder:
         school = School(Path(os.environ["BASE"]), Path(os.environ["ROWS"]), Path(folder), steps, teacher_steps)
-        with ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), 2 * len(SEEDS)), multiprocessing.get_context("spawn"), initializer=alone_and_quiet) as pool:
+        with ProcessPoolExecutor(
+            min(len(os.sched_getaffinity(0)), 2 * len(SEEDS)),
+            multiprocessing.get_context("spawn"),
+            initializer=alone_and_quiet,
+        ) as pool:
             taught = pool.submit(teach, school).result()
             setting.tell(f"teacher: {taught:.4f} on {HELD:,} rows")
             # The plain ones first: they take longest.
@@ -89,7 +99,10 @@ def quality(setting: Setting) -> list[Figure]:
     low, high = (float(value) for value in np.quantile(means, (0.025, 0.975)))
     widest = max(abs(low), abs(high))
     by_seed = ", ".join(f"{100 * (fast_N.mean() - slow_N.mean()):+.2f}" for fast_N, slow_N in pairs)
-    name = f"6x384 to 3x384, two phases of {steps} steps: accuracy {np.mean(gaps_N):+.2f} points [{low:+.2f}, {high:+.2f}], by seed {by_seed}"
+    name = (
+        f"6x384 to 3x384, two phases of {steps} steps: accuracy {np.mean(gaps_N):+.2f} points [{low:+.2f}, "
+        f"{high:+.2f}], by seed {by_seed}"
+    )
     return [Figure(name, "our way", "the plain way", [widest], "", 0.5, unit=" points at most", at_most=True)]
 
 
@@ -106,9 +119,18 @@ def teach(school: School) -> float:
     model = load_classifier(school.base, TASK, CPU)
     set_dropout(model, 0.0)
     encoded = encode(tokenizer, rows.texts, None, WIDTH)
-    knobs = namespace(TeacherKnobs(steps=school.teacher_steps, learning_rate=1.2e-4, max_length=WIDTH, evaluations=0).model_dump(mode="json"))
+    knobs = namespace(
+        TeacherKnobs(steps=school.teacher_steps, learning_rate=1.2e-4, max_length=WIDTH, evaluations=0).model_dump(
+            mode="json"
+        )
+    )
     loss = labelled_loss(model, TASK, rows, encoded, tokenizer.pad_token_id)
-    train(place_of(school, "teacher"), knobs, Course(model, batches_of(encoded, knobs), loss, tokens=lambda: encoded.ids_S, pad=tokenizer.pad_token_id), CPU)
+    train(
+        place_of(school, "teacher"),
+        knobs,
+        Course(model, batches_of(encoded, knobs), loss, tokens=lambda: encoded.ids_S, pad=tokenizer.pad_token_id),
+        CPU,
+    )
     model.save_pretrained(school.teacher)
     return float(right(model, tokenizer, held).mean())
 
@@ -121,14 +143,26 @@ def answers_of(way: Callable[..., Any], school: School, seed: int) -> np.ndarray
 
 def knobs_of(school: School, seed: int) -> tuple[SimpleNamespace, SimpleNamespace]:
     """Return the knobs of both phases, the same for both ways."""
-    shared = {"steps": school.steps, "seed": seed, "max_length": WIDTH, "evaluations": 0, "shape": Shape(layers=LAYERS), "start": "teacher"}
-    return tuple(namespace(kind(**shared, learning_rate=peak).model_dump(mode="json")) for kind, peak in ((IntermediateSlice, 3e-4), (PredictionSlice, 1.5e-4)))  # type: ignore[return-value]
+    shared = {
+        "steps": school.steps,
+        "seed": seed,
+        "max_length": WIDTH,
+        "evaluations": 0,
+        "shape": Shape(layers=LAYERS),
+        "start": "teacher",
+    }
+    return tuple(
+        namespace(kind(**shared, learning_rate=peak).model_dump(mode="json"))
+        for kind, peak in ((IntermediateSlice, 3e-4), (PredictionSlice, 1.5e-4))
+    )  # type: ignore[return-value]
 
 
 def cast(school: School, seed: int) -> tuple[Any, Any]:
     """Return the frozen teacher and a student that starts from its layers."""
     teacher = load_classifier(school.teacher, TASK, CPU)
-    student = build_student("teacher", teacher, SimpleNamespace(layers=LAYERS, hidden=None, heads=None, feed_forward=None), seed=seed)
+    student = build_student(
+        "teacher", teacher, SimpleNamespace(layers=LAYERS, hidden=None, heads=None, feed_forward=None), seed=seed
+    )
     set_dropout(student, IntermediateSlice.model_fields["dropout"].default)
     return freeze(teacher), student.requires_grad_(True)
 
@@ -145,9 +179,17 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
     answers_NC = torch.from_numpy(all_logits(teacher, encoded, tokenizer.pad_token_id, precision="auto"))
 
     def loss(batch: np.ndarray) -> Tensor:
-        return answer_loss(student, collate(encoded, batch, tokenizer.pad_token_id, CPU), answers_NC[batch], rows.labels_N[batch], second)
+        return answer_loss(
+            student,
+            collate(encoded, batch, tokenizer.pad_token_id, CPU),
+            answers_NC[batch],
+            rows.labels_N[batch],
+            second,
+        )
 
-    course = Course(student, batches_of(encoded, second), loss, tokens=lambda: encoded.ids_S, pad=tokenizer.pad_token_id)
+    course = Course(
+        student, batches_of(encoded, second), loss, tokens=lambda: encoded.ids_S, pad=tokenizer.pad_token_id
+    )
     train(place_of(school, f"second-{seed}"), second, course, CPU)
     return student
 
@@ -164,7 +206,12 @@ def plain(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: An
             answers_BC = teacher(**padded.inputs(teacher)).logits
         return answer_loss(student, padded, answers_BC, rows.labels_N[batch], second)
 
-    plain_phase(matcher.modules, lambda batch: matcher.loss(wide(collate(encoded, batch, tokenizer.pad_token_id, CPU))), len(rows), first)
+    plain_phase(
+        matcher.modules,
+        lambda batch: matcher.loss(wide(collate(encoded, batch, tokenizer.pad_token_id, CPU))),
+        len(rows),
+        first,
+    )
     plain_phase(student, answered, len(rows), second)
     return student
 
@@ -173,7 +220,9 @@ def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Tensor], rows: 
     """Take the steps of one phase."""
     decayed = [value for value in modules.parameters() if value.ndim > 1]
     others = [value for value in modules.parameters() if value.ndim <= 1]
-    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": knobs.weight_decay}, {"params": others, "weight_decay": 0.0}])
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": knobs.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    )
     random = np.random.default_rng(knobs.seed)
     modules.train()
     for step in range(knobs.steps):
@@ -187,7 +236,9 @@ def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Tensor], rows: 
 
 def wide(batch: Batch) -> Batch:
     """Pad a batch to the fixed width."""
-    return Batch(*(F.pad(values, (0, WIDTH - values.shape[1])) for values in (batch.ids_BT, batch.mask_BT, batch.segments_BT)))
+    return Batch(
+        *(F.pad(values, (0, WIDTH - values.shape[1])) for values in (batch.ids_BT, batch.mask_BT, batch.segments_BT))
+    )
 
 
 def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.ndarray, knobs: SimpleNamespace) -> Tensor:
@@ -198,7 +249,9 @@ def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.nda
 
 def batches_of(encoded: Encoded, knobs: SimpleNamespace) -> Callable[[int], list[np.ndarray]]:
     """Return the product's plan of an epoch."""
-    return lambda epoch: plan(encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch)
+    return lambda epoch: plan(
+        encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch
+    )
 
 
 def right(model: Any, tokenizer: Any, held: Rows) -> np.ndarray:
@@ -209,4 +262,6 @@ def right(model: Any, tokenizer: Any, held: Rows) -> np.ndarray:
 
 def place_of(school: School, name: str) -> Job:
     """Give an engine's job in a folder of its own."""
-    return Job({"job": name, "knobs": {}, "output": str(school.teacher / name), "checkpoints": str(school.teacher / name)})
+    return Job(
+        {"job": name, "knobs": {}, "output": str(school.teacher / name), "checkpoints": str(school.teacher / name)}
+    )

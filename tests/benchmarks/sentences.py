@@ -1,8 +1,9 @@
 """Sentences as long as SST-2's, of random words: what a benchmark computes depends on lengths, not on meaning.
 
-The lengths are those of SST-2's 67,349 training sentences in WordPiece tokens, cut at 64: mean 13.3, median 10. A sample takes evenly spaced
-quantiles, so that its mean is the population's and no draw of luck makes one side look fast. Sentences come in groups of like length, as they do in
-an epoch that is sorted in pools of 100 batches: a small sample that is sorted would pad more than a whole epoch does.
+The lengths are those of SST-2's 67,349 training sentences in WordPiece tokens, cut at 64: mean 13.3, median 10. A
+sample takes evenly spaced quantiles, so that its mean is the population's and no draw of luck makes one side look fast.
+Sentences come in groups of like length, as they do in an epoch that is sorted in pools of 100 batches: a small sample
+that is sorted would pad more than a whole epoch does.
 """
 
 from __future__ import annotations
@@ -14,10 +15,69 @@ from tasks.training.data.rows import Encoded
 
 SHORTEST = 3
 COUNTS = [
-    1978, 5322, 6065, 5345, 4749, 4155, 3713, 3267, 2947, 2650, 2413, 2138, 1950, 1777, 1661, 1515, 1373, 1285, 1132, 1106, 1046, 909, 820, 806, 733,
-    692, 628, 538, 491, 442, 448, 400, 337, 304, 286, 242, 195, 203, 192, 155, 148, 130, 89, 82, 85, 73, 55, 42, 50, 40, 36, 19, 21, 22, 15, 8, 6, 3, 2,
-    5, 5, 5,
-]  # fmt: skip
+    1978,
+    5322,
+    6065,
+    5345,
+    4749,
+    4155,
+    3713,
+    3267,
+    2947,
+    2650,
+    2413,
+    2138,
+    1950,
+    1777,
+    1661,
+    1515,
+    1373,
+    1285,
+    1132,
+    1106,
+    1046,
+    909,
+    820,
+    806,
+    733,
+    692,
+    628,
+    538,
+    491,
+    442,
+    448,
+    400,
+    337,
+    304,
+    286,
+    242,
+    195,
+    203,
+    192,
+    155,
+    148,
+    130,
+    89,
+    82,
+    85,
+    73,
+    55,
+    42,
+    50,
+    40,
+    36,
+    19,
+    21,
+    22,
+    15,
+    8,
+    6,
+    3,
+    2,
+    5,
+    5,
+    5,
+]
 """How many sentences have 3, 4, 5, … 64 tokens, [CLS] and [SEP] included."""
 MEAN = float(np.average(np.arange(SHORTEST, SHORTEST + len(COUNTS)), weights=COUNTS))
 FIRST_WORD, LAST_WORD, START, END = 2000, 28_000, 101, 102
@@ -55,4 +115,7 @@ def vocabulary(encoded: Encoded) -> np.ndarray:
 
 def split(encoded: Encoded) -> list[list[int]]:
     """Return each sentence's tokens."""
-    return [encoded.ids_S[start:stop].tolist() for start, stop in zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True)]
+    return [
+        encoded.ids_S[start:stop].tolist()
+        for start, stop in zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True)
+    ]

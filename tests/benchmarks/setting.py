@@ -30,6 +30,10 @@ def machine() -> dict[str, Any]:
     from tasks.ports.machine import device_class, hardware
 
     return {
-        "hardware": hardware(), "device": device_class(), "cores": len(os.sched_getaffinity(0)), "load": os.getloadavg(), "python": platform.python_version(),
+        "hardware": hardware(),
+        "device": device_class(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg(),
+        "python": platform.python_version(),
         "libraries": {name: version(name) for name in LIBRARIES},
-    }  # fmt: skip
+    }

@@ -29,7 +29,9 @@ def test_a_sample_is_as_long_as_the_population_and_pads_as_little_as_an_epoch() 
 
 def test_a_sample_is_whole_sentences() -> None:
     sentences = split(sample(2, 8))
-    assert len(sentences) == 16 and all(tokens[0] == 101 and tokens[-1] == 102 and 101 not in tokens[1:] for tokens in sentences)
+    assert len(sentences) == 16 and all(
+        tokens[0] == 101 and tokens[-1] == 102 and 101 not in tokens[1:] for tokens in sentences
+    )
 
 
 def test_contestants_take_turns_after_one_warm_up() -> None:
@@ -45,7 +47,11 @@ def test_contestants_take_turns_after_one_warm_up() -> None:
     contest = interleave({"slow": of("slow", 6.0), "fast": of("fast", 2.0)}, 3, tell=lambda _: None)
     assert seen == ["slow", "fast"] * 4
     figure = contest.figure("three times", of="fast", against="slow", target=3.5, clock="wall")
-    assert figure.ratios == [3.0] * 3 and figure.met is False and figure.other["cpu"] == pytest.approx([6 * 3 / (2 * 4), 6 * 5 / (2 * 6), 6 * 7 / (2 * 8)])
+    assert (
+        figure.ratios == [3.0] * 3
+        and figure.met is False
+        and figure.other["cpu"] == pytest.approx([6 * 3 / (2 * 4), 6 * 5 / (2 * 6), 6 * 7 / (2 * 8)])
+    )
     assert Figure("", "", "", [1.0, 9.0, 2.0], "cpu", 2.0, at_most=True).met is True
     assert Figure("", "", "", [1.0], "cpu", None).met is None
 
@@ -65,16 +71,25 @@ def test_every_contestant_learns_the_same_sentences() -> None:
 
     examples = examples_of(split(sample(2, BATCH)))
     tokens = sum(len(example["input_ids"]) for example in examples)
-    for contestant in (lambda model: trainer_loop(model, label_loss, examples), lambda model: trainer_loop(model, label_loss, examples, tuned=True),
-                       lambda model: plain_loop(model, label_loss, examples, 64)):  # fmt: skip
+    for contestant in (
+        lambda model: trainer_loop(model, label_loss, examples),
+        lambda model: trainer_loop(model, label_loss, examples, tuned=True),
+        lambda model: plain_loop(model, label_loss, examples, 64),
+    ):
         model = Counting()
         lap = contestant(model)()
         assert model.seen == tokens and lap.amount == 2 and lap.wall > 0
 
 
 def test_a_benchmark_nobody_knows_is_one_sentence() -> None:
-    done = subprocess.run([sys.executable, "-m", "tests.benchmarks", "distil"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and "unknown benchmark 'distil'; choose from limits" in done.stderr and "Traceback" not in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks", "distil"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (
+        done.returncode == 2
+        and "unknown benchmark 'distil'; choose from limits" in done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
 def test_a_place_that_is_not_there_is_refused_before_hours_are_spent(tmp_path: Path) -> None:
@@ -83,7 +98,9 @@ def test_a_place_that_is_not_there_is_refused_before_hours_are_spent(tmp_path: P
     assert done.returncode == 2 and "there is no folder" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_what_was_measured_is_kept_when_a_later_benchmark_is_broken_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_measured_is_kept_when_a_later_benchmark_is_broken_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tests.benchmarks import __main__ as bench
 
     def run_apart(name: str, threads: int, asked: object) -> dict[str, object]:
@@ -92,7 +109,9 @@ def test_what_was_measured_is_kept_when_a_later_benchmark_is_broken_off(tmp_path
         return {"benchmark": name, "threads": threads, "figures": []}
 
     monkeypatch.setattr(bench, "run_apart", run_apart)
-    monkeypatch.setattr(sys, "argv", ["bench", "limits", "exports", "memory", "--threads", "1", "--json", str(tmp_path / "bench.json")])
+    monkeypatch.setattr(
+        sys, "argv", ["bench", "limits", "exports", "memory", "--threads", "1", "--json", str(tmp_path / "bench.json")]
+    )
     with pytest.raises(KeyboardInterrupt):
         bench.main()
     assert [each["benchmark"] for each in json.loads((tmp_path / "bench.json").read_text())] == ["limits", "exports"]
@@ -101,8 +120,22 @@ def test_what_was_measured_is_kept_when_a_later_benchmark_is_broken_off(tmp_path
 
 @pytest.mark.slow
 def test_a_benchmark_ends_in_a_table_and_json(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "tests.benchmarks", "limits", "--threads", "1", "--quick", "--json", str(tmp_path / "bench.json")]
+    words = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks",
+        "limits",
+        "--threads",
+        "1",
+        "--quick",
+        "--json",
+        str(tmp_path / "bench.json"),
+    ]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     (result,) = json.loads((tmp_path / "bench.json").read_text())
-    assert "forward and backward" in done.stdout and result["threads"] == 1 and {"hardware", "load", "libraries"} <= set(result["machine"])
+    assert (
+        "forward and backward" in done.stdout
+        and result["threads"] == 1
+        and {"hardware", "load", "libraries"} <= set(result["machine"])
+    )
     assert all(0 < figure["median"] <= 1.2 for figure in result["figures"])

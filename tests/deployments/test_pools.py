@@ -1,4 +1,5 @@
-"""The work pools' files: what the installed packages would write today, and what must be in them whatever those write."""
+"""The work pools' files: what the installed packages would write today, and what must be in them whatever those
+write."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from deployments.pools.generate import FOLDER, POOLS, generate
 
 ROOT = Path(__file__).resolve().parents[2]
 CLOUD = Path(os.environ.get("LIMBECK_CLOUD_PYTHON", ROOT / ".venv-cloud" / "bin" / "python"))
-"""An environment with prefect-aws and prefect-kubernetes, which cannot be installed beside our own pins; `make pools` makes one."""
+"""An environment with prefect-aws and prefect-kubernetes, which cannot be installed beside our own pins; `make pools`
+makes one."""
 
 
 def pool(name: str) -> dict[str, Any]:
@@ -28,7 +30,11 @@ def pool(name: str) -> dict[str, Any]:
 def rendered(name: str, **values: Any) -> dict[str, Any]:
     """Fill a template in as a worker does."""
     template = pool(name)
-    defaults = {key: variable["default"] for key, variable in template["variables"]["properties"].items() if variable.get("default") is not None}
+    defaults = {
+        key: variable["default"]
+        for key, variable in template["variables"]["properties"].items()
+        if variable.get("default") is not None
+    }
     return dict(apply_values(template["job_configuration"], {**defaults, **values}))
 
 
@@ -36,10 +42,15 @@ def test_the_pool_of_processes_is_what_prefect_would_write() -> None:
     assert (FOLDER / "cpu.json").read_text() == generate("cpu")
 
 
-@pytest.mark.skipif(not CLOUD.is_file(), reason="NO prefect-aws AND prefect-kubernetes HERE: `make pools` sets an environment up for them")
+@pytest.mark.skipif(
+    not CLOUD.is_file(),
+    reason="NO prefect-aws AND prefect-kubernetes HERE: `make pools` sets an environment up for them",
+)
 def test_all_pools_are_what_their_packages_would_write() -> None:
     command = [str(CLOUD), "-m", "deployments.pools.generate", "--check"]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
     assert done.returncode == 0 and done.stdout.count("as it should be") == len(POOLS), done.stdout + done.stderr
 
 
@@ -53,8 +64,15 @@ def test_every_variable_that_is_asked_for_is_described(name: str) -> None:
 @pytest.mark.parametrize("name", POOLS)
 def test_runs_beat_and_read_no_pickles(name: str) -> None:
     environment = pool(name)["variables"]["properties"]["env"]["default"]
-    assert environment["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] == "30" and environment["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] == "false"
-    assert not [value for key, value in environment.items() if any(word in key for word in ("PASSWORD", "SECRET", "TOKEN_", "AUTH", "KEY"))]
+    assert (
+        environment["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] == "30"
+        and environment["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] == "false"
+    )
+    assert not [
+        value
+        for key, value in environment.items()
+        if any(word in key for word in ("PASSWORD", "SECRET", "TOKEN_", "AUTH", "KEY"))
+    ]
     assert ("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR" in environment) == (name != "cpu")
 
 
@@ -66,16 +84,28 @@ def test_no_job_variable_brings_a_command_along(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", POOLS)
-@pytest.mark.parametrize("variables", [
-    {"command": "id"}, {"working_dir": "/tmp"}, {"env.LD_PRELOAD": "/tmp/theirs.so"},
-    {"env": {"LD_PRELOAD": "/tmp/theirs.so"}}, {"env": {"PYTHONPATH": "/tmp"}},
-    {"env": {"PATH": "/tmp"}}, {"env": {"PREFECT_API_URL": "http://evil.example"}}, {"env": {"AWS_CONFIG_FILE": "/tmp/theirs"}},
-    {"env": {"PREFECT_PROFILES_PATH": "/tmp/x"}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"command": "id"},
+        {"working_dir": "/tmp"},
+        {"env.LD_PRELOAD": "/tmp/theirs.so"},
+        {"env": {"LD_PRELOAD": "/tmp/theirs.so"}},
+        {"env": {"PYTHONPATH": "/tmp"}},
+        {"env": {"PATH": "/tmp"}},
+        {"env": {"PREFECT_API_URL": "http://evil.example"}},
+        {"env": {"AWS_CONFIG_FILE": "/tmp/theirs"}},
+        {"env": {"PREFECT_PROFILES_PATH": "/tmp/x"}},
+    ],
+)
 def test_prefect_refuses_variables_that_could_load_code(name: str, variables: dict[str, Any]) -> None:
     schema = pool(name)["variables"]
     defaults = {key: one["default"] for key, one in schema["properties"].items() if one.get("default") is not None}
-    validate(defaults | {"env": {"LIMBECK_STORE": "s3://bucket", "MLFLOW_TRACKING_URI": "http://127.0.0.1:5000"}}, schema, raise_on_error=True)
+    validate(
+        defaults | {"env": {"LIMBECK_STORE": "s3://bucket", "MLFLOW_TRACKING_URI": "http://127.0.0.1:5000"}},
+        schema,
+        raise_on_error=True,
+    )
     with pytest.raises(ValidationError):
         validate(defaults | variables, schema, raise_on_error=True, ignore_required=True, allow_none_with_default=True)
 
@@ -84,13 +114,25 @@ def test_a_task_on_ecs() -> None:
     task = rendered("ecs-gpu", gpu_count="2", image="example.org/limbeck:1")
     [container] = task["task_definition"]["containerDefinitions"]
     assert container["resourceRequirements"] == [{"type": "GPU", "value": "2"}], "ECS takes text"
-    assert container["linuxParameters"]["sharedMemorySize"] == 2048 and container["stopTimeout"] == 110 and container["readonlyRootFilesystem"] is True
-    assert "launchType" not in task["task_run_request"], "beside a capacity provider it would keep a cluster of no instances from starting one"
-    assert task["task_run_request"]["capacityProviderStrategy"] == [{"capacityProvider": "limbeck-gpu", "weight": 1, "base": 0}]
-    assert task["task_definition"]["requiresCompatibilities"] == ["EC2"], "else the worker adds a launch type of its own"
+    assert (
+        container["linuxParameters"]["sharedMemorySize"] == 2048
+        and container["stopTimeout"] == 110
+        and container["readonlyRootFilesystem"] is True
+    )
+    assert "launchType" not in task["task_run_request"], (
+        "beside a capacity provider it would keep a cluster of no instances from starting one"
+    )
+    assert task["task_run_request"]["capacityProviderStrategy"] == [
+        {"capacityProvider": "limbeck-gpu", "weight": 1, "base": 0}
+    ]
+    assert task["task_definition"]["requiresCompatibilities"] == ["EC2"], (
+        "else the worker adds a launch type of its own"
+    )
     variables = pool("ecs-gpu")["variables"]["properties"]
     assert "launch_type" not in variables and variables["gpu_count"]["type"] == "string"
-    assert variables["secrets"]["items"]["properties"]["valueFrom"]["pattern"] == "^arn:", "secrets by reference, never by value"
+    assert variables["secrets"]["items"]["properties"]["valueFrom"]["pattern"] == "^arn:", (
+        "secrets by reference, never by value"
+    )
     assert "prefect_api_auth_string_secret_arn" in variables
 
 
@@ -98,16 +140,32 @@ def test_a_job_on_kubernetes() -> None:
     job = rendered("k8s-gpu", gpu_count=2)["job_manifest"]
     pod = job["spec"]["template"]["spec"]
     [container] = pod["containers"]
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == container["resources"]["requests"]["nvidia.com/gpu"] == 2
+    assert (
+        container["resources"]["limits"]["nvidia.com/gpu"] == container["resources"]["requests"]["nvidia.com/gpu"] == 2
+    )
     assert job["spec"]["backoffLimit"] == 0 and job["spec"]["ttlSecondsAfterFinished"] == 3600
     assert job["spec"]["completions"] == job["spec"]["parallelism"] == 1 and "completions" not in pod
     assert pod["terminationGracePeriodSeconds"] == 110 and pod["tolerations"][0]["key"] == "nvidia.com/gpu"
-    assert pod["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "2Gi"} and container["volumeMounts"][0]["mountPath"] == "/dev/shm"
-    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
-    assert pod["securityContext"]["runAsNonRoot"] is True and pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert (
+        pod["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "2Gi"}
+        and container["volumeMounts"][0]["mountPath"] == "/dev/shm"
+    )
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"]["runAsNonRoot"] is True and pod["securityContext"]["seccompProfile"] == {
+        "type": "RuntimeDefault"
+    }
     assert container["envFrom"] == [{"secretRef": {"name": "limbeck"}}]
 
 
 def test_the_files_are_written_without_other_packages(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "deployments.pools.generate", "--check", "--only", "cpu"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "deployments.pools.generate", "--check", "--only", "cpu"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and done.stdout == "cpu.json: as it should be\n"

@@ -1,4 +1,5 @@
-"""The packing room: a graph that answers as its checkpoint does, in eight bits nearly so, and that says nothing of the machine that made it."""
+"""The packing room: a graph that answers as its checkpoint does, in eight bits nearly so, and that says nothing of the
+machine that made it."""
 
 from __future__ import annotations
 
@@ -33,22 +34,42 @@ from tests.scoring.small import sentences, write_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORT = {"opset": 20, "parity_rows": 24, "max_length": 32, "kind": "classification"}
-QUANTIZE = {"ways": ["dynamic", "static"], "calibration_rows": 12, "seed": 0, "kind": "classification", "metric": "accuracy", "max_length": 32,
-            "reduce_range": narrow(Exports())}  # fmt: skip
+QUANTIZE = {
+    "ways": ["dynamic", "static"],
+    "calibration_rows": 12,
+    "seed": 0,
+    "kind": "classification",
+    "metric": "accuracy",
+    "max_length": 32,
+    "reduce_range": narrow(Exports()),
+}
 
 
 def write_rows(folder: Path, **counts: int) -> Path:
     """Write splits of sentences."""
     folder.mkdir()
     for split, count in counts.items():
-        columns = {"id": range(count), "text": sentences(count), "pair": pa.nulls(count, pa.string()), "label": [number % 2 for number in range(count)]}
-        pq.write_table(pa.table({key: pa.array(column) for key, column in columns.items()}), folder / f"{split}.parquet")
+        columns = {
+            "id": range(count),
+            "text": sentences(count),
+            "pair": pa.nulls(count, pa.string()),
+            "label": [number % 2 for number in range(count)],
+        }
+        pq.write_table(
+            pa.table({key: pa.array(column) for key, column in columns.items()}), folder / f"{split}.parquet"
+        )
     return folder
 
 
 def do(job: str, output: Path, knobs: dict[str, Any], **inputs: Path) -> dict[str, Any]:
     """Do a job in this process; return its facts."""
-    order = {"job": job, "knobs": knobs, "inputs": {name: str(folder) for name, folder in inputs.items()}, "output": str(output), "threads": 1}
+    order = {
+        "job": job,
+        "knobs": knobs,
+        "inputs": {name: str(folder) for name, folder in inputs.items()},
+        "output": str(output),
+        "threads": 1,
+    }
     output.mkdir(parents=True)
     return JOBS[job](Job(order, silent=True))
 
@@ -59,11 +80,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("packing")
     write_classifier(place / "model")
     write_rows(place / "rows", train=40, selection=30, validation=30)
-    (place / "facts.json").write_text(json.dumps({
-        "level before": logging.getLogger().level,
-        "export": do("export", place / "full" / "output", EXPORT, model=place / "model", rows=place / "rows"),
-        "quantize": do("quantize", place / "small" / "output", QUANTIZE, export=place / "full" / "output", rows=place / "rows"),
-    }))  # fmt: skip
+    (place / "facts.json").write_text(
+        json.dumps(
+            {
+                "level before": logging.getLogger().level,
+                "export": do("export", place / "full" / "output", EXPORT, model=place / "model", rows=place / "rows"),
+                "quantize": do(
+                    "quantize",
+                    place / "small" / "output",
+                    QUANTIZE,
+                    export=place / "full" / "output",
+                    rows=place / "rows",
+                ),
+            }
+        )
+    )
     return place
 
 
@@ -92,12 +123,17 @@ def test_padding_never_speaks(place: Path) -> None:
 
 def test_the_second_text_is_told_apart(place: Path) -> None:
     one, other = (logits_of(place / "full" / "output", ["the film"], [pair], 32) for pair in ("was good", "was bad"))
-    assert one == pytest.approx(logits_of(place / "model", ["the film"], ["was good"], 32), abs=1e-4) and np.abs(one - other).max() > 1e-3
+    assert (
+        one == pytest.approx(logits_of(place / "model", ["the film"], ["was good"], 32), abs=1e-4)
+        and np.abs(one - other).max() > 1e-3
+    )
 
 
 def test_a_text_longer_than_the_model_is_cut_as_the_checkpoint_cuts_it(place: Path) -> None:
     long = ["good film was bad " * 40]
-    assert logits_of(place / "full" / "output", long, None, 128) == pytest.approx(logits_of(place / "model", long, None, 128), abs=1e-4)
+    assert logits_of(place / "full" / "output", long, None, 128) == pytest.approx(
+        logits_of(place / "model", long, None, 128), abs=1e-4
+    )
     assert truncated_share(place / "full" / "output", [*long, "good"], None, 128) == 0.5
 
 
@@ -113,7 +149,11 @@ def test_int8_is_near_and_a_good_deal_smaller(place: Path) -> None:
 def test_both_ways_are_weighed_on_the_selection_rows_and_the_better_is_kept(place: Path) -> None:
     found = facts(place, "quantize")
     assert found["rows"] == 30 and set(found["ways"]) == {"dynamic", "static"}
-    assert found["loss"] == min(way["loss"] for way in found["ways"].values()) == pytest.approx(found["fp32"]["score"] - found["score"])
+    assert (
+        found["loss"]
+        == min(way["loss"] for way in found["ways"].values())
+        == pytest.approx(found["fp32"]["score"] - found["score"])
+    )
     assert card_of(place / "small" / "output")["engine"] == f"onnxruntime int8 {found['way']}"
     texts = sentences(30)
     mine = logits_of(place / "small" / "output", texts, None, 32).argmax(-1)
@@ -127,8 +167,14 @@ def test_the_loggers_of_the_process_are_left_as_they_were(place: Path) -> None:
 
 
 def test_equal_ways_are_told_apart_by_their_order() -> None:
-    assert best({"dynamic": {"loss": 0.1}, "static": {"loss": 0.1}}) == "dynamic" and best({"dynamic": {"loss": 0.1}, "static": {"loss": 0.0}}) == "static"
-    assert best({"dynamic": {"because": "no"}, "static": {"loss": 0.5}}) == "static" and best({"dynamic": {"because": "no"}}) is None
+    assert (
+        best({"dynamic": {"loss": 0.1}, "static": {"loss": 0.1}}) == "dynamic"
+        and best({"dynamic": {"loss": 0.1}, "static": {"loss": 0.0}}) == "static"
+    )
+    assert (
+        best({"dynamic": {"because": "no"}, "static": {"loss": 0.5}}) == "static"
+        and best({"dynamic": {"because": "no"}}) is None
+    )
 
 
 def test_calibration_depends_on_the_seed_alone() -> None:
@@ -142,7 +188,9 @@ def test_static_reads_train_and_never_the_rows_that_judge_it(place: Path, tmp_pa
     write_rows(tmp_path / "same", train=40, selection=9)
     write_rows(tmp_path / "other", train=12, selection=30)
     for rows in (place / "rows", tmp_path / "same", tmp_path / "other"):
-        found[rows.name] = do("quantize", tmp_path / f"{rows.name}-out" / "output", knobs, export=place / "full" / "output", rows=rows)["sha256"]
+        found[rows.name] = do(
+            "quantize", tmp_path / f"{rows.name}-out" / "output", knobs, export=place / "full" / "output", rows=rows
+        )["sha256"]
     assert found["same"] == found["rows"] != found["other"]
 
 
@@ -162,20 +210,32 @@ def test_residual_sums_are_kept_from_the_norms(place: Path) -> None:
     assert norms == ["Sum"] * 5 and part_sums(graph) == 0  # the embeddings' norm, and two a layer
 
 
-def test_what_onnx_cannot_express_is_noted_and_not_raised(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_onnx_cannot_express_is_noted_and_not_raised(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An operation of a library of somebody's, of which ONNX knows nothing."""
     import torch
 
     from tasks.exports.tracing import Answering
 
-    twice = torch.library.custom_op("limbeck_tests::twice", lambda x: 2 * x, mutates_args=(), schema="(Tensor x) -> Tensor")
+    twice = torch.library.custom_op(
+        "limbeck_tests::twice", lambda x: 2 * x, mutates_args=(), schema="(Tensor x) -> Tensor"
+    )
     twice.register_fake(torch.empty_like)
     plain = Answering.forward
-    forward = lambda self, input_ids, attention_mask, token_type_ids=None: twice(plain(self, input_ids, attention_mask, token_type_ids))  # noqa: E731
+    forward = lambda self, input_ids, attention_mask, token_type_ids=None: twice(
+        plain(self, input_ids, attention_mask, token_type_ids)
+    )  # noqa: E731
     monkeypatch.setattr(Answering, "forward", forward)
     found = do("export", tmp_path / "output", EXPORT, model=place / "model", rows=place / "rows")
-    assert found == {"made": False, "because": found["because"]} and found["because"].startswith("torch.onnx cannot express this bert model (")
-    assert "\n" not in found["because"] and not (tmp_path / "output" / FILES["onnx"]).exists() and is_export(tmp_path / "output")
+    assert found == {"made": False, "because": found["because"]} and found["because"].startswith(
+        "torch.onnx cannot express this bert model ("
+    )
+    assert (
+        "\n" not in found["because"]
+        and not (tmp_path / "output" / FILES["onnx"]).exists()
+        and is_export(tmp_path / "output")
+    )
 
 
 def test_no_selection_rows_no_int8(place: Path, tmp_path: Path) -> None:
@@ -203,24 +263,38 @@ def test_verdicts_say_what_was_allowed() -> None:
     assert against_full(made, 0.5) == "" and "by up to 0.5, and exports.parity allows 0.1" in against_full(made, 0.1)
     assert against_fp32(made, 0.02) == ""
     assert against_fp32(made, 0.01).startswith("int8 (static) loses 0.0200 of accuracy to its own fp32")
-    assert against_full({"made": False, "because": "no"}, 1) == against_fp32({"made": False, "because": "no"}, 1) == "no"
+    assert (
+        against_full({"made": False, "because": "no"}, 1) == against_fp32({"made": False, "because": "no"}, 1) == "no"
+    )
 
 
-@pytest.mark.parametrize(("ours", "theirs", "least", "refused"), [
-    (1.0, 1.0, 1.0, False),  # as fast is not slower
-    (1.04, 1.0, 1.0, False),  # noise
-    (1.2, 1.0, 1.0, True),
-    (1.0, 1.5, 2.0, True),  # faster, and less so than was asked
-    (1.0, 2.0, 2.0, False),
-    (5.0, 1.0, 0.1, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ours", "theirs", "least", "refused"),
+    [
+        (1.0, 1.0, 1.0, False),  # as fast is not slower
+        (1.04, 1.0, 1.0, False),  # noise
+        (1.2, 1.0, 1.0, True),
+        (1.0, 1.5, 2.0, True),  # faster, and less so than was asked
+        (1.0, 2.0, 2.0, False),
+        (5.0, 1.0, 0.1, False),
+    ],
+)
 def test_int8_is_held_to_its_own_fp32_s_pace(ours: float, theirs: float, least: float, refused: bool) -> None:
-    facts = {"model": {"p50_ms": ours}, "teacher": {"p50_ms": theirs}, "speedup": theirs / ours, "batch": 2, "length": 32, "threads": 1,
-             "unsteady": ""}  # fmt: skip
+    facts = {
+        "model": {"p50_ms": ours},
+        "teacher": {"p50_ms": theirs},
+        "speedup": theirs / ours,
+        "batch": 2,
+        "length": 32,
+        "threads": 1,
+        "unsteady": "",
+    }
     said = too_slow(facts, least)
     assert too_slow(facts | {"unsteady": "after 9 calls"}, least) == "", "what is unsteady keeps nothing out"
     assert bool(said) is refused and 0 < NOISE < 0.1
-    assert not refused or said.startswith(f"int8 takes {ours:g} ms, its own fp32 {theirs:g} ms (batch 2, length 32, threads 1)")
+    assert not refused or said.startswith(
+        f"int8 takes {ours:g} ms, its own fp32 {theirs:g} ms (batch 2, length 32, threads 1)"
+    )
 
 
 def test_both_formats_share_a_card(place: Path, tmp_path: Path) -> None:
@@ -228,7 +302,11 @@ def test_both_formats_share_a_card(place: Path, tmp_path: Path) -> None:
     files = files_for_a_model(folders, tmp_path / "work")
     assert set(files) == {"onnx/model.onnx", "onnx/model_int8.onnx", "onnx/onnx.json"}
     card = json.loads(files["onnx/onnx.json"].read_text())
-    assert card["files"] == FILES and card["engine"]["onnx"] == "onnxruntime fp32" and card["int8"]["way"] in ("dynamic", "static")
+    assert (
+        card["files"] == FILES
+        and card["engine"]["onnx"] == "onnxruntime fp32"
+        and card["int8"]["way"] in ("dynamic", "static")
+    )
     assert "int8" not in shared_card({"onnx": card_of(folders["onnx"])})
 
 
@@ -241,19 +319,35 @@ def test_the_command_line_asks_the_onnx_folder_of_a_model(place: Path, tmp_path:
     """Where the tokenizer lies one folder up."""
     shutil.copytree(place / "model", tmp_path / "model")
     (tmp_path / "model" / "onnx").mkdir()
-    for name, path in files_for_a_model({"onnx": place / "full" / "output", "int8": place / "small" / "output"}, tmp_path / "work").items():
+    for name, path in files_for_a_model(
+        {"onnx": place / "full" / "output", "int8": place / "small" / "output"}, tmp_path / "work"
+    ).items():
         shutil.copyfile(path, tmp_path / "model" / name)
     (tmp_path / "texts.csv").write_text("text\ngood film\nbad\n")
-    words = [sys.executable, "-m", "flows.cli", "predict", str(tmp_path / "model" / "onnx"), str(tmp_path / "texts.csv")]
+    words = [
+        sys.executable,
+        "-m",
+        "flows.cli",
+        "predict",
+        str(tmp_path / "model" / "onnx"),
+        str(tmp_path / "texts.csv"),
+    ]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stderr
-    assert [{name: one[name] for name in ("label", "score")} for one in found] == predict_texts(place / "small" / "output", ["good film", "bad"])
+    assert [{name: one[name] for name in ("label", "score")} for one in found] == predict_texts(
+        place / "small" / "output", ["good film", "bad"]
+    )
 
 
 def test_the_room_runs_as_a_process_and_int8_needs_no_torch(place: Path, tmp_path: Path) -> None:
-    order = {"job": "quantize", "knobs": QUANTIZE, "inputs": {"export": str(place / "full" / "output"), "rows": str(place / "rows")},
-             "output": str(tmp_path / "output"), "threads": 1}  # fmt: skip
+    order = {
+        "job": "quantize",
+        "knobs": QUANTIZE,
+        "inputs": {"export": str(place / "full" / "output"), "rows": str(place / "rows")},
+        "output": str(tmp_path / "output"),
+        "threads": 1,
+    }
     (tmp_path / "job.json").write_text(json.dumps(order))
     probe = """
 import runpy, sys

@@ -1,4 +1,5 @@
-"""Every family of encoders as a graph: the same answers as its checkpoint, alone and padded, on the side where the family pads."""
+"""Every family of encoders as a graph: the same answers as its checkpoint, alone and padded, on the side where the
+family pads."""
 
 from __future__ import annotations
 
@@ -29,13 +30,17 @@ def write_family(name: str, folder: Path) -> Path:
     return folder / "model"
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "xlnet" else [pytest.mark.slow]) for name in NAMES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "xlnet" else [pytest.mark.slow]) for name in NAMES]
+)
 def test_a_family_answers_as_its_checkpoint(name: str, tmp_path: Path) -> None:
     model, rows = write_family(name, tmp_path), write_rows(tmp_path / "rows", train=20, selection=20)
     found = do("export", tmp_path / "full" / "output", EXPORT, model=model, rows=rows)
     assert found["made"] and found["largest_difference"] < 1e-4 and found["equal_answers"] == 1
     texts = sentences(24)
-    assert logits_of(tmp_path / "full" / "output", texts, None, 32) == pytest.approx(logits_of(model, texts, None, 32), abs=1e-4)
+    assert logits_of(tmp_path / "full" / "output", texts, None, 32) == pytest.approx(
+        logits_of(model, texts, None, 32), abs=1e-4
+    )
     small = do("quantize", tmp_path / "small" / "output", QUANTIZE, export=tmp_path / "full" / "output", rows=rows)
     assert small["made"] and all("loss" in way for way in small["ways"].values()) and small["bytes"] < found["bytes"]
 

@@ -38,13 +38,37 @@ def test_int8_loses_at_most_a_point_of_sst2(tmp_path: Path) -> None:
     if not encoder.is_dir() or not source.is_dir():
         pytest.skip(f"real data not found: {encoder} and {source}")
     prepare_rows(source, GLUE["sst2"], Data(selection_rows=1000), tmp_path / "rows")
-    knobs = Teacher(steps=STEPS, batch_size=32, max_length=64, evaluations=0, learning_rate=1e-4).model_dump(mode="json")
+    knobs = Teacher(steps=STEPS, batch_size=32, max_length=64, evaluations=0, learning_rate=1e-4).model_dump(
+        mode="json"
+    )
     inputs = {"rows": str(tmp_path / "rows"), "base": str(start_of(encoder, tmp_path / "start"))}
     (tmp_path / "model").mkdir()
-    JOBS["finetune"](Job({"job": "finetune", "knobs": knobs, "inputs": inputs, "output": str(tmp_path / "model"), "threads": 1}, silent=True))
-    full = do("export", tmp_path / "full" / "output", EXPORT | {"max_length": 64}, model=tmp_path / "model", rows=tmp_path / "rows")
-    small = do("quantize", tmp_path / "small" / "output", QUANTIZE | {"max_length": 64, "calibration_rows": 200},
-               export=tmp_path / "full" / "output", rows=tmp_path / "rows")  # fmt: skip
-    print({way: {name: found[name] for name in ("score", "loss", "equal_answers")} for way, found in small["ways"].items()}, small["fp32"])
+    JOBS["finetune"](
+        Job(
+            {"job": "finetune", "knobs": knobs, "inputs": inputs, "output": str(tmp_path / "model"), "threads": 1},
+            silent=True,
+        )
+    )
+    full = do(
+        "export",
+        tmp_path / "full" / "output",
+        EXPORT | {"max_length": 64},
+        model=tmp_path / "model",
+        rows=tmp_path / "rows",
+    )
+    small = do(
+        "quantize",
+        tmp_path / "small" / "output",
+        QUANTIZE | {"max_length": 64, "calibration_rows": 200},
+        export=tmp_path / "full" / "output",
+        rows=tmp_path / "rows",
+    )
+    print(
+        {
+            way: {name: found[name] for name in ("score", "loss", "equal_answers")}
+            for way, found in small["ways"].items()
+        },
+        small["fp32"],
+    )
     assert against_full(full, 1e-3) == "" and against_fp32(small, 0.01) == ""
     assert small["fp32"]["score"] > 0.75 and small["bytes"] < 0.27 * full["bytes"]

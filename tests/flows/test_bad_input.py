@@ -16,14 +16,21 @@ from tasks.errors import LimbeckError
 from tasks.ports.tracking.tracker import Tracker
 from tests.flows.test_compress import FAST, executed, recipe_for
 
-SHORT: dict[str, Any] = {"general_distillation": None, "corpus": None, "augmentation": None, "layer_dropping": None,
-                         "students": [{"name": "half", "layers": 2, "stages": []}]}  # fmt: skip
+SHORT: dict[str, Any] = {
+    "general_distillation": None,
+    "corpus": None,
+    "augmentation": None,
+    "layer_dropping": None,
+    "students": [{"name": "half", "layers": 2, "stages": []}],
+}
 
 
 @pytest.fixture
 def home(tmp_path: Path, prefect_server: None, engines_here: None, monkeypatch: pytest.MonkeyPatch) -> Home:
     home = Home(tmp_path / "home").create()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", home.own_tracking_uri)  # MLflow would write the first test's there, for all of this process
+    monkeypatch.setenv(
+        "MLFLOW_TRACKING_URI", home.own_tracking_uri
+    )  # MLflow would write the first test's there, for all of this process
     return home
 
 
@@ -36,7 +43,9 @@ def refused(home: Home, *, bert: Path, rows: Path, sentence: str, **changes: Any
     assert not list(Path(home.store).glob("temporary/*"))
 
 
-def test_a_text_of_ten_thousand_words_is_cut_and_the_cut_is_reported(home: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_text_of_ten_thousand_words_is_cut_and_the_cut_is_reported(
+    home: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path
+) -> None:
     long = " ".join(["the film was good"] * 2500)
     (tmp_path / "train.csv").write_text(tiny_rows.read_text() + f"{long},positive\n" * 1)
     result = run_recipe(recipe_for(tiny_bert, tmp_path / "train.csv", **SHORT), home=home)
@@ -47,7 +56,9 @@ def test_a_text_of_ten_thousand_words_is_cut_and_the_cut_is_reported(home: Home,
 def test_a_class_that_validation_does_not_know(home: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> None:
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "train.csv").write_text(tiny_rows.read_text())
-    (tmp_path / "rows" / "validation.csv").write_text("text,label\nthe film was good,positive\nthe meal was fine,positive\n")
+    (tmp_path / "rows" / "validation.csv").write_text(
+        "text,label\nthe film was good,positive\nthe meal was fine,positive\n"
+    )
     refused(home, bert=tiny_bert, rows=tmp_path / "rows", sentence="negative")
 
 

@@ -69,18 +69,37 @@ def test_a_pulled_model_scores_in_a_clean_process_what_its_card_says(
     longer = {**FAST, "steps": 60, "learning_rate": 3e-3, "evaluations": 2}
     tiny = {"layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16, "start": "random"}
     changes: dict[str, Any] = {
-        "general_distillation": None, "corpus": None, "augmentation": None, "task_distillation": {"prediction": longer},
-        "students": [{"name": "half", "layers": 2, "seeds": [3, 1, 2]}, {"name": "labels", **tiny, "signal": "labels", "seeds": [0, 1, 2]}],
-        "layer_dropping": {**longer, "strategies": ["top"], "drop": [2], "seeds": [0, 1, 2]}, "teacher": {"model": str(tiny_bert), "floor": 0.0, **longer},
-    }  # fmt: skip
+        "general_distillation": None,
+        "corpus": None,
+        "augmentation": None,
+        "task_distillation": {"prediction": longer},
+        "students": [
+            {"name": "half", "layers": 2, "seeds": [3, 1, 2]},
+            {"name": "labels", **tiny, "signal": "labels", "seeds": [0, 1, 2]},
+        ],
+        "layer_dropping": {**longer, "strategies": ["top"], "drop": [2], "seeds": [0, 1, 2]},
+        "teacher": {"model": str(tiny_bert), "floor": 0.0, **longer},
+    }
     result = run_recipe(recipe_for(tiny_bert, tiny_rows, **changes), home=home)
-    tracker, models, spread = Tracker(home.own_tracking_uri, home.artifacts), {model["name"]: model for model in result["models"]}, 0.0
-    rows = next(path for path in Path(home.store).rglob("validation.parquet") if len(pq.read_table(path)) == result["rows"]["validation"])
-    given = json.dumps({name: column for name, column in pq.read_table(rows).to_pydict().items() if name in ("text", "label")})
+    tracker, models, spread = (
+        Tracker(home.own_tracking_uri, home.artifacts),
+        {model["name"]: model for model in result["models"]},
+        0.0,
+    )
+    rows = next(
+        path
+        for path in Path(home.store).rglob("validation.parquet")
+        if len(pq.read_table(path)) == result["rows"]["validation"]
+    )
+    given = json.dumps(
+        {name: column for name, column in pq.read_table(rows).to_pydict().items() if name in ("text", "label")}
+    )
     for entry in result["registered"]:
         folder, model = tmp_path / entry["version"], models[entry["candidate"]]
         tracker.download(entry["name"], entry["version"], folder)
-        done = subprocess.run([sys.executable, "-P", "-c", PULLED, str(folder)], input=given, capture_output=True, text=True, cwd=tmp_path)
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", PULLED, str(folder)], input=given, capture_output=True, text=True, cwd=tmp_path
+        )
         assert done.returncode == 0, done.stderr
         value = float(done.stdout)
         assert value == model["metrics"]["validation"]["accuracy"]["value"]

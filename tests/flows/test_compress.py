@@ -47,7 +47,10 @@ def recipe_for(bert: Path, rows: Path, **changes: Any) -> Recipe:
         "layer_dropping": {**FAST, "strategies": ["contribution"], "drop": [1]},
         "scoring": {"resamples": 100, "max_length": 16},
         "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
-        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}], "leakage": 1.0},  # the corpus is the rows themselves
+        "gate": {
+            "criteria": [{"metric": "parameters", "at_most": 1e9}],
+            "leakage": 1.0,
+        },  # the corpus is the rows themselves
         "resources": {"cores": 2, "threads_alone": 1},
     }
     values |= changes
@@ -71,12 +74,19 @@ def executed(result: dict[str, Any]) -> set[str]:
 
 def test_everything_is_made_scored_and_registered(first: dict[str, Any], home: Home) -> None:
     assert {model["name"]: model["role"] for model in first["models"]} == {
-        "teacher": "teacher", "small": "student", "half": "student", "contribution-1": "dropped"}  # fmt: skip
+        "teacher": "teacher",
+        "small": "student",
+        "half": "student",
+        "contribution-1": "dropped",
+    }
     assert [entry["alias"] for entry in first["registered"]].count("champion") == 1
     written = json.loads((home.root / "out.json").read_text())
     assert {"stages", "models", "registered"} <= set(written)
     for model in written["models"]:
-        assert all(model[name] is not None for name in ("parameters", "bytes", "flops", "latency_ms", "memory_bytes", "metrics"))
+        assert all(
+            model[name] is not None
+            for name in ("parameters", "bytes", "flops", "latency_ms", "memory_bytes", "metrics")
+        )
 
 
 def test_the_gate_the_card_and_the_result_say_that_the_corpus_holds_the_rows_that_judge(first: dict[str, Any]) -> None:
@@ -84,18 +94,25 @@ def test_the_gate_the_card_and_the_result_say_that_the_corpus_holds_the_rows_tha
     rows, found = first["rows"], first["held_back"]
     assert found["leaked"]["general text"] == {split: rows[split] for split in ("selection", "validation")}
     assert found["leaked"]["training rows"] == {"selection": 0, "validation": 0} and found["purged"]["way"] == "text"
-    said = f"{rows['validation']} of the {rows['validation']} rows that judge overlap with the general text (at most 100.0%): few enough"
+    said = (
+        f"{rows['validation']} of the {rows['validation']} rows that judge overlap with the general text (at "
+        f"most 100.0%): few enough"
+    )
     assert all(said in entry["reasons"] for entry in first["registered"])
 
 
-def test_a_second_run_executes_and_registers_nothing(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_second_run_executes_and_registers_nothing(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     again = run_recipe(recipe_for(tiny_bert, tiny_rows), home=home)
     assert executed(again) == set()
     assert not any(entry["new"] for entry in again["registered"])
     assert [model["metrics"] for model in again["models"]] == [model["metrics"] for model in first["models"]]
 
 
-def test_the_plan_says_what_a_knob_would_cost(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_the_plan_says_what_a_knob_would_cost(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     same = plan_recipe(recipe_for(tiny_bert, tiny_rows), home=home)
     assert {row["cache"] for row in same} == {"hit"}
     changed = plan_recipe(recipe_for(tiny_bert, tiny_rows, scoring={"resamples": 200, "max_length": 16}), home=home)
@@ -104,7 +121,9 @@ def test_the_plan_says_what_a_knob_would_cost(first: dict[str, Any], home: Home,
     assert "knobs.resamples: 100 → 200" in missed[0]["why"]
 
 
-def test_the_plan_says_what_would_be_left_of_train_before_anything_ran(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_the_plan_says_what_would_be_left_of_train_before_anything_ran(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     def planned(**data: Any) -> dict[str, Any]:
         recipe = recipe_for(tiny_bert, tiny_rows, data={"source": str(tiny_rows), **data})
         return planned_rows(recipe, planned_session(recipe, home))
@@ -115,20 +134,26 @@ def test_the_plan_says_what_would_be_left_of_train_before_anything_ran(first: di
     assert unseen["leaked"] == {"training rows": {"validation": 0, "selection": 0}}
 
 
-def test_one_edited_byte_runs_everything_that_depends_on_it(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
+def test_one_edited_byte_runs_everything_that_depends_on_it(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
     edited = tmp_path / "train.csv"
     edited.write_text(tiny_rows.read_text().replace("was good", "was fine", 1))
     rows = plan_recipe(recipe_for(tiny_bert, edited), home=home)
     assert {row["cache"] for row in rows} == {"miss"}
 
 
-def test_a_folder_that_moved_is_the_same(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
+def test_a_folder_that_moved_is_the_same(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
     moved = tmp_path / "train.csv"
     moved.write_text(tiny_rows.read_text())
     assert {row["cache"] for row in plan_recipe(recipe_for(tiny_bert, moved), home=home)} == {"hit"}
 
 
-def test_a_deleted_artifact_is_made_again_with_the_same_digest(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_deleted_artifact_is_made_again_with_the_same_digest(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     from tasks.ports.store.folder import FolderStore
 
     store = FolderStore(Path(home.store))
@@ -140,7 +165,9 @@ def test_a_deleted_artifact_is_made_again_with_the_same_digest(first: dict[str, 
     assert found is not None and found.sha256 == victim["sha256"]
 
 
-def test_the_graph_in_prefect_is_the_intended_one(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_the_graph_in_prefect_is_the_intended_one(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     edges = asyncio.run(edges_of_newest_run())
     assert edges["distill-layers/small"] == {"finetune-teacher", "prepare-rows", "distill-general/2x8", "augment-text"}
     assert edges["distill-predictions/half"] == {"finetune-teacher", "prepare-rows", "answer-rows"}
@@ -156,12 +183,21 @@ async def edges_of_newest_run() -> dict[str, set[str]]:
 
     async with get_client() as client:
         newest = (await client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=1))[0]
-        runs = await client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[newest.id])), sort=TaskRunSort.ID_DESC, limit=200)
+        runs = await client.read_task_runs(
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[newest.id])), sort=TaskRunSort.ID_DESC, limit=200
+        )
     names = {run.id: run.name for run in runs}
-    return {run.name: {names[one.id] for given in run.task_inputs.values() for one in given if getattr(one, "id", None) in names} for run in runs}
+    return {
+        run.name: {
+            names[one.id] for given in run.task_inputs.values() for one in given if getattr(one, "id", None) in names
+        }
+        for run in runs
+    }
 
 
-def test_a_weak_teacher_stops_the_run_and_leaves_nothing_open(prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_weak_teacher_stops_the_run_and_leaves_nothing_open(
+    prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     with pytest.raises(GateError, match=r"floor is 1\.000"):
         run_recipe(recipe_for(tiny_bert, tiny_rows, teacher={"model": str(tiny_bert), "floor": 1.0, **FAST}), home=home)
     from tasks.ports.tracking.tracker import Tracker
@@ -169,7 +205,9 @@ def test_a_weak_teacher_stops_the_run_and_leaves_nothing_open(prefect_server: No
     assert "RUNNING" not in {row["status"] for row in Tracker(home.own_tracking_uri, None).runs(100)}
 
 
-def test_a_student_with_other_heads_is_refused_before_anything_is_spent(home: Home, prefect_server: None, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_student_with_other_heads_is_refused_before_anything_is_spent(
+    home: Home, prefect_server: None, tiny_bert: Path, tiny_rows: Path
+) -> None:
     student = {"name": "odd", "layers": 2, "hidden": 8, "heads": 2, "feed_forward": 16, "start": "random"}
     with pytest.raises(LimbeckError, match="attention scores need equal heads"):
         run_recipe(recipe_for(tiny_bert, tiny_rows, students=[student]), home=home)
@@ -180,9 +218,19 @@ def test_a_pulled_model_needs_none_of_our_code(first: dict[str, Any], home: Home
 
     champion = next(entry for entry in first["registered"] if entry["alias"] == "champion")
     Tracker(home.own_tracking_uri, home.artifacts).download(champion["name"], "champion", tmp_path / "model")
-    code = "import sys; from transformers import pipeline; print(pipeline('text-classification', sys.argv[1])('the film was good')[0]['label'])"
+    code = (
+        "import sys; from transformers import pipeline; print(pipeline('text-classification', sys.argv[1])('the "
+        "film was good')[0]['label'])"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "model")], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "model")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip().splitlines()[-1] in ("positive", "negative")
     with pytest.raises(LimbeckError, match="not empty"):
         Tracker(home.own_tracking_uri, home.artifacts).download(champion["name"], "champion", tmp_path / "model")
@@ -191,12 +239,16 @@ def test_a_pulled_model_needs_none_of_our_code(first: dict[str, Any], home: Home
 def test_others_load_the_champion_through_mlflow(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
     name = first["registered"][0]["name"]
     load = f"model = mlflow.transformers.load_model('models:/{name}@champion')"
-    code = f"import mlflow; mlflow.set_tracking_uri({home.own_tracking_uri!r}); {load}; print(model('the film was good'))"
+    code = (
+        f"import mlflow; mlflow.set_tracking_uri({home.own_tracking_uri!r}); {load}; print(model('the film was good'))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and "label" in done.stdout, done.stderr[-2000:]
 
 
-def test_the_teacher_reads_as_much_of_a_text_as_its_student(home: Home, prefect_server: None, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_the_teacher_reads_as_much_of_a_text_as_its_student(
+    home: Home, prefect_server: None, tiny_bert: Path, tiny_rows: Path
+) -> None:
     students = [
         {"name": "short", "layers": 2, "stages": []},
         {"name": "other", "layers": 3, "stages": []},
@@ -204,27 +256,57 @@ def test_the_teacher_reads_as_much_of_a_text_as_its_student(home: Home, prefect_
     ]
     dropping = {**FAST, "max_length": 48, "drop": [1], "signal": "teacher"}
     records = planned_records(recipe_for(tiny_bert, tiny_rows, students=students, layer_dropping=dropping), home)
-    assert sorted(record.explanation["knobs"]["max_length"] for record in records if record.shown.startswith("answer-rows")) == [16, 32, 48]
+    assert sorted(
+        record.explanation["knobs"]["max_length"] for record in records if record.shown.startswith("answer-rows")
+    ) == [16, 32, 48]
 
 
 @pytest.fixture(scope="module")
-def several(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, dict[str, Any]]:
+def several(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Recipe, dict[str, Any]]:
     """A run of several students of one map, judged elsewhere too, after the first."""
     phase = {**FAST, "steps": None, "epochs": 2.0}
     students = [
         {"name": "two", "layers": 2, "stages": ["intermediate"], "seeds": [0, 1]},
-        {"name": "narrow", "layers": 2, "hidden": 8, "heads": 4, "feed_forward": 16, "start": "random", "stages": ["intermediate"]},
+        {
+            "name": "narrow",
+            "layers": 2,
+            "hidden": 8,
+            "heads": 4,
+            "feed_forward": 16,
+            "start": "random",
+            "stages": ["intermediate"],
+        },
         {"name": "three", "layers": 3, "stages": ["intermediate"]},
         {"name": "varied", "layers": 2, "stages": ["augmentation", "intermediate"]},
     ]
-    lines = [f"{('it was fine', 'it was poor')[number % 2]} for once {number},{('good', 'bad')[number % 2]}" for number in range(10)]
-    lines += [line.replace(",positive", ",good").replace(",negative", ",bad") for line in tiny_rows.read_text().splitlines()[1:3]]
+    lines = [
+        f"{('it was fine', 'it was poor')[number % 2]} for once {number},{('good', 'bad')[number % 2]}"
+        for number in range(10)
+    ]
+    lines += [
+        line.replace(",positive", ",good").replace(",negative", ",bad")
+        for line in tiny_rows.read_text().splitlines()[1:3]
+    ]
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "other.csv"
     elsewhere.write_text("\n".join(["words,mark", *lines]) + "\n")
-    other = {"source": str(elsewhere), "text": "words", "label": "mark", "classes": {"good": "positive", "bad": "negative"}}
-    values = {"students": students, "layer_dropping": None, "task_distillation": {"intermediate": phase, "prediction": FAST},
-              "data": {"source": str(tiny_rows), "selection_rows": 20, "judge": {"other": other}},
-              "gate": {"criteria": [{"metric": "accuracy", "at_least": 0.0, "worst_of": ["validation", "other"]}], "leakage": 1.0}}  # fmt: skip
+    other = {
+        "source": str(elsewhere),
+        "text": "words",
+        "label": "mark",
+        "classes": {"good": "positive", "bad": "negative"},
+    }
+    values = {
+        "students": students,
+        "layer_dropping": None,
+        "task_distillation": {"intermediate": phase, "prediction": FAST},
+        "data": {"source": str(tiny_rows), "selection_rows": 20, "judge": {"other": other}},
+        "gate": {
+            "criteria": [{"metric": "accuracy", "at_least": 0.0, "worst_of": ["validation", "other"]}],
+            "leakage": 1.0,
+        },
+    }
     recipe = recipe_for(tiny_bert, tiny_rows, **values)
     with engines_in_this_process():
         return recipe, run_recipe(recipe, home=home)
@@ -236,25 +318,42 @@ def test_students_of_one_map_share_one_pass_of_the_teacher(several: tuple[Recipe
     assert sorted(names) == ["2 layers", "3 layers"] and executed(result) >= {"record-signals", "distill-layers"}
     assert all(stage["cache"] == "hit" for stage in result["stages"] if stage["name"] == "finetune-teacher")
     more = recipe.model_copy(update={"students": recipe.students[:1]})
-    assert {row["cache"] for row in plan_recipe(more, home=home)} == {"hit"}, "another student changes nothing for the others"
+    assert {row["cache"] for row in plan_recipe(more, home=home)} == {"hit"}, (
+        "another student changes nothing for the others"
+    )
 
 
-def test_everyone_is_judged_on_every_set_and_it_is_told_everywhere(several: tuple[Recipe, dict[str, Any]], home: Home, tmp_path: Path) -> None:
+def test_everyone_is_judged_on_every_set_and_it_is_told_everywhere(
+    several: tuple[Recipe, dict[str, Any]], home: Home, tmp_path: Path
+) -> None:
     from tasks.ports.tracking.tracker import Tracker
 
     recipe, result = several
     for model in result["models"]:
         found, own = model["judged"], model["metrics"]["validation"]["accuracy"]["value"]
         assert {name: one["rows"] for name, one in found.items()} == {"other": 12}
-        assert all(one["drop"] == pytest.approx(own - one["metrics"]["accuracy"]["value"]) and 0 <= one["agreement"] <= 1 for one in found.values())
-    assert len(result["models"][1]["judged"]["other"]["per_seed"]["accuracy"]) == 2 and result["models"][0]["judged"]["other"]["agreement"] == 1
+        assert all(
+            one["drop"] == pytest.approx(own - one["metrics"]["accuracy"]["value"]) and 0 <= one["agreement"] <= 1
+            for one in found.values()
+        )
+    assert (
+        len(result["models"][1]["judged"]["other"]["per_seed"]["accuracy"]) == 2
+        and result["models"][0]["judged"]["other"]["agreement"] == 1
+    )
     known = result["held_back"]["judging"]["other"]
-    assert known["leaked"]["general text"] == 2 >= known["leaked"]["training rows"], "two of its rows stand in the corpus"
-    assert all(entry["reasons"][0].startswith("on ") and "2 of the 12 rows of other overlap with the general text" in " ".join(entry["reasons"])
-               for entry in result["registered"])  # fmt: skip
+    assert known["leaked"]["general text"] == 2 >= known["leaked"]["training rows"], (
+        "two of its rows stand in the corpus"
+    )
+    assert all(
+        entry["reasons"][0].startswith("on ")
+        and "2 of the 12 rows of other overlap with the general text" in " ".join(entry["reasons"])
+        for entry in result["registered"]
+    )
     tracker = Tracker(home.own_tracking_uri, home.artifacts)
     kept = tracker.client.get_run(result["run"])
-    assert {"judge/other/score", "judge/other/drop_pts"} <= {*kept.data.metrics} and "on judging sets" in kept.data.tags["mlflow.note.content"]
+    assert {"judge/other/score", "judge/other/drop_pts"} <= {
+        *kept.data.metrics
+    } and "on judging sets" in kept.data.tags["mlflow.note.content"]
     entry = result["registered"][0]
     tracker.download(entry["name"], entry["version"], tmp_path / "model")
     assert "| accuracy, judging set other, 12 rows" in (tmp_path / "model" / "README.md").read_text()
@@ -269,21 +368,40 @@ def test_one_set_more_recomputes_nothing_else(several: tuple[Recipe, dict[str, A
     more = recipe.model_copy(update={"data": recipe.data.model_copy(update={"judge": third})})
     session = planned_session(more, home)
     missed = [record.shown for record in session.records if record.cache == "miss"]
-    assert missed[:2] == ["prepare-judging-set/third", "compare-judging-set/third"] and all(one.endswith(" on third") for one in missed[2:])
+    assert missed[:2] == ["prepare-judging-set/third", "compare-judging-set/third"] and all(
+        one.endswith(" on third") for one in missed[2:]
+    )
     assert len(missed) == 2 + len(result["models"])
     told = planned_rows(more, session)["judging"]
-    assert told["third"]["rows"] == 6 and [*told["third"]["leaked"]] == ["training rows"] and told["other"]["leaked"]["general text"] == 2
+    assert (
+        told["third"]["rows"] == 6
+        and [*told["third"]["leaked"]] == ["training rows"]
+        and told["other"]["leaked"]["general text"] == 2
+    )
     renamed = recipe.model_copy(update={"data": recipe.data.model_copy(update={"judge": {"renamed": sets["other"]}})})
     assert {row["cache"] for row in plan_recipe(renamed, home=home)} == {"hit"}, "what a set is called is in no key"
-    none = recipe.model_copy(update={"data": recipe.data.model_copy(update={"judge": {}}), "gate": recipe.gate.model_copy(update={"criteria": ()})})
-    assert {row["cache"] for row in plan_recipe(none, home=home)} == {"hit"} and "judging" not in planned_rows(none, planned_session(none, home))
+    none = recipe.model_copy(
+        update={
+            "data": recipe.data.model_copy(update={"judge": {}}),
+            "gate": recipe.gate.model_copy(update={"criteria": ()}),
+        }
+    )
+    assert {row["cache"] for row in plan_recipe(none, home=home)} == {"hit"} and "judging" not in planned_rows(
+        none, planned_session(none, home)
+    )
 
 
-def test_a_set_for_which_train_is_purged_changes_what_is_learned(several: tuple[Recipe, dict[str, Any]], home: Home) -> None:
+def test_a_set_for_which_train_is_purged_changes_what_is_learned(
+    several: tuple[Recipe, dict[str, Any]], home: Home
+) -> None:
     recipe, _ = several
     purging = {"other": recipe.judging_sets["other"].model_copy(update={"overlaps": "purge"})}
-    records = planned_records(recipe.model_copy(update={"data": recipe.data.model_copy(update={"judge": purging})}), home)
-    purge, teacher = (next(record for record in records if record.name == name) for name in ("purge-rows", "finetune-teacher"))
+    records = planned_records(
+        recipe.model_copy(update={"data": recipe.data.model_copy(update={"judge": purging})}), home
+    )
+    purge, teacher = (
+        next(record for record in records if record.name == name) for name in ("purge-rows", "finetune-teacher")
+    )
     assert purge.cache == "miss" and teacher.why == "waits for rows"
 
 
@@ -308,10 +426,16 @@ def test_several_processes_share_a_training_and_its_key_says_how_many(
     monkeypatch.setenv("LIMBECK_PROCESSES", "2")
     started: list[tuple[str, int]] = []
     real = engine_process.command
-    monkeypatch.setattr(engine_process, "command", lambda module, processes: started.append((module, processes)) or real(module, processes))
+    monkeypatch.setattr(
+        engine_process,
+        "command",
+        lambda module, processes: started.append((module, processes)) or real(module, processes),
+    )
     rows, teacher = asyncio.run(teacher_alone(recipe))
     assert started == [("tasks.training", 2)]
     assert (rows.cache, teacher.cache, teacher.why) == ("hit", "miss", "processes: None → 2")
     assert {record.cache for record in asyncio.run(teacher_alone(recipe))} == {"hit"}
     monkeypatch.delenv("LIMBECK_PROCESSES")
-    assert {row["cache"] for row in plan_recipe(recipe, home=home)} == {"hit"}, "one process has the key that it always had"
+    assert {row["cache"] for row in plan_recipe(recipe, home=home)} == {"hit"}, (
+        "one process has the key that it always had"
+    )

@@ -25,7 +25,13 @@ DROPPING = {**FAST, "strategies": ["top"], "drop": [1, 2]}
 
 
 def recipe(bert: Path, rows: Path, **changes: Any) -> Any:
-    short = {"general_distillation": None, "corpus": None, "augmentation": None, "students": STUDENTS, "layer_dropping": DROPPING}
+    short = {
+        "general_distillation": None,
+        "corpus": None,
+        "augmentation": None,
+        "students": STUDENTS,
+        "layer_dropping": DROPPING,
+    }
     return recipe_for(bert, rows, **short | changes)
 
 
@@ -40,64 +46,113 @@ def test_those_of_one_size_are_compared_and_nobody_else(first: dict[str, Any]) -
     assert {model["name"] for model in first["models"] if model["plain"]} == {"plain"}
     assert by_name["top-2"]["parameters"] == by_name["plain"]["parameters"] != by_name["top-1"]["parameters"]
     said = by_name["half"]["against"]["plain"]["validation"]
-    assert said["verdict"] in ("inside the noise", "not known by one seed") and said["seeds"] == [2, 1] and said["low"] <= said["value"] <= said["high"]
+    assert (
+        said["verdict"] in ("inside the noise", "not known by one seed")
+        and said["seeds"] == [2, 1]
+        and said["low"] <= said["value"] <= said["high"]
+    )
     labels = {stage["label"] for stage in first["stages"] if stage["name"] == "contrast-models"}
     assert labels == {"half against plain", "top-2 against plain"}
 
 
 def test_seeds_deviation_and_effort_are_told(first: dict[str, Any]) -> None:
-    half, plain, teacher = ({model["name"]: model for model in first["models"]}[name] for name in ("half", "plain", "teacher"))
+    half, plain, teacher = (
+        {model["name"]: model for model in first["models"]}[name] for name in ("half", "plain", "teacher")
+    )
     scores = half["per_seed"]["validation"]["accuracy"]
     chosen = max((0, 1), key=lambda seed: (half["selection_scores"][seed], -seed))
     assert half["selected_seed"] == chosen and half["metrics"]["validation"]["accuracy"]["value"] == scores[chosen]
     assert half["means"]["validation"]["metrics"]["accuracy"]["value"] == pytest.approx(sum(scores) / 2)
     assert plain["means"]["validation"]["metrics"] == plain["metrics"]["validation"], "of one seed both are the same"
-    assert half["seeds"] == [0, 1] and half["deviation"]["validation"]["accuracy"] == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
+    assert half["seeds"] == [0, 1] and half["deviation"]["validation"]["accuracy"] == pytest.approx(
+        abs(scores[0] - scores[1]) / 2**0.5
+    )
     assert plain["deviation"]["validation"]["accuracy"] is None
     assert half["steps"] == [2 * FAST["steps"]] * 2 and plain["steps"] == teacher["steps"] == [FAST["steps"]]
     assert all(seconds > 0 for model in (half, plain, teacher) for seconds in model["train_seconds"])
 
 
-def test_what_is_registered_is_the_chosen_seed_and_its_figures_are_its_own(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
-    """A version was one seed, and its card, verdict and gate were means over seeds: 0.568 on a card, 0.733 by the model that was pulled."""
-    tracker, models = Tracker(home.own_tracking_uri, home.artifacts), {model["name"]: model for model in first["models"]}
+def test_what_is_registered_is_the_chosen_seed_and_its_figures_are_its_own(
+    first: dict[str, Any], home: Home, tmp_path: Path
+) -> None:
+    """A version was one seed, and its card, verdict and gate were means over seeds: 0.568 on a card, 0.733 by the model
+    that was pulled."""
+    tracker, models = (
+        Tracker(home.own_tracking_uri, home.artifacts),
+        {model["name"]: model for model in first["models"]},
+    )
     for entry in first["registered"]:
         model, registry = models[entry["candidate"]], Registry(tracker, entry["name"])
         judged = read_evaluation(registry.evaluation(entry["version"], tmp_path))
         value = float((judged.predictions_SN[0] == judged.labels_N).mean())
         tags = registry.read().versions[entry["version"]]
-        assert judged.predictions_SN.shape[0] == 1 and value == model["metrics"]["validation"]["accuracy"]["value"] == judged.about["figures"]["quality"]
-        assert tags["quality"] == f"{value:.4f}" and tags["seed"] == str(model["selected_seed"]) and tags["checkpoint.sha256"] == model["checkpoint"]
+        assert (
+            judged.predictions_SN.shape[0] == 1
+            and value == model["metrics"]["validation"]["accuracy"]["value"] == judged.about["figures"]["quality"]
+        )
+        assert (
+            tags["quality"] == f"{value:.4f}"
+            and tags["seed"] == str(model["selected_seed"])
+            and tags["checkpoint.sha256"] == model["checkpoint"]
+        )
         tracker.download(entry["name"], entry["version"], tmp_path / entry["version"])
         card = (tmp_path / entry["version"] / "README.md").read_text()
         assert f"| accuracy, validation | {value:.4f} [" in card
-        assert ("mean of 2 seeds" in card and f"this is that of seed {model['selected_seed']}" in card) == (model["name"] == "half")
+        assert ("mean of 2 seeds" in card and f"this is that of seed {model['selected_seed']}" in card) == (
+            model["name"] == "half"
+        )
 
 
-def test_a_second_run_compares_nothing_anew_and_more_seeds_do(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_second_run_compares_nothing_anew_and_more_seeds_do(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     again = run_recipe(recipe(tiny_bert, tiny_rows), home=home)
-    assert executed(again) == set() and [model["against"] for model in again["models"]] == [model["against"] for model in first["models"]]
-    assert [model["train_seconds"] for model in again["models"]] == [model["train_seconds"] for model in first["models"]]
+    assert executed(again) == set() and [model["against"] for model in again["models"]] == [
+        model["against"] for model in first["models"]
+    ]
+    assert [model["train_seconds"] for model in again["models"]] == [
+        model["train_seconds"] for model in first["models"]
+    ]
     more = [STUDENTS[0] | {"seeds": [0, 1, 2]}, STUDENTS[1]]
-    missed = {row["stage"] for row in plan_recipe(recipe(tiny_bert, tiny_rows, students=more), home=home) if row["cache"] == "miss"}
+    missed = {
+        row["stage"]
+        for row in plan_recipe(recipe(tiny_bert, tiny_rows, students=more), home=home)
+        if row["cache"] == "miss"
+    }
     assert "contrast-models/half against plain" in missed and not any("top-2" in stage for stage in missed)
 
 
-def test_a_plain_baseline_stays_the_same_model_however_others_are_taught(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_plain_baseline_stays_the_same_model_however_others_are_taught(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     others = {"intermediate": FAST, "prediction": {**FAST, "temperature": 8.0, "hard_weight": 0.5, "patience": {}}}
-    missed = {row["stage"] for row in plan_recipe(recipe(tiny_bert, tiny_rows, task_distillation=others), home=home) if row["cache"] == "miss"}
+    missed = {
+        row["stage"]
+        for row in plan_recipe(recipe(tiny_bert, tiny_rows, task_distillation=others), home=home)
+        if row["cache"] == "miss"
+    }
     assert "distill-predictions/half s0" in missed and "distill-predictions/plain" not in missed
 
 
-def test_without_a_plain_baseline_nothing_is_claimed(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_without_a_plain_baseline_nothing_is_claimed(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     others = [student for student in STUDENTS if student["name"] != "plain"]
     stages = plan_recipe(recipe(tiny_bert, tiny_rows, students=others), home=home)
-    assert {row["cache"] for row in stages} == {"hit"} and not any(row["stage"].startswith("contrast") for row in stages)
+    assert {row["cache"] for row in stages} == {"hit"} and not any(
+        row["stage"].startswith("contrast") for row in stages
+    )
 
 
-def test_a_plan_from_nothing_foresees_the_comparisons_of_students(prefect_server: None, tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_plan_from_nothing_foresees_the_comparisons_of_students(
+    prefect_server: None, tmp_path: Path, tiny_bert: Path, tiny_rows: Path
+) -> None:
     fresh = Home(tmp_path / "home").create()
-    stages = [row["stage"] for row in plan_recipe(recipe(tiny_bert, tiny_rows), home=fresh) if row["stage"].startswith("contrast")]
+    stages = [
+        row["stage"]
+        for row in plan_recipe(recipe(tiny_bert, tiny_rows), home=fresh)
+        if row["stage"].startswith("contrast")
+    ]
     assert stages == ["contrast-models/half against plain"]
 
 
@@ -108,20 +163,39 @@ def test_the_card_and_mlflow_say_it_too(first: dict[str, Any], home: Home, tmp_p
     version = next(entry for entry in first["registered"] if entry["candidate"] == "half")
     tracker.download(version["name"], version["version"], tmp_path / "model")
     assert "`plain`" in (tmp_path / "model" / "README.md").read_text()
-    found = tracker.client.search_runs([e.experiment_id for e in tracker.client.search_experiments()], "tags.candidate = 'half'")
+    found = tracker.client.search_runs(
+        [e.experiment_id for e in tracker.client.search_experiments()], "tags.candidate = 'half'"
+    )
     assert any(run.data.tags.get("against", "").endswith(": plain") for run in found)
 
 
 def test_efforts_of_nothing_are_nothing(tiny_bert: Path, tiny_rows: Path) -> None:
-    assert efforts_of(recipe(tiny_bert, tiny_rows), [])["half"] == {"seeds": [0, 1], "steps": [0, 0], "train_seconds": [0.0, 0.0]}
+    assert efforts_of(recipe(tiny_bert, tiny_rows), [])["half"] == {
+        "seeds": [0, 1],
+        "steps": [0, 0],
+        "train_seconds": [0.0, 0.0],
+    }
 
 
-def test_its_file_makes_a_results_page(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
-    again = run_recipe(recipe(tiny_bert, tiny_rows), home=home, json_path=tmp_path / "again.json", command=f"limbeck run tiny --set data.source={tiny_rows}")
+def test_its_file_makes_a_results_page(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
+    again = run_recipe(
+        recipe(tiny_bert, tiny_rows),
+        home=home,
+        json_path=tmp_path / "again.json",
+        command=f"limbeck run tiny --set data.source={tiny_rows}",
+    )
     assert executed(again) == set()
     early, late = (json.loads(path.read_text())["made"] for path in (home.root / "out.json", tmp_path / "again.json"))
-    assert early["minutes"]["run"] > late["minutes"]["run"] and early["minutes"]["cached"] == 0 < late["minutes"]["cached"]
+    assert (
+        early["minutes"]["run"] > late["minutes"]["run"] and early["minutes"]["cached"] == 0 < late["minutes"]["cached"]
+    )
     add_result(tmp_path, tmp_path / "again.json", "")
     (tmp_path / "again.json").unlink()
     page = write_page(tmp_path).read_text()
-    assert "| `plain` | plain baseline |" in page and "`limbeck run tiny --set data.source=FOLDER/" in page and str(tiny_rows.parent) not in page
+    assert (
+        "| `plain` | plain baseline |" in page
+        and "`limbeck run tiny --set data.source=FOLDER/" in page
+        and str(tiny_rows.parent) not in page
+    )

@@ -1,4 +1,5 @@
-"""``limbeck deploy`` on a real Prefect server: everything is there, a second time changes nothing, and what people switched stays."""
+"""``limbeck deploy`` on a real Prefect server: everything is there, a second time changes nothing, and what people
+switched stays."""
 
 from __future__ import annotations
 
@@ -27,15 +28,26 @@ from tasks.errors import RecipeError, ServerError
 from tests.prefect_server import ROOT, prefect_server_of_our_own
 
 DEPLOYMENTS = {
-    "compress/on-demand", "compress-from-shelf/on-demand", "compress-from-shelf/nightly", "sweep-from-shelf/weekly", "score-version/when-registered",
-    "promote/on-demand", "rollback/on-demand", "janitor/hourly", "resubmit/after-crash", "stage/gpu",
-}  # fmt: skip
+    "compress/on-demand",
+    "compress-from-shelf/on-demand",
+    "compress-from-shelf/nightly",
+    "sweep-from-shelf/weekly",
+    "score-version/when-registered",
+    "promote/on-demand",
+    "rollback/on-demand",
+    "janitor/hourly",
+    "resubmit/after-crash",
+    "stage/gpu",
+}
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[dict[str, str]]:
     with prefect_server_of_our_own() as environment:
-        settings = {PREFECT_API_URL: environment["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: environment["PREFECT_API_AUTH_STRING"]}
+        settings = {
+            PREFECT_API_URL: environment["PREFECT_API_URL"],
+            PREFECT_API_AUTH_STRING: environment["PREFECT_API_AUTH_STRING"],
+        }
         with temporary_settings(settings):
             yield environment
 
@@ -66,9 +78,14 @@ def with_client(work: Any) -> Any:
 
 
 def everything() -> dict[str, tuple[str, str]]:
-    """Return id and time of the last change of all there is. A pool's own time moves with its worker's polls; here there is none."""
+    """Return id and time of the last change of all there is. A pool's own time moves with its worker's polls; here
+    there is none."""
     kinds = ("deployments", "work_pools", "automations", "v2/concurrency_limits", "work_queues", "flows")
-    found = {f"{kind} {one['name']} {one.get('flow_id', '')}": (one["id"], one["updated"]) for kind in kinds for one in ask(f"/{kind}/filter")}
+    found = {
+        f"{kind} {one['name']} {one.get('flow_id', '')}": (one["id"], one["updated"])
+        for kind in kinds
+        for one in ask(f"/{kind}/filter")
+    }
     schedules = [schedule for one in ask("/deployments/filter") for schedule in one["schedules"]]
     return found | {f"schedule {schedule['slug']}": (schedule["id"], schedule["updated"]) for schedule in schedules}
 
@@ -86,8 +103,16 @@ def test_everything_is_there(first: dict[str, str]) -> None:
     assert all(one["enforce_parameter_schema"] for one in found.values())
     active = {schedule["slug"]: schedule["active"] for one in found.values() for schedule in one["schedules"]}
     assert active == {"nightly": False, "weekly": False, "hourly": True}
-    assert {pool["name"]: pool["type"] for pool in ask("/work_pools/filter")} == {"cpu": "process", "ecs-gpu": "ecs", "k8s-gpu": "kubernetes"}
-    assert [(limit["name"], limit["limit"]) for limit in ask("/v2/concurrency_limits/filter") if not limit["name"].startswith("deployment:")] == [("gpu", 1)]
+    assert {pool["name"]: pool["type"] for pool in ask("/work_pools/filter")} == {
+        "cpu": "process",
+        "ecs-gpu": "ecs",
+        "k8s-gpu": "kubernetes",
+    }
+    assert [
+        (limit["name"], limit["limit"])
+        for limit in ask("/v2/concurrency_limits/filter")
+        if not limit["name"].startswith("deployment:")
+    ] == [("gpu", 1)]
 
 
 def test_a_second_time_changes_nothing(first: dict[str, str]) -> None:
@@ -98,37 +123,65 @@ def test_a_second_time_changes_nothing(first: dict[str, str]) -> None:
 
 def test_the_automations_say_what_they_should(first: dict[str, str]) -> None:
     found = {one["name"]: one for one in ask("/automations/filter")}
-    silent, again, scoring = (found[f"limbeck, {name}"] for name in ("end what fell silent", "resubmit what crashed", "score what is registered"))
-    assert silent["trigger"]["posture"] == "Proactive" and silent["trigger"]["within"] == 90 and silent["trigger"]["after"] == ["prefect.flow-run.heartbeat"]
-    assert silent["trigger"]["match_related"]["prefect.resource.id"] == "prefect.tag.limbeck", "what others run may beat more slowly"
+    silent, again, scoring = (
+        found[f"limbeck, {name}"]
+        for name in ("end what fell silent", "resubmit what crashed", "score what is registered")
+    )
+    assert (
+        silent["trigger"]["posture"] == "Proactive"
+        and silent["trigger"]["within"] == 90
+        and silent["trigger"]["after"] == ["prefect.flow-run.heartbeat"]
+    )
+    assert silent["trigger"]["match_related"]["prefect.resource.id"] == "prefect.tag.limbeck", (
+        "what others run may beat more slowly"
+    )
     assert silent["actions"][0]["state"] == "CRASHED"
-    assert again["trigger"]["expect"] == ["prefect.flow-run.Crashed"] and again["actions"][0]["parameters"]["attempts"] == 3
+    assert (
+        again["trigger"]["expect"] == ["prefect.flow-run.Crashed"]
+        and again["actions"][0]["parameters"]["attempts"] == 3
+    )
     assert scoring["actions"][0]["parameters"]["scoring"]["__prefect_kind"] == "json"
     flows = {flow["name"]: flow["id"] for flow in ask("/flows/filter")}
     by_id = {one["id"]: one["flow_id"] for one in ask("/deployments/filter")}
-    assert by_id[again["actions"][0]["deployment_id"]] == flows["resubmit"] and by_id[scoring["actions"][0]["deployment_id"]] == flows["score-version"]
+    assert (
+        by_id[again["actions"][0]["deployment_id"]] == flows["resubmit"]
+        and by_id[scoring["actions"][0]["deployment_id"]] == flows["score-version"]
+    )
 
 
 def test_a_schedule_that_is_on_makes_runs_and_one_that_is_paused_does_not(first: dict[str, str]) -> None:
-    """By the libraries that are pinned here: with SQLAlchemy 2.1 Prefect's scheduler fails at every turn, and only its log says so."""
+    """By the libraries that are pinned here: with SQLAlchemy 2.1 Prefect's scheduler fails at every turn, and only its
+    log says so."""
     janitor = with_client(lambda client: client.read_deployment_by_name("janitor/hourly"))
     until = time.monotonic() + 120
     while not (found := ask("/flow_runs/filter", sort="ID_DESC")) and time.monotonic() < until:
         time.sleep(1)
-    assert found and {run["deployment_id"] for run in found} == {str(janitor.id)} and all(run["auto_scheduled"] for run in found)
+    assert (
+        found
+        and {run["deployment_id"] for run in found} == {str(janitor.id)}
+        and all(run["auto_scheduled"] for run in found)
+    )
 
 
 WHOLE = {"name": "mine", "task": "sst2", "students": [{"name": "half", "layers": 3}]}
 COLD = {"task_distillation": {"prediction": {"temperature": -1}}}
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("compress/on-demand", {"recipe": WHOLE | COLD}, "recipe.task_distillation.prediction.temperature"),
-    ("compress/on-demand", {"recipe": WHOLE | {"layer_dropping": {"strategies": ["topp"]}}}, "recipe.layer_dropping.strategies[0]"),
+    (
+        "compress/on-demand",
+        {"recipe": WHOLE | {"layer_dropping": {"strategies": ["topp"]}}},
+        "recipe.layer_dropping.strategies[0]",
+    ),
     ("compress/on-demand", {"recipe": WHOLE | {"task": "sst3"}}, "recipe.task"),
     ("compress/on-demand", {"recipe": WHOLE | {"studens": []}}, "'studens' was unexpected"),
     ("compress/on-demand", {"recipe": {"name": "mine"}}, "'task' is a required property"),
     ("compress-from-shelf/nightly", {"recipe": "sst2-tinybret"}, "'sst2-tinybret' is not one of"),
     ("compress-from-shelf/nightly", {"changes": COLD}, "changes.task_distillation.prediction.temperature"),
-    ("compress-from-shelf/nightly", {"changes": {"students": [{"name": "half", "layers": 0}]}}, "changes.students[0].layers"),
+    (
+        "compress-from-shelf/nightly",
+        {"changes": {"students": [{"name": "half", "layers": 0}]}},
+        "changes.students[0].layers",
+    ),
     ("compress-from-shelf/nightly", {"without": ["teacher"]}, "without[0]"),
     ("compress-from-shelf/on-demand", {}, "'recipe' is a required property"),
     ("sweep-from-shelf/weekly", {"sweep": {"strategies": ["greedyy"]}}, "sweep.strategies[0]"),
@@ -136,7 +189,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("promote/on-demand", {"name": "m", "to": "chamption"}, "'chamption' is not one of"),
     ("score-version/when-registered", {"scoring": {"name": "m", "beside": "teacher"}}, "scoring.beside"),
     ("resubmit/after-crash", {"flow_run": "00000000-0000-0000-0000-000000000000", "attempts": 0}, "attempts"),
-]  # fmt: skip
+]
 
 
 def started_by_hand() -> set[str]:
@@ -154,7 +207,9 @@ def trigger(name: str, parameters: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize(("name", "parameters", "said"), BAD, ids=[said for _, _, said in BAD])
-def test_bad_parameters_are_refused_before_there_is_a_run(first: dict[str, str], name: str, parameters: dict[str, Any], said: str) -> None:
+def test_bad_parameters_are_refused_before_there_is_a_run(
+    first: dict[str, str], name: str, parameters: dict[str, Any], said: str
+) -> None:
     before = started_by_hand()
     with pytest.raises(PrefectHTTPStatusError) as refused:
         trigger(name, parameters)
@@ -163,7 +218,10 @@ def test_bad_parameters_are_refused_before_there_is_a_run(first: dict[str, str],
 
 
 def test_good_parameters_make_a_run(first: dict[str, str]) -> None:
-    changes = {"task_distillation": {"prediction": {"temperature": 8}}, "layer_dropping": {"strategies": ["top"], "drop": [1]}}
+    changes = {
+        "task_distillation": {"prediction": {"temperature": 8}},
+        "layer_dropping": {"strategies": ["top"], "drop": [1]},
+    }
     run = trigger("compress-from-shelf/nightly", {"changes": changes, "without": ["augmentation"]})
     assert run.state.is_scheduled() and set(run.tags) == {"limbeck", "limbeck-resubmit"}
     assert run.parameters["recipe"] == "sst2-tinybert" and run.parameters["changes"] == changes
@@ -175,16 +233,24 @@ def test_every_field_of_every_form_has_a_title_and_a_sentence(first: dict[str, s
         forms = {"": schema, **schema.get("definitions", {})}
         for name, form in forms.items():
             for knob, field in form.get("properties", {}).items():
-                refs = [part["$ref"].rsplit("/", 1)[1] for part in (field, *field.get("allOf", ()), *field.get("anyOf", ())) if "$ref" in part]
+                refs = [
+                    part["$ref"].rsplit("/", 1)[1]
+                    for part in (field, *field.get("allOf", ()), *field.get("anyOf", ()))
+                    if "$ref" in part
+                ]
                 assert field.get("title") or refs, f"{one['name']} {name}.{knob} has no title"
-                assert field.get("description") or any(forms[ref].get("description") for ref in refs), f"{one['name']} {name}.{knob} says nothing of itself"
+                assert field.get("description") or any(forms[ref].get("description") for ref in refs), (
+                    f"{one['name']} {name}.{knob} says nothing of itself"
+                )
 
 
 def test_what_people_switched_stays_until_it_is_taken_back(first: dict[str, str]) -> None:
     async def people(client: Any) -> None:
         nightly = await client.read_deployment_by_name("compress-from-shelf/nightly")
         await client.update_deployment_schedule(nightly.id, nightly.schedules[0].id, active=True)
-        await client.update_deployment(nightly.id, DeploymentUpdate(parameters={"recipe": "mrpc-small"}, tags=nightly.tags))
+        await client.update_deployment(
+            nightly.id, DeploymentUpdate(parameters={"recipe": "mrpc-small"}, tags=nightly.tags)
+        )
         [silent] = await client.read_automations_by_name("limbeck, end what fell silent")
         await client.pause_automation(silent.id)
         pool = (await client.read_work_pool("ecs-gpu")).base_job_template
@@ -194,14 +260,20 @@ def test_what_people_switched_stays_until_it_is_taken_back(first: dict[str, str]
     async def now(client: Any) -> tuple[Any, ...]:
         nightly = await client.read_deployment_by_name("compress-from-shelf/nightly")
         [silent] = await client.read_automations_by_name("limbeck, end what fell silent")
-        image = (await client.read_work_pool("ecs-gpu")).base_job_template["variables"]["properties"]["image"]["default"]
+        image = (await client.read_work_pool("ecs-gpu")).base_job_template["variables"]["properties"]["image"][
+            "default"
+        ]
         return nightly.schedules[0].active, nightly.parameters["recipe"], silent.enabled, image
 
     with_client(people)
     assert set(set_up().values()) == {"unchanged"}
     assert with_client(now) == (True, "mrpc-small", False, "example.org/limbeck:1")
     taken_back = {name for name, done in set_up(reset=True).items() if done != "unchanged"}
-    assert taken_back == {"deployment compress-from-shelf/nightly", "automation limbeck, end what fell silent", "work pool ecs-gpu"}
+    assert taken_back == {
+        "deployment compress-from-shelf/nightly",
+        "automation limbeck, end what fell silent",
+        "work pool ecs-gpu",
+    }
     assert with_client(now) == (False, "sst2-tinybert", True, None)
 
 
@@ -218,8 +290,11 @@ def test_what_differs_from_the_files_is_put_right(first: dict[str, str]) -> None
 
     with_client(spoil)
     changed = {name: done for name, done in set_up().items() if done != "unchanged"}
-    assert changed == {"deployment compress/on-demand": "updated (tags, enforce_parameter_schema)", "work pool k8s-gpu": "updated (base_job_template)",
-                       "automation limbeck, resubmit what crashed": "updated (actions)"}  # fmt: skip
+    assert changed == {
+        "deployment compress/on-demand": "updated (tags, enforce_parameter_schema)",
+        "work pool k8s-gpu": "updated (base_job_template)",
+        "automation limbeck, resubmit what crashed": "updated (actions)",
+    }
     assert set(set_up().values()) == {"unchanged"}
 
 
@@ -228,7 +303,9 @@ def test_what_a_place_sets_is_kept(first: dict[str, str], tmp_path: Path) -> Non
     site.write_text("k8s-gpu: {image: 'example.org/limbeck:2', gpu_count: 2}\n")
     assert set_up(site=read_site(site), gpus=4)["work pool k8s-gpu"] == "updated (base_job_template)"
     assert set(set_up().values()) == {"unchanged"}
-    variables = with_client(lambda client: client.read_work_pool("k8s-gpu")).base_job_template["variables"]["properties"]
+    variables = with_client(lambda client: client.read_work_pool("k8s-gpu")).base_job_template["variables"][
+        "properties"
+    ]
     assert (variables["image"]["default"], variables["gpu_count"]["default"]) == ("example.org/limbeck:2", 2)
     assert with_client(lambda client: client.read_global_concurrency_limit_by_name("gpu")).limit == 4
 
@@ -254,15 +331,26 @@ def test_the_limit_may_have_another_name(first: dict[str, str], monkeypatch: pyt
 
 
 def test_servers_that_cannot_be_used(first: dict[str, str], server: dict[str, str]) -> None:
-    with temporary_settings({PREFECT_API_AUTH_STRING: "limbeck:wrong"}), pytest.raises(ServerError, match=r"refuses us \(401\); set PREFECT_API_AUTH_STRING"):
+    with (
+        temporary_settings({PREFECT_API_AUTH_STRING: "limbeck:wrong"}),
+        pytest.raises(ServerError, match=r"refuses us \(401\); set PREFECT_API_AUTH_STRING"),
+    ):
         set_up()
     nobody = f"http://someone:secret@127.0.0.1:{free_port()}/api"
-    with temporary_settings({PREFECT_API_URL: nobody}), pytest.raises(ServerError, match="there is no Prefect server at http://127") as refused:
+    with (
+        temporary_settings({PREFECT_API_URL: nobody}),
+        pytest.raises(ServerError, match="there is no Prefect server at http://127") as refused,
+    ):
         set_up()
     assert "secret" not in str(refused.value)
-    with temporary_settings(restore_defaults={PREFECT_API_URL}), pytest.raises(ServerError, match="no Prefect server is named"):
+    with (
+        temporary_settings(restore_defaults={PREFECT_API_URL}),
+        pytest.raises(ServerError, match="no Prefect server is named"),
+    ):
         set_up()
-    with pytest.raises(RecipeError, match="--gpu-pool gpus: this server has no such work pool; it has cpu, ecs-gpu, k8s-gpu"):
+    with pytest.raises(
+        RecipeError, match="--gpu-pool gpus: this server has no such work pool; it has cpu, ecs-gpu, k8s-gpu"
+    ):
         set_up(gpu_pool="gpus")
 
 
@@ -281,12 +369,23 @@ def test_a_pool_of_another_type_is_not_touched(first: dict[str, str]) -> None:
 
 
 def test_the_command(first: dict[str, str], server: dict[str, str], tmp_path: Path) -> None:
-    known = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")} | {"LIMBECK_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    known = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")} | {
+        "LIMBECK_HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+    }
     command = [sys.executable, "-P", "-m", "flows.cli", "deploy"]
     done = subprocess.run(command, env=known | server, capture_output=True, text=True)
-    assert done.returncode == 0 and "deployment         compress-from-shelf/nightly            unchanged" in done.stdout, done.stderr
-    refused = subprocess.run(command, env=known | server | {"PREFECT_API_AUTH_STRING": "x:y"}, capture_output=True, text=True)
-    assert refused.returncode == 1 and refused.stderr.count("\n") == 1 and refused.stderr.startswith("limbeck: the Prefect server at http://127.0.0.1:")
+    assert (
+        done.returncode == 0 and "deployment         compress-from-shelf/nightly            unchanged" in done.stdout
+    ), done.stderr
+    refused = subprocess.run(
+        command, env=known | server | {"PREFECT_API_AUTH_STRING": "x:y"}, capture_output=True, text=True
+    )
+    assert (
+        refused.returncode == 1
+        and refused.stderr.count("\n") == 1
+        and refused.stderr.startswith("limbeck: the Prefect server at http://127.0.0.1:")
+    )
 
 
 def test_stages_go_where_they_were_sent_and_to_the_pool_of_limbeck_up_where_there_is_one(first: dict[str, str]) -> None:
@@ -311,8 +410,20 @@ def test_stages_go_where_they_were_sent_and_to_the_pool_of_limbeck_up_where_ther
 def test_prefect_deploy_takes_the_same_file(server: dict[str, str], first: dict[str, str]) -> None:
     set_up()
     before = {one["id"]: {**one, "updated": ""} for one in ask("/deployments/filter")}
-    command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", "deployments/prefect.yaml"]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **server, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "prefect",
+        "--no-prompt",
+        "deploy",
+        "--all",
+        "--prefect-file",
+        "deployments/prefect.yaml",
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **server, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert set(before) == {one["id"] for one in ask("/deployments/filter")}
     assert set(set_up().values()) == {"unchanged"}, json.dumps(set_up(), indent=1)

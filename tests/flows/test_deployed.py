@@ -1,4 +1,5 @@
-"""What was deployed, at work: a real server, a real worker, real crashes. Minutes each; the fast part is in test_deploy.py and test_resubmit.py."""
+"""What was deployed, at work: a real server, a real worker, real crashes. Minutes each; the fast part is in
+test_deploy.py and test_resubmit.py."""
 
 from __future__ import annotations
 
@@ -47,11 +48,18 @@ def doomed(how: str = "killed"):
 def running(home: Home) -> Iterator[dict[str, str]]:
     """A server with everything deployed, and a worker; what crashes is tried again after a second instead of thirty."""
     with prefect_server_of_our_own() as environment:
-        settings = {PREFECT_API_URL: environment["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: environment["PREFECT_API_AUTH_STRING"]}
+        settings = {
+            PREFECT_API_URL: environment["PREFECT_API_URL"],
+            PREFECT_API_AUTH_STRING: environment["PREFECT_API_AUTH_STRING"],
+        }
         with temporary_settings(settings):
             asyncio.run(deploy(Ways()))
             asyncio.run(impatient())
-            known = environment | {"LIMBECK_HOME": str(home.root), "PREFECT_HOME": str(home.root / "prefect"), "PREFECT_LOGGING_LEVEL": "INFO"}
+            known = environment | {
+                "LIMBECK_HOME": str(home.root),
+                "PREFECT_HOME": str(home.root / "prefect"),
+                "PREFECT_LOGGING_LEVEL": "INFO",
+            }
             with worker(known, home.root / "worker.log"):
                 yield known
 
@@ -82,13 +90,23 @@ def wait(what: Callable[[], Any], patience: float = PATIENCE) -> Any:
     raise AssertionError("it took too long")
 
 
-def test_the_deployed_flow_ends_with_a_registered_and_scored_model(running: dict[str, str], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
-    changes = {"general_distillation": None, "corpus": None, "augmentation": None, "layer_dropping": None, "task_distillation": {"prediction": FAST}}
+def test_the_deployed_flow_ends_with_a_registered_and_scored_model(
+    running: dict[str, str], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
+    changes = {
+        "general_distillation": None,
+        "corpus": None,
+        "augmentation": None,
+        "layer_dropping": None,
+        "task_distillation": {"prediction": FAST},
+    }
     gate = {"criteria": [{"metric": "parameters", "at_most": 1e9}], "register_as": "tiny-model", "too_good": 1.0}
     recipe = recipe_for(tiny_bert, tiny_rows, **changes, students=[{"name": "half", "layers": 2}], gate=gate)
     parameters = json.dumps({"recipe": recipe.model_dump(mode="json", exclude_unset=True)})
     command = [sys.executable, "-P", "-m", "prefect", "deployment", "run", "compress/on-demand", "--params", parameters]
-    done = subprocess.run(command, env={**os.environ, **running, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env={**os.environ, **running, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     [run] = wait(lambda: [run for run in runs("tiny") if run.state and run.state.is_final()])
     assert run.state and run.state.is_completed(), run.state.message
@@ -112,9 +130,15 @@ def doomed(folder: Path, name: str, how: str, pool: str = "cpu") -> UUID:
     async def started() -> UUID:
         async with get_client() as client:
             deployment = await client.create_deployment(
-                flow_id=await client.create_flow(flow), name=name, entrypoint="doomed.py:doomed", path=str(folder), work_pool_name=pool,
-                tags=["limbeck", "limbeck-resubmit"], parameter_openapi_schema=flow.parameters.model_dump(), parameters={"how": how},
-            )  # fmt: skip
+                flow_id=await client.create_flow(flow),
+                name=name,
+                entrypoint="doomed.py:doomed",
+                path=str(folder),
+                work_pool_name=pool,
+                tags=["limbeck", "limbeck-resubmit"],
+                parameter_openapi_schema=flow.parameters.model_dump(),
+                parameters={"how": how},
+            )
             return (await client.create_flow_run_from_deployment(deployment, name=name)).id
 
     return asyncio.run(started())
@@ -134,7 +158,9 @@ def test_a_run_that_always_crashes_is_given_up(running: dict[str, str], tmp_path
     [ended] = wait(lambda: [one for one in runs("always-killed") if one.state and one.state.name == "Gave up"])
     assert history(run).count("Crashed") == 3 and history(run).count("AwaitingRetry") == 2
     assert ended.run_count == 3 and ended.state and ended.state.is_failed()
-    assert "is not started again: it crashed 3 times" in (ended.state.message or "") and "out-of-memory killer" in (ended.state.message or "")
+    assert "is not started again: it crashed 3 times" in (ended.state.message or "") and "out-of-memory killer" in (
+        ended.state.message or ""
+    )
     time.sleep(10)
     assert history(run)[-1] == "Gave up", "nothing brings it back"
 
@@ -156,7 +182,9 @@ async def another_pool() -> str:
     """Make a pool whose worker can be killed without harm to the other tests."""
     async with get_client() as client:
         pool = await client.read_work_pool("cpu")
-        await client.create_work_pool(WorkPoolCreate(name="other", type="process", base_job_template=pool.base_job_template))
+        await client.create_work_pool(
+            WorkPoolCreate(name="other", type="process", base_job_template=pool.base_job_template)
+        )
     return "other"
 
 

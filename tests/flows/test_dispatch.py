@@ -1,4 +1,5 @@
-"""Stages that go to a pool: a real Prefect server, a real worker, and runs that ask it for what the store does not have."""
+"""Stages that go to a pool: a real Prefect server, a real worker, and runs that ask it for what the store does not
+have."""
 
 from __future__ import annotations
 
@@ -55,10 +56,17 @@ class Pool:
     def environment(self, **more: str) -> dict[str, str]:
         """Return what a worker's processes find in their environment."""
         return {
-            "PREFECT_API_URL": self.url, "PREFECT_HOME": os.environ["PREFECT_HOME"], "PREFECT_WORKER_QUERY_SECONDS": "1", "PYTHONPATH": str(ROOT),
-            "LIMBECK_HOME": str(self.home.root), "OMP_NUM_THREADS": "1", "PREFECT_LOGGING_LEVEL": "INFO", "MLFLOW_DISABLE_TELEMETRY": "true",
-            "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule", **more,
-        }  # fmt: skip
+            "PREFECT_API_URL": self.url,
+            "PREFECT_HOME": os.environ["PREFECT_HOME"],
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "PYTHONPATH": str(ROOT),
+            "LIMBECK_HOME": str(self.home.root),
+            "OMP_NUM_THREADS": "1",
+            "PREFECT_LOGGING_LEVEL": "INFO",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",
+            **more,
+        }
 
     def deploy(self, **more: str) -> None:
         """Create the pool and the deployment, or change what its workers know."""
@@ -73,7 +81,10 @@ class Pool:
                 with contextlib.suppress(ObjectAlreadyExists):
                     await client.create_work_pool(WorkPoolCreate(name=self.name, type="process"))
             deployment = await make_stage.ato_deployment(
-                self.name, work_pool_name=self.name, entrypoint_type=EntrypointType.MODULE_PATH, job_variables={"env": self.environment(**more)}
+                self.name,
+                work_pool_name=self.name,
+                entrypoint_type=EntrypointType.MODULE_PATH,
+                job_variables={"env": self.environment(**more)},
             )
             await deployment.aapply()
 
@@ -81,7 +92,19 @@ class Pool:
 
     def start_worker(self) -> None:
         """Start a worker, as a machine of the pool does."""
-        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", self.name, "--type", "process", "--name", f"{self.name}-{len(self.workers)}"]
+        command = [
+            sys.executable,
+            "-m",
+            "prefect",
+            "worker",
+            "start",
+            "--pool",
+            self.name,
+            "--type",
+            "process",
+            "--name",
+            f"{self.name}-{len(self.workers)}",
+        ]
         self.start(command)
 
     def execute(self, run: UUID) -> subprocess.Popen[bytes]:
@@ -91,8 +114,15 @@ class Pool:
     def start(self, command: list[str]) -> subprocess.Popen[bytes]:
         """Start a process that hears signals as one under an init system does."""
         with (self.home.root / f"worker-{len(self.workers)}.log").open("wb") as log:
-            process = subprocess.Popen(command, env={**os.environ, **self.environment()}, cwd=self.home.root, stdout=log, stderr=log,
-                                       start_new_session=True, preexec_fn=hear_signals)  # fmt: skip
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, **self.environment()},
+                cwd=self.home.root,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=hear_signals,
+            )
         self.workers.append(process)
         return process
 
@@ -150,10 +180,15 @@ def pool(prefect_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 def small(bert: Path, rows: Path, **teacher: Any) -> Recipe:
     """Return a recipe of one student; one core everywhere, so that sums are added up in one order."""
     changes: dict[str, Any] = {
-        "corpus": None, "general_distillation": None, "augmentation": None, "layer_dropping": None, "resources": {"cores": 1, "threads_alone": 1},
-        "task_distillation": {"prediction": FAST}, "students": [{"name": "half", "layers": 2, "stages": []}],
+        "corpus": None,
+        "general_distillation": None,
+        "augmentation": None,
+        "layer_dropping": None,
+        "resources": {"cores": 1, "threads_alone": 1},
+        "task_distillation": {"prediction": FAST},
+        "students": [{"name": "half", "layers": 2, "stages": []}],
         "teacher": {"model": str(bert), "floor": 0.0, **FAST, **teacher},
-    }  # fmt: skip
+    }
     return recipe_for(bert, rows, **changes)
 
 
@@ -168,7 +203,11 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
     recipe = small(tiny_bert, tiny_rows, evaluations=2)
     pool.deploy(LIMBECK_STORE=str(tmp_path / "elsewhere"))
     pool.start_worker()
-    with pytest.raises(DispatchError, match="the run keeps its results in .*/store, and this worker in .*/elsewhere; set LIMBECK_STORE to the same store"):
+    with pytest.raises(
+        DispatchError,
+        match="the run keeps its results in .*/store, and this worker in .*/elsewhere; set LIMBECK_STORE to the "
+        "same store",
+    ):
         asyncio.run(teacher_alone(recipe))
     pool.deploy()
     first = asyncio.run(teacher_alone(recipe))
@@ -176,30 +215,52 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
     assert all(run.parent_task_run_id for run in pool.runs()), "each is drawn inside of the run that asked for it"
     assert first[1].cache == "miss" and first[1].used["cpu_seconds"] > 0
     tracker = Tracker(pool.home.tracking_uri, pool.home.artifacts)
-    assert read_curves(tracker, [first[1].key], experiment=f"tiny/{tiny_bert.name.lower()}"), "the worker sent its curve to the run's page in MLflow"
+    assert read_curves(tracker, [first[1].key], experiment=f"tiny/{tiny_bert.name.lower()}"), (
+        "the worker sent its curve to the run's page in MLflow"
+    )
 
     again = asyncio.run(teacher_alone(recipe))
     assert {record.cache for record in again} == {"hit"} and len(pool.runs()) == 2, "a run of hits starts nothing"
     asked = pool.runs()[-1].parameters["order"]
-    other = StageOrder.model_validate({**asked, "explanation": {**asked["explanation"], "device": "cuda", "code": "0" * 64}})
-    with pytest.raises(DispatchError, match="would not make what was asked for .code: 00000000… → .*; device: cuda → cpu"):
+    other = StageOrder.model_validate(
+        {**asked, "explanation": {**asked["explanation"], "device": "cuda", "code": "0" * 64}}
+    )
+    with pytest.raises(
+        DispatchError, match="would not make what was asked for .code: 00000000… → .*; device: cuda → cpu"
+    ):
         asyncio.run(make_stage(other))
 
     monkeypatch.delenv("LIMBECK_DISPATCH")
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "embedded"))
     embedded = asyncio.run(teacher_alone(recipe))
-    assert [(record.cache, record.parcel.sha256) for record in embedded] == [("miss", record.parcel.sha256) for record in first]
+    assert [(record.cache, record.parcel.sha256) for record in embedded] == [
+        ("miss", record.parcel.sha256) for record in first
+    ]
 
 
 @pytest.mark.parametrize(
     ("setting", "value", "said"),
-    [("LIMBECK_DISPATCH", "gpu", "name a deployment of the flow 'stage', for example stage/gpu"),
-     ("LIMBECK_DISPATCH", "stage/nowhere", "names the deployment 'stage/nowhere', which is not on this Prefect server; create it"),
-     ("LIMBECK_DISPATCH_DEVICE", "gpu", "is 'gpu'; set it to the class of the pool's workers, for example cuda-a10g or cpu-avx512-intel"),
-     ("LIMBECK_DISPATCH_DEVICE", "", "is not set, and LIMBECK_DISPATCH is; .* on a worker, python -m tasks.ports.machine prints it"),
-     ("LIMBECK_DISPATCH_GRACE", "soon", "set it to seconds, for example 120"),
-     ("LIMBECK_GPU_LIMIT", "a/b", "name a global concurrency limit of the Prefect server, for example gpu")],
-)  # fmt: skip
+    [
+        ("LIMBECK_DISPATCH", "gpu", "name a deployment of the flow 'stage', for example stage/gpu"),
+        (
+            "LIMBECK_DISPATCH",
+            "stage/nowhere",
+            "names the deployment 'stage/nowhere', which is not on this Prefect server; create it",
+        ),
+        (
+            "LIMBECK_DISPATCH_DEVICE",
+            "gpu",
+            "is 'gpu'; set it to the class of the pool's workers, for example cuda-a10g or cpu-avx512-intel",
+        ),
+        (
+            "LIMBECK_DISPATCH_DEVICE",
+            "",
+            "is not set, and LIMBECK_DISPATCH is; .* on a worker, python -m tasks.ports.machine prints it",
+        ),
+        ("LIMBECK_DISPATCH_GRACE", "soon", "set it to seconds, for example 120"),
+        ("LIMBECK_GPU_LIMIT", "a/b", "name a global concurrency limit of the Prefect server, for example gpu"),
+    ],
+)
 def test_a_setting_that_cannot_be_is_refused_before_anything_is_spent(
     pool: Pool, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, said: str
 ) -> None:
@@ -208,21 +269,31 @@ def test_a_setting_that_cannot_be_is_refused_before_anything_is_spent(
     monkeypatch.setenv(setting, value)
     with pytest.raises((DispatchError, RecipeError), match=said):
         run_recipe(small(tiny_bert, tiny_rows), home=pool.home)
-    assert not (pool.home.root / "store" / "manifests").exists() or not list((pool.home.root / "store" / "manifests").glob("*/*"))
+    assert not (pool.home.root / "store" / "manifests").exists() or not list(
+        (pool.home.root / "store" / "manifests").glob("*/*")
+    )
 
 
 def test_every_stage_that_runs_models_has_its_door_in_the_flow() -> None:
     found = set()
     for path in (ROOT / "tasks").glob("*.py"):
         for node in ast.parse(path.read_text()).body:
-            for call in [one for one in getattr(node, "decorator_list", []) if isinstance(one, ast.Call) and ast.unparse(one.func) == "stage"]:
-                given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords if isinstance(keyword.value, ast.Constant)}
+            for call in [
+                one
+                for one in getattr(node, "decorator_list", [])
+                if isinstance(one, ast.Call) and ast.unparse(one.func) == "stage"
+            ]:
+                given = {
+                    keyword.arg: ast.literal_eval(keyword.value)
+                    for keyword in call.keywords
+                    if isinstance(keyword.value, ast.Constant)
+                }
                 if given.get("engine", "tokenize") not in WITHOUT_A_MODEL and "module" not in given:
                     found.add(node.name.replace("_", "-"))
     assert found == set(DOORS)
 
 
-# --- what dies, and what goes on -----------------------------------------------------------------------------------------------------------
+# --- what dies, and what goes on --------------------------------------------------------------------------------------
 
 
 def start_run(pool: Pool, recipe: Recipe, out: Path | None = None) -> subprocess.Popen[str]:
@@ -232,9 +303,15 @@ def start_run(pool: Pool, recipe: Recipe, out: Path | None = None) -> subprocess
     words = ["run", str(path), *(["--json", str(out)] if out else [])]
     settings = {name: value for name, value in os.environ.items() if name.startswith("LIMBECK_")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", *words], cwd=ROOT, env={**os.environ, **pool.environment(), **settings}, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hear_signals,
-    )  # fmt: skip
+        [sys.executable, "-m", "flows.cli", *words],
+        cwd=ROOT,
+        env={**os.environ, **pool.environment(), **settings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=hear_signals,
+    )
     pool.started.append(process)
     return process
 
@@ -264,7 +341,9 @@ def test_a_whole_recipe_by_the_pool_is_the_same_as_here(
     first = run_recipe(recipe, home=pool.home)
     sent = [row for row in first["ledger"]["stages"] if row["stage"].partition("/")[0] in DOORS]
     assert sorted(pool.names()) == sorted(row["stage"] for row in sent)
-    assert all(row["cache"] == "miss" and row["used"]["cpu_seconds"] > 0 and row["cost"]["kwh"]["value"] > 0 for row in sent), sent
+    assert all(
+        row["cache"] == "miss" and row["used"]["cpu_seconds"] > 0 and row["cost"]["kwh"]["value"] > 0 for row in sent
+    ), sent
     assert {run.state.type.value for run in pool.runs()} == {"COMPLETED"} and mlflow_statuses(pool) == {"FINISHED"}
     again = run_recipe(recipe, home=pool.home)
     assert {stage["cache"] for stage in again["stages"]} == {"hit"} and len(pool.runs()) == len(sent)
@@ -274,7 +353,9 @@ def test_a_whole_recipe_by_the_pool_is_the_same_as_here(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_run_that_was_killed_finds_its_stages_at_work(pool: Pool, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_finds_its_stages_at_work(
+    pool: Pool, tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
     pool.deploy()
     pool.start_worker()
     first = start_run(pool, small(tiny_bert, tiny_rows, **LONG))
@@ -286,21 +367,27 @@ def test_a_run_that_was_killed_finds_its_stages_at_work(pool: Pool, tiny_bert: P
     assert second.returncode == 0, err
     assert "finetune-teacher: waits for the flow run 'finetune-teacher'" in out, out
     assert pool.names() == ["finetune-teacher", "answer-rows", "distill-predictions/half"], "one flow run for each key"
-    assert {run.state.type.value for run in pool.runs()} == {"COMPLETED"} and {run.run_count for run in pool.runs()} == {1}
+    assert {run.state.type.value for run in pool.runs()} == {"COMPLETED"} and {
+        run.run_count for run in pool.runs()
+    } == {1}
     assert len(json.loads((tmp_path / "out.json").read_text())["models"]) == 2
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_a_person_stops_stops_its_stages(pool: Pool, tiny_bert: Path, tiny_rows: Path, number: signal.Signals) -> None:
+def test_a_run_that_a_person_stops_stops_its_stages(
+    pool: Pool, tiny_bert: Path, tiny_rows: Path, number: signal.Signals
+) -> None:
     pool.deploy()
     pool.start_worker()
     first = start_run(pool, small(tiny_bert, tiny_rows, **LONG))
     pool.wait(training(pool))
     first.send_signal(number)
     out, err = first.communicate(timeout=PATIENCE)
-    assert first.returncode == 130 and err.strip() == "limbeck: stopped; run the same command again to go on from there", err
+    assert (
+        first.returncode == 130 and err.strip() == "limbeck: stopped; run the same command again to go on from there"
+    ), err
     pool.wait(lambda: {run.state.type.value for run in pool.runs()} == {"CANCELLED"})
     assert mlflow_statuses(pool) == {"KILLED", "FINISHED"}
     assert not list((pool.home.root / "store" / "temporary").iterdir())
@@ -312,7 +399,9 @@ def test_a_run_that_a_person_stops_stops_its_stages(pool: Pool, tiny_bert: Path,
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_stage_whose_worker_gets_sigterm_goes_on_elsewhere(pool: Pool, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
+def test_a_stage_whose_worker_gets_sigterm_goes_on_elsewhere(
+    pool: Pool, tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
     """``LIMBECK_SIGTERMS=20`` says how often; what comes out must be what an undisturbed run makes."""
     pool.deploy()
     times = int(os.environ.get("LIMBECK_SIGTERMS", "2"))
@@ -331,7 +420,10 @@ def test_a_stage_whose_worker_gets_sigterm_goes_on_elsewhere(pool: Pool, tiny_be
     out, err = parent.communicate(timeout=PATIENCE)
     assert parent.returncode == 0, err
     assert pool.log().count("resuming at step") == times, pool.log()
-    assert pool.names() == ["finetune-teacher", "answer-rows", "distill-predictions/half"] and pool.runs()[0].run_count == times + 1
+    assert (
+        pool.names() == ["finetune-teacher", "answer-rows", "distill-predictions/half"]
+        and pool.runs()[0].run_count == times + 1
+    )
     os.environ.pop("LIMBECK_DISPATCH")
     undisturbed = run_recipe(recipe, home=Home(tmp_path / "embedded").create())
     assert digests(undisturbed) == digests(json.loads((tmp_path / "out.json").read_text()))
@@ -374,7 +466,10 @@ def test_a_stage_whose_processes_are_killed_comes_back(
     asyncio.run(resubmit(run))
     out, err = parent.communicate(timeout=PATIENCE)
     assert parent.returncode == 0, err
-    assert pool.names() == ["finetune-teacher", "answer-rows", "distill-predictions/half"] and pool.runs()[0].run_count == 2
+    assert (
+        pool.names() == ["finetune-teacher", "answer-rows", "distill-predictions/half"]
+        and pool.runs()[0].run_count == 2
+    )
     assert "its flow run is Crashed" in out and "resuming at step" in pool.log()
     assert mlflow_statuses(pool) == {"KILLED", "FINISHED"}, "what the dead worker left open was ended with the run"
 
@@ -382,7 +477,13 @@ def test_a_stage_whose_processes_are_killed_comes_back(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_worker_needs_nothing_of_the_run_but_its_bucket_and_its_servers(
-    pool: Pool, s3: S3Server, engines_here: None, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pool: Pool,
+    s3: S3Server,
+    engines_here: None,
+    tiny_bert: Path,
+    tiny_rows: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     far = Home(tmp_path / "far").create()
     monkeypatch.setenv("LIMBECK_STORE", f"s3://{BUCKET}/{tmp_path.name}")
@@ -393,4 +494,6 @@ def test_a_worker_needs_nothing_of_the_run_but_its_bucket_and_its_servers(
     result = run_recipe(small(tiny_bert, tiny_rows), home=pool.home)
     assert {stage["cache"] for stage in result["stages"]} == {"miss"} and len(pool.runs()) == 3
     teacher = result["manifest"]["sources"]["teacher"]["sha256"]
-    assert (far.cache / "objects" / teacher[:2] / teacher / "model.safetensors").is_file(), "the teacher's files went through the bucket"
+    assert (far.cache / "objects" / teacher[:2] / teacher / "model.safetensors").is_file(), (
+        "the teacher's files went through the bucket"
+    )

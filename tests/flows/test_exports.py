@@ -1,4 +1,5 @@
-"""Exports from a recipe to a pulled folder: rows in the table, nothing made twice, and nothing published that is no more the same model."""
+"""Exports from a recipe to a pulled folder: rows in the table, nothing made twice, and nothing published that is no
+more the same model."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ STUDENT = {"name": "half", "layers": 2}
 LEARNED = STUDENT | {"signal": "labels", "prediction": FAST | {"steps": 150, "learning_rate": 0.01}}
 """The same, taught until it is better than guessing: only such a model has something to lose."""
 EXPORTS = {"parity_rows": 20, "calibration_rows": 10, "tolerance": 1.0, "min_speedup": 0.01}
-"""A model of 16 hidden units loses answers in int8 and is slower in it; both are let pass where a test is not about them."""
+"""A model of 16 hidden units loses answers in int8 and is slower in it; both are let pass where a test is not about
+them."""
 
 
 def recipe_for(bert: Path, rows: Path, **changes: Any) -> Recipe:
@@ -86,41 +88,80 @@ def executed(result: dict[str, Any]) -> set[str]:
 
 def test_every_export_has_a_row_with_every_figure(first: dict[str, Any]) -> None:
     assert [(model["name"], model["role"]) for model in first["models"]] == [
-        ("teacher", "teacher"), ("half", "student"), ("half-onnx", "export"), ("half-int8", "export")]  # fmt: skip
+        ("teacher", "teacher"),
+        ("half", "student"),
+        ("half-onnx", "export"),
+        ("half-int8", "export"),
+    ]
     rows = rows_of(first)
     for name in ("half-onnx", "half-int8"):
         row = rows[name]
         assert row["of"] == "half" and row["gate"] == "published" and row["against"] == {}
-        assert all(row[figure] is not None for figure in ("parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes", "metrics", "truncated"))
+        assert all(
+            row[figure] is not None
+            for figure in (
+                "parameters",
+                "bytes",
+                "flops",
+                "latency_ms",
+                "speedup",
+                "memory_bytes",
+                "metrics",
+                "truncated",
+            )
+        )
         assert row["difference"]["validation"]["low"] is not None and row["parameters"] == rows["half"]["parameters"]
         assert row["measured_at"]["engine"].startswith(f"{row['engine']} against torch fp32 sdpa, ")
-    assert rows["half-onnx"]["engine"] == "onnxruntime fp32" and re.fullmatch("onnxruntime int8 (dynamic|static)", rows["half-int8"]["engine"])
-    assert rows["half-onnx"]["metrics"] == rows["half"]["metrics"] and rows["half-onnx"]["export"]["largest_difference"] < 1e-4
+    assert rows["half-onnx"]["engine"] == "onnxruntime fp32" and re.fullmatch(
+        "onnxruntime int8 (dynamic|static)", rows["half-int8"]["engine"]
+    )
+    assert (
+        rows["half-onnx"]["metrics"] == rows["half"]["metrics"]
+        and rows["half-onnx"]["export"]["largest_difference"] < 1e-4
+    )
     found = rows["half-int8"]["export"]
-    assert set(found["ways"]) == {"dynamic", "static"} and found["loss"] == min(way["loss"] for way in found["ways"].values())
+    assert set(found["ways"]) == {"dynamic", "static"} and found["loss"] == min(
+        way["loss"] for way in found["ways"].values()
+    )
     assert [entry["candidate"] for entry in first["registered"]] == ["half"]
 
 
-def test_a_second_run_makes_nothing_and_a_plan_knows_it(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_second_run_makes_nothing_and_a_plan_knows_it(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     recipe = recipe_for(tiny_bert, tiny_rows)
     assert {row["cache"] for row in plan_recipe(recipe, home=home)} == {"hit"}
     again = run_recipe(recipe, home=home)
     assert executed(again) == set() and not any(entry["new"] for entry in again["registered"])
 
 
-def test_exports_leave_the_other_stages_alone(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
-    missed = {row["stage"] for row in plan_recipe(recipe_for(tiny_bert, tiny_rows, exports=None), home=home) if row["cache"] == "miss"}
+def test_exports_leave_the_other_stages_alone(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
+    missed = {
+        row["stage"]
+        for row in plan_recipe(recipe_for(tiny_bert, tiny_rows, exports=None), home=home)
+        if row["cache"] == "miss"
+    }
     assert missed == set()
     changed = recipe_for(tiny_bert, tiny_rows, exports=EXPORTS | {"calibration_rows": 11})
     assert {row["stage"] for row in plan_recipe(changed, home=home) if row["cache"] == "miss"} == {
-        "quantize-onnx/half", "score-model/half-int8", "measure-speed/half-int8", "inspect-answers/half-int8",
-        "measure-speed/half-int8 beside its fp32"}  # fmt: skip
+        "quantize-onnx/half",
+        "score-model/half-int8",
+        "measure-speed/half-int8",
+        "inspect-answers/half-int8",
+        "measure-speed/half-int8 beside its fp32",
+    }
 
 
 def test_a_pulled_folder_holds_the_graphs_that_were_judged(first: dict[str, Any], pulled: Path) -> None:
     assert sorted(path.name for path in (pulled / "onnx").iterdir()) == ["model.onnx", "model_int8.onnx", "onnx.json"]
     card = json.loads((pulled / "onnx" / "onnx.json").read_text())
-    assert card["files"] == {"onnx": "model.onnx", "int8": "model_int8.onnx"} and card["labels"] == ["negative", "positive"] and card["opset"] == 20
+    assert (
+        card["files"] == {"onnx": "model.onnx", "int8": "model_int8.onnx"}
+        and card["labels"] == ["negative", "positive"]
+        and card["opset"] == 20
+    )
     text = (pulled / "README.md").read_text()
     assert "`model_int8.onnx`" in text and "onnxruntime.InferenceSession" in text
 
@@ -129,7 +170,9 @@ def test_mlflow_loads_the_model_as_before(first: dict[str, Any], home: Home) -> 
     import mlflow.transformers
 
     mlflow.set_tracking_uri(home.own_tracking_uri)
-    parts = mlflow.transformers.load_model(f"models:/{first['registered'][0]['name']}@champion", return_type="components")
+    parts = mlflow.transformers.load_model(
+        f"models:/{first['registered'][0]['name']}@champion", return_type="components"
+    )
     assert parts["model"].config.num_labels == 2
 
 
@@ -143,10 +186,16 @@ sys.meta_path.insert(0, Absent())
 """
 
 
-def test_the_card_s_snippet_runs_where_torch_and_transformers_are_not(first: dict[str, Any], pulled: Path, tmp_path: Path) -> None:
+def test_the_card_s_snippet_runs_where_torch_and_transformers_are_not(
+    first: dict[str, Any], pulled: Path, tmp_path: Path
+) -> None:
     """And gives, text by text, the predictions that were judged."""
-    snippet = re.findall(r"```python\n(.*?)```", (pulled / "README.md").read_text(), re.DOTALL)[-1].replace("FOLDER", str(pulled))
-    done = subprocess.run([sys.executable, "-I", "-c", NOTHING_ELSE + snippet], capture_output=True, text=True, cwd=tmp_path)
+    snippet = re.findall(r"```python\n(.*?)```", (pulled / "README.md").read_text(), re.DOTALL)[-1].replace(
+        "FOLDER", str(pulled)
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", NOTHING_ELSE + snippet], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.stdout.strip() in ("positive", "negative"), done.stderr
     from tasks.scoring.predict import predict_texts
 
@@ -176,7 +225,9 @@ def test_what_is_no_more_the_same_model_in_fp32_is_not_tried_in_int8(
     result = run_recipe(recipe_for(tiny_bert, tiny_rows, exports=exports), home=home)
     rows = rows_of(result)
     assert [rows[name]["gate"] for name in ("half-onnx", "half-int8")] == ["not published", "not published"]
-    assert "and exports.parity allows 1e-12" in rows["half-onnx"]["note"] and rows["half-onnx"]["latency_ms"] is not None
+    assert (
+        "and exports.parity allows 1e-12" in rows["half-onnx"]["note"] and rows["half-onnx"]["latency_ms"] is not None
+    )
     assert "there is no sound fp32 graph" in rows["half-int8"]["note"] and rows["half-int8"]["latency_ms"] is None
     assert result["registered"][0]["new"]  # other files than the version before
     tracker(home).download(result["registered"][0]["name"], result["registered"][0]["version"], tmp_path / "model")
@@ -187,7 +238,8 @@ def test_what_is_no_more_the_same_model_in_fp32_is_not_tried_in_int8(
 
 
 def crushed(way: Callable[..., None]) -> Callable[..., None]:
-    """Return a way to int8 that first loses what the weights of the products say, as scales that are far too coarse would."""
+    """Return a way to int8 that first loses what the weights of the products say, as scales that are far too coarse
+    would."""
 
     def quantize(source: Path, target: Path, **knobs: Any) -> None:
         model = onnx.load(str(source))
@@ -205,21 +257,36 @@ def crushed(way: Callable[..., None]) -> Callable[..., None]:
 def test_int8_that_loses_more_than_its_tolerance_stays_in_the_table_and_out_of_the_folder(
     home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loss is real: the weights are crushed before they are quantized, and what comes out is scored and judged as always."""
+    """The loss is real: the weights are crushed before they are quantized, and what comes out is scored and judged as
+    always."""
     from tasks.exports.quantizing import WAYS
 
     for name, way in list(WAYS.items()):
         monkeypatch.setitem(WAYS, name, crushed(way))
-    recipe = recipe_for(tiny_bert, tiny_rows, students=[LEARNED], exports=EXPORTS | {"calibration_rows": 12, "tolerance": 0.05})
+    recipe = recipe_for(
+        tiny_bert, tiny_rows, students=[LEARNED], exports=EXPORTS | {"calibration_rows": 12, "tolerance": 0.05}
+    )
     result = run_recipe(recipe, home=home)
     row = rows_of(result)["half-int8"]
     found = row["export"]
-    assert found["made"] and found["loss"] == pytest.approx(found["fp32"]["score"] - found["score"]) and found["loss"] > 0.05
-    said = f"int8 ({found['way']}) loses {found['loss']:.4f} of accuracy to its own fp32 on the selection rows, and exports.tolerance allows 0.05"
+    assert (
+        found["made"]
+        and found["loss"] == pytest.approx(found["fp32"]["score"] - found["score"])
+        and found["loss"] > 0.05
+    )
+    said = (
+        f"int8 ({found['way']}) loses {found['loss']:.4f} of accuracy to its own fp32 on the selection rows, and "
+        f"exports.tolerance allows 0.05"
+    )
     assert row["gate"] == "not published" and row["note"] == f"half-int8 is not published: {said}"
     assert row["metrics"]["validation"]["accuracy"]["value"] is not None and row["latency_ms"] is not None
-    assert "measure-speed/half-int8 beside its fp32" not in {stage["name"] + "/" + stage["label"] for stage in result["stages"]}
-    assert rows_of(result)["half-onnx"]["gate"] == "published" and files_in_the_folder(result, home, tmp_path) == ["model.onnx", "onnx.json"]
+    assert "measure-speed/half-int8 beside its fp32" not in {
+        stage["name"] + "/" + stage["label"] for stage in result["stages"]
+    }
+    assert rows_of(result)["half-onnx"]["gate"] == "published" and files_in_the_folder(result, home, tmp_path) == [
+        "model.onnx",
+        "onnx.json",
+    ]
     card = (tmp_path / "model" / "README.md").read_text()
     assert "`model.onnx`" in card and "model_int8.onnx" not in card
 
@@ -233,19 +300,34 @@ def test_int8_that_is_too_slow_stays_in_the_table_and_out_of_the_folder(
     row = rows_of(result)["half-int8"]
     assert executed(result) == set() and row["latency_ms"] is not None
     if row["export"]["unsteady"]:  # others use this machine now, too: what was measured keeps nothing out
-        assert row["gate"] == "published" and "exports.min_speedup, because its speed beside its own fp32 is unsteady: after" in "".join(speed_lines([row]))
+        assert row[
+            "gate"
+        ] == "published" and "exports.min_speedup, because its speed beside its own fp32 is unsteady: after" in "".join(
+            speed_lines([row])
+        )
         return
     assert row["gate"] == "not published"
-    assert re.search(r"int8 takes \S+ ms, its own fp32 \S+ ms \(batch 1, length 8, threads 1\): .* exports.min_speedup asks for 1000$", row["note"])
-    assert rows_of(result)["half-onnx"]["gate"] == "published" and files_in_the_folder(result, home, tmp_path) == ["model.onnx", "onnx.json"]
+    assert re.search(
+        r"int8 takes \S+ ms, its own fp32 \S+ ms \(batch 1, length 8, threads 1\): .* exports.min_speedup asks for "
+        r"1000$",
+        row["note"],
+    )
+    assert rows_of(result)["half-onnx"]["gate"] == "published" and files_in_the_folder(result, home, tmp_path) == [
+        "model.onnx",
+        "onnx.json",
+    ]
 
 
-def test_speed_that_nobody_asks_for_is_not_measured(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_speed_that_nobody_asks_for_is_not_measured(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     plan = plan_recipe(recipe_for(tiny_bert, tiny_rows, exports=EXPORTS | {"min_speedup": 0.0}), home=home)
     assert plan and not [row["stage"] for row in plan if "beside its fp32" in row["stage"] or row["cache"] == "miss"]
 
 
-def test_a_graph_that_was_changed_in_the_registry_is_not_written(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
+def test_a_graph_that_was_changed_in_the_registry_is_not_written(
+    first: dict[str, Any], home: Home, tmp_path: Path
+) -> None:
     here = tracker(home)
     entry = first["registered"][0]
     version = here.find_version(entry["name"], entry["version"])
@@ -254,7 +336,9 @@ def test_a_graph_that_was_changed_in_the_registry_is_not_written(first: dict[str
     kept = stored.read_bytes()
     try:
         stored.write_bytes(kept + b"\0")
-        with pytest.raises(RegistryError, match=r"packed-.* not (the one|those) that (was|were) judged.*nothing was written"):
+        with pytest.raises(
+            RegistryError, match=r"packed-.* not (the one|those) that (was|were) judged.*nothing was written"
+        ):
             here.download(entry["name"], entry["version"], tmp_path / "model")
     finally:
         stored.write_bytes(kept)

@@ -1,4 +1,5 @@
-"""The whole chain with encoders that are not BERT: from a pretrained folder to a pulled model that needs nothing of ours."""
+"""The whole chain with encoders that are not BERT: from a pretrained folder to a pulled model that needs nothing of
+ours."""
 
 from __future__ import annotations
 
@@ -25,19 +26,33 @@ def sections(name: str) -> dict[str, Any]:
     """Return what is different in a recipe for a family: which inner signals are copied, and who gives words."""
     shows = SCORES in FAMILIES[name].shows
     matching = {"attention": float(shows)}
-    small = {"name": "small", "layers": 2, "hidden": 8, "heads": 4 if shows else 2, "feed_forward": 16, "start": "embeddings"}
+    small = {
+        "name": "small",
+        "layers": 2,
+        "hidden": 8,
+        "heads": 4 if shows else 2,
+        "feed_forward": 16,
+        "start": "embeddings",
+    }
     words = {} if FAMILIES[name].fills_gaps else {"augmentation": None}
     general = {"method": "relations"} if STATES in FAMILIES[name].shows else {"method": "layers", "matching": matching}
     return {
         "general_distillation": {**FAST, **general},
-        "task_distillation": {"intermediate": {**FAST, "matching": matching}, "prediction": FAST, "keep_signals": "always"},
+        "task_distillation": {
+            "intermediate": {**FAST, "matching": matching},
+            "prediction": FAST,
+            "keep_signals": "always",
+        },
         "students": [small, {"name": "half", "layers": 2, "stages": []}],
     } | words
 
 
 def test_xlnet_goes_through_a_short_chain(home: Home, tiny_rows: Path, tmp_path: Path) -> None:
     """The family that is least like BERT: padded on the left, its summary last, and no model of its kind fills gaps."""
-    base, short = write_tiny("xlnet", tmp_path / "xlnet"), sections("xlnet") | {"corpus": None, "general_distillation": None, "layer_dropping": None}
+    base, short = (
+        write_tiny("xlnet", tmp_path / "xlnet"),
+        sections("xlnet") | {"corpus": None, "general_distillation": None, "layer_dropping": None},
+    )
     short["students"] = short["students"][:1]
     result = passes(recipe_for(base, tiny_rows, **short), home, tmp_path)
     assert {model["name"] for model in result["models"]} == {"teacher", "small"}
@@ -61,14 +76,24 @@ def passes(recipe: Recipe, home: Home, folder: Path) -> dict[str, Any]:
 
     result = run_recipe(recipe, home=home)
     for model in result["models"]:
-        assert all(model[figure] is not None for figure in ("parameters", "bytes", "flops", "latency_ms", "memory_bytes", "metrics"))
+        assert all(
+            model[figure] is not None
+            for figure in ("parameters", "bytes", "flops", "latency_ms", "memory_bytes", "metrics")
+        )
     champion = next(entry for entry in result["registered"] if entry["alias"] == "champion")
     Tracker(home.own_tracking_uri, home.artifacts).download(champion["name"], "champion", folder / "model")
-    assert {answer["label"] for answer in predict_texts(folder / "model", ["the film was good", "a poor meal"])} <= {"positive", "negative"}
+    assert {answer["label"] for answer in predict_texts(folder / "model", ["the film was good", "a poor meal"])} <= {
+        "positive",
+        "negative",
+    }
     return result
 
 
-def test_what_a_family_cannot_show_is_refused_before_anything_is_spent(home: Home, tiny_rows: Path, tmp_path: Path) -> None:
+def test_what_a_family_cannot_show_is_refused_before_anything_is_spent(
+    home: Home, tiny_rows: Path, tmp_path: Path
+) -> None:
     base = write_tiny("deberta-v2", tmp_path / "base")
-    with pytest.raises(ModelError, match="attention scores cannot be read from a deberta-v2 model, because .* copy hidden states"):
+    with pytest.raises(
+        ModelError, match="attention scores cannot be read from a deberta-v2 model, because .* copy hidden states"
+    ):
         run_recipe(recipe_for(base, tiny_rows), home=home)

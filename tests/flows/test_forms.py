@@ -27,19 +27,27 @@ def test_changes_are_what_set_does() -> None:
     changes = Changes.model_validate(warm | {"teacher": {"model": "other/model"}, "notify": ["slack-webhook/team"]})
     sets = ["task_distillation.prediction.temperature=8", "teacher.model=other/model", "notify=[slack-webhook/team]"]
     changed = recipe_of_the_shelf("sst2-tinybert", changes)
-    assert changed == load_recipe("sst2-tinybert", sets) and changed.teacher.licence == "unknown", "it belonged to the teacher of the shelf"
+    assert changed == load_recipe("sst2-tinybert", sets) and changed.teacher.licence == "unknown", (
+        "it belonged to the teacher of the shelf"
+    )
 
 
 def test_what_a_form_leaves_empty_changes_nothing() -> None:
     """The UI sends null for what nobody touched."""
     untouched: dict[str, Any] = dict.fromkeys(Changes.model_fields) | {"teacher": {"model": None, "epochs": 1.0}}
-    assert recipe_of_the_shelf("sst2-tinybert", Changes.model_validate(untouched)) == load_recipe("sst2-tinybert", ["teacher.epochs=1.0"])
+    assert recipe_of_the_shelf("sst2-tinybert", Changes.model_validate(untouched)) == load_recipe(
+        "sst2-tinybert", ["teacher.epochs=1.0"]
+    )
 
 
 def test_lists_are_given_whole_and_sections_left_out() -> None:
     changes = Changes.model_validate({"students": [{"name": "half", "layers": 3}]})
     recipe = recipe_of_the_shelf("sst2-tinybert", changes, ("layer_dropping", "augmentation"))
-    assert [student.name for student in recipe.students] == ["half"] and recipe.layer_dropping is None and recipe.augmentation is None
+    assert (
+        [student.name for student in recipe.students] == ["half"]
+        and recipe.layer_dropping is None
+        and recipe.augmentation is None
+    )
 
 
 def test_a_sweep_of_the_shelf() -> None:
@@ -51,11 +59,17 @@ def test_the_demo_brings_its_language(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path))
     language = tmp_path / "demo" / "language-2-0"
     recipe = ready_recipe("demo", Changes.model_validate({"transfer": {"source": "own/texts"}}), ())
-    assert recipe.data.source == str(language / "data") and recipe.corpus is not None and recipe.corpus.source == str(language / "corpus")
+    assert (
+        recipe.data.source == str(language / "data")
+        and recipe.corpus is not None
+        and recipe.corpus.source == str(language / "corpus")
+    )
     assert recipe.transfer is not None and recipe.transfer.source == "own/texts", "what somebody changed stays"
     assert list((language / "data").iterdir()) and list((language / "corpus").iterdir())
     texts, pairs = read_texts(Path(texts_to_ask(recipe)), "text", None)
-    assert texts_to_ask(recipe) == str(language / "texts.csv") and len(texts) == len(set(texts)) == 12 and pairs is None, "the file that commands name is there"
+    assert (
+        texts_to_ask(recipe) == str(language / "texts.csv") and len(texts) == len(set(texts)) == 12 and pairs is None
+    ), "the file that commands name is there"
     assert texts_to_ask(load_recipe("mrpc-small")) == "texts.csv"
     assert ready_recipe("mrpc-small", Changes(), ()) == load_recipe("mrpc-small")
 

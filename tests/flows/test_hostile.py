@@ -1,6 +1,7 @@
 """What someone plants who can write where we read: no code of theirs runs, and each thing is refused with one sentence.
 
-The bait is real: loaded the way a careless program would load it, it writes a canary file, and each test shows that first where it can.
+The bait is real: loaded the way a careless program would load it, it writes a canary file, and each test shows that
+first where it can.
 """
 
 from __future__ import annotations
@@ -69,15 +70,27 @@ def home(tmp_path: Path, engines_here: None, monkeypatch: pytest.MonkeyPatch) ->
 def limbeck(home: Home, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run a command as a person does."""
     environment = os.environ | {"LIMBECK_HOME": str(home.root)} | settings
-    return subprocess.run([sys.executable, "-m", "flows.cli", *words], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 def is_one_sentence(done: subprocess.CompletedProcess[str], said: str) -> bool:
     """Tell whether a command ended with one line that says why."""
-    return done.returncode == 1 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1 and "Traceback" not in done.stderr
+    return (
+        done.returncode == 1
+        and said in done.stderr
+        and len(done.stderr.strip().splitlines()) == 1
+        and "Traceback" not in done.stderr
+    )
 
 
-# --- models and files that a recipe names -----------------------------------------------------------------------------------------------------
+# --- models and files that a recipe names -----------------------------------------------------------------------------
 
 
 def test_pickles_beside_the_weights_are_never_opened(
@@ -93,14 +106,26 @@ def test_pickles_beside_the_weights_are_never_opened(
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
-def test_a_model_that_brings_code_is_refused(home: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path, canary: Path, file: str) -> None:
+def test_a_model_that_brings_code_is_refused(
+    home: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path, canary: Path, file: str
+) -> None:
     bait = tmp_path / "bait"
     shutil.copytree(tiny_bert, bait)
-    (bait / "evil.py").write_text(f"from pathlib import Path\nPath({str(canary)!r}).write_text('code ran')\nclass Evil: pass\n")
-    classes = {"AutoConfig": "evil.Evil", "AutoModelForSequenceClassification": "evil.Evil", "AutoTokenizer": ["evil.Evil", "evil.Evil"]}
+    (bait / "evil.py").write_text(
+        f"from pathlib import Path\nPath({str(canary)!r}).write_text('code ran')\nclass Evil: pass\n"
+    )
+    classes = {
+        "AutoConfig": "evil.Evil",
+        "AutoModelForSequenceClassification": "evil.Evil",
+        "AutoTokenizer": ["evil.Evil", "evil.Evil"],
+    }
     config = json.loads((bait / file).read_text())
-    (bait / file).write_text(json.dumps(config | {"auto_map": classes, "model_type": "evil", "tokenizer_class": "Evil"}))
-    done = limbeck(home, "plan", "sst2-tinybert", "--set", f"data.source={tiny_rows.parent}", "--set", f"teacher.model={bait}")
+    (bait / file).write_text(
+        json.dumps(config | {"auto_map": classes, "model_type": "evil", "tokenizer_class": "Evil"})
+    )
+    done = limbeck(
+        home, "plan", "sst2-tinybert", "--set", f"data.source={tiny_rows.parent}", "--set", f"teacher.model={bait}"
+    )
     assert is_one_sentence(done, "asks for code of its own"), done.stderr
     (tmp_path / "texts.txt").write_text("the film was good\n")
     assert is_one_sentence(limbeck(home, "predict", str(bait), str(tmp_path / "texts.txt")), "asks for code of its own")
@@ -114,13 +139,21 @@ def test_a_pickle_of_word_vectors_is_text_that_does_not_fit(
     augmentation = {"word_vectors": str(tmp_path / "vectors.pkl"), "max_length": 16}
     students = [{"name": "half", "layers": 2, "stages": ["augmentation"]}]
     with pytest.raises(LimbeckError, match="holds no word vectors"):
-        run_recipe(recipe_for(tiny_bert, tiny_rows, **SHORT | {"augmentation": augmentation, "students": students}), home=home)
+        run_recipe(
+            recipe_for(tiny_bert, tiny_rows, **SHORT | {"augmentation": augmentation, "students": students}), home=home
+        )
     assert not canary.exists()
 
 
 @pytest.mark.parametrize(
     "setting",
-    ["name=../../climb", "students.3x384.name=../climb", "task={name: ../climb}", "gate.register_as=../climb", "gate.register_as=models:/other"],
+    [
+        "name=../../climb",
+        "students.3x384.name=../climb",
+        "task={name: ../climb}",
+        "gate.register_as=../climb",
+        "gate.register_as=models:/other",
+    ],
 )
 def test_names_that_climb_are_refused(home: Home, tiny_bert: Path, tiny_rows: Path, setting: str) -> None:
     sets = [setting, f"data.source={tiny_rows}", f"teacher.model={tiny_bert}"]
@@ -129,19 +162,28 @@ def test_names_that_climb_are_refused(home: Home, tiny_bert: Path, tiny_rows: Pa
     assert "climb" in str(caught.value) or "other" in str(caught.value)
 
 
-def test_files_named_like_libraries_in_the_working_folder_are_not_imported(tmp_path: Path, home: Home, canary: Path) -> None:
+def test_files_named_like_libraries_in_the_working_folder_are_not_imported(
+    tmp_path: Path, home: Home, canary: Path
+) -> None:
     here = tmp_path / "unpacked"
     here.mkdir()
     for name in ("prefect", "mlflow", "torch", "tasks"):
         (here / f"{name}.py").write_text(f"from pathlib import Path\nPath({str(canary)!r}).write_text('code ran')\n")
     command = Path(sys.executable).with_name("limbeck")
     named = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_"))}
-    done = subprocess.run([command, "janitor"], cwd=here, env=named | {"LIMBECK_HOME": str(home.root)}, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [command, "janitor"],
+        cwd=here,
+        env=named | {"LIMBECK_HOME": str(home.root)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr  # it starts a Prefect server of its own
     assert not canary.exists()
 
 
-# --- the store --------------------------------------------------------------------------------------------------------------------------------
+# --- the store --------------------------------------------------------------------------------------------------------
 
 
 def forged(manifest: dict[str, Any], name: str, body: bytes) -> dict[str, Any]:
@@ -151,12 +193,22 @@ def forged(manifest: dict[str, Any], name: str, body: bytes) -> dict[str, Any]:
 
 
 def test_a_forged_result_is_not_read_but_made_again(
-    prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path, pickled: bytes, canary: Path, caplog: pytest.LogCaptureFixture
+    prefect_server: None,
+    home: Home,
+    tiny_bert: Path,
+    tiny_rows: Path,
+    pickled: bytes,
+    canary: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     recipe = recipe_for(tiny_bert, tiny_rows, **SHORT)
     run_recipe(recipe, home=home)
     store = FolderStore(Path(home.store))
-    victims = [manifest for manifest in store.manifests() if manifest["stage"] in ("finetune-teacher", "answer-rows", "distill-predictions")]
+    victims = [
+        manifest
+        for manifest in store.manifests()
+        if manifest["stage"] in ("finetune-teacher", "answer-rows", "distill-predictions")
+    ]
     for victim, name in zip(victims, ["pytorch_model.bin", "modeling_evil.py", "../../../climbed.txt"], strict=True):
         fake = forged(victim, name, pickled)
         shutil.copytree(store.object_path(victim["sha256"]), store.object_path(fake["sha256"]))
@@ -166,8 +218,12 @@ def test_a_forged_result_is_not_read_but_made_again(
     logging.getLogger("limbeck.store").addHandler(caplog.handler)  # Prefect's set-up keeps records from the root
     again = run_recipe(recipe, home=home)
     assert executed(again) == {victim["stage"] for victim in victims}
-    assert all(f"names '{name}'" in caplog.text for name in ("pytorch_model.bin", "modeling_evil.py", "../../../climbed.txt"))
-    assert all(store.manifest(victim["key"])["sha256"] == victim["sha256"] for victim in victims) and not canary.exists()
+    assert all(
+        f"names '{name}'" in caplog.text for name in ("pytorch_model.bin", "modeling_evil.py", "../../../climbed.txt")
+    )
+    assert (
+        all(store.manifest(victim["key"])["sha256"] == victim["sha256"] for victim in victims) and not canary.exists()
+    )
 
 
 def test_objects_that_climb_out_of_the_cache_are_not_fetched(s3: S3Server, tmp_path: Path) -> None:
@@ -181,14 +237,17 @@ def test_objects_that_climb_out_of_the_cache_are_not_fetched(s3: S3Server, tmp_p
     assert not list(tmp_path.rglob("climbed.txt"))
 
 
-@pytest.mark.parametrize("store", ["ftp://host/x", "gs://bucket/x", "file:///etc", "s3://", "s3://bucket/../other", "s3://user:secret@bucket"])
+@pytest.mark.parametrize(
+    "store",
+    ["ftp://host/x", "gs://bucket/x", "file:///etc", "s3://", "s3://bucket/../other", "s3://user:secret@bucket"],
+)
 def test_stores_of_other_kinds_are_refused(home: Home, store: str) -> None:
     done = limbeck(home, "verify", LIMBECK_STORE=store)
     assert is_one_sentence(done, "is no store"), done.stderr
     assert "secret" not in done.stderr
 
 
-# --- Prefect ----------------------------------------------------------------------------------------------------------------------------------
+# --- Prefect ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_planted_result_record_is_never_opened(
@@ -235,20 +294,32 @@ def careless_flow() -> bool:
     return bool(asyncio.run(outer()))
 
 
-# --- the registry -----------------------------------------------------------------------------------------------------------------------------
+# --- the registry -----------------------------------------------------------------------------------------------------
 
 
-def test_a_version_that_points_elsewhere_is_not_fetched(prefect_server: None, home: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_version_that_points_elsewhere_is_not_fetched(
+    prefect_server: None, home: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path
+) -> None:
     result = run_recipe(recipe_for(tiny_bert, tiny_rows, **SHORT), home=home)
     database = home.root / "mlflow.db"
     ((own,),) = changed(database, "select artifact_location from experiments where name like '%/%'")
-    for place in ("file:///etc", "s3://another-bucket/model", "https://example.com/model", f"{own}/../../../etc", f"{own}/%2e%2e/%2e%2e/etc"):
+    for place in (
+        "file:///etc",
+        "s3://another-bucket/model",
+        "https://example.com/model",
+        f"{own}/../../../etc",
+        f"{own}/%2e%2e/%2e%2e/etc",
+    ):
         changed(database, f"update logged_models set artifact_location = '{place}'")
         for column in ("source", f"'{place}'"):
             changed(database, f"update model_versions set source = {column}")
             with pytest.raises(LimbeckError, match="outside of its experiment's own files; nothing was fetched"):
-                Tracker(home.own_tracking_uri, home.artifacts).download(result["registered"][0]["name"], "champion", tmp_path / "model")
-        changed(database, "update model_versions set source = 'models:/' || (select model_id from logged_models limit 1)")
+                Tracker(home.own_tracking_uri, home.artifacts).download(
+                    result["registered"][0]["name"], "champion", tmp_path / "model"
+                )
+        changed(
+            database, "update model_versions set source = 'models:/' || (select model_id from logged_models limit 1)"
+        )
     assert not (tmp_path / "model").exists()
 
 

@@ -22,7 +22,11 @@ from tests import databases
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 700.0  # a hang ends the test; a slow machine does not
-ENDED = {"press_ctrl_c": {"CRASHED", "CANCELLED"}, "send_sigterm": {"CRASHED", "CANCELLED"}, "press_cancel": {"CANCELLED"}}
+ENDED = {
+    "press_ctrl_c": {"CRASHED", "CANCELLED"},
+    "send_sigterm": {"CRASHED", "CANCELLED"},
+    "press_cancel": {"CANCELLED"},
+}
 """How Prefect may call the end of a run."""
 
 
@@ -37,13 +41,20 @@ def limbeck(home: Path, *words: str) -> subprocess.Popen[str]:
     named = ("LIMBECK_", "PREFECT_", "MLFLOW_")
     quiet = {name: value for name, value in os.environ.items() if not name.startswith(named)}
     return subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", *words], cwd=ROOT, env=quiet | {"LIMBECK_HOME": str(home)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hear_ctrl_c,
-    )  # fmt: skip
+        [sys.executable, "-m", "flows.cli", *words],
+        cwd=ROOT,
+        env=quiet | {"LIMBECK_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=hear_ctrl_c,
+    )
 
 
 def hear_ctrl_c() -> None:
-    """Listen to SIGINT as under a terminal: a shell that runs the tests in its background has it ignored, and children inherit that."""
+    """Listen to SIGINT as under a terminal: a shell that runs the tests in its background has it ignored, and children
+    inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -57,14 +68,17 @@ def recipe(tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> Path:
     """A teacher that takes long enough to be stopped in the middle."""
     fast = {"batch_size": 16, "learning_rate": 5e-3, "max_length": 32, "evaluations": 1}
     values = {
-        "name": "stopped", "task": {"name": "opinions", "labels": ["negative", "positive"]},
+        "name": "stopped",
+        "task": {"name": "opinions", "labels": ["negative", "positive"]},
         "data": {"source": str(tiny_rows), "selection_rows": 20},
         "teacher": {"model": str(tiny_bert), "steps": 2000, "floor": 0.0, **fast},
         "task_distillation": {"prediction": {"steps": 5, **fast}},
-        "students": [{"name": "small", "layers": 2}], "resources": {"threads_alone": 1},
-        "scoring": {"max_length": 32, "resamples": 100}, "gate": {"split": "validation"},
+        "students": [{"name": "small", "layers": 2}],
+        "resources": {"threads_alone": 1},
+        "scoring": {"max_length": 32, "resamples": 100},
+        "gate": {"split": "validation"},
         "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
-    }  # fmt: skip
+    }
     path = tmp_path / "stopped.yaml"
     path.write_text(yaml.safe_dump(values))
     return path
@@ -93,8 +107,12 @@ def press_cancel(run: subprocess.Popen[str], read: str) -> None:
 
 
 # By default each way to stop is seen once: Ctrl-C and SIGTERM on sweeps, which have more to stop.
-@pytest.mark.parametrize("stop", [press_cancel, *(pytest.param(way, marks=pytest.mark.slow) for way in (press_ctrl_c, send_sigterm))])
-def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(tmp_path: Path, recipe: Path, stop: Callable[[subprocess.Popen[str], str], None]) -> None:
+@pytest.mark.parametrize(
+    "stop", [press_cancel, *(pytest.param(way, marks=pytest.mark.slow) for way in (press_ctrl_c, send_sigterm))]
+)
+def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(
+    tmp_path: Path, recipe: Path, stop: Callable[[subprocess.Popen[str], str], None]
+) -> None:
     home = tmp_path / "home"
     first = start(recipe, home)
     stop(first, wait_for_training(first))
@@ -112,7 +130,9 @@ def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(tmp_path: Path, 
     out, err = second.communicate(timeout=PATIENCE)
     assert second.returncode == 0, err
     assert "finetune-teacher: resuming at step" in read + out and "1 of" in out
-    assert set(asked(home / "prefect.db", "select state_type from flow_run order by created desc limit 1")) == {("COMPLETED",)}
+    assert set(asked(home / "prefect.db", "select state_type from flow_run order by created desc limit 1")) == {
+        ("COMPLETED",)
+    }
     assert not list((home / "store" / "temporary").iterdir()) and not list((home / "logs").iterdir())
 
 

@@ -1,4 +1,5 @@
-"""The ledger of real runs: what was spent, what the cache saved, what each candidate cost, and a budget that stops a run which then goes on."""
+"""The ledger of real runs: what was spent, what the cache saved, what each candidate cost, and a budget that stops a
+run which then goes on."""
 
 from __future__ import annotations
 
@@ -33,17 +34,24 @@ COSTS = {"region": "us-east-1", "instance": "m5.2xlarge", "market": "spot"}
 def small(bert: Path, rows: Path, **costs: Any) -> Recipe:
     """Return a recipe of one student."""
     changes: dict[str, Any] = {
-        "corpus": None, "general_distillation": None, "augmentation": None, "layer_dropping": None,
-        "task_distillation": {"prediction": FAST}, "students": [{"name": "half", "layers": 2, "stages": []}],
+        "corpus": None,
+        "general_distillation": None,
+        "augmentation": None,
+        "layer_dropping": None,
+        "task_distillation": {"prediction": FAST},
+        "students": [{"name": "half", "layers": 2, "stages": []}],
         "resources": {"threads_alone": 1},
-    }  # fmt: skip
+    }
     return recipe_for(bert, rows, **changes, costs=COSTS | costs)
 
 
 @pytest.fixture(scope="module")
 def stopped(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> dict[str, Any]:
     """A run whose budget was spent after its first stage; what MLflow noted of it."""
-    with pytest.raises(BudgetError, match="the run has spent .* kWh of its budget of 1e-12 kWh; what is finished is kept; to go on: limbeck resume"):
+    with pytest.raises(
+        BudgetError,
+        match="the run has spent .* kWh of its budget of 1e-12 kWh; what is finished is kept; to go on: limbeck resume",
+    ):
         run_recipe(small(tiny_bert, tiny_rows, budget={"kwh": 1e-12}), home=home)
     return find_run(Tracker(home.tracking_uri, home.artifacts), None, UNFINISHED)
 
@@ -92,13 +100,17 @@ def test_every_stage_has_every_figure_and_says_how_it_was_come_by(first: dict[st
         assert row["cost"]["seconds"]["how"] == "measured" and row["cost"]["kwh"]["how"] == "estimated"
     asked = {model["name"]: model["cost"]["joules"] for model in first["models"]}
     assert all(joules["how"] == "estimated" and joules["value"] > 0 for joules in asked.values()) and "half" in asked
-    assert first["ledger"]["total"]["kwh"]["value"] == pytest.approx(sum(row["cost"]["kwh"]["value"] for row in rows if row["cache"] == "miss"))
+    assert first["ledger"]["total"]["kwh"]["value"] == pytest.approx(
+        sum(row["cost"]["kwh"]["value"] for row in rows if row["cache"] == "miss")
+    )
     busy, whole = first["ledger"]["total"]["dollars_spot"]["value"], first["ledger"]["billed"]["dollars_spot"]["value"]
     assert 0 < busy <= whole, "stages that run side by side share the machine's price"
     assert any("days old" in warning for warning in first["ledger"]["warnings"])
 
 
-def test_a_cached_run_spends_nothing_and_saves_what_was_spent_before(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_a_cached_run_spends_nothing_and_saves_what_was_spent_before(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
     spent, saved = second["ledger"]["total"], second["ledger"]["saved"]
     assert all(spent[part] == {"value": 0.0, "how": "measured", "by": "nothing was spent"} for part in PARTS)
     made = {row["stage"]: row["cost"]["kwh"]["value"] for row in first["ledger"]["stages"]}
@@ -118,32 +130,68 @@ def test_a_candidate_costs_the_same_cached_or_not(first: dict[str, Any], second:
 
 def test_mlflow_shows_what_is_known(first: dict[str, Any], home: Home) -> None:
     tracker = Tracker(home.tracking_uri, home.artifacts)
-    run = next(row["run"] for row in tracker.runs(10) if row["status"] == "FINISHED" and tracker.recall(row["run"], "ledger") == first["ledger"])
+    run = next(
+        row["run"]
+        for row in tracker.runs(10)
+        if row["status"] == "FINISHED" and tracker.recall(row["run"], "ledger") == first["ledger"]
+    )
     parent = metrics_of(home, run)
-    assert parent["kwh"] == pytest.approx(first["ledger"]["total"]["kwh"]["value"]) and parent["dollars"] > 0 and parent["saved_kwh"] > 0
+    assert (
+        parent["kwh"] == pytest.approx(first["ledger"]["total"]["kwh"]["value"])
+        and parent["dollars"] > 0
+        and parent["saved_kwh"] > 0
+    )
     with sqlite3.connect(home.root / "mlflow.db") as connection:
-        children = [row[0] for row in connection.execute("select run_uuid from tags where key = 'mlflow.parentRunId' and value = ?", (run,))]
+        children = [
+            row[0]
+            for row in connection.execute(
+                "select run_uuid from tags where key = 'mlflow.parentRunId' and value = ?", (run,)
+            )
+        ]
     named = [metrics_of(home, child) for child in children]
-    assert sum({"kwh", "co2e_kg", "dollars"} <= set(found) for found in named) == sum(stage["cache"] == "miss" for stage in first["stages"])
+    assert sum({"kwh", "co2e_kg", "dollars"} <= set(found) for found in named) == sum(
+        stage["cache"] == "miss" for stage in first["stages"]
+    )
     assert any(found.get("made_kwh") for found in named)
 
 
-def test_a_plan_says_what_the_like_of_it_took_and_what_is_unknown(second: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_plan_says_what_the_like_of_it_took_and_what_is_unknown(
+    second: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     values = small(tiny_bert, tiny_rows, budget={"kwh": 1e-12}).model_dump(mode="json", exclude_unset=True)
-    longer = Recipe.model_validate(values | {"students": [{"name": "half", "layers": 2, "stages": []}, {"name": "other", "layers": 1, "stages": []}]})
+    longer = Recipe.model_validate(
+        values
+        | {"students": [{"name": "half", "layers": 2, "stages": []}, {"name": "other", "layers": 1, "stages": []}]}
+    )
     plan = plan_of(planned_session(longer, home))
     missing = {row["stage"]: row["cost"] for row in plan["stages"] if row["cache"] == "miss"}
-    assert {"distill-predictions/other", "score-model/other", "measure-speed/other"} <= set(missing) and all(stage.endswith("/other") for stage in missing)
-    assert all(figure["how"] == "estimated" and figure["value"] is not None for cost in missing.values() for figure in cost.values())
+    assert {"distill-predictions/other", "score-model/other", "measure-speed/other"} <= set(missing) and all(
+        stage.endswith("/other") for stage in missing
+    )
+    assert all(
+        figure["how"] == "estimated" and figure["value"] is not None
+        for cost in missing.values()
+        for figure in cost.values()
+    )
     assert least(plan["saved"]["kwh"]) > 0 and "nothing was spent" in plan["refused"]
     fresh = plan_of(planned_session(longer, Home(home.root / "fresh").create()))
-    assert {row["cost"]["kwh"]["value"] for row in fresh["stages"]} == {None} and fresh["total"]["kwh"]["value"] is None and not fresh["refused"]
+    assert (
+        {row["cost"]["kwh"]["value"] for row in fresh["stages"]} == {None}
+        and fresh["total"]["kwh"]["value"] is None
+        and not fresh["refused"]
+    )
 
 
 def test_a_stage_under_way_is_stopped_in_order(
-    prefect_server: None, engines_here: None, home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
+    prefect_server: None,
+    engines_here: None,
+    home: Home,
+    tiny_bert: Path,
+    tiny_rows: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The budget is looked at while a stage runs: a teacher that would learn for hours ends soon, and its run says why."""
+    """The budget is looked at while a stage runs: a teacher that would learn for hours ends soon, and its run says
+    why."""
     import asyncio
 
     ended = []
@@ -160,7 +208,12 @@ def test_a_stage_under_way_is_stopped_in_order(
     monkeypatch.setattr(context, "run_engine", endless)
     watt = {"core_watts": 1000.0, "budget": {"kwh": 1e-4, "by_estimate": False}}  # 0.36 s of a core
     with pytest.raises(BudgetError, match="of its budget of 0.0001 kWh"):
-        run_recipe(small(tiny_bert, tiny_rows, **watt).model_copy(update={"name": "endless", "teacher": other_teacher(tiny_bert)}), home=home)
+        run_recipe(
+            small(tiny_bert, tiny_rows, **watt).model_copy(
+                update={"name": "endless", "teacher": other_teacher(tiny_bert)}
+            ),
+            home=home,
+        )
     assert ended == ["in order"]
     run = find_run(Tracker(home.tracking_uri, home.artifacts), None, UNFINISHED)
     ledger = Tracker(home.tracking_uri, home.artifacts).recall(run["run"], "ledger")
@@ -182,12 +235,17 @@ def test_limbeck_ledger_and_plan_print_it(second: dict[str, Any], home: Home, tm
     command = [sys.executable, "-m", "flows.cli", "ledger", run[:12], "--json", str(tmp_path / "ledger.json")]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "spent by this run" in done.stdout and "saved by the cache" in done.stdout and "m5.2xlarge in us-east-1" in done.stdout
+    assert (
+        "spent by this run" in done.stdout
+        and "saved by the cache" in done.stdout
+        and "m5.2xlarge in us-east-1" in done.stdout
+    )
     assert json.loads((tmp_path / "ledger.json").read_text())["saved"] == second["ledger"]["saved"]
 
 
 def test_an_export_costs_what_its_own_stage_took_and_its_model_is_shared(home: Home) -> None:
-    """Both stages bear the name of the model; neither may be counted as the model's own, and int8 not without the graph that it is made of."""
+    """Both stages bear the name of the model; neither may be counted as the model's own, and int8 not without the graph
+    that it is made of."""
 
     def made(name: str, label: str, kind: str, digest: str, seconds: float, *inputs: str) -> StageRecord:
         parcel = Parcel(kind, digest * 64, "", 1, {}, {"seconds": seconds})
@@ -196,10 +254,13 @@ def test_an_export_costs_what_its_own_stage_took_and_its_model_is_shared(home: H
 
     session = Session(None, 1, purse=Purse({}))
     session.records = [
-        made("prepare-rows", "", "rows", "a", 1), made("finetune-teacher", "", "checkpoint", "b", 10, "a"),
-        made("distill-predictions", "half", "checkpoint", "c", 100, "a", "b"), made("export-onnx", "half", "export", "d", 1000, "c", "a"),
-        made("quantize-onnx", "half", "export", "e", 10_000, "d", "a"), made("score-model", "half-int8", "scorecard", "f", 100_000, "e", "b", "a"),
-    ]  # fmt: skip
+        made("prepare-rows", "", "rows", "a", 1),
+        made("finetune-teacher", "", "checkpoint", "b", 10, "a"),
+        made("distill-predictions", "half", "checkpoint", "c", 100, "a", "b"),
+        made("export-onnx", "half", "export", "d", 1000, "c", "a"),
+        made("quantize-onnx", "half", "export", "e", 10_000, "d", "a"),
+        made("score-model", "half-int8", "scorecard", "f", 100_000, "e", "b", "a"),
+    ]
     costs = costs_of_candidates(["teacher", "half", "half-onnx", "half-int8", "other"], session)
     own = {name: cost["seconds"]["value"] for name, cost in costs.items()}
     shared = {name: cost["shared"]["seconds"]["value"] for name, cost in costs.items()}

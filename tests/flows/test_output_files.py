@@ -1,4 +1,5 @@
-"""Files that a command is asked to write: whether it can is asked before its work, and whatever the disk says is one sentence."""
+"""Files that a command is asked to write: whether it can is asked before its work, and whatever the disk says is one
+sentence."""
 
 from __future__ import annotations
 
@@ -20,15 +21,31 @@ def command() -> Any:
     return typer.main.get_command(app.app)
 
 
-@pytest.mark.parametrize("words", [
-    ["run", "sst2-tinybert", "--json"], ["demo", "--json"], ["resume", "--json"], ["sweep", "sst2-tinybert", "--json"], ["sweep", "sst2-tinybert", "--plot"],
-    ["plan", "sst2-tinybert", "--json"], ["ledger", "--json"], ["reproduce", "--json"], ["report", "--output"], ["init", "rows.csv", "-o"],
-], ids=lambda words: " ".join(words))  # fmt: skip
-def test_a_file_that_cannot_be_written_is_refused_before_the_work(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "sst2-tinybert", "--json"],
+        ["demo", "--json"],
+        ["resume", "--json"],
+        ["sweep", "sst2-tinybert", "--json"],
+        ["sweep", "sst2-tinybert", "--plot"],
+        ["plan", "sst2-tinybert", "--json"],
+        ["ledger", "--json"],
+        ["reproduce", "--json"],
+        ["report", "--output"],
+        ["init", "rows.csv", "-o"],
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It used to be refused by a traceback, after hours."""
     for module in (shared, make_models, past_runs):
         monkeypatch.setattr(module, "open_home", lambda: pytest.fail("the work began"), raising=False)
-    with pytest.raises(RecipeError, match="there is no folder .*nowhere.* to write out to; make it, or name another file"):
+    with pytest.raises(
+        RecipeError, match="there is no folder .*nowhere.* to write out to; make it, or name another file"
+    ):
         command().main([*words, str(tmp_path / "nowhere" / "out")], standalone_mode=False)
 
 
@@ -37,10 +54,16 @@ def test_every_option_that_names_a_file_to_write_is_asked_first() -> None:
     assert len(found) >= 9 and all(option.callback is not None for option in found)
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("", "is no file"), ("file/inner", "there is no folder|is no name of a file"), ("x" * 300, "is no name of a file"),
-    ("pipe", "is no file"),
-], ids=["folder", "below a file", "too long", "pipe"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "is no file"),
+        ("file/inner", "there is no folder|is no name of a file"),
+        ("x" * 300, "is no name of a file"),
+        ("pipe", "is no file"),
+    ],
+    ids=["folder", "below a file", "too long", "pipe"],
+)
 def test_names_that_cannot_be_files_are_sentences(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "file").write_text("")
     os.mkfifo(tmp_path / "pipe")
@@ -49,10 +72,16 @@ def test_names_that_cannot_be_files_are_sentences(tmp_path: Path, name: str, sai
     assert writable(tmp_path / "file") == tmp_path / "file" and writable(tmp_path / "new") and writable(None) is None
 
 
-def test_what_the_disk_says_later_is_a_sentence_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_disk_says_later_is_a_sentence_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "README.md").mkdir()
     monkeypatch.setattr("sys.argv", ["limbeck", "results", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
         app.main()
     said = capsys.readouterr().err
-    assert ended.value.code == 1 and said.startswith("limbeck: a file cannot be written or read") and len(said.strip().splitlines()) == 1
+    assert (
+        ended.value.code == 1
+        and said.startswith("limbeck: a file cannot be written or read")
+        and len(said.strip().splitlines()) == 1
+    )

@@ -1,4 +1,5 @@
-"""The whole chain over a bucket: what one host made, another host with nothing of its own finds, and moves no artifact to know it."""
+"""The whole chain over a bucket: what one host made, another host with nothing of its own finds, and moves no artifact
+to know it."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def here(tmp_path: Path, engines_here: None, s3: S3Server, monkeypatch: pytest.M
     return home
 
 
-def test_another_host_finds_everything(prefect_server: None, here: Home, tmp_path: Path, sharded_bert: Path, tiny_rows: Path) -> None:
+def test_another_host_finds_everything(
+    prefect_server: None, here: Home, tmp_path: Path, sharded_bert: Path, tiny_rows: Path
+) -> None:
     """The teacher comes in several files, as large ones do."""
     changes: dict[str, Any] = {"general_distillation": None, "corpus": None, "augmentation": None}
     recipe = recipe_for(sharded_bert, tiny_rows, **changes)
@@ -36,7 +39,9 @@ def test_another_host_finds_everything(prefect_server: None, here: Home, tmp_pat
     assert executed(second) == set() and second["models"] == first["models"]
     assert not any(entry["new"] for entry in second["registered"])
     fetched = {path.name for path in (there.cache / "objects").glob("*/*/*")}
-    assert fetched <= {"inspection.json", "texts.json"}, "a run that is all hits fetches what its page shows, and nothing else"
+    assert fetched <= {"inspection.json", "texts.json"}, (
+        "a run that is all hits fetches what its page shows, and nothing else"
+    )
 
     changed = recipe_for(sharded_bert, tiny_rows, **changes, scoring={"resamples": 150, "max_length": 16})
     assert {"score-model"} <= executed(run_recipe(changed, home=there)) <= {"score-model", "inspect-answers"}

@@ -25,8 +25,13 @@ def test_after_kill_9_the_janitor_ends_the_run_and_resume_goes_on(tmp_path: Path
     assert janitor.returncode == 0, err
     assert "1 runs ended" in out and "its process is gone" in out
     assert {status for (status,) in asked(home / "mlflow.db", "select status from runs")} == {"KILLED", "FINISHED"}
-    assert {state for (state,) in asked(home / "prefect.db", "select state_type from flow_run where name = 'stopped'")} == {"CRASHED"}
-    assert {state for (state,) in asked(home / "prefect.db", "select state_type from task_run")} <= {"CRASHED", "COMPLETED"}
+    assert {
+        state for (state,) in asked(home / "prefect.db", "select state_type from flow_run where name = 'stopped'")
+    } == {"CRASHED"}
+    assert {state for (state,) in asked(home / "prefect.db", "select state_type from task_run")} <= {
+        "CRASHED",
+        "COMPLETED",
+    }
 
     second = limbeck(home, "resume")
     out, err = second.communicate(timeout=PATIENCE)
@@ -34,6 +39,8 @@ def test_after_kill_9_the_janitor_ends_the_run_and_resume_goes_on(tmp_path: Path
     assert "finetune-teacher: resuming at step" in out
 
     explained, err = limbeck(home, "explain").communicate(timeout=PATIENCE)
-    assert "stopped: FINISHED" in explained and "made by run" in explained and "never made" in explained, explained + err
+    assert "stopped: FINISHED" in explained and "made by run" in explained and "never made" in explained, (
+        explained + err
+    )
     again, err = limbeck(home, "janitor").communicate(timeout=PATIENCE)
     assert again.startswith("0 runs ended"), again + err

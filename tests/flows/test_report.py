@@ -23,11 +23,25 @@ SECRET = "was good"
 
 
 def small(bert: Path, rows: Path, **changes: Any) -> Any:
-    """Return a recipe with little in it: a student that learns from the labels beside a teacher that hardly did, so that they part somewhere."""
-    training = {"steps": 120, "batch_size": 16, "max_length": 16, "evaluations": 2, "precision": "fp32", "learning_rate": 3e-3}
-    lean = {"corpus": None, "general_distillation": None, "augmentation": None, "layer_dropping": None,
-            "task_distillation": {"prediction": training}, "students": [{"name": "half", "layers": 2, "signal": "labels", "seeds": [0, 1]}],
-            "resources": {"threads_alone": 1}}  # fmt: skip
+    """Return a recipe with little in it: a student that learns from the labels beside a teacher that hardly did, so
+    that they part somewhere."""
+    training = {
+        "steps": 120,
+        "batch_size": 16,
+        "max_length": 16,
+        "evaluations": 2,
+        "precision": "fp32",
+        "learning_rate": 3e-3,
+    }
+    lean = {
+        "corpus": None,
+        "general_distillation": None,
+        "augmentation": None,
+        "layer_dropping": None,
+        "task_distillation": {"prediction": training},
+        "students": [{"name": "half", "layers": 2, "signal": "labels", "seeds": [0, 1]}],
+        "resources": {"threads_alone": 1},
+    }
     return recipe_for(bert, rows, **lean | changes)
 
 
@@ -61,10 +75,18 @@ def past(home: Home, run: str, *, texts: bool = True) -> str:
 
 def test_a_run_leaves_its_page_its_pictures_and_its_result(first: dict[str, Any], home: Home) -> None:
     files = {found.path for found in tracker(home).client.list_artifacts(first["run"], "report")}
-    assert files == {"report/report.html", "report/pareto.png", "report/pareto.svg"} and first["report"]["artifact"] == "report/report.html"
+    assert (
+        files == {"report/report.html", "report/pareto.png", "report/pareto.svg"}
+        and first["report"]["artifact"] == "report/report.html"
+    )
     page = kept(home, first["run"], "report/report.html")
     # Whether the gate believes so small a student is its own affair: with one candidate, the page is about it.
-    for words in ("What half was made from", "limbeck run tiny", 'class="thread"', 'aria-label="distill-predictions half: loss over steps'):
+    for words in (
+        "What half was made from",
+        "limbeck run tiny",
+        'class="thread"',
+        'aria-label="distill-predictions half: loss over steps',
+    ):
         assert words in page, words
 
 
@@ -86,7 +108,10 @@ def test_a_cached_run_shows_the_curves_of_the_run_that_made_them(
     first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It neither asks for them again nor draws again what has been drawn: both take seconds."""
-    for module, name in (("tasks.ports.tracking.run_files", "curves_of"), ("tasks.report.page.pareto_picture", "pareto_pictures")):
+    for module, name in (
+        ("tasks.ports.tracking.run_files", "curves_of"),
+        ("tasks.report.page.pareto_picture", "pareto_pictures"),
+    ):
         monkeypatch.setattr(f"{module}.{name}", not_again)
     again = run_recipe(small(tiny_bert, tiny_rows), home=home)
     assert {stage["cache"] for stage in again["stages"]} == {"hit"}
@@ -95,18 +120,26 @@ def test_a_cached_run_shows_the_curves_of_the_run_that_made_them(
     assert "by the run that made it: cached here" in page and 'aria-label="distill-predictions half: loss' in page
 
 
-def test_texts_are_nowhere_but_in_the_page_and_only_where_they_may_be(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_texts_are_nowhere_but_in_the_page_and_only_where_they_may_be(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     client = tracker(home).client
     assert SECRET in kept(home, first["run"], "report/report.html"), "else this test would prove nothing"
-    assert SECRET not in past(home, first["run"], texts=False) and SECRET not in kept(home, first["run"], "run/result.json")
+    assert SECRET not in past(home, first["run"], texts=False) and SECRET not in kept(
+        home, first["run"], "run/result.json"
+    )
     without = run_recipe(small(tiny_bert, tiny_rows, report={"texts": False}), home=home)
     assert {stage["cache"] for stage in without["stages"]} == {"hit"}, "the switch is in no key"
     assert SECRET not in kept(home, without["run"], "report/report.html") and SECRET not in past(home, without["run"])
     rows = texts_of(tiny_rows)
     found = [path for path in sorted(home.artifacts.rglob("*")) if path.is_file() and path.name != "report.html"]
-    assert {"input_example.json", "serving_input_example.json", "predictions.parquet"} <= {path.name for path in found}, "else this test would miss the models"
+    assert {"input_example.json", "serving_input_example.json", "predictions.parquet"} <= {
+        path.name for path in found
+    }, "else this test would miss the models"
     assert [path for path in (*found, home.root / "mlflow.db") if any(text in content(path) for text in rows)] == []
-    runs = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()], max_results=1000)
+    runs = client.search_runs(
+        [experiment.experiment_id for experiment in client.search_experiments()], max_results=1000
+    )
     assert runs and not any(SECRET in str(run.data.params | run.data.tags) for run in runs)
 
 
@@ -119,11 +152,20 @@ def content(path: Path) -> str:
     """Return what a file says; the values of a compressed table stand in none of its bytes."""
     import pyarrow.parquet as pq
 
-    return str(pq.read_table(path).to_pydict()) if path.suffix == ".parquet" else path.read_bytes().decode(errors="replace")
+    return (
+        str(pq.read_table(path).to_pydict())
+        if path.suffix == ".parquet"
+        else path.read_bytes().decode(errors="replace")
+    )
 
 
 def test_a_report_that_fails_takes_nothing_with_it(
-    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    first: dict[str, Any],
+    home: Home,
+    tiny_bert: Path,
+    tiny_rows: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(*given: Any, **named: Any) -> str:
         raise ValueError("a chart broke")
@@ -136,27 +178,37 @@ def test_a_report_that_fails_takes_nothing_with_it(
     assert "What half was made from" in past(home, again["run"]), "what it found was kept before the page broke"
 
 
-def test_a_run_without_a_result_says_why_it_has_no_page(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_run_without_a_result_says_why_it_has_no_page(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     with pytest.raises(LimbeckError):
         run_recipe(small(tiny_bert, tiny_rows, teacher={"model": str(tiny_bert), "floor": 1.0, **FAST}), home=home)
     with pytest.raises(LimbeckError, match=r"\(failed\) kept no result to make a page of: it did not finish"):
         past(home, newest(home)["run"])
 
 
-def test_the_command_writes_where_it_is_asked(first: dict[str, Any], home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_where_it_is_asked(
+    first: dict[str, Any], home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from typer.testing import CliRunner
 
     monkeypatch.setenv("LIMBECK_HOME", str(home.root))
     opened: list[Path] = []
     monkeypatch.setattr(report, "open_page", lambda path: opened.append(path) or True)
-    done = CliRunner().invoke(app, ["report", first["run"][:8], "--open", "--no-texts", "--output", str(tmp_path / "mine.html")])
+    done = CliRunner().invoke(
+        app, ["report", first["run"][:8], "--open", "--no-texts", "--output", str(tmp_path / "mine.html")]
+    )
     assert done.exit_code == 0 and opened == [tmp_path / "mine.html"]
     page = (tmp_path / "mine.html").read_text()
     assert "What half was made from" in page and SECRET not in page
     assert CliRunner().invoke(app, ["report", first["run"][:8]]).exit_code == 0
     assert SECRET in (home.root / "reports" / f"{first['run'][:8]}.html").read_text()
     lost = CliRunner().invoke(app, ["report", "--output", str(tmp_path / "no" / "mine.html")])
-    assert isinstance(lost.exception, LimbeckError) and "there is no folder" in str(lost.exception) and not (tmp_path / "no").exists()
+    assert (
+        isinstance(lost.exception, LimbeckError)
+        and "there is no folder" in str(lost.exception)
+        and not (tmp_path / "no").exists()
+    )
 
 
 def test_a_store_that_lost_the_texts_still_has_a_page(first: dict[str, Any], home: Home, tmp_path: Path) -> None:

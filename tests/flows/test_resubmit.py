@@ -19,7 +19,9 @@ from tests.flows.test_notices import BLOCK
 def history(*states: Any) -> list[Any]:
     """Return states in the order in which they came about, as a server may give them in any order."""
     start = datetime.now(UTC)
-    dated = [state.model_copy(update={"timestamp": start + timedelta(seconds=number)}) for number, state in enumerate(states)]
+    dated = [
+        state.model_copy(update={"timestamp": start + timedelta(seconds=number)}) for number, state in enumerate(states)
+    ]
     return dated[::-1]
 
 
@@ -35,10 +37,18 @@ KILLED = "Flow run infrastructure exited with non-zero status code -9."
     [
         (Crashed(), [KILLED], "again"),
         (Crashed(), [KILLED, KILLED], "again"),
-        (Crashed(), [KILLED] * 3, "it crashed 3 times, the last time with: .* code -9.; this is also how the kernel's out-of-memory killer"),
+        (
+            Crashed(),
+            [KILLED] * 3,
+            "it crashed 3 times, the last time with: .* code -9.; this is also how the kernel's out-of-memory killer",
+        ),
         (Crashed(), ["no heartbeat"] * 3, "it crashed 3 times, the last time with: no heartbeat; mend the cause"),
         (Crashed(), ["OutOfMemoryError: Container killed due to memory usage"], "it ran out of memory and would again"),
-        (Crashed(), ["pod terminated: OOMKilled"], "it ran out of memory and would again .* larger machine or smaller batches"),
+        (
+            Crashed(),
+            ["pod terminated: OOMKilled"],
+            "it ran out of memory and would again .* larger machine or smaller batches",
+        ),
         (AwaitingRetry(), [KILLED], "leave"),
         (Running(), [KILLED], "leave"),
         (Failed(), [KILLED], "leave"),
@@ -56,7 +66,9 @@ def test_a_part_of_another_run_is_left_alone() -> None:
 def test_crashes_are_counted_from_where_a_person_said_retry() -> None:
     gave_up = Failed(name=GAVE_UP)
     assert crashes_in(history(Running(), Crashed(message="a"), AwaitingRetry(), Crashed(message="b"))) == ["a", "b"]
-    assert crashes_in(history(Crashed(message="a"), Crashed(message="b"), gave_up, Running(), Crashed(message="c"))) == ["c"]
+    assert crashes_in(
+        history(Crashed(message="a"), Crashed(message="b"), gave_up, Running(), Crashed(message="c"))
+    ) == ["c"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The folder of results: files that are added, pages that are made of them, and the committed page, which cannot lie."""
+"""The folder of results: files that are added, pages that are made of them, and the committed page, which cannot
+lie."""
 
 from __future__ import annotations
 
@@ -41,14 +42,19 @@ def test_the_page_grows_run_by_run(folder: Path, tmp_path: Path) -> None:
     add_result(folder, saved(tmp_path, written("pkd-skip")), "")
     add_result(folder, saved(tmp_path, swept()), "")
     assert "First." in one and "pkd-skip" not in one
-    assert all(name in write_page(folder).read_text() for name in ("`tinybert-4`", "`pkd-skip`", "Layers dropped from `minilm`"))
+    assert all(
+        name in write_page(folder).read_text()
+        for name in ("`tinybert-4`", "`pkd-skip`", "Layers dropped from `minilm`")
+    )
 
 
 def test_the_same_run_again_replaces_its_file_and_another_is_refused(folder: Path, tmp_path: Path) -> None:
     target = add_result(folder, saved(tmp_path, written()), "")
     add_result(folder, saved(tmp_path, written(date="2026-11-22")), "")
     assert json.loads(target.read_text())["made"]["date"] == "2026-11-22" and len(list(folder.glob("*.json"))) == 1
-    with pytest.raises(RecipeError, match="holds tinybert-4 sst2 minilm, not tinybert-4 sst2 bert; give this recipe another name"):
+    with pytest.raises(
+        RecipeError, match="holds tinybert-4 sst2 minilm, not tinybert-4 sst2 bert; give this recipe another name"
+    ):
         add_result(folder, saved(tmp_path, written(teacher="bert")), "")
     saved(folder, {"kind": "nonsense"}, "pkd-skip-sst2.json")
     with pytest.raises(RecipeError, match="is no result of a run or a sweep"):
@@ -61,8 +67,13 @@ def test_a_file_is_printed_as_a_short_table(folder: Path, tmp_path: Path) -> Non
     lines = table_of(folder, "tinybert-4-sst2.json").splitlines()
     assert lines[0] == "| model | what | accuracy, 872 validation rows | of the teacher | parameters | speed-up |"
     assert lines[4] == "| `4x312` | student | 0.912 ±0.004 [0.900, 0.924] | 98.1% [97.0%, 99.0%] | 14.4 M | 9.4x |"
-    assert lines[-1].startswith("`tinybert-4` with the teacher `minilm`: ") and "made before splits were purged" in lines[-1]
-    with pytest.raises(RecipeError, match=r"has no file 'x\.json'; it has sst2-tinybert-layers\.json, tinybert-4-sst2\.json"):
+    assert (
+        lines[-1].startswith("`tinybert-4` with the teacher `minilm`: ")
+        and "made before splits were purged" in lines[-1]
+    )
+    with pytest.raises(
+        RecipeError, match=r"has no file 'x\.json'; it has sst2-tinybert-layers\.json, tinybert-4-sst2\.json"
+    ):
         table_of(folder, "x.json")
     with pytest.raises(RecipeError, match="is of a sweep"):
         table_of(folder, "sst2-tinybert-layers.json")
@@ -76,13 +87,17 @@ def test_two_files_of_one_recipe(folder: Path, tmp_path: Path) -> None:
 
 
 def limbeck(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "flows.cli", "results", *words], cwd=ROOT, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", "results", *words], cwd=ROOT, capture_output=True, text=True
+    )
 
 
 def test_the_command_and_its_mistakes(folder: Path, tmp_path: Path) -> None:
     out = saved(tmp_path, written())
     done = limbeck(str(folder), "--add", str(out), "--note", "Ours.")
-    assert done.returncode == 0 and "tinybert-4-sst2.json" in done.stdout and "Ours." in (folder / "README.md").read_text()
+    assert (
+        done.returncode == 0 and "tinybert-4-sst2.json" in done.stdout and "Ours." in (folder / "README.md").read_text()
+    )
     (tmp_path / "broken.json").write_text("{")
     mistakes = {
         "there is no folder": [str(folder / "nowhere")],
@@ -93,9 +108,14 @@ def test_the_command_and_its_mistakes(folder: Path, tmp_path: Path) -> None:
     }
     for sentence, words in mistakes.items():
         done = limbeck(*words)
-        assert done.returncode == 1 and sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+        assert done.returncode == 1 and sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1, (
+            done.stderr
+        )
 
 
 def test_a_command_is_kept_without_the_files_that_it_writes() -> None:
-    assert typed(["run", "a", "--json", "out.json", "--set", "students.b.seeds=[0, 1]"]) == "limbeck run a --set 'students.b.seeds=[0, 1]'"
+    assert (
+        typed(["run", "a", "--json", "out.json", "--set", "students.b.seeds=[0, 1]"])
+        == "limbeck run a --set 'students.b.seeds=[0, 1]'"
+    )
     assert typed(["run", "--json=out.json", "a"]) == "limbeck run a" and typed(["resume", "--json", "x.json"]) == ""

@@ -1,7 +1,8 @@
-"""From the evaluation to the user and back: what is pulled answers as it was judged, to the last bit, and a run can be made again, to the last byte.
+"""From the evaluation to the user and back: what is pulled answers as it was judged, to the last bit, and a run can be
+made again, to the last byte.
 
-The batches of the evaluation (64 rows of like length, padded to the longest) are part of the claim: the same text in another batch may differ in the
-last bits, because sums are added up in another order.
+The batches of the evaluation (64 rows of like length, padded to the longest) are part of the claim: the same text in
+another batch may differ in the last bits, because sums are added up in another order.
 """
 
 from __future__ import annotations
@@ -66,17 +67,30 @@ def pulled(result: dict[str, Any], home: Home, tmp_path_factory: pytest.TempPath
     return folder
 
 
-# --- the pulled model ---------------------------------------------------------------------------------------------------------------------
+# --- the pulled model -------------------------------------------------------------------------------------------------
 
 
-def test_a_pulled_model_answers_bit_for_bit_as_judged_without_our_code(result: dict[str, Any], home: Home, pulled: Path, tmp_path: Path) -> None:
+def test_a_pulled_model_answers_bit_for_bit_as_judged_without_our_code(
+    result: dict[str, Any], home: Home, pulled: Path, tmp_path: Path
+) -> None:
     store = FolderStore(Path(home.store))
     judged = pq.read_table(store.folder(made(result, home, "score-model/half")) / "predictions.parquet").to_pylist()
     rows = pq.read_table(store.folder(made(result, home, "prepare-rows")) / "validation.parquet").to_pylist()
     assert len(rows) > 64 and [row["id"] for row in judged] == [row["id"] for row in rows]
-    (tmp_path / "order.json").write_text(json.dumps({"texts": [row["text"] for row in rows], "pairs": None, "max_length": 16, "batch": 64}))
-    command = [sys.executable, "-I", str(READER), str(pulled), str(tmp_path / "order.json"), str(tmp_path / "answers.json")]
-    done = subprocess.run(command, cwd=tmp_path, env={"PATH": "/usr/bin", "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    (tmp_path / "order.json").write_text(
+        json.dumps({"texts": [row["text"] for row in rows], "pairs": None, "max_length": 16, "batch": 64})
+    )
+    command = [
+        sys.executable,
+        "-I",
+        str(READER),
+        str(pulled),
+        str(tmp_path / "order.json"),
+        str(tmp_path / "answers.json"),
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"PATH": "/usr/bin", "OMP_NUM_THREADS": "1"}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     answers = json.loads((tmp_path / "answers.json").read_text())
     assert answers["logits"] == [row["logits"] for row in judged]
@@ -89,7 +103,7 @@ def test_the_pulled_files_are_the_checkpoint_that_was_judged(result: dict[str, A
     assert digest_of(own) == next(model["checkpoint"] for model in result["models"] if model["name"] == "half")
 
 
-# --- the manifest -------------------------------------------------------------------------------------------------------------------------
+# --- the manifest -----------------------------------------------------------------------------------------------------
 
 
 def test_the_manifest_says_what_decided_and_what_came_out(result: dict[str, Any], home: Home) -> None:
@@ -97,64 +111,100 @@ def test_the_manifest_says_what_decided_and_what_came_out(result: dict[str, Any]
     [run] = tracker.runs(5)
     manifest = tracker.recall(run["run"], "manifest")
     assert manifest == json.loads(json.dumps(result["manifest"]))
-    assert set(manifest["sources"]) == {"data", "teacher"} and all(len(one["sha256"]) == 64 for one in manifest["sources"].values())
+    assert set(manifest["sources"]) == {"data", "teacher"} and all(
+        len(one["sha256"]) == 64 for one in manifest["sources"].values()
+    )
     assert len(manifest["code"]["sha256"]) == 64 and {"python", "torch", "transformers"} <= manifest["versions"].keys()
     assert manifest["seeds"] | {"teacher.seed": 0, "students.half.seeds": [0], "data.seed": 0} == manifest["seeds"]
     assert {"cpu", "cores", "threads", "gpu", "device"} <= manifest["hardware"].keys()
-    assert {row["stage"] for row in manifest["stages"] if row["measured"]} == {"measure-speed/teacher", "measure-speed/half"}
+    assert {row["stage"] for row in manifest["stages"] if row["measured"]} == {
+        "measure-speed/teacher",
+        "measure-speed/half",
+    }
     assert manifest["models"]["half"]["score"] is not None
     Recipe.model_validate(recipe_again(manifest))
 
 
-# --- again --------------------------------------------------------------------------------------------------------------------------------
+# --- again ------------------------------------------------------------------------------------------------------------
 
 
 def again(home: Home, prefect_url: str, **how: Any) -> dict[str, Any]:
     """Reproduce the only run of this home."""
     tracker = Tracker(home.own_tracking_uri, home.artifacts)
-    return reproduce(tracker, tracker.runs(1)[0], home=home, environment=os.environ | {"PREFECT_API_URL": prefect_url}, **how)
+    return reproduce(
+        tracker, tracker.runs(1)[0], home=home, environment=os.environ | {"PREFECT_API_URL": prefect_url}, **how
+    )
 
 
-def test_a_run_from_nothing_makes_the_same_bytes(result: dict[str, Any], home: Home, prefect_url: str, tmp_path: Path) -> None:
+def test_a_run_from_nothing_makes_the_same_bytes(
+    result: dict[str, Any], home: Home, prefect_url: str, tmp_path: Path
+) -> None:
     before = Tracker(home.own_tracking_uri, None).models()
     found = again(home, prefect_url, keep=tmp_path / "kept")
     assert found["equal"], [row for row in found["stages"] if row["verdict"] not in ("equal", "measured")]
     assert [row["verdict"] for row in found["stages"]].count("equal") == len(result["manifest"]["stages"]) - 2
     kept = FolderStore(tmp_path / "kept" / "home" / "store")
     assert {manifest["key"] for manifest in kept.manifests()} == {row["key"] for row in result["manifest"]["stages"]}
-    assert Tracker(home.own_tracking_uri, None).models() == before and len(Tracker(home.own_tracking_uri, None).runs(5)) == 1
+    assert (
+        Tracker(home.own_tracking_uri, None).models() == before
+        and len(Tracker(home.own_tracking_uri, None).runs(5)) == 1
+    )
     with pytest.raises(RecipeError, match="not empty; name a new folder with --keep"):
         again(home, prefect_url, keep=tmp_path / "kept")
 
 
-def test_the_command_compares_the_store_and_says_by_its_status_what_differs(result: dict[str, Any], home: Home, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "flows.cli", "reproduce", "--from-cache", "--json", str(tmp_path / "compared.json")]
+def test_the_command_compares_the_store_and_says_by_its_status_what_differs(
+    result: dict[str, Any], home: Home, tmp_path: Path
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "flows.cli",
+        "reproduce",
+        "--from-cache",
+        "--json",
+        str(tmp_path / "compared.json"),
+    ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_"))}
     environment |= {"LIMBECK_HOME": str(home.root), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0 and "stages made the same bytes; 2 measure speed and are not compared." in done.stdout, done.stdout + done.stderr
+    assert (
+        done.returncode == 0 and "stages made the same bytes; 2 measure speed and are not compared." in done.stdout
+    ), done.stdout + done.stderr
     assert json.loads((tmp_path / "compared.json").read_text())["equal"]
     tracker = Tracker(home.own_tracking_uri, home.artifacts)
     tracker.parent = tracker.runs(1)[0]["run"]
-    stages = [row | ({"sha256": "1" * 64} if row["stage"] == "finetune-teacher" else {}) for row in result["manifest"]["stages"]]
+    stages = [
+        row | ({"sha256": "1" * 64} if row["stage"] == "finetune-teacher" else {})
+        for row in result["manifest"]["stages"]
+    ]
     tracker.note("manifest", result["manifest"] | {"stages": stages})
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     tracker.note("manifest", result["manifest"])
-    assert done.returncode == 3 and "The first that did not: finetune-teacher: nothing that is noted explains it" in done.stdout, done.stdout + done.stderr
+    assert (
+        done.returncode == 3
+        and "The first that did not: finetune-teacher: nothing that is noted explains it" in done.stdout
+    ), done.stdout + done.stderr
 
 
-def test_a_source_that_changed_is_refused_unless_wanted(result: dict[str, Any], home: Home, rows: Path, prefect_url: str) -> None:
+def test_a_source_that_changed_is_refused_unless_wanted(
+    result: dict[str, Any], home: Home, rows: Path, prefect_url: str
+) -> None:
     whole = rows.read_text()
     rows.write_text(whole.replace("was good", "was fine", 1))
     try:
-        with pytest.raises(DataError, match="the source 'data' has changed since .*bring the old files back, or compare --anyway") as caught:
+        with pytest.raises(
+            DataError, match="the source 'data' has changed since .*bring the old files back, or compare --anyway"
+        ) as caught:
             again(home, prefect_url)
         assert "\n" not in str(caught.value)
         found = again(home, prefect_url, from_cache=True, anyway=True)
     finally:
         rows.write_text(whole)
     assert not found["equal"] and len(found["sources"]) == 1
-    assert {row["verdict"] for row in found["stages"]} == {"missing", "measured"}, "nothing of the changed rows is in the store, and nothing was run"
+    assert {row["verdict"] for row in found["stages"]} == {"missing", "measured"}, (
+        "nothing of the changed rows is in the store, and nothing was run"
+    )
 
 
 def test_a_run_without_a_manifest_is_one_sentence(result: dict[str, Any], home: Home) -> None:
@@ -166,7 +216,7 @@ def test_a_run_without_a_manifest_is_one_sentence(result: dict[str, Any], home: 
     assert "\n" not in str(caught.value)
 
 
-# --- pages --------------------------------------------------------------------------------------------------------------------------------
+# --- pages ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_run_leaves_its_table_in_prefect_and_its_text_in_mlflow(result: dict[str, Any], home: Home) -> None:

@@ -21,9 +21,20 @@ from tests.test_stage_progress import left
 __all__ = ["tracker"]  # a fixture
 
 RESULT: dict[str, Any] = {
-    "models": [row("teacher", "teacher"), row("4x312", gate="champion")], "headline": "accuracy", "split": "validation", "links": {},
-    "registered": [{"candidate": "4x312", "name": "sst2-tiny", "alias": "champion", "decision": "accepted", "reasons": ["retained 0.981 ≥ 0.95: met"]}],
-}  # fmt: skip
+    "models": [row("teacher", "teacher"), row("4x312", gate="champion")],
+    "headline": "accuracy",
+    "split": "validation",
+    "links": {},
+    "registered": [
+        {
+            "candidate": "4x312",
+            "name": "sst2-tiny",
+            "alias": "champion",
+            "decision": "accepted",
+            "reasons": ["retained 0.981 ≥ 0.95: met"],
+        }
+    ],
+}
 
 
 def pages_of(tracker: Any) -> dict[str, dict[str, Any]]:
@@ -40,20 +51,29 @@ def pages_of(tracker: Any) -> dict[str, dict[str, Any]]:
     return {found["key"]: found for found in asyncio.run(left(flow_run_id=asyncio.run(leaving())))}
 
 
-def test_without_a_server_the_chart_itself_is_left_and_the_table_says_where_the_rest_is(prefect_server: None, tracker: Tracker, tmp_path: Path) -> None:
+def test_without_a_server_the_chart_itself_is_left_and_the_table_says_where_the_rest_is(
+    prefect_server: None, tracker: Tracker, tmp_path: Path
+) -> None:
     (tmp_path / "pareto.png").write_bytes(PICTURE)
     tracker.client.log_artifact(tracker.parent, str(tmp_path / "pareto.png"), "report")
     tracker.client.log_text(tracker.parent, "<html>", "report/report.html")
     found = pages_of(tracker)
     assert set(found) == {"results", "pareto"}
-    assert found["pareto"]["type"] == "image" and base64.b64decode(found["pareto"]["data"].removeprefix("data:image/png;base64,")) == PICTURE
-    assert "| 4x312 |" in found["results"]["data"] and "Report: `report/report.html` among the files of the MLflow run" in found["results"]["data"]
+    assert (
+        found["pareto"]["type"] == "image"
+        and base64.b64decode(found["pareto"]["data"].removeprefix("data:image/png;base64,")) == PICTURE
+    )
+    assert (
+        "| 4x312 |" in found["results"]["data"]
+        and "Report: `report/report.html` among the files of the MLflow run" in found["results"]["data"]
+    )
     assert tracker.client.get_run(tracker.parent).data.tags["mlflow.note.content"].startswith("**4x312** is champion")
     tracker.close("FINISHED")
 
 
 class Server(SimpleNamespace):
-    """A tracker whose MLflow is a server that the browser may not ask: its pictures have addresses, which show nothing on a page of Prefect."""
+    """A tracker whose MLflow is a server that the browser may not ask: its pictures have addresses, which show nothing
+    on a page of Prefect."""
 
     run_name = "sst2"
 
@@ -77,7 +97,11 @@ def test_with_a_server_the_chart_itself_is_left_with_its_link_beside_it(prefect_
     found = pages_of(Server(picture=picture))
     assert found["pareto"]["description"].endswith("([in MLflow](http://mlflow/picture))")
     data = found["pareto"]["data"]
-    assert data == "http://mlflow/picture" if size > LARGEST else base64.b64decode(data.removeprefix("data:image/png;base64,")) == picture
+    assert (
+        data == "http://mlflow/picture"
+        if size > LARGEST
+        else base64.b64decode(data.removeprefix("data:image/png;base64,")) == picture
+    )
     assert "http://mlflow/report" in found["report"]["data"]
 
 
@@ -88,36 +112,70 @@ def test_a_tracker_that_takes_nothing_spoils_nothing(prefect_server: None, track
 
 
 def test_with_a_server_the_table_has_links() -> None:
-    files = {"report.html": "http://mlflow/report", "pareto.png": "http://mlflow/picture", "other.txt": "http://mlflow/other"}
+    files = {
+        "report.html": "http://mlflow/report",
+        "pareto.png": "http://mlflow/picture",
+        "other.txt": "http://mlflow/other",
+    }
     lines = where_lines({"links": {"run": "http://mlflow/run"}}, files)
-    assert lines == ["[MLflow run](http://mlflow/run)", "[report](http://mlflow/report)", "[Pareto chart](http://mlflow/picture)"]
+    assert lines == [
+        "[MLflow run](http://mlflow/run)",
+        "[report](http://mlflow/report)",
+        "[Pareto chart](http://mlflow/picture)",
+    ]
     assert where_lines({"links": {}}, {}) == [NO_SERVER]
 
 
 def test_where_nobody_won_the_text_says_so() -> None:
-    refused = [entry | {"alias": None, "decision": "refused", "reasons": ["retained 0.9 ≥ 0.95: missed by 0.05"]} for entry in RESULT["registered"]]
+    refused = [
+        entry | {"alias": None, "decision": "refused", "reasons": ["retained 0.9 ≥ 0.95: missed by 0.05"]}
+        for entry in RESULT["registered"]
+    ]
     text = description_of(RESULT | {"registered": refused}, "| table |")
-    assert text.startswith("**The gate accepted nobody.**") and text.endswith("- 4x312: refused: retained 0.9 ≥ 0.95: missed by 0.05")
+    assert text.startswith("**The gate accepted nobody.**") and text.endswith(
+        "- 4x312: refused: retained 0.9 ≥ 0.95: missed by 0.05"
+    )
     assert description_of(RESULT | {"registered": []}, "| table |").startswith("Nothing was registered.")
 
 
 LOST = "the champion, version 3, is preferred: it is no less small"
-ACCEPTED = {"candidate": "4x312", "name": "sst2-tiny", "version": "7", "alias": None, "decision": "accepted", "reasons": ["met"]}
+ACCEPTED = {
+    "candidate": "4x312",
+    "name": "sst2-tiny",
+    "version": "7",
+    "alias": None,
+    "decision": "accepted",
+    "reasons": ["met"],
+}
 
 
 @pytest.mark.parametrize(
     ("champion", "alias", "why", "head"),
     [
         ({"version": "3", "candidate": "old"}, None, LOST, f"**The champion stays; 4x312 was accepted**: {LOST}."),
-        (None, "challenger", "accepted, and there was no champion", "**Nobody is champion; 4x312 was accepted**: accepted, and there was no champion."),
-        (None, None, "the recipe says gate.promote: never", "**Nobody is champion; 4x312 was accepted**: the recipe says gate.promote: never."),
+        (
+            None,
+            "challenger",
+            "accepted, and there was no champion",
+            "**Nobody is champion; 4x312 was accepted**: accepted, and there was no champion.",
+        ),
+        (
+            None,
+            None,
+            "the recipe says gate.promote: never",
+            "**Nobody is champion; 4x312 was accepted**: the recipe says gate.promote: never.",
+        ),
     ],
     ids=["lost to the champion", "promote: manual", "promote: never"],
 )
-def test_an_accepted_candidate_is_not_called_refused(champion: dict[str, str] | None, alias: str | None, why: str, head: str) -> None:
+def test_an_accepted_candidate_is_not_called_refused(
+    champion: dict[str, str] | None, alias: str | None, why: str, head: str
+) -> None:
     """Accepted and not champion: what is said first must not be that the gate accepted nobody."""
     refused = ACCEPTED | {"candidate": "2x128", "decision": "refused", "why": "the gate says INFEASIBLE"}
     models = [row("teacher", "teacher"), row("2x128", gate="refused"), row("4x312", gate="accepted")]
     registered = [refused, ACCEPTED | {"alias": alias, "why": why}]
-    text = description_of(RESULT | {"models": models, "registered": registered, "promotion": {"champion": champion}}, "| table |")
+    text = description_of(
+        RESULT | {"models": models, "registered": registered, "promotion": {"champion": champion}}, "| table |"
+    )
     assert text.startswith(f"{head} `limbeck pull sst2-tiny@7 my-model`\n\n| table |") and "accepted nobody" not in text

@@ -59,24 +59,33 @@ def nobody() -> contextlib.AbstractContextManager[str]:
     return contextlib.nullcontext("http://127.0.0.1:9")
 
 
-# --- Prefect: one that is named -----------------------------------------------------------------------------------------------------------
+# --- Prefect: one that is named ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("server", "said"),
     [
-        (nobody, "attempts failed"), (lambda: answering(200, b"<html>"), "names no version of Prefect"),
-        (lambda: answering(401, b"{}"), r"refuses this password \(status 401\); set PREFECT_API_AUTH_STRING"), (lambda: answering(503, b""), "status 503"),
-        (silent, "ReadTimeout"), (lambda: contextlib.nullcontext("http://no-such-host.invalid"), "."), (lambda: contextlib.nullcontext("nonsense"), "missing"),
+        (nobody, "attempts failed"),
+        (lambda: answering(200, b"<html>"), "names no version of Prefect"),
+        (lambda: answering(401, b"{}"), r"refuses this password \(status 401\); set PREFECT_API_AUTH_STRING"),
+        (lambda: answering(503, b""), "status 503"),
+        (silent, "ReadTimeout"),
+        (lambda: contextlib.nullcontext("http://no-such-host.invalid"), "."),
+        (lambda: contextlib.nullcontext("nonsense"), "missing"),
     ],
     ids=["dead", "no Prefect", "wrong password", "out of order", "silent", "no such host", "no address"],
-)  # fmt: skip
-def test_a_run_does_not_begin_for_a_named_prefect_that_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server, said: str) -> None:
+)
+def test_a_run_does_not_begin_for_a_named_prefect_that_does_not_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server, said: str
+) -> None:
     monkeypatch.setattr(server_watch, "ANSWER", 0.5)
     with server() as url:
         monkeypatch.setenv("PREFECT_API_URL", f"{url}/api")
         began = time.monotonic()
-        with temporary_settings({PREFECT_API_URL: f"{url}/api", PREFECT_API_AUTH_STRING: "someone:secret"}), pytest.raises(ServerError, match=said) as refused:
+        with (
+            temporary_settings({PREFECT_API_URL: f"{url}/api", PREFECT_API_AUTH_STRING: "someone:secret"}),
+            pytest.raises(ServerError, match=said) as refused,
+        ):
             with prefect_for_a_run(Home(tmp_path)):
                 raise AssertionError("the run began")
     assert time.monotonic() - began < SOON and "\n" not in str(refused.value) and "secret" not in str(refused.value)
@@ -97,7 +106,7 @@ def test_what_a_dead_prefect_did_not_take_does_not_hold_up_the_exit() -> None:
     assert time.monotonic() - began < SOON
 
 
-# --- Prefect: a run's own -----------------------------------------------------------------------------------------------------------------
+# --- Prefect: a run's own ---------------------------------------------------------------------------------------------
 
 
 class Sleeping:
@@ -157,7 +166,11 @@ def test_a_paused_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_whose_server_does_not_come_up_again_ends_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging, "raiseExceptions", True)  # a process whose server is lost shows none any more
     began, retries = time.monotonic(), PREFECT_CLIENT_MAX_RETRIES.value()
-    with own(["false"]) as server, pytest.raises(ServerError, match="could not be started again.*run the same command again") as told, in_a_sentence(server):
+    with (
+        own(["false"]) as server,
+        pytest.raises(ServerError, match="could not be started again.*run the same command again") as told,
+        in_a_sentence(server),
+    ):
         server.process.kill()
         server_watch.run(long())
     assert time.monotonic() - began < SOON and "\n" not in str(told.value)
@@ -175,10 +188,12 @@ def test_what_ended_the_run_before_its_server_was_missed_is_what_is_said() -> No
         asyncio.run(refused())
 
 
-# --- MLflow -------------------------------------------------------------------------------------------------------------------------------
+# --- MLflow -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", ["postgresql://someone:secret@127.0.0.1:9/mlflow", "mysql+pymysql://someone:secret@127.0.0.1:9/mlflow"])
+@pytest.mark.parametrize(
+    "address", ["postgresql://someone:secret@127.0.0.1:9/mlflow", "mysql+pymysql://someone:secret@127.0.0.1:9/mlflow"]
+)
 def test_a_dead_database_of_mlflow_is_one_sentence(address: str) -> None:
     with pytest.raises(RegistryError, match="there is no database of MLflow at .*set MLFLOW_TRACKING_URI") as refused:
         require_reachable(address)

@@ -1,6 +1,7 @@
 """Every recipe on the shelf runs to its end on a tiny real model: the flow, the stages, the engines, the registry.
 
-The recipes are the real ones; only their sizes are made small. Engines work in the process of the test, where torch is loaded once.
+The recipes are the real ones; only their sizes are made small. Engines work in the process of the test, where torch is
+loaded once.
 """
 
 from __future__ import annotations
@@ -43,19 +44,31 @@ def shrink(values: Any, bert: Path) -> Any:
 def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     """Return a recipe of the shelf, made tiny: a teacher of 12 layers, 60 rows, a few sentences of general text."""
     bert, data = write_tiny_bert(folder / "bert", layers=12), folder / "rows.csv"
-    rows = [f"the {WORDS[number % 20]} {number} was {'good' if number % 2 else 'bad'},{'positive' if number % 2 else 'negative'}" for number in range(60)]
+    rows = [
+        f"the {WORDS[number % 20]} {number} was "
+        f"{'good' if number % 2 else 'bad'},{'positive' if number % 2 else 'negative'}"
+        for number in range(60)
+    ]
     data.write_text("\n".join(["text,label", *rows]) + "\n")
-    (folder / "text.txt").write_text("\n".join(f"the {word} was not {other} and it was {word}" for word in WORDS for other in WORDS[:6]))
+    (folder / "text.txt").write_text(
+        "\n".join(f"the {word} was not {other} and it was {word}" for word in WORDS for other in WORDS[:6])
+    )
     values = shrink(plain(read_yaml(SHELF / f"{name}.yaml")), bert)
     values_of_data = values.get("data") or {}
     values["task"] = {"name": "tiny", "labels": ["negative", "positive"]}
     values["data"] = {"source": str(data), "selection_rows": 5, "holdout_rows": 10}
     if "judge" in values_of_data:
-        more = [f"it was {WORDS[number % 20]} {WORDS[number % 7]} once {number},{'fine' if number % 2 else 'poor'}" for number in range(12)]
+        more = [
+            f"it was {WORDS[number % 20]} {WORDS[number % 7]} once {number},{'fine' if number % 2 else 'poor'}"
+            for number in range(12)
+        ]
         (folder / "elsewhere.csv").write_text("\n".join(["text,label", *more]) + "\n")
         elsewhere = {"source": str(folder / "elsewhere.csv"), "classes": {"fine": "positive", "poor": "negative"}}
         values["data"]["judge"] = dict.fromkeys([*values_of_data["judge"], "mismatched"], elsewhere)
-    values["scoring"], values["speed"] = {"resamples": 100, "max_length": 16}, {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8}
+    values["scoring"], values["speed"] = (
+        {"resamples": 100, "max_length": 16},
+        {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
+    )
     values["resources"] = {"threads_alone": 1}
     if "corpus" in values:
         values["corpus"] = {"source": str(folder / "text.txt"), "max_tokens": 1000, "max_length": 16}
@@ -69,27 +82,65 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
 def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
     gate = Recipe.model_validate(plain(read_yaml(SHELF / "dropped-distilled-int8.yaml"))).gate
     assert {one.metric for one in gate.criteria} == {"retained", "latency_ms", "bytes", "memory_bytes", "joules"}
-    assert all(one.at_most < 1 and one.of_teacher for one in gate.criteria if one.at_most is not None), "half a model costs less than a whole one"
+    assert all(one.at_most < 1 and one.of_teacher for one in gate.criteria if one.at_most is not None), (
+        "half a model costs less than a whole one"
+    )
 
 
-LIKE_ANOTHER = ("dropout", "dropped-then-distilled", "glue-methods", "mnli-judged", "mrpc-small", "pkd-last", "poor-mans-alternate-even",
-                "poor-mans-alternate-odd", "poor-mans-bottom", "poor-mans-contribution", "poor-mans-symmetric", "poor-mans-top", "sst2-methods", "stsb-small",
-                "tinybert-4-paper", "tinybert-6", "tinybert-6-paper")  # fmt: skip
+LIKE_ANOTHER = (
+    "dropout",
+    "dropped-then-distilled",
+    "glue-methods",
+    "mnli-judged",
+    "mrpc-small",
+    "pkd-last",
+    "poor-mans-alternate-even",
+    "poor-mans-alternate-odd",
+    "poor-mans-bottom",
+    "poor-mans-contribution",
+    "poor-mans-symmetric",
+    "poor-mans-top",
+    "sst2-methods",
+    "stsb-small",
+    "tinybert-4-paper",
+    "tinybert-6",
+    "tinybert-6-paper",
+)
 """Recipes whose every stage another one passes too: they run in ``make shelf``."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in LIKE_ANOTHER else []) for name in RECIPES if name != "demo"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LIKE_ANOTHER else [])
+        for name in RECIPES
+        if name != "demo"
+    ],
+)
 def test_a_recipe_of_the_shelf(name: str, home: Home, tmp_path: Path, prefect_server: None, engines_here: None) -> None:
     recipe = Recipe.model_validate(tiny_recipe(name, tmp_path))
     result = run_recipe(recipe, home=home)
     assert [model["name"] for model in result["models"]][0] == "teacher"
     made = {model["name"] for model in result["models"][1:] if model["role"] != "export"}
-    dropped = {f"{strategy}-{drop}" for strategy in recipe.layer_dropping.strategies for drop in recipe.layer_dropping.drop} if recipe.layer_dropping else set()
+    dropped = (
+        {f"{strategy}-{drop}" for strategy in recipe.layer_dropping.strategies for drop in recipe.layer_dropping.drop}
+        if recipe.layer_dropping
+        else set()
+    )
     assert made == {student.name for student in recipe.students} | dropped
-    assert {entry["candidate"] for entry in result["registered"]} >= made - {student.name for student in recipe.students if student.role == "baseline"}
+    assert {entry["candidate"] for entry in result["registered"]} >= made - {
+        student.name for student in recipe.students if student.role == "baseline"
+    }
     exported = {model["name"] for model in result["models"] if model["role"] == "export"}
-    assert exported == ({f"{name}-{one}" for name in recipe.exports.of for one in recipe.exports.formats} if recipe.exports else set())
+    assert exported == (
+        {f"{name}-{one}" for name in recipe.exports.of for one in recipe.exports.formats} if recipe.exports else set()
+    )
     others = recipe.model_copy(update={"gate": recipe.gate.model_copy(update={"criteria": Gate().criteria})})
     assert not [row["stage"] for row in plan_recipe(others, home=home) if row["cache"] != "hit"], "goals are in no key"
     asked = {criterion.metric for criterion in recipe.gate.criteria}
-    assert not [said for model in result["models"] for said in model.get("reasons") or [] if "unknown" in said and said.split()[0] in asked]
+    assert not [
+        said
+        for model in result["models"]
+        for said in model.get("reasons") or []
+        if "unknown" in said and said.split()[0] in asked
+    ]

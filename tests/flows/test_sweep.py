@@ -1,4 +1,5 @@
-"""How many layers does the task need: a whole sweep on a tiny real model, asked again, stopped and resumed, and everything that it refuses."""
+"""How many layers does the task need: a whole sweep on a tiny real model, asked again, stopped and resumed, and
+everything that it refuses."""
 
 from __future__ import annotations
 
@@ -70,11 +71,19 @@ def stages(result: dict[str, Any], name: str) -> list[str]:
 
 def test_every_strategy_number_and_seed_is_trained_from_one_teacher(first: dict[str, Any]) -> None:
     assert [(cell["drop"], cell["strategy"], cell["state"]) for cell in first["cells"]] == [
-        (1, "top", "scored"), (1, "greedy", "scored"), (2, "top", "scored"), (2, "greedy", "scored")]  # fmt: skip
+        (1, "top", "scored"),
+        (1, "greedy", "scored"),
+        (2, "top", "scored"),
+        (2, "greedy", "scored"),
+    ]
     trained = stages(first, "drop-layers")
-    assert {f"{strategy}-{drop} s{seed}" for strategy in ("top", "greedy") for drop in (1, 2) for seed in (0, 1)} <= set(trained)
+    assert {
+        f"{strategy}-{drop} s{seed}" for strategy in ("top", "greedy") for drop in (1, 2) for seed in (0, 1)
+    } <= set(trained)
     assert len(stages(first, "finetune-teacher")) == len(stages(first, "measure-similarity")) == 1
-    assert not {"distill-general", "distill-predictions", "answer-rows", "measure-speed"} & {stage["name"] for stage in first["stages"]}
+    assert not {"distill-general", "distill-predictions", "answer-rows", "measure-speed"} & {
+        stage["name"] for stage in first["stages"]
+    }
 
 
 def test_the_layer_sets_are_exact(first: dict[str, Any]) -> None:
@@ -83,7 +92,9 @@ def test_the_layer_sets_are_exact(first: dict[str, Any]) -> None:
     assert len(kept["greedy", 1]) == 3 and set(kept["greedy", 2]) < set(kept["greedy", 1])
     (gone,) = set(range(4)) - set(kept["greedy", 1])
     tries = {label for label in stages(first, "drop-layers") if " try " in label}
-    assert tries == {f"greedy-1 try without {layer}" for layer in range(4)} | {f"greedy-2 try without {layer}" for layer in range(4) if layer != gone}
+    assert tries == {f"greedy-1 try without {layer}" for layer in range(4)} | {
+        f"greedy-2 try without {layer}" for layer in range(4) if layer != gone
+    }
 
 
 def test_the_answer_is_read_on_the_split_of_the_gate_with_an_interval(first: dict[str, Any], home: Home) -> None:
@@ -107,7 +118,9 @@ def test_nothing_is_registered_and_mlflow_holds_table_plot_and_curves(first: dic
     assert again["equal"], [row for row in again["stages"] if row["verdict"] not in ("equal", "measured")]
     assert tracker.recall(run["run"], "manifest")["kind"] == "sweep"
     plots = list(home.artifacts.rglob("run/sweep.svg"))
-    assert plots and ET.fromstring(plots[0].read_text()).tag.endswith("svg") and plots[0].read_text() == sweep_svg(first)
+    assert (
+        plots and ET.fromstring(plots[0].read_text()).tag.endswith("svg") and plots[0].read_text() == sweep_svg(first)
+    )
     curve = tracker.client.get_metric_history(run["run"], "score.top")
     assert [point.step for point in curve] == [1, 2]
 
@@ -129,28 +142,41 @@ async def subflows_of_newest_run() -> dict[str, set[str]]:
     async with get_client() as client:
         found = await client.read_flow_runs(flow_run_filter=named, sort=FlowRunSort.START_TIME_DESC, limit=20)
         below = {run.name: FlowRunFilter(id=FlowRunFilterId(any_=[run.id])) for run in reversed(found)}
-        return {name: {task.name for task in await client.read_task_runs(flow_run_filter=own, sort=TaskRunSort.ID_DESC, limit=50)}
-                for name, own in below.items()}  # fmt: skip
+        return {
+            name: {
+                task.name
+                for task in await client.read_task_runs(flow_run_filter=own, sort=TaskRunSort.ID_DESC, limit=50)
+            }
+            for name, own in below.items()
+        }
 
 
-def test_a_second_sweep_trains_nothing_and_one_strategy_more_trains_only_that(first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_second_sweep_trains_nothing_and_one_strategy_more_trains_only_that(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     again = run_recipe(sweep_recipe(tiny_bert, tiny_rows), home=home, kind="sweep")
     assert {stage["cache"] for stage in again["stages"]} == {"hit"}
-    assert [again[name] for name in ("cells", "answer", "similarity")] == [first[name] for name in ("cells", "answer", "similarity")]
+    assert [again[name] for name in ("cells", "answer", "similarity")] == [
+        first[name] for name in ("cells", "answer", "similarity")
+    ]
     more = sweep_recipe(tiny_bert, tiny_rows, sweep=SWEEP | {"strategies": ["top", "greedy", "symmetric"]})
     plan = plan_recipe(more, home=home, kind="sweep")
     missing = [row["stage"] for row in plan if row["cache"] == "miss"]
     assert len(missing) == 6 and all("symmetric" in stage for stage in missing)
 
 
-def test_a_plan_does_not_pretend_to_know_what_a_search_will_find(home: Home, first: dict[str, Any], tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_plan_does_not_pretend_to_know_what_a_search_will_find(
+    home: Home, first: dict[str, Any], tiny_bert: Path, tiny_rows: Path
+) -> None:
     plan = plan_recipe(sweep_recipe(tiny_bert, tiny_rows, sweep=SWEEP | {"try_steps": 3}), home=home, kind="sweep")
     greedy = [row for row in plan if row["stage"].startswith("drop-layers/greedy")]
     assert len(greedy) == 4 + 3 + 4 and {row["cache"] for row in greedy} == {"miss"}
     assert {row["why"] for row in greedy if " try " not in row["stage"]} == {"waits for tries"}
 
 
-def test_halving_shows_what_dropped_out_as_such(home: Home, first: dict[str, Any], tiny_bert: Path, tiny_rows: Path) -> None:
+def test_halving_shows_what_dropped_out_as_such(
+    home: Home, first: dict[str, Any], tiny_bert: Path, tiny_rows: Path
+) -> None:
     knobs = SWEEP | {"strategies": ["top", "bottom", "alternate-odd"], "drop": [1, 3], "seeds": [0], "halving": True}
     result = run_recipe(sweep_recipe(tiny_bert, tiny_rows, sweep=knobs), home=home, kind="sweep")
     states = {drop: sorted(cell["state"] for cell in result["cells"] if cell["drop"] == drop) for drop in (1, 3)}
@@ -167,13 +193,20 @@ def test_halving_shows_what_dropped_out_as_such(home: Home, first: dict[str, Any
 def test_the_better_half_goes_on_and_at_least_two() -> None:
     strategies = ("top", "bottom", "symmetric", "contribution", "greedy")
     grid = Grid(6, strategies, (1, 2), LayerDropping(), True, 100)
-    scores = {(strategy, 1): 0.9 - 0.1 * number for number, strategy in enumerate(strategies)} | {("top", 2): 0.1, ("bottom", 2): 0.2, ("greedy", 2): 0.3}
+    scores = {(strategy, 1): 0.9 - 0.1 * number for number, strategy in enumerate(strategies)} | {
+        ("top", 2): 0.1,
+        ("bottom", 2): 0.2,
+        ("greedy", 2): 0.3,
+    }
     assert going_on(grid, scores) == {"top": [1], "bottom": [1, 2], "symmetric": [1], "contribution": [], "greedy": [2]}
 
 
 def test_a_recipe_without_layer_dropping_gets_sensible_defaults(tiny_bert: Path, tiny_rows: Path) -> None:
     strategies, drops, dropping = choices(of_a_sweep(sweep_recipe(tiny_bert, tiny_rows, layer_dropping=None, sweep={})))
-    assert strategies == ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution") and drops is None
+    assert (
+        strategies == ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution")
+        and drops is None
+    )
     assert (dropping.steps, dropping.batch_size, dropping.seeds, dropping.max_length) == (500, 64, (0, 1, 2), 16)
     grid = Grid(6, strategies, tuple(range(1, 6)), dropping, False, 100)
     assert grid.drops_of("alternate-odd") == [1, 2, 3] and grid.drops_of("top") == [1, 2, 3, 4, 5]
@@ -203,7 +236,10 @@ def test_the_command_line_beats_the_recipe_and_is_stored_with_it() -> None:
         ({"sweep": {"strategies": ["alternate-odd", "alternate-even"], "drop": [3]}}, "there is nothing to try"),
         ({"data": {"source": "ROWS", "selection_rows": 0}, "gate": {"split": "validation"}}, "set data.selection_rows"),
         ({"layer_dropping": FAST | {"evaluations": 0}}, "layer_dropping.evaluations to at least 1"),
-        ({"task": {"name": "tiny", "kind": "regression", "metrics": ["mse"], "headline": "mse"}}, "mse is an error; set task.headline to a score"),
+        (
+            {"task": {"name": "tiny", "kind": "regression", "metrics": ["mse"], "headline": "mse"}},
+            "mse is an error; set task.headline to a score",
+        ),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
@@ -220,7 +256,10 @@ def test_what_cannot_answer_is_refused_before_anything_is_spent(
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"strategies": ","}, "--strategies ',' has an empty entry; give a list with commas, for example top,symmetric"),
+        (
+            {"strategies": ","},
+            "--strategies ',' has an empty entry; give a list with commas, for example top,symmetric",
+        ),
         ({"drop": "1;2"}, "--drop takes whole numbers with commas, for example 1,2,3, not '1;2'"),
         ({"seeds": ""}, "--seeds '' has an empty entry"),
     ],
@@ -231,11 +270,15 @@ def test_slips_in_lists_are_sentences(given: dict[str, str], sentence: str) -> N
 
 
 def test_a_plot_that_could_not_be_written_is_refused_first(tmp_path: Path) -> None:
-    out, err = limbeck(tmp_path, "sweep", "sst2-tinybert", "--plot", "no/such/folder/plot.svg").communicate(timeout=PATIENCE)
+    out, err = limbeck(tmp_path, "sweep", "sst2-tinybert", "--plot", "no/such/folder/plot.svg").communicate(
+        timeout=PATIENCE
+    )
     assert "there is no folder" in err and "Traceback" not in err and not out
 
 
-def test_a_run_says_that_greedy_is_for_sweeps(prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_run_says_that_greedy_is_for_sweeps(
+    prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
     changes = {"layer_dropping": FAST | {"strategies": ["greedy"]}, "corpus": None, "general_distillation": None}
     with pytest.raises(LimbeckError, match="only limbeck sweep does"):
         plan_recipe(sweep_recipe(tiny_bert, tiny_rows, **changes), home=home)
@@ -244,10 +287,13 @@ def test_a_run_says_that_greedy_is_for_sweeps(prefect_server: None, home: Home, 
 
 
 def long_sweep(folder: Path, home: Path, bert: Path, rows: Path, until: str) -> tuple[subprocess.Popen[str], str]:
-    """Start a sweep whose trainings take long enough to be stopped, and read on until a line says that it has come so far."""
+    """Start a sweep whose trainings take long enough to be stopped, and read on until a line says that it has come so
+    far."""
     slow = {"layer_dropping": FAST | {"steps": 1200}, "resources": {"cores": 2, "threads_alone": 1}, "sweep": None}
     (folder / "depth.yaml").write_text(yaml.safe_dump(values_of(bert, rows) | slow))
-    running = limbeck(home, "sweep", str(folder / "depth.yaml"), "--strategies", "top,bottom", "--drop", "1", "--seeds", "0,1")
+    running = limbeck(
+        home, "sweep", str(folder / "depth.yaml"), "--strategies", "top,bottom", "--drop", "1", "--seeds", "0,1"
+    )
     assert running.stdout is not None
     read, limit = "", time.monotonic() + PATIENCE
     while until not in read and time.monotonic() < limit:
@@ -260,18 +306,26 @@ def long_sweep(folder: Path, home: Path, bert: Path, rows: Path, until: str) -> 
 def require_nothing_left(running: subprocess.Popen[str], home: Path) -> None:
     """Wait for the end; nothing may be open in MLflow, and nothing half-written in the store."""
     _, err = running.communicate(timeout=PATIENCE)
-    assert running.returncode == 130 and err.strip() == "limbeck: stopped; run the same command again to go on from there", err
+    assert (
+        running.returncode == 130 and err.strip() == "limbeck: stopped; run the same command again to go on from there"
+    ), err
     with sqlite3.connect(home / "mlflow.db") as database:
         assert {status for (status,) in database.execute("select status from runs")} == {"KILLED", "FINISHED"}
     assert not list((home / "store" / "temporary").iterdir())
 
 
 @pytest.mark.parametrize("stop", [send_sigterm, pytest.param(press_cancel, marks=pytest.mark.slow)])
-def test_a_sweep_is_stopped_inside_its_subflows(stop: Callable[..., None], tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_sweep_is_stopped_inside_its_subflows(
+    stop: Callable[..., None], tmp_path: Path, tiny_bert: Path, tiny_rows: Path
+) -> None:
     home = tmp_path / "home"
     running, read = long_sweep(tmp_path, home, tiny_bert, tiny_rows, "layers [")
     limit = time.monotonic() + PATIENCE
-    while set(flow_runs(home)) != {"depth", "top", "bottom"}:  # SIGTERM comes while Prefect begins the second branch, or just after
+    while set(flow_runs(home)) != {
+        "depth",
+        "top",
+        "bottom",
+    }:  # SIGTERM comes while Prefect begins the second branch, or just after
         assert running.poll() is None and time.monotonic() < limit, flow_runs(home)
         time.sleep(0.1)
     stop(running, read)
@@ -310,7 +364,9 @@ def test_a_branch_that_tidies_up_is_not_asked_twice() -> None:
     assert sorted(asyncio.run(story())) == ["asked", "other"]
 
 
-def test_a_stopped_sweep_resumes_without_repeating_what_is_there(tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_a_stopped_sweep_resumes_without_repeating_what_is_there(
+    tmp_path: Path, tiny_bert: Path, tiny_rows: Path
+) -> None:
     home = tmp_path / "home"
     running, read = long_sweep(tmp_path, home, tiny_bert, tiny_rows, "-1 s0: done")
     press_ctrl_c(running, read)
@@ -321,4 +377,7 @@ def test_a_stopped_sweep_resumes_without_repeating_what_is_there(tmp_path: Path,
     out, err = limbeck(home, "resume", "--json", str(tmp_path / "out.json")).communicate(timeout=PATIENCE)
     assert "-1 s0: cached" in out and "Within 1 point of the teacher" in out, err
     cells = json.loads((tmp_path / "out.json").read_text())["cells"]
-    assert {(cell["strategy"], cell["drop"], cell["state"]) for cell in cells} == {("top", 1, "scored"), ("bottom", 1, "scored")}
+    assert {(cell["strategy"], cell["drop"], cell["state"]) for cell in cells} == {
+        ("top", 1, "scored"),
+        ("bottom", 1, "scored"),
+    }

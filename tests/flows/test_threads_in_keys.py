@@ -1,4 +1,5 @@
-"""Threads and processes: fixed numbers, in the key of what they add up, never read from the machine. Nothing runs here."""
+"""Threads and processes: fixed numbers, in the key of what they add up, never read from the machine. Nothing runs
+here."""
 
 from __future__ import annotations
 
@@ -16,8 +17,16 @@ from tasks.recipe.running import THREADS_ALONE, Resources
 from tests.flows.test_compress import recipe_for
 
 ALONE = {"pretrain-base", "finetune-teacher", "answer-rows", "record-signals", "distill-general", "measure-similarity"}
-BRANCH = {"augment-text", "distill-layers", "distill-predictions", "measure-contributions", "drop-layers", "score-model",
-          "export-onnx", "quantize-onnx"}  # fmt: skip
+BRANCH = {
+    "augment-text",
+    "distill-layers",
+    "distill-predictions",
+    "measure-contributions",
+    "drop-layers",
+    "score-model",
+    "export-onnx",
+    "quantize-onnx",
+}
 TOGETHER = {"finetune-teacher", "distill-general", "distill-layers", "distill-predictions", "drop-layers"}
 SINGLE = {"prepare-rows", "prepare-corpus", "compare-corpus", "inspect-answers", "contrast-models"}
 
@@ -84,7 +93,8 @@ def test_several_processes_have_keys_of_their_own(plan: Any, monkeypatch: pytest
 
 
 def test_rows_are_keyed_by_no_hardware_and_scores_by_the_processor(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A teacher is trained on a GPU where there is one; scores are computed on the processor beside it, whose kernels count then."""
+    """A teacher is trained on a GPU where there is one; scores are computed on the processor beside it, whose kernels
+    count then."""
     before = plan(2)
     monkeypatch.setattr("tasks.stage.keys.device_class", lambda: "cuda-h200")
     on_gpu = changed(before, plan(2))

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.gate.promotion import RELEASED, WITHDRAWN, Against, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
+from tasks.gate.promotion import (
+    RELEASED,
+    WITHDRAWN,
+    Against,
+    Outcome,
+    Policy,
+    Version,
+    promote_by_hand,
+    promote_run,
+    roll_back,
+)
 from tasks.scoring.quality.gain import Gain
 
 EQUAL = Gain(0.0, -0.01, 0.01)
@@ -18,14 +28,25 @@ WORSE = Gain(-0.05, -0.08, -0.02)
 
 def version(number: int, size: float = 100, speedup: float = 2.0, quality: float = 0.9, **changes: Any) -> Version:
     row = {"bytes": size, "speedup": speedup, "quality": quality, "headline": quality, "metrics": {}}
-    values: dict[str, Any] = {"number": str(number), "candidate": f"c{number}", "checkpoint": f"k{number}", "verdict": "ACCEPT", "row": row, "rows": "r"}
+    values: dict[str, Any] = {
+        "number": str(number),
+        "candidate": f"c{number}",
+        "checkpoint": f"k{number}",
+        "verdict": "ACCEPT",
+        "row": row,
+        "rows": "r",
+    }
     return Version(**values | changes)
 
 
-def run(*found: Version, of: list[int], aliases: dict[str, str] | None = None, gain: Gain | None = EQUAL, **policy: Any) -> Outcome:
+def run(
+    *found: Version, of: list[int], aliases: dict[str, str] | None = None, gain: Gain | None = EQUAL, **policy: Any
+) -> Outcome:
     versions = {one.number: one for one in found}
     against = Against(gain, "" if gain else "other rows")
-    return promote_run([str(number) for number in of], versions, aliases or {}, Policy(**policy), lambda ours, theirs: against)
+    return promote_run(
+        [str(number) for number in of], versions, aliases or {}, Policy(**policy), lambda ours, theirs: against
+    )
 
 
 def words(outcome: Outcome) -> dict[str, str]:
@@ -45,15 +66,22 @@ OLD = version(1, 100, state=RELEASED)
 
 def test_a_smaller_one_that_is_no_worse_takes_over_and_the_old_one_is_previous() -> None:
     found = run(OLD, version(2, 50), of=[2], aliases=HELD)
-    assert list(found.moves.items()) == [("previous", "1"), ("champion", "2"), ("champion-small", "2")], "the old champion gets its new name first"
-    assert found.words[0].reason == "smaller than the champion, version 1, and not certainly worse: +0 [-0.01, +0.01] to the champion, version 1"
+    assert list(found.moves.items()) == [("previous", "1"), ("champion", "2"), ("champion-small", "2")], (
+        "the old champion gets its new name first"
+    )
+    assert (
+        found.words[0].reason
+        == "smaller than the champion, version 1, and not certainly worse: +0 [-0.01, +0.01] to the champion, version 1"
+    )
 
 
 def test_a_smaller_one_that_is_certainly_worse_is_refused_but_may_be_the_small_one() -> None:
     found = run(OLD, version(2, 50), of=[2], aliases=HELD, gain=WORSE)
     assert found.moves == {"champion-small": "2"} and words(found) == {"2": "refused"}
     assert "certainly worse by more than 0: -0.05 [-0.08, -0.02]" in found.words[0].reason
-    assert "champion" in run(OLD, version(2, 50), of=[2], aliases=HELD, gain=WORSE, margin=0.03).moves, "the recipe may allow some loss"
+    assert "champion" in run(OLD, version(2, 50), of=[2], aliases=HELD, gain=WORSE, margin=0.03).moves, (
+        "the recipe may allow some loss"
+    )
 
 
 def shaky(number: int, speedup: float = 9.0, **changes: Any) -> Version:
@@ -67,12 +95,18 @@ def test_an_unsteady_speed_moves_no_alias() -> None:
     assert "champion-fast" not in run(shaky(1), shaky(2), of=[1, 2]).moves
     held = run(shaky(1, state=RELEASED), shaky(2), of=[2], aliases=HELD)
     assert "champion-fast" not in held.moves
-    assert run(shaky(1, state=RELEASED), version(2, 200, speedup=1.1), of=[2], aliases=HELD).moves["champion-fast"] == "2", "what is steady decides"
+    assert (
+        run(shaky(1, state=RELEASED), version(2, 200, speedup=1.1), of=[2], aliases=HELD).moves["champion-fast"] == "2"
+    ), "what is steady decides"
 
 
 def test_where_the_fastest_is_preferred_an_unsteady_newcomer_waits_and_an_unsteady_champion_is_for_a_person() -> None:
     newcomer = run(OLD, shaky(2), of=[2], aliases=HELD, prefer="fastest")
-    assert not newcomer.moves and words(newcomer) == {"2": "accepted"} and "its speed is unsteady" in newcomer.words[0].reason
+    assert (
+        not newcomer.moves
+        and words(newcomer) == {"2": "accepted"}
+        and "its speed is unsteady" in newcomer.words[0].reason
+    )
     old = run(shaky(1, 0.5, state=RELEASED), version(2, 100), of=[2], aliases=HELD, prefer="fastest")
     assert "champion" not in old.moves and old.moves["challenger"] == "2" and "a person decides" in old.words[0].reason
 
@@ -87,7 +121,10 @@ def test_a_larger_one_stays_behind_and_is_not_compared() -> None:
 
 def test_other_rows_are_not_compared_and_a_person_decides() -> None:
     found = run(OLD, version(2, 50), version(3, 60), of=[2, 3], aliases=HELD, gain=None)
-    assert found.moves == {"champion-small": "2", "challenger": "2"} and words(found) == {"2": "challenger", "3": "accepted"}
+    assert found.moves == {"champion-small": "2", "challenger": "2"} and words(found) == {
+        "2": "challenger",
+        "3": "accepted",
+    }
     assert "not compared with the champion, version 1: other rows; a person decides" in found.words[0].reason
 
 
@@ -115,9 +152,16 @@ def test_other_policies(policy: str, moves: dict[str, str]) -> None:
 def test_only_what_was_accepted_gets_a_name(verdict: str) -> None:
     found = run(version(1, verdict=verdict), of=[1])
     assert found.moves == {} and words(found) == {"1": "refused"}
-    by_hand = promote_by_hand(version(1, verdict=verdict), "champion", {"1": version(1, verdict=verdict)}, {}, comparison(EQUAL), force=False)
+    by_hand = promote_by_hand(
+        version(1, verdict=verdict), "champion", {"1": version(1, verdict=verdict)}, {}, comparison(EQUAL), force=False
+    )
     assert by_hand.moves == {} and by_hand.words[0].outcome == "refused"
-    assert promote_by_hand(version(1, verdict=verdict), "champion", {"1": version(1)}, {}, comparison(EQUAL), force=True).moves["champion"] == "1"
+    assert (
+        promote_by_hand(
+            version(1, verdict=verdict), "champion", {"1": version(1)}, {}, comparison(EQUAL), force=True
+        ).moves["champion"]
+        == "1"
+    )
 
 
 def comparison(gain: Gain | None) -> Any:
@@ -126,7 +170,10 @@ def comparison(gain: Gain | None) -> Any:
 
 def test_a_person_may_prefer_a_larger_one_but_not_a_worse_one() -> None:
     versions = {"1": OLD, "2": version(2, 200)}
-    assert promote_by_hand(versions["2"], "champion", versions, HELD, comparison(None), force=False).moves["champion"] == "2"
+    assert (
+        promote_by_hand(versions["2"], "champion", versions, HELD, comparison(None), force=False).moves["champion"]
+        == "2"
+    )
     found = promote_by_hand(versions["2"], "champion", versions, HELD, comparison(WORSE), force=False)
     assert found.moves == {} and "certainly worse than the champion, version 1" in found.words[0].reason
     moves = promote_by_hand(versions["2"], "champion", versions, HELD, comparison(WORSE), force=True).moves
@@ -135,7 +182,9 @@ def test_a_person_may_prefer_a_larger_one_but_not_a_worse_one() -> None:
 
 def test_a_challenger_that_won_is_no_challenger_any_more() -> None:
     versions = {"1": OLD, "2": version(2, 50)}
-    found = promote_by_hand(versions["2"], "champion", versions, {**HELD, "challenger": "2"}, comparison(EQUAL), force=False)
+    found = promote_by_hand(
+        versions["2"], "champion", versions, {**HELD, "challenger": "2"}, comparison(EQUAL), force=False
+    )
     assert found.moves["challenger"] is None and found.moves["previous"] == "1"
 
 
@@ -143,15 +192,26 @@ def test_a_rollback_is_undone_by_a_person_only() -> None:
     versions = {"1": OLD, "2": version(2, 50, state=RELEASED)}
     names = {"champion": "2", "previous": "1", "champion-small": "2", "champion-fast": "2"}
     back = roll_back(versions, names)
-    assert isinstance(back, Outcome) and back.moves == {"previous": "2", "champion": "1", "champion-small": "1", "champion-fast": "1"}
+    assert isinstance(back, Outcome) and back.moves == {
+        "previous": "2",
+        "champion": "1",
+        "champion-small": "1",
+        "champion-fast": "1",
+    }
     assert back.states == {"2": WITHDRAWN}, "what was rolled back is neither the smallest nor the fastest any more"
     gone = {"1": OLD, "2": version(2, 50, state=WITHDRAWN)}
     names = {**names, **{alias: str(number) for alias, number in back.moves.items()}}
     assert run(*gone.values(), of=[2], aliases=names).moves == {}
     same = version(3, 50, checkpoint="k2", rows="new")
-    assert run(*gone.values(), same, of=[3], aliases=names).words[0].reason.startswith("a person rolled it back"), "a new number makes no new model of it"
+    assert run(*gone.values(), same, of=[3], aliases=names).words[0].reason.startswith("a person rolled it back"), (
+        "a new number makes no new model of it"
+    )
     again = roll_back(gone, names)
-    assert isinstance(again, Outcome) and again.moves["champion"] == "2" and again.states == {"2": RELEASED, "1": WITHDRAWN}
+    assert (
+        isinstance(again, Outcome)
+        and again.moves["champion"] == "2"
+        and again.states == {"2": RELEASED, "1": WITHDRAWN}
+    )
 
 
 def test_without_a_champion_before_there_is_no_way_back() -> None:
@@ -160,7 +220,11 @@ def test_without_a_champion_before_there_is_no_way_back() -> None:
 
 
 def test_aliases_of_others_are_left_alone() -> None:
-    assert run(OLD, version(2, 50), of=[2], aliases={**HELD, "production": "1"}).moves.keys() == {"previous", "champion", "champion-small"}
+    assert run(OLD, version(2, 50), of=[2], aliases={**HELD, "production": "1"}).moves.keys() == {
+        "previous",
+        "champion",
+        "champion-small",
+    }
 
 
 @given(sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=6, unique=True), order=st.randoms())

@@ -18,7 +18,15 @@ from tasks.scoring.quality.verdicts import holm
 
 
 def candidate(name: str, **changes: Any) -> dict[str, Any]:
-    return {"name": name, "role": "student", "retained": 0.97, "bytes": 100, "latency_ms": 5.0, "headline": 0.9, "metrics": {"accuracy": 0.9}} | changes
+    return {
+        "name": name,
+        "role": "student",
+        "retained": 0.97,
+        "bytes": 100,
+        "latency_ms": 5.0,
+        "headline": 0.9,
+        "metrics": {"accuracy": 0.9},
+    } | changes
 
 
 TEACHER = candidate("teacher", role="teacher", bytes=1000)
@@ -26,7 +34,8 @@ SHARE = Gate(criteria=(Criterion(metric="retained", at_least=0.95),))
 
 
 def known(rows: list[dict[str, Any]], half: float = 0.0) -> Read:
-    """Return what reads the intervals of figures that are known to ``half``; as normal ones, they are wider where more confidence is asked."""
+    """Return what reads the intervals of figures that are known to ``half``; as normal ones, they are wider where more
+    confidence is asked."""
     by_name = {row["name"]: row for row in rows}
 
     def read(name: str, criterion: Criterion, confidence: float) -> Gain | None:
@@ -37,15 +46,24 @@ def known(rows: list[dict[str, Any]], half: float = 0.0) -> Read:
     return read
 
 
-def decided(everybody: list[dict[str, Any]], gate: Gate = SHARE, *, half: float = 0.0, **evidence: Any) -> list[Decision]:
+def decided(
+    everybody: list[dict[str, Any]], gate: Gate = SHARE, *, half: float = 0.0, **evidence: Any
+) -> list[Decision]:
     """Let the gate decide on figures that are known to ``half``."""
     return decide(everybody, TEACHER, gate, Evidence(read=known(everybody, half), **evidence))
 
 
 def test_the_smallest_accepted_candidate_is_champion() -> None:
     found = decided([candidate("large", bytes=200), candidate("small"), candidate("weak", retained=0.5, bytes=10)])
-    assert [(decision.accepted, decision.champion) for decision in found] == [(True, False), (True, True), (False, False)]
-    assert found[2].reasons == ("retained 0.5 [0.5, 0.5] ≥ 0.95 at its lower end: missed by 0.45",) and found[2].verdict == INFEASIBLE
+    assert [(decision.accepted, decision.champion) for decision in found] == [
+        (True, False),
+        (True, True),
+        (False, False),
+    ]
+    assert (
+        found[2].reasons == ("retained 0.5 [0.5, 0.5] ≥ 0.95 at its lower end: missed by 0.45",)
+        and found[2].verdict == INFEASIBLE
+    )
 
 
 def test_a_baseline_never_wins() -> None:
@@ -55,7 +73,10 @@ def test_a_baseline_never_wins() -> None:
 
 def test_a_share_of_the_teacher() -> None:
     gate = Gate(criteria=(Criterion(metric="bytes", at_most=0.05, of_teacher=True),))
-    assert decide([candidate("small")], TEACHER, gate)[0].reasons[0] == "bytes 100 ≤ 50 (0.05 of the teacher's 1000): missed by 50"
+    assert (
+        decide([candidate("small")], TEACHER, gate)[0].reasons[0]
+        == "bytes 100 ≤ 50 (0.05 of the teacher's 1000): missed by 50"
+    )
 
 
 def test_what_is_unknown_is_not_met() -> None:
@@ -72,16 +93,24 @@ def test_quality_is_read_at_the_worse_end_of_its_interval_and_by_the_mean_where_
     found = decided([candidate("lucky")], by_mean, half=0.03)[0]
     assert found.accepted and found.reasons == ("retained 0.97 ≥ 0.95 by the mean: met",)
     error = Gate(criteria=(Criterion(metric="accuracy", at_most=0.92),))
-    assert decided([candidate("wide")], error, half=0.03)[0].reasons[0] == "accuracy 0.9 [0.87, 0.93] ≤ 0.92 at its upper end: missed by 0.01"
+    assert (
+        decided([candidate("wide")], error, half=0.03)[0].reasons[0]
+        == "accuracy 0.9 [0.87, 0.93] ≤ 0.92 at its upper end: missed by 0.01"
+    )
 
 
 def test_by_default_a_candidate_is_certainly_no_more_than_two_points_worse() -> None:
     (criterion,) = Gate().for_headline("matthews").criteria
-    assert (criterion.metric, criterion.test, criterion.reference, criterion.tolerance) == ("matthews", "non-inferiority", "teacher", 0.02)
+    assert (criterion.metric, criterion.test, criterion.reference, criterion.tolerance) == (
+        "matthews",
+        "non-inferiority",
+        "teacher",
+        0.02,
+    )
     assert Gate().split == "holdout", "rows on which everybody has looked before decide where a recipe says so"
 
 
-# --- several candidates --------------------------------------------------------------------------------------------------------------------
+# --- several candidates -----------------------------------------------------------------------------------------------
 
 
 def test_several_candidates_are_read_at_a_higher_level_and_who_passes_makes_it_easier_for_the_rest() -> None:
@@ -93,13 +122,19 @@ def test_several_candidates_are_read_at_a_higher_level_and_who_passes_makes_it_e
     assert not refused.accepted and "at its lower end, 98.33 % for 3 candidates: missed" in refused.reasons[0]
     strong = [candidate("strong", retained=0.99), candidate("stronger", retained=0.995)]
     found = decided([close, *strong], half=0.01)
-    assert [one.accepted for one in found] == [True] * 3 and found[0].reasons[0].endswith("at its lower end: met"), "both leave, and it is asked alone"
+    assert [one.accepted for one in found] == [True] * 3 and found[0].reasons[0].endswith("at its lower end: met"), (
+        "both leave, and it is asked alone"
+    )
     assert "97.5 % for 2 candidates" in decided([close, strong[0], others[0]], half=0.01)[0].reasons[0]
 
 
 def test_who_is_ruled_out_without_noise_takes_nobodys_place_and_neither_do_exports() -> None:
     gate = Gate(criteria=(*SHARE.criteria, Criterion(metric="bytes", at_most=150)))
-    rows = [candidate("close", retained=0.95 + 0.0105), candidate("huge", bytes=500, retained=0.5), candidate("packed", role="export", retained=0.5)]
+    rows = [
+        candidate("close", retained=0.95 + 0.0105),
+        candidate("huge", bytes=500, retained=0.5),
+        candidate("packed", role="export", retained=0.5),
+    ]
     found = decided(rows, gate, half=0.01)
     assert found[0].accepted and [one.accepted for one in found[1:]] == [False, False]
 
@@ -108,7 +143,11 @@ def test_who_is_ruled_out_without_noise_takes_nobodys_place_and_neither_do_expor
 def test_step_down_by_intervals_is_holms_by_p_values(retained: list[float], half: float) -> None:
     rows = [candidate(f"c{number}", retained=value) for number, value in enumerate(retained)]
     error = half / NormalDist().inv_cdf(0.975)
-    p_values = [0.0 if value >= 0.95 else 1.0 for value in retained] if error < 1e-6 else [1 - NormalDist().cdf((value - 0.95) / error) for value in retained]
+    p_values = (
+        [0.0 if value >= 0.95 else 1.0 for value in retained]
+        if error < 1e-6
+        else [1 - NormalDist().cdf((value - 0.95) / error) for value in retained]
+    )
     expected = [p <= 0.025 for p in holm(p_values)]
     if all(abs(p * rivals - 0.025) > 1e-6 for p in p_values for rivals in range(1, 7)):
         assert [one.accepted for one in decided(rows, half=half if error >= 1e-6 else 0.0)] == expected
@@ -126,20 +165,37 @@ def test_an_unknown_metric_is_refused_even_without_candidates() -> None:
 
 @pytest.mark.parametrize(("prefer", "winner"), [("smallest", "small"), ("fastest", "fast"), ("best", "good")])
 def test_what_the_recipe_prefers_becomes_champion(prefer: str, winner: str) -> None:
-    rows = [candidate("small", bytes=50), candidate("fast", latency_ms=1.0), candidate("good", headline=0.95), candidate("untimed", latency_ms=None)]
+    rows = [
+        candidate("small", bytes=50),
+        candidate("fast", latency_ms=1.0),
+        candidate("good", headline=0.95),
+        candidate("untimed", latency_ms=None),
+    ]
     found = decide(rows, TEACHER, Gate(criteria=(), prefer=prefer))
     assert [decision.name for decision in found if decision.champion] == [winner]
 
 
 def test_of_equally_small_ones_the_better_wins_and_undefined_quality_loses() -> None:
-    rows = [candidate("undefined", headline=float("nan")), candidate("worse", headline=0.8), candidate("better", headline=0.9)]
+    rows = [
+        candidate("undefined", headline=float("nan")),
+        candidate("worse", headline=0.8),
+        candidate("better", headline=0.9),
+    ]
     assert [decision.name for decision in decided(rows) if decision.champion] == ["better"]
 
 
 def test_undefined_figures_are_not_met_and_said() -> None:
-    gate = Gate(criteria=(Criterion(metric="accuracy", at_least=0.5), Criterion(metric="memory_bytes", at_most=0.5, of_teacher=True)))
+    gate = Gate(
+        criteria=(
+            Criterion(metric="accuracy", at_least=0.5),
+            Criterion(metric="memory_bytes", at_most=0.5, of_teacher=True),
+        )
+    )
     found = decided([candidate("odd", metrics={"accuracy": float("nan")}, memory_bytes=5)], gate)[0]
-    assert found.reasons[:2] == ("accuracy is unknown: not met", "memory_bytes 5, but the teacher's is unknown: not met")
+    assert found.reasons[:2] == (
+        "accuracy is unknown: not met",
+        "memory_bytes 5, but the teacher's is unknown: not met",
+    )
     assert found.values == {"accuracy": None, "memory_bytes": 5.0}
 
 
@@ -147,10 +203,13 @@ def test_every_criterion_must_hold_and_a_bound_itself_is_enough() -> None:
     gate = Gate(criteria=(Criterion(metric="retained", at_least=0.97), Criterion(metric="bytes", at_most=60_000_000)))
     exact, large = decided([candidate("exact", bytes=60_000_000), candidate("large", bytes=60_000_001)], gate)
     assert exact.accepted and not large.accepted
-    assert large.reasons == ("retained 0.97 [0.97, 0.97] ≥ 0.97 at its lower end: met", "bytes 60,000,001 ≤ 60,000,000: missed by 1")
+    assert large.reasons == (
+        "retained 0.97 [0.97, 0.97] ≥ 0.97 at its lower end: met",
+        "bytes 60,000,001 ≤ 60,000,000: missed by 1",
+    )
 
 
-# --- the four verdicts --------------------------------------------------------------------------------------------------------------------
+# --- the four verdicts ------------------------------------------------------------------------------------------------
 
 NO_WORSE = Criterion(metric="accuracy", relative_to="teacher", test="non-inferiority", tolerance=0.01)
 
@@ -164,9 +223,21 @@ def judged(name: str, gain: tuple[float, float, float] | None, criterion: Criter
 @pytest.mark.parametrize(
     ("gain", "verdict", "said"),
     [
-        ((-0.002, -0.008, 0.004), ACCEPT, "accuracy -0.002 [-0.008, +0.004] to the teacher's, no worse than by 0.01: met"),
-        ((-0.008, -0.02, 0.004), INFEASIBLE, "accuracy -0.008 [-0.02, +0.004] to the teacher's, no worse than by 0.01: missed by 0.01"),
-        ((-0.04, -0.06, -0.02), REGRESSION, "accuracy -0.04 [-0.06, -0.02] to the teacher's, no worse than by 0.01: certainly worse, missed by 0.05"),
+        (
+            (-0.002, -0.008, 0.004),
+            ACCEPT,
+            "accuracy -0.002 [-0.008, +0.004] to the teacher's, no worse than by 0.01: met",
+        ),
+        (
+            (-0.008, -0.02, 0.004),
+            INFEASIBLE,
+            "accuracy -0.008 [-0.02, +0.004] to the teacher's, no worse than by 0.01: missed by 0.01",
+        ),
+        (
+            (-0.04, -0.06, -0.02),
+            REGRESSION,
+            "accuracy -0.04 [-0.06, -0.02] to the teacher's, no worse than by 0.01: certainly worse, missed by 0.05",
+        ),
         (None, INFEASIBLE, "accuracy could not be compared row by row with the teacher's: not met"),
     ],
 )
@@ -178,7 +249,9 @@ def test_a_test_against_the_teacher_by_hand(gain: tuple[float, float, float] | N
 def test_superior_is_more_than_no_worse() -> None:
     better = Criterion(metric="accuracy", of_teacher=True, test="superiority", tolerance=0.01)
     assert judged("small", (0.02, 0.015, 0.025), better).verdict == ACCEPT
-    assert judged("small", (0.02, 0.01, 0.03), better).verdict == INFEASIBLE, "the interval must lie above the margin, not begin at it"
+    assert judged("small", (0.02, 0.01, 0.03), better).verdict == INFEASIBLE, (
+        "the interval must lie above the margin, not begin at it"
+    )
     assert judged("small", (-0.02, -0.03, -0.01), better).verdict == REGRESSION
 
 
@@ -195,11 +268,21 @@ def test_of_a_test_exactly_one_word_holds(value: float, half: float, tolerance: 
     [
         ({"lead": {"low": 0.06, "high": 0.1}}, {}, "certainly 0.06 better than the teacher, more than 0.05: too good"),
         ({"perfect": True}, {}, "not one mistake on 872 rows: too good"),
-        ({}, {"training rows": 18}, "18 of the 872 rows that judge overlap with the training rows (at most 2.0%): too many"),
-        ({}, {"training rows": 0, "transfer text": 500}, "500 of the 872 rows that judge overlap with the transfer text"),
+        (
+            {},
+            {"training rows": 18},
+            "18 of the 872 rows that judge overlap with the training rows (at most 2.0%): too many",
+        ),
+        (
+            {},
+            {"training rows": 0, "transfer text": 500},
+            "500 of the 872 rows that judge overlap with the transfer text",
+        ),
     ],
 )
-def test_what_is_too_good_is_looked_into_and_never_accepted(changes: dict[str, Any], overlaps: dict[str, int], said: str) -> None:
+def test_what_is_too_good_is_looked_into_and_never_accepted(
+    changes: dict[str, Any], overlaps: dict[str, int], said: str
+) -> None:
     found = decided([candidate("odd", **changes)], rows=872, overlaps=overlaps)[0]
     assert found.verdict == ANOMALOUS and not found.champion and not found.closest
     assert said in found.reasons[-1], found.reasons
@@ -208,12 +291,14 @@ def test_what_is_too_good_is_looked_into_and_never_accepted(changes: dict[str, A
 def test_what_is_only_good_is_accepted() -> None:
     fine = {"lead": {"low": 0.05, "high": 0.1}}
     found = decided([candidate("fine", **fine)], rows=872, overlaps={"training rows": 17})[0]
-    assert found.verdict == ACCEPT and found.reasons[-1].endswith("few enough"), "a few rows that stand in both are said, and borne"
+    assert found.verdict == ACCEPT and found.reasons[-1].endswith("few enough"), (
+        "a few rows that stand in both are said, and borne"
+    )
     few = decided([candidate("few", perfect=True)], rows=99)[0]
     assert few.verdict == ACCEPT, "not one mistake on a handful of rows is no wonder"
 
 
-# --- relative to the champion -------------------------------------------------------------------------------------------------------------
+# --- relative to the champion -----------------------------------------------------------------------------------------
 
 FASTER = Criterion(metric="latency_ms", at_most=0.9, relative_to="champion")
 HELD = candidate("old", latency_ms=10.0, metrics={"accuracy": 0.91})
@@ -231,28 +316,40 @@ def test_a_share_of_the_champion_and_a_difference_to_it() -> None:
     found = decide([candidate("new", latency_ms=9.5)], TEACHER, Gate(criteria=(FASTER,)), evidence)[0]
     assert found.reasons[0] == "latency_ms 9.5 ≤ 9 (0.9 of champion v3's 10): missed by 0.5"
     near = Criterion(metric="accuracy", at_least=-0.005, relative_to="champion", by="difference", tolerance=0.005)
-    found = decided([candidate("new", metrics={"accuracy": 0.9})], Gate(criteria=(near,)), champion=evidence.champion)[0]
+    found = decided([candidate("new", metrics={"accuracy": 0.9})], Gate(criteria=(near,)), champion=evidence.champion)[
+        0
+    ]
     said = "accuracy 0.9 [0.9, 0.9] ≥ 0.905 (-0.005 to champion v3's 0.91, tolerance 0.005) at its lower end: met"
     assert found.accepted and found.reasons[0] == said
 
 
 def test_quality_on_other_rows_is_not_compared_but_size_is() -> None:
-    criteria = (Criterion(metric="accuracy", at_least=1, relative_to="champion"), Criterion(metric="bytes", at_most=1, relative_to="champion"))
-    found = decide([candidate("new")], TEACHER, Gate(criteria=criteria), Evidence(Champion("3", "c", HELD, comparable=False)))[0]
+    criteria = (
+        Criterion(metric="accuracy", at_least=1, relative_to="champion"),
+        Criterion(metric="bytes", at_most=1, relative_to="champion"),
+    )
+    found = decide(
+        [candidate("new")], TEACHER, Gate(criteria=criteria), Evidence(Champion("3", "c", HELD, comparable=False))
+    )[0]
     assert found.reasons[0] == "accuracy: the champion, version 3, was judged on other rows: not met"
     assert found.reasons[1] == "bytes 100 ≤ 100 (1 of champion v3's 100): met"
 
 
 def test_a_test_against_the_champion_says_on_which_rows_and_a_person_decides_where_there_are_too_few() -> None:
     test = Criterion(metric="accuracy", relative_to="champion", test="non-inferiority", tolerance=0.01)
-    champion = Champion("3", "c", HELD, comparable=False, why="learned from some of the rows that judge", on=" on 300 of 1,000 rows")
+    champion = Champion(
+        "3", "c", HELD, comparable=False, why="learned from some of the rows that judge", on=" on 300 of 1,000 rows"
+    )
     evidence = Evidence(champion, read=lambda name, criterion, confidence: Gain(0.0, -0.005, 0.005))
     found = decide([candidate("new")], TEACHER, Gate(criteria=(test,)), evidence)[0]
     assert found.accepted and "to champion v3's on 300 of 1,000 rows, no worse than by 0.01: met" in found.reasons[0]
-    assert "learned from some of the rows that judge: not met" in decide([candidate("new")], TEACHER, Gate(criteria=(test,)), Evidence(champion))[0].reasons[0]
+    assert (
+        "learned from some of the rows that judge: not met"
+        in decide([candidate("new")], TEACHER, Gate(criteria=(test,)), Evidence(champion))[0].reasons[0]
+    )
 
 
-# --- joint goals, and who comes closest ---------------------------------------------------------------------------------------------------
+# --- joint goals, and who comes closest -------------------------------------------------------------------------------
 
 
 def cost(**figures: float | None) -> dict[str, Any]:
@@ -260,22 +357,35 @@ def cost(**figures: float | None) -> dict[str, Any]:
 
 
 def test_energy_and_money_are_goals_like_others_and_unknown_never_passes() -> None:
-    gate = Gate(criteria=tuple(Criterion(metric=metric, at_most=2) for metric in ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")))
+    gate = Gate(
+        criteria=tuple(
+            Criterion(metric=metric, at_most=2) for metric in ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")
+        )
+    )
     cheap = candidate("cheap", **cost(kwh=1, co2e_kg=2, dollars_on_demand=0.5, dollars_spot=0.1, joules=2))
     unknown = candidate("unknown", **cost(kwh=1, co2e_kg=None, dollars_on_demand=0.5, dollars_spot=0.1, joules=1))
     found = decide([cheap, unknown, candidate("unmeasured")], TEACHER, gate)
     assert [decision.verdict for decision in found] == [ACCEPT, INFEASIBLE, INFEASIBLE]
-    assert found[1].reasons[1] == "co2e_kg is unknown: not met" and found[1].shortfall == 1.0 and found[2].shortfall == 5.0
+    assert (
+        found[1].reasons[1] == "co2e_kg is unknown: not met" and found[1].shortfall == 1.0 and found[2].shortfall == 5.0
+    )
 
 
 def test_where_nobody_meets_every_goal_the_least_total_shortfall_comes_closest() -> None:
     gate = Gate(criteria=(Criterion(metric="retained", at_least=0.95), Criterion(metric="bytes", at_most=50)))
     large, weak = candidate("large", bytes=60), candidate("weak", bytes=40, retained=0.5)
-    odd, plain, packed = candidate("odd", bytes=51, perfect=True), candidate("plain", bytes=51, role="baseline"), candidate("packed", bytes=51, role="export")
+    odd, plain, packed = (
+        candidate("odd", bytes=51, perfect=True),
+        candidate("plain", bytes=51, role="baseline"),
+        candidate("packed", bytes=51, role="export"),
+    )
     found = decided([weak, large, odd, plain, packed], gate, rows=872)
     assert [decision.closest for decision in found] == [False, True, False, False, False]
-    assert found[1].reasons == ("retained 0.97 [0.97, 0.97] ≥ 0.95 at its lower end: met", "bytes 60 ≤ 50: missed by 10",
-                                "no candidate meets every goal; this one comes closest, 20.0% short in all")  # fmt: skip
+    assert found[1].reasons == (
+        "retained 0.97 [0.97, 0.97] ≥ 0.95 at its lower end: met",
+        "bytes 60 ≤ 50: missed by 10",
+        "no candidate meets every goal; this one comes closest, 20.0% short in all",
+    )
 
 
 def test_an_export_is_judged_but_is_nobody_of_its_own() -> None:
@@ -284,8 +394,13 @@ def test_an_export_is_judged_but_is_nobody_of_its_own() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 10**9)), min_size=1, max_size=6))
-def test_there_is_one_champion_or_one_that_comes_closest_and_order_does_not_matter(rows: list[tuple[float, int]]) -> None:
-    everybody = [candidate(f"c{number}", retained=retained, bytes=size, headline=0.9 + number / 1000) for number, (retained, size) in enumerate(rows)]
+def test_there_is_one_champion_or_one_that_comes_closest_and_order_does_not_matter(
+    rows: list[tuple[float, int]],
+) -> None:
+    everybody = [
+        candidate(f"c{number}", retained=retained, bytes=size, headline=0.9 + number / 1000)
+        for number, (retained, size) in enumerate(rows)
+    ]
     found, turned = decided(everybody), decided(everybody[::-1])
     assert sum(decision.champion for decision in found) + sum(decision.closest for decision in found) == 1
     assert any(decision.champion for decision in found) == any(retained >= 0.95 for retained, _ in rows)
@@ -299,12 +414,16 @@ def test_the_fastest_is_known_by_its_speed_up_where_there_is_one() -> None:
 
 
 def test_an_unsteady_speed_meets_no_criterion_and_is_preferred_to_nothing() -> None:
-    gate = Gate(criteria=(Criterion(metric="speedup", at_least=2), Criterion(metric="latency_ms", at_most=9)), prefer="fastest")
+    gate = Gate(
+        criteria=(Criterion(metric="speedup", at_least=2), Criterion(metric="latency_ms", at_most=9)), prefer="fastest"
+    )
     quick, slow = candidate("quick", latency_ms=1.0, speedup=9.0), candidate("slow", latency_ms=4.0, speedup=2.5)
     assert [one.champion for one in decide([quick, slow], TEACHER, gate)] == [True, False]
     first, second = decide([quick | {"unsteady": "after 40 calls"}, slow], TEACHER, gate)
     assert first.reasons[:2] == ("speedup is unsteady: not met", "latency_ms is unsteady: not met") and second.champion
-    assert decided([quick | {"unsteady": "after 40 calls"}, slow], Gate(criteria=SHARE.criteria, prefer="fastest"))[1].champion
+    assert decided([quick | {"unsteady": "after 40 calls"}, slow], Gate(criteria=SHARE.criteria, prefer="fastest"))[
+        1
+    ].champion
 
 
 @pytest.mark.parametrize(
@@ -317,7 +436,10 @@ def test_an_unsteady_speed_meets_no_criterion_and_is_preferred_to_nothing() -> N
         ({"metric": "bytes", "test": "superiority", "relative_to": "champion"}, "a test compares a metric of the task"),
         ({"at_least": 1, "of_teacher": True, "relative_to": "champion"}, "write it as two criteria"),
         ({"at_least": -0.01, "by": "difference"}, "a difference, but to nothing"),
-        ({"test": "superiority", "relative_to": "teacher", "reading": "mean"}, "reading: mean is for bounds on quality"),
+        (
+            {"test": "superiority", "relative_to": "teacher", "reading": "mean"},
+            "reading: mean is for bounds on quality",
+        ),
         ({"metric": "bytes", "at_most": 5, "reading": "mean"}, "reading: mean is for bounds on quality"),
     ],
 )

@@ -1,4 +1,5 @@
-"""Containers without an engine: their command as a plain process, with their environment and a ``/tmp`` of their own, and nothing of this machine's."""
+"""Containers without an engine: their command as a plain process, with their environment and a ``/tmp`` of their own,
+and nothing of this machine's."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class Container:
         return (self.folder / "log").read_text(errors="replace")
 
     def vanish(self) -> None:
-        """End it as when its machine is gone: everything at once, without a word. Engines are in sessions of their own; they hear that their parent died."""
+        """End it as when its machine is gone: everything at once, without a word. Engines are in sessions of their own;
+        they hear that their parent died."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -44,11 +46,27 @@ class Machine:
         own = self.folder / f"container-{len(self.containers)}"
         (own / "tmp").mkdir(parents=True)
         (own / "work").mkdir()
-        inside = {name: value.replace("/tmp", str(own / "tmp"), 1) if value.startswith("/tmp") else value for name, value in environment.items()}
-        image = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(own / "tmp")}
+        inside = {
+            name: value.replace("/tmp", str(own / "tmp"), 1) if value.startswith("/tmp") else value
+            for name, value in environment.items()
+        }
+        image = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "TMPDIR": str(own / "tmp"),
+        }
         words = [sys.executable, "-m", *command] if command[0] == "prefect" else list(command)
         with (own / "log").open("wb") as log:
-            process = subprocess.Popen(words, env=image | inside, cwd=own / "work", stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+            process = subprocess.Popen(
+                words,
+                env=image | inside,
+                cwd=own / "work",
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         container = Container(own, process)
         self.containers.append(container)
         threading.Thread(target=lambda: ended(exit_status(process.wait())), daemon=True).start()

@@ -1,6 +1,8 @@
-"""As much of a Kubernetes API as a worker needs to start a job: it takes a job only if the schema of its version does, and runs its container.
+"""As much of a Kubernetes API as a worker needs to start a job: it takes a job only if the schema of its version does,
+and runs its container.
 
-There is no scheduler, no node and no device plugin: what a job asks for is checked by the tests, and nothing here gives it a GPU.
+There is no scheduler, no node and no device plugin: what a job asks for is checked by the tests, and nothing here gives
+it a GPU.
 """
 
 from __future__ import annotations
@@ -34,7 +36,13 @@ class Cluster(ThreadingHTTPServer):
         address, port = self.server_address[:2]
         cluster = {"name": "fake", "cluster": {"server": f"http://{address!s}:{port}"}}
         context = {"name": "fake", "context": {"cluster": "fake", "user": "fake"}}
-        config = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context], "users": [{"name": "fake", "user": {}}]}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [cluster],
+            "contexts": [context],
+            "users": [{"name": "fake", "user": {}}],
+        }
         (folder / "kubeconfig").write_text(yaml.safe_dump(config | {"current-context": "fake"}))
         return folder / "kubeconfig"
 
@@ -43,9 +51,17 @@ class Cluster(ThreadingHTTPServer):
         kubernetes_validate.validate(job, self.version, strict=True)
         pod = job["spec"]["template"]["spec"]
         (container,) = pod["containers"]
-        environment = {name: value for source in container.get("envFrom", []) for name, value in self.secrets[source["secretRef"]["name"]].items()}
+        environment = {
+            name: value
+            for source in container.get("envFrom", [])
+            for name, value in self.secrets[source["secretRef"]["name"]].items()
+        }
         environment |= {entry["name"]: entry.get("value", "") for entry in container.get("env", [])}
-        job["metadata"] |= {"name": f"{job['metadata'].get('generateName', 'job-')}{uuid.uuid4().hex[:5]}", "uid": str(uuid.uuid4()), "resourceVersion": "1"}
+        job["metadata"] |= {
+            "name": f"{job['metadata'].get('generateName', 'job-')}{uuid.uuid4().hex[:5]}",
+            "uid": str(uuid.uuid4()),
+            "resourceVersion": "1",
+        }
         self.jobs.append(job)
         self.machine.run(container["args"], environment, lambda status: None)
         return job
@@ -69,12 +85,29 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/version":
-            return self.answer(200, {"major": "1", "minor": self.server.version.partition(".")[2], "gitVersion": f"v{self.server.version}.0"})
+            return self.answer(
+                200,
+                {
+                    "major": "1",
+                    "minor": self.server.version.partition(".")[2],
+                    "gitVersion": f"v{self.server.version}.0",
+                },
+            )
         self.refuse(404, f"{self.path} is not here")
 
     def refuse(self, code: int, message: str) -> None:
         """Answer as a server does that will not."""
-        self.answer(code, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": code, "message": message})
+        self.answer(
+            code,
+            {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "status": "Failure",
+                "reason": "Invalid",
+                "code": code,
+                "message": message,
+            },
+        )
 
     def answer(self, code: int, content: dict[str, Any]) -> None:
         """Answer with JSON."""

@@ -1,8 +1,10 @@
 """An instance metadata service, version 2, that announces the end of its instance when a file is there.
 
-    python -m tests.infra.fake_metadata ADDRESS PORT FILE      the file's text is the notice; what was asked is noted beside it, in FILE.asked
+    python -m tests.infra.fake_metadata ADDRESS PORT FILE      the file's text is the notice; what was asked is noted
+    beside it, in FILE.asked
 
-It gives nothing without a token, and its tokens end after a few requests, so that whoever keeps one for ever is found out.
+It gives nothing without a token, and its tokens end after a few requests, so that whoever keeps one for ever is found
+out.
 """
 
 from __future__ import annotations
@@ -37,7 +39,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         life = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
-        if self.path != "/latest/api/token" or not life.isdecimal() or not 1 <= int(life) <= 21600 or "X-Forwarded-For" in self.headers:
+        if (
+            self.path != "/latest/api/token"
+            or not life.isdecimal()
+            or not 1 <= int(life) <= 21600
+            or "X-Forwarded-For" in self.headers
+        ):
             return self.answer(400)
         token = secrets.token_urlsafe(32)
         self.server.tokens[token] = USES

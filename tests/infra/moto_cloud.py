@@ -1,8 +1,8 @@
 """A moto server that knows the resource types of CloudFormation that moto itself leaves out.
 
-moto calls a stack complete although it made nothing of a type that it does not know; with these there is none left among ours. Each is made by a
-call of AWS's own API, whose model checks names and types on the way. moto also drops properties of types that it knows: what stands in the
-templates is checked by ``template_checks.py``, not here.
+moto calls a stack complete although it made nothing of a type that it does not know; with these there is none left
+among ours. Each is made by a call of AWS's own API, whose model checks names and types on the way. moto also drops
+properties of types that it knows: what stands in the templates is checked by ``template_checks.py``, not here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ class Cloud:
 
     def environment(self) -> dict[str, str]:
         """Return the usual AWS settings."""
-        return KEYS | {"AWS_ENDPOINT_URL": self.endpoint, "AWS_DEFAULT_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}
+        return KEYS | {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
 
 
 @dataclass(frozen=True)
@@ -67,16 +71,24 @@ def with_a_secret(given: Values) -> Values:
     if "GenerateSecretString" in given:
         made = given.pop("GenerateSecretString")
         secret = "".join(chr(97 + number % 26) for number in range(int(made["PasswordLength"])))
-        given["SecretString"] = json.dumps(json.loads(made["SecretStringTemplate"]) | {made["GenerateStringKey"]: secret})
+        given["SecretString"] = json.dumps(
+            json.loads(made["SecretStringTemplate"]) | {made["GenerateStringKey"]: secret}
+        )
     return given
 
 
 def remove_routes(ec2: Any, table: str) -> None:
-    """Remove a table of routes, and its ties to subnets, which moto forgets as well; the last one of a network may have gone with it.
+    """Remove a table of routes, and its ties to subnets, which moto forgets as well; the last one of a network may have
+    gone with it.
 
-    AWS removes what refers to something before it. moto goes in any order, and tries again what was refused: so a table in use is refused.
+    AWS removes what refers to something before it. moto goes in any order, and tries again what was refused: so a table
+    in use is refused.
     """
-    users = [end for end in ec2.describe_vpc_endpoints()["VpcEndpoints"] if table in end.get("RouteTableIds", []) and end["State"] != "deleted"]
+    users = [
+        end
+        for end in ec2.describe_vpc_endpoints()["VpcEndpoints"]
+        if table in end.get("RouteTableIds", []) and end["State"] != "deleted"
+    ]
     if users:
         raise RuntimeError(f"{table} is in use")
     for found in ec2.describe_route_tables(Filters=[{"Name": "route-table-id", "Values": [table]}])["RouteTables"]:
@@ -92,27 +104,61 @@ def policy_text(given: Values) -> str:
 
 SHIMS = {
     "AWS::ECS::CapacityProvider": Shim(
-        "ecs", "create_capacity_provider", named("Name"), lambda client, made: client.delete_capacity_provider(capacityProvider=made)),
+        "ecs",
+        "create_capacity_provider",
+        named("Name"),
+        lambda client, made: client.delete_capacity_provider(capacityProvider=made),
+    ),
     "AWS::ECS::ClusterCapacityProviderAssociations": Shim("ecs", "put_cluster_capacity_providers", named("Cluster")),
     "AWS::SecretsManager::Secret": Shim(
-        "secretsmanager", "create_secret", lambda given, answer: str(answer["ARN"]),
-        lambda client, made: client.delete_secret(SecretId=made, ForceDeleteWithoutRecovery=True), with_a_secret),
+        "secretsmanager",
+        "create_secret",
+        lambda given, answer: str(answer["ARN"]),
+        lambda client, made: client.delete_secret(SecretId=made, ForceDeleteWithoutRecovery=True),
+        with_a_secret,
+    ),
     "AWS::S3::BucketPolicy": Shim(
-        "s3", "put_bucket_policy", named("Bucket"), prepared=lambda given: {"Bucket": given["Bucket"], "Policy": policy_text(given)}),
+        "s3",
+        "put_bucket_policy",
+        named("Bucket"),
+        prepared=lambda given: {"Bucket": given["Bucket"], "Policy": policy_text(given)},
+    ),
     "AWS::SQS::QueuePolicy": Shim(
-        "sqs", "set_queue_attributes", named("QueueUrl"),
-        prepared=lambda given: {"QueueUrl": given["Queues"][0], "Attributes": {"Policy": policy_text(given)}}),
+        "sqs",
+        "set_queue_attributes",
+        named("QueueUrl"),
+        prepared=lambda given: {"QueueUrl": given["Queues"][0], "Attributes": {"Policy": policy_text(given)}},
+    ),
     "AWS::SNS::TopicPolicy": Shim(
-        "sns", "set_topic_attributes", named("TopicArn"),
-        prepared=lambda given: {"TopicArn": given["Topics"][0], "AttributeName": "Policy", "AttributeValue": policy_text(given)}),
+        "sns",
+        "set_topic_attributes",
+        named("TopicArn"),
+        prepared=lambda given: {
+            "TopicArn": given["Topics"][0],
+            "AttributeName": "Policy",
+            "AttributeValue": policy_text(given),
+        },
+    ),
     "AWS::SNS::Subscription": Shim(
-        "sns", "subscribe", lambda given, answer: str(answer["SubscriptionArn"]), lambda client, made: client.unsubscribe(SubscriptionArn=made)),
+        "sns",
+        "subscribe",
+        lambda given, answer: str(answer["SubscriptionArn"]),
+        lambda client, made: client.unsubscribe(SubscriptionArn=made),
+    ),
     "AWS::CloudWatch::Alarm": Shim(
-        "cloudwatch", "put_metric_alarm", named("AlarmName"), lambda client, made: client.delete_alarms(AlarmNames=[made])),
+        "cloudwatch",
+        "put_metric_alarm",
+        named("AlarmName"),
+        lambda client, made: client.delete_alarms(AlarmNames=[made]),
+    ),
     "AWS::Budgets::Budget": Shim(
-        "budgets", "create_budget", lambda given, answer: str(given["Budget"]["BudgetName"]),
-        lambda client, made: client.delete_budget(AccountId="123456789012", BudgetName=made), lambda given: {"AccountId": "123456789012", **given}),
-}  # fmt: skip
+        "budgets",
+        "create_budget",
+        lambda given, answer: str(given["Budget"]["BudgetName"]),
+        lambda client, made: client.delete_budget(AccountId="123456789012", BudgetName=made),
+        lambda given: {"AccountId": "123456789012", **given},
+    ),
+}
 """What moto leaves out, by type."""
 
 FORGOTTEN: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
@@ -121,16 +167,23 @@ FORGOTTEN: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "AWS::EC2::NatGateway": ("ec2", lambda client, made: client.delete_nat_gateway(NatGatewayId=made)),
     "AWS::EC2::EIP": ("ec2", lambda client, made: client.release_address(PublicIp=made)),
     "AWS::ECS::Cluster": ("ecs", lambda client, made: client.delete_cluster(cluster=made)),
-    "AWS::ElasticLoadBalancingV2::TargetGroup": ("elbv2", lambda client, made: client.delete_target_group(TargetGroupArn=made)),
+    "AWS::ElasticLoadBalancingV2::TargetGroup": (
+        "elbv2",
+        lambda client, made: client.delete_target_group(TargetGroupArn=made),
+    ),
 }
 """What moto makes but forgets to remove with its stack."""
 
 
 def as_the_api_has_it(value: Any, shape: Shape) -> Any:
-    """Return a value with the names and types of the API: CloudFormation's begin with capitals, and its parameters are all text."""
+    """Return a value with the names and types of the API: CloudFormation's begin with capitals, and its parameters are
+    all text."""
     if isinstance(shape, StructureShape):
         members = {name.lower(): name for name in shape.members}
-        return {members[name.lower()]: as_the_api_has_it(item, shape.members[members[name.lower()]]) for name, item in value.items()}
+        return {
+            members[name.lower()]: as_the_api_has_it(item, shape.members[members[name.lower()]])
+            for name, item in value.items()
+        }
     if isinstance(shape, ListShape):
         return [as_the_api_has_it(item, shape.member) for item in value]
     numbers: dict[str, Callable[[Any], Any]] = {"integer": int, "long": int, "double": float}
@@ -194,7 +247,9 @@ def complete(patch: pytest.MonkeyPatch, cloud: Cloud) -> None:
     extra = [shim_model(kind, shim, cloud) for kind, shim in SHIMS.items()]
     for model in known:
         if model.cloudformation_type() in FORGOTTEN:
-            patch.setattr(model, "delete_from_cloudformation_json", removal(cloud, *FORGOTTEN[model.cloudformation_type()]))
+            patch.setattr(
+                model, "delete_from_cloudformation_json", removal(cloud, *FORGOTTEN[model.cloudformation_type()])
+            )
     # moto forgot, too, what a reference to a parameter group is.
     patch.setattr(DBParameterGroup, "physical_resource_id", DBParameterGroup.name, raising=False)
     patch.setattr(parsing, "get_model_list", lambda: [*known, *extra])
@@ -203,7 +258,11 @@ def complete(patch: pytest.MonkeyPatch, cloud: Cloud) -> None:
 
 def shim_model(kind: str, shim: Shim, cloud: Cloud) -> type[Left]:
     """Return moto's model of a type that it leaves out."""
-    return type(kind.replace("::", ""), (Left,), {"shim": shim, "cloud": cloud, "cloudformation_type": staticmethod(lambda: kind)})
+    return type(
+        kind.replace("::", ""),
+        (Left,),
+        {"shim": shim, "cloud": cloud, "cloudformation_type": staticmethod(lambda: kind)},
+    )
 
 
 def removal(cloud: Cloud, service: str, remove: Callable[[Any, str], Any]) -> Any:

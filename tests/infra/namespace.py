@@ -1,4 +1,5 @@
-"""A network of its own for the processes of one worker: its metadata service has the real address, and the only other host is the one with the servers.
+"""A network of its own for the processes of one worker: its metadata service has the real address, and the only other
+host is the one with the servers.
 
 Made of Linux's network namespaces, which need root and iproute2.
 """
@@ -25,7 +26,10 @@ METADATA = "169.254.169.254"
 def why_not() -> str:
     """Return why this machine can make none, or nothing."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
-        return "NO NETWORK NAMESPACES HERE: they need root and iproute2; the notice was only tested at an address of its own"
+        return (
+            "NO NETWORK NAMESPACES HERE: they need root and iproute2; the notice was only tested at an address "
+            "of its own"
+        )
     probe = f"limbeck-{uuid.uuid4().hex[:8]}"
     made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
     if made.returncode:
@@ -53,7 +57,8 @@ class Namespace:
 
 
 class Relay(threading.Thread):
-    """Hands connections on from an address of the host to a port on its loopback; as a proxy does, by the name that the server there goes by."""
+    """Hands connections on from an address of the host to a port on its loopback; as a proxy does, by the name that the
+    server there goes by."""
 
     def __init__(self, address: str, target: int) -> None:
         super().__init__(daemon=True)
@@ -87,9 +92,15 @@ def namespace() -> Iterator[Namespace]:
     host, inside = f"10.213.{third}.{fourth + 1}", f"10.213.{third}.{fourth + 2}"
     near, far = f"lb{made.hex[:8]}h", f"lb{made.hex[:8]}n"
     steps = [
-        f"netns add {name}", f"link add {near} type veth peer name {far} netns {name}", f"addr add {host}/30 dev {near}", f"link set {near} up",
-        f"-n {name} link set lo up", f"-n {name} addr add {METADATA}/32 dev lo", f"-n {name} addr add {inside}/30 dev {far}", f"-n {name} link set {far} up",
-    ]  # fmt: skip
+        f"netns add {name}",
+        f"link add {near} type veth peer name {far} netns {name}",
+        f"addr add {host}/30 dev {near}",
+        f"link set {near} up",
+        f"-n {name} link set lo up",
+        f"-n {name} addr add {METADATA}/32 dev lo",
+        f"-n {name} addr add {inside}/30 dev {far}",
+        f"-n {name} link set {far} up",
+    ]
     try:
         for step in steps:
             subprocess.run(["ip", *step.split()], check=True, capture_output=True)
@@ -99,7 +110,9 @@ def namespace() -> Iterator[Namespace]:
 
 
 @contextlib.contextmanager
-def metadata_service(notice: Path, inside: Namespace | None = None, port: int = 80) -> Iterator[subprocess.Popen[bytes]]:
+def metadata_service(
+    notice: Path, inside: Namespace | None = None, port: int = 80
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run the fake service, inside of a namespace at the real address or at a port on the loopback."""
     address = METADATA if inside else "127.0.0.1"
     words = [sys.executable, "-m", "tests.infra.fake_metadata", address, str(port), str(notice)]

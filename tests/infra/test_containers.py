@@ -1,4 +1,5 @@
-"""The container files keep their promises: the schema, the linter, and every security property that the runbook names."""
+"""The container files keep their promises: the schema, the linter, and every security property that the runbook
+names."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from flows.stack.credentials import SECRETS
 INFRA = Path(__file__).resolve().parents[2] / "infra"
 COMPOSE = INFRA / "compose.yaml"
 BIN = Path(sys.executable).parent
-CONTAINERFILES = sorted(path for path in (INFRA / "containers").glob("Containerfile.*") if path.suffix != ".dockerignore")
+CONTAINERFILES = sorted(
+    path for path in (INFRA / "containers").glob("Containerfile.*") if path.suffix != ".dockerignore"
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +30,9 @@ def compose() -> dict[str, Any]:
 
 def test_it_is_what_compose_takes(tmp_path: Path) -> None:
     def check(path: Path) -> int:
-        return subprocess.run([BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", path], capture_output=True).returncode
+        return subprocess.run(
+            [BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", path], capture_output=True
+        ).returncode
 
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(COMPOSE.read_text().replace("healthcheck:", "healthchek:", 1))
@@ -49,7 +54,9 @@ def test_no_container_has_rights_that_it_does_not_need(compose: dict[str, Any]) 
         assert service["cap_drop"] == ["ALL"] and "cap_add" not in service and not service.get("privileged"), name
         assert "no-new-privileges:true" in service["security_opt"], name
         assert service["pids_limit"] <= 8192, name
-        assert not any("docker.sock" in volume or "podman.sock" in volume for volume in service.get("volumes", [])), name
+        assert not any("docker.sock" in volume or "podman.sock" in volume for volume in service.get("volumes", [])), (
+            name
+        )
         assert service.get("network_mode") is None and service.get("pid") is None, name
 
 
@@ -77,7 +84,9 @@ def test_secrets_come_from_the_environment_or_nothing_starts(compose: dict[str, 
         for variable, value in (service.get("environment") or {}).items():
             if re.search(r"PASSWORD|SECRET|_KEY$|AUTH_STRING|ENCRYPTION", variable):
                 assert "${LIMBECK_" in value, f"{name}: {variable}"
-        assert not any("${" in word and "PASSWORD" in word for word in service.get("command", [])), f"{name}: a command line can be read by all"
+        assert not any("${" in word and "PASSWORD" in word for word in service.get("command", [])), (
+            f"{name}: a command line can be read by all"
+        )
 
 
 def test_auth_is_on_and_nothing_is_unpickled(compose: dict[str, Any]) -> None:
@@ -85,13 +94,17 @@ def test_auth_is_on_and_nothing_is_unpickled(compose: dict[str, Any]) -> None:
     for name in ("prefect-api-1", "prefect-api-2", "prefect-services"):
         told = services[name]["environment"]
         assert told["PREFECT_SERVER_API_AUTH_STRING"] and told["PREFECT_SERVER_ENCRYPTION_KEY"]
-        assert told["PREFECT_SERVER_DATABASE_MIGRATE_ON_START"] == "false" and told["PREFECT_SERVER_DOCKET_URL"].startswith("redis://")
+        assert told["PREFECT_SERVER_DATABASE_MIGRATE_ON_START"] == "false" and told[
+            "PREFECT_SERVER_DOCKET_URL"
+        ].startswith("redis://")
     assert "basic-auth" in services["mlflow"]["command"]
     for name in ("mlflow", "worker-cpu", "worker-gpu"):
         assert services[name]["environment"]["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] == "false"
     workers = services["worker-cpu"]["environment"]
     assert workers["MLFLOW_TRACKING_USERNAME"] == "limbeck-worker"
-    assert workers["AWS_ACCESS_KEY_ID"] != services["mlflow"]["environment"]["AWS_ACCESS_KEY_ID"], "workers have no key to MLflow's bucket"
+    assert workers["AWS_ACCESS_KEY_ID"] != services["mlflow"]["environment"]["AWS_ACCESS_KEY_ID"], (
+        "workers have no key to MLflow's bucket"
+    )
 
 
 def test_every_image_is_pinned_and_every_server_is_asked_how_it_is(compose: dict[str, Any]) -> None:
@@ -113,12 +126,17 @@ def test_images_are_pinned_and_run_as_a_number(path: Path) -> None:
     assert users == ["10001:10001"]
     assert "--require-hashes" in text or "ceph.py" in text, "packages are the tested ones, byte for byte"
     assert not re.search(r"(PASSWORD|SECRET|TOKEN)\w*=", text)
-    assert (path.parent / f"{path.name}.dockerignore").read_text().splitlines()[1] == "*", "nothing enters an image unless it is named"
+    assert (path.parent / f"{path.name}.dockerignore").read_text().splitlines()[1] == "*", (
+        "nothing enters an image unless it is named"
+    )
 
 
 def test_the_s3_image_needs_one_file_of_ours() -> None:
     """It is copied alone into an image that has no package of ours."""
-    code = "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p]; import runpy; runpy.run_path(sys.argv[1], run_name='alone')"
+    code = (
+        "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p]; import runpy; "
+        "runpy.run_path(sys.argv[1], run_name='alone')"
+    )
     path = INFRA.parent / "flows" / "stack" / "ceph.py"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""What is installed is what was tested, byte for byte: the lock is whole, agrees with pyproject.toml, and is what every installation goes by."""
+"""What is installed is what was tested, byte for byte: the lock is whole, agrees with pyproject.toml, and is what every
+installation goes by."""
 
 from __future__ import annotations
 
@@ -78,7 +79,9 @@ def test_the_lock_is_within_the_bounds_of_the_project(requirements: list[str], l
     for wanted in map(Requirement, requirements):
         there = pins.get(canonicalize_name(wanted.name))
         assert there is not None, f"{wanted.name} is not in the lock: run `make lock`"
-        assert wanted.specifier.contains(pin(there)), f"the lock has {there}, the project wants {wanted}: run `make lock`"
+        assert wanted.specifier.contains(pin(there)), (
+            f"the lock has {there}, the project wants {wanted}: run `make lock`"
+        )
 
 
 def test_the_lock_has_everything_that_is_needed_and_nothing_else() -> None:
@@ -97,16 +100,32 @@ def test_either_build_of_torch_is_known_by_its_hash() -> None:
     assert {"triton", "nvidia-cudnn-cu13"} <= set(locked("cuda")), "PyPI's build for Linux asks for them"
 
 
-@pytest.mark.parametrize("path", [ROOT / "Makefile", *sorted((ROOT / "infra" / "containers").glob("Containerfile.*pu"))], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [ROOT / "Makefile", *sorted((ROOT / "infra" / "containers").glob("Containerfile.*pu"))],
+    ids=lambda path: path.name,
+)
 def test_every_installation_goes_by_the_lock(path: Path) -> None:
-    text = path.read_text().replace("\\\n", " ").replace("$(HASHED)", "".join(re.findall(r"^HASHED := (.*)", path.read_text(), re.MULTILINE)))
+    text = (
+        path.read_text()
+        .replace("\\\n", " ")
+        .replace("$(HASHED)", "".join(re.findall(r"^HASHED := (.*)", path.read_text(), re.MULTILINE)))
+    )
     places = ("$(BIN)/", "/opt/limbeck/bin/")  # tools in environments of their own are no part of the product
-    installs = [command for command in re.split(r"\n|&&|\|\||;", text) if "pip install" in command and any(place in command for place in places)]
+    installs = [
+        command
+        for command in re.split(r"\n|&&|\|\||;", text)
+        if "pip install" in command and any(place in command for place in places)
+    ]
     assert len(installs) >= 2
     for command in installs:
         assert "--no-deps" in command
         ours = command.split()[-1] == "." and "--no-build-isolation" in command
-        assert ours or ("--require-hashes" in command and "--only-binary :all:" in command and "infra/lock" in command.replace("$(LOCK)", "infra/lock"))
+        assert ours or (
+            "--require-hashes" in command
+            and "--only-binary :all:" in command
+            and "infra/lock" in command.replace("$(LOCK)", "infra/lock")
+        )
 
 
 def package(name: str, *vulnerabilities: str, **more: Any) -> dict[str, Any]:
@@ -120,9 +139,15 @@ def test_an_audit_without_a_database_does_not_call_anything_safe() -> None:
 
 
 def test_a_known_vulnerability_is_named_with_its_mend() -> None:
-    lines, status = AUDIT["summary"]([package("safe"), package("bad", "CVE-1"), {"name": "unknown", "skip_reason": "no"}])
+    lines, status = AUDIT["summary"](
+        [package("safe"), package("bad", "CVE-1"), {"name": "unknown", "skip_reason": "no"}]
+    )
     assert status == 1
-    assert lines == ["bad 1.0: CVE-1, mended in 2.0", "NOT AUDITED: unknown", "2 packages audited, 1 with known vulnerabilities"]
+    assert lines == [
+        "bad 1.0: CVE-1, mended in 2.0",
+        "NOT AUDITED: unknown",
+        "2 packages audited, 1 with known vulnerabilities",
+    ]
 
 
 def test_an_audit_ends_though_no_database_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

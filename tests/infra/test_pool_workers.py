@@ -1,4 +1,5 @@
-"""The work pools at work: Prefect's own workers for ECS and Kubernetes, a moto server and a fake API that run what they are asked to run, and real stages.
+"""The work pools at work: Prefect's own workers for ECS and Kubernetes, a moto server and a fake API that run what they
+are asked to run, and real stages.
 
 The workers need an environment of their own (``make pools``), as their packages do not fit beside ours.
 """
@@ -34,7 +35,10 @@ ROOT = Path(__file__).resolve().parents[2]
 POOLS = ROOT / "deployments" / "pools"
 CLOUD = Path(os.environ.get("LIMBECK_CLOUD_PYTHON", ROOT / ".venv-cloud" / "bin" / "python"))
 PATIENCE = 600.0
-needs_workers = pytest.mark.skipif(not CLOUD.is_file(), reason="NO prefect-aws AND prefect-kubernetes HERE: `make pools` sets an environment up for them")
+needs_workers = pytest.mark.skipif(
+    not CLOUD.is_file(),
+    reason="NO prefect-aws AND prefect-kubernetes HERE: `make pools` sets an environment up for them",
+)
 
 
 def template_of(name: str) -> dict[str, Any]:
@@ -46,11 +50,15 @@ def template_of(name: str) -> dict[str, Any]:
 def rendered(pool: str, /, **values: Any) -> dict[str, Any]:
     """Fill a template in as a worker does."""
     template = template_of(pool)
-    defaults = {key: variable["default"] for key, variable in template["variables"]["properties"].items() if variable.get("default") is not None}
+    defaults = {
+        key: variable["default"]
+        for key, variable in template["variables"]["properties"].items()
+        if variable.get("default") is not None
+    }
     return dict(apply_values(template["job_configuration"], {**defaults, **values}))
 
 
-# --- what they would ask for ------------------------------------------------------------------------------------------------------------
+# --- what they would ask for ------------------------------------------------------------------------------------------
 
 
 def job(**changes: Any) -> dict[str, Any]:
@@ -76,13 +84,22 @@ def test_the_job_is_strictly_valid(version: str) -> None:
 def test_the_job_gets_a_gpu_time_to_stop_and_no_second_try() -> None:
     spec = job()["spec"]
     pod, container = spec["template"]["spec"], spec["template"]["spec"]["containers"][0]
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == container["resources"]["requests"]["nvidia.com/gpu"], "GPUs cannot be lent"
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == container["resources"]["requests"]["nvidia.com/gpu"], (
+        "GPUs cannot be lent"
+    )
     assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["tolerations"]
     assert {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}} in pod["volumes"]
     environment = {entry["name"]: entry["value"] for entry in container["env"]}
-    assert spec["backoffLimit"] == 0 and pod["restartPolicy"] == "Never" and environment["PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"] == "reschedule"
+    assert (
+        spec["backoffLimit"] == 0
+        and pod["restartPolicy"] == "Never"
+        and environment["PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"] == "reschedule"
+    )
     assert pod["terminationGracePeriodSeconds"] == 110 and pod["automountServiceAccountToken"] is False
-    assert spec["template"]["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true" and spec["ttlSecondsAfterFinished"] == 3600
+    assert (
+        spec["template"]["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
+        and spec["ttlSecondsAfterFinished"] == 3600
+    )
 
 
 def test_tasks_on_spot_instances_ask_for_their_notice() -> None:
@@ -91,7 +108,7 @@ def test_tasks_on_spot_instances_ask_for_their_notice() -> None:
     assert "LIMBECK_SPOT" not in rendered("k8s-gpu")["env"]
 
 
-# --- what they do -----------------------------------------------------------------------------------------------------------------------
+# --- what they do -----------------------------------------------------------------------------------------------------
 
 
 async def make_pool(name: str, kind: str, template: dict[str, Any]) -> None:
@@ -108,9 +125,13 @@ async def ask_for(pool: str, recipe: Any, job_variables: dict[str, Any]) -> UUID
     from prefect.client.orchestration import get_client
     from prefect.deployments.runner import EntrypointType
 
-    deployment = await teacher_alone.ato_deployment(pool, work_pool_name=pool, entrypoint_type=EntrypointType.MODULE_PATH, job_variables=job_variables)
+    deployment = await teacher_alone.ato_deployment(
+        pool, work_pool_name=pool, entrypoint_type=EntrypointType.MODULE_PATH, job_variables=job_variables
+    )
     async with get_client() as client:
-        run = await client.create_flow_run_from_deployment(await deployment.aapply(), parameters={"recipe": recipe.model_dump(mode="json", exclude_unset=True)})
+        run = await client.create_flow_run_from_deployment(
+            await deployment.aapply(), parameters={"recipe": recipe.model_dump(mode="json", exclude_unset=True)}
+        )
     return run.id
 
 
@@ -128,13 +149,23 @@ def state_of(run: UUID) -> Any:
 @contextmanager
 def worker(pool: str, kind: str, folder: Path, url: str, **environment: str) -> Iterator[Path]:
     """Run Prefect's own worker for a pool; yield its log."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "LIMBECK_", "MLFLOW_", "AWS_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PREFECT_", "LIMBECK_", "MLFLOW_", "AWS_"))
+    }
     own = {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": os.environ["PREFECT_API_AUTH_STRING"]}
-    own |= {"PREFECT_HOME": str(folder / "worker"), "PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_LOGGING_LEVEL": "INFO"}
+    own |= {
+        "PREFECT_HOME": str(folder / "worker"),
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_LOGGING_LEVEL": "INFO",
+    }
     words = [str(CLOUD), "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind]
     path = folder / "worker.log"
     with path.open("wb") as log:
-        process = subprocess.Popen(words, env=kept | own | environment, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            words, env=kept | own | environment, cwd=folder, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         yield path
     finally:
@@ -168,14 +199,23 @@ def made(store: str) -> dict[str, str]:
     """Return the digests in a store, by stage."""
     from tasks.ports.store.open import open_store
 
-    return {manifest["stage"]: manifest["sha256"] for manifest in open_store(store, Path(os.environ["LIMBECK_HOME"]) / "seen").manifests()}
+    return {
+        manifest["stage"]: manifest["sha256"]
+        for manifest in open_store(store, Path(os.environ["LIMBECK_HOME"]) / "seen").manifests()
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @needs_workers
 def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
-    prefect_url: str, s3: S3Server, engines_here: None, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prefect_url: str,
+    s3: S3Server,
+    engines_here: None,
+    tiny_bert: Path,
+    tiny_rows: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On the cluster, the capacity, the roles, the secrets and the queue that our own stacks made."""
     recipe, store = long_enough(tiny_bert, tiny_rows), f"s3://{BUCKET}/{tmp_path.name}"
@@ -184,16 +224,27 @@ def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
         assert up(cloud, "dev", ("network", "storage", "workers")) == []
         storage, workers = outputs(cloud, "limbeck-dev-storage"), outputs(cloud, "limbeck-dev-workers")
         tasks = RunningTasks(cloud, machine, workers["EventsQueue"])
-        monkeypatch.setattr("moto.ecs.models.EC2ContainerServiceBackend.run_task", lambda *given, **more: tasks.run_task(*given, **more))
+        monkeypatch.setattr(
+            "moto.ecs.models.EC2ContainerServiceBackend.run_task", lambda *given, **more: tasks.run_task(*given, **more)
+        )
         asyncio.run(make_pool("ecs-gpu", "ecs", template_of("ecs-gpu")))
         variables = {
-            "cluster": workers["Cluster"], "capacity_provider_strategy": [{"capacityProvider": workers["Capacity"], "weight": 1, "base": 0}],
-            "execution_role_arn": workers["ExecutionRole"], "task_role_arn": workers["TaskRole"], "image": f"{storage['RepositoryUri']}:gpu-0.1.0",
-            "gpu_count": "2", "prefect_api_auth_string_secret_arn": storage["PrefectAuth"],
+            "cluster": workers["Cluster"],
+            "capacity_provider_strategy": [{"capacityProvider": workers["Capacity"], "weight": 1, "base": 0}],
+            "execution_role_arn": workers["ExecutionRole"],
+            "task_role_arn": workers["TaskRole"],
+            "image": f"{storage['RepositoryUri']}:gpu-0.1.0",
+            "gpu_count": "2",
+            "prefect_api_auth_string_secret_arn": storage["PrefectAuth"],
             "secrets": [{"name": "MLFLOW_TRACKING_PASSWORD", "valueFrom": f"{storage['MlflowWorker']}:password::"}],
-            "env": template_of("ecs-gpu")["variables"]["properties"]["env"]["default"] | s3.environment()
-            | {"LIMBECK_STORE": store, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db", "PREFECT_LOGGING_LEVEL": "INFO"},
-        }  # fmt: skip
+            "env": template_of("ecs-gpu")["variables"]["properties"]["env"]["default"]
+            | s3.environment()
+            | {
+                "LIMBECK_STORE": store,
+                "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db",
+                "PREFECT_LOGGING_LEVEL": "INFO",
+            },
+        }
         queue = {"PREFECT_INTEGRATIONS_AWS_ECS_OBSERVER_SQS_QUEUE_NAME": workers["EventsQueue"]}
         with worker("ecs-gpu", "ecs", tmp_path, prefect_url, **cloud.environment(), **queue) as log:
             told = lambda: log.read_text() + "".join(each.said() for each in machine.containers)  # noqa: E731
@@ -206,14 +257,34 @@ def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
         first, second = tasks.asked
     definition = first["definition"]
     (container,) = definition["containerDefinitions"]
-    assert container["resourceRequirements"] == [{"type": "GPU", "value": "2"}] and container["linuxParameters"]["sharedMemorySize"] == 2048
-    assert container["stopTimeout"] == 110 and container["image"].endswith("/worker:gpu-0.1.0") and definition["requiresCompatibilities"] == ["EC2"]
+    assert (
+        container["resourceRequirements"] == [{"type": "GPU", "value": "2"}]
+        and container["linuxParameters"]["sharedMemorySize"] == 2048
+    )
+    assert (
+        container["stopTimeout"] == 110
+        and container["image"].endswith("/worker:gpu-0.1.0")
+        and definition["requiresCompatibilities"] == ["EC2"]
+    )
     assert definition["family"].startswith("limbeck-"), "the role of the dispatcher may start no other"
-    assert first["strategy"] == [{"capacityProvider": workers["Capacity"], "weight": 1, "base": 0}] and not first["launch_type"]
-    assert first["overrides"]["taskRoleArn"] == workers["TaskRole"] and definition["executionRoleArn"] == workers["ExecutionRole"]
+    assert (
+        first["strategy"] == [{"capacityProvider": workers["Capacity"], "weight": 1, "base": 0}]
+        and not first["launch_type"]
+    )
+    assert (
+        first["overrides"]["taskRoleArn"] == workers["TaskRole"]
+        and definition["executionRoleArn"] == workers["ExecutionRole"]
+    )
     secrets = {entry["name"]: entry["valueFrom"] for entry in container["secrets"]}
-    assert secrets == {"MLFLOW_TRACKING_PASSWORD": f"{storage['MlflowWorker']}:password::", "PREFECT_API_AUTH_STRING": storage["PrefectAuth"]}
-    assert not [entry for entry in first["overrides"]["containerOverrides"][0]["environment"] if "PASSWORD" in entry["name"] or "AUTH" in entry["name"]]
+    assert secrets == {
+        "MLFLOW_TRACKING_PASSWORD": f"{storage['MlflowWorker']}:password::",
+        "PREFECT_API_AUTH_STRING": storage["PrefectAuth"],
+    }
+    assert not [
+        entry
+        for entry in first["overrides"]["containerOverrides"][0]["environment"]
+        if "PASSWORD" in entry["name"] or "AUTH" in entry["name"]
+    ]
     assert second["definition"]["taskDefinitionArn"] == definition["taskDefinitionArn"], "the same task, defined once"
     assert "took over checkpoint" in second["container"].said() and "resuming at step" in second["container"].said()
     assert made(store)["finetune-teacher"] == undisturbed(recipe, tmp_path, monkeypatch)
@@ -223,18 +294,31 @@ def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
 @pytest.mark.timeout(3600)
 @needs_workers
 def test_kubernetes_runs_a_stage(
-    prefect_url: str, s3: S3Server, engines_here: None, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prefect_url: str,
+    s3: S3Server,
+    engines_here: None,
+    tiny_bert: Path,
+    tiny_rows: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recipe, store = long_enough(tiny_bert, tiny_rows), f"s3://{BUCKET}/{tmp_path.name}"
-    machine, secret = Machine(tmp_path), s3.environment() | {"LIMBECK_STORE": store, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
+    machine, secret = (
+        Machine(tmp_path),
+        s3.environment() | {"LIMBECK_STORE": store, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"},
+    )
     cluster = Cluster(machine, {"limbeck": secret})
     threading.Thread(target=cluster.serve_forever, daemon=True).start()
     asyncio.run(make_pool("k8s-gpu", "kubernetes", template_of("k8s-gpu")))
     own = {"KUBECONFIG": str(cluster.kubeconfig(tmp_path)), "PREFECT_INTEGRATIONS_KUBERNETES_OBSERVER_ENABLED": "false"}
-    environment = template_of("k8s-gpu")["variables"]["properties"]["env"]["default"] | {"PREFECT_LOGGING_LEVEL": "INFO"}
+    environment = template_of("k8s-gpu")["variables"]["properties"]["env"]["default"] | {
+        "PREFECT_LOGGING_LEVEL": "INFO"
+    }
     with worker("k8s-gpu", "kubernetes", tmp_path, prefect_url, **own) as log:
         told = lambda: log.read_text() + "".join(each.said() for each in machine.containers) + str(cluster.refused)  # noqa: E731
-        run = asyncio.run(ask_for("k8s-gpu", recipe, {"image": "example.org/limbeck:gpu-0.1.0", "gpu_count": 2, "env": environment}))
+        run = asyncio.run(
+            ask_for("k8s-gpu", recipe, {"image": "example.org/limbeck:gpu-0.1.0", "gpu_count": 2, "env": environment})
+        )
         wait_for(lambda: machine.containers and "steps, loss" in machine.containers[0].said(), told)
         machine.containers[0].process.terminate()  # as the kubelet does with a pod whose node goes
         wait_for(lambda: len(machine.containers) == 2, told)
@@ -244,6 +328,8 @@ def test_kubernetes_runs_a_stage(
     for each in cluster.jobs:
         limits = each["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
         assert limits["nvidia.com/gpu"] == 2 and each["spec"]["backoffLimit"] == 0
-    assert machine.containers[0].process.returncode == 0, "Prefect has taken the run back: for Kubernetes this pod did its work"
+    assert machine.containers[0].process.returncode == 0, (
+        "Prefect has taken the run back: for Kubernetes this pod did its work"
+    )
     assert "resuming at step" in machine.containers[1].said()
     assert made(store)["finetune-teacher"] == undisturbed(recipe, tmp_path, monkeypatch)

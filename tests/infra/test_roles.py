@@ -1,6 +1,8 @@
-"""A role is least only if it is enough: everything that a worker asks of S3 is in its role, and what is not in it is what only upkeep needs.
+"""A role is least only if it is enough: everything that a worker asks of S3 is in its role, and what is not in it is
+what only upkeep needs.
 
-The store works on a real S3 server; what it asks is written down on the way and held against the policies of the templates.
+The store works on a real S3 server; what it asks is written down on the way and held against the policies of the
+templates.
 """
 
 from __future__ import annotations
@@ -22,12 +24,20 @@ from tests.infra.templates import load_templates, many, statements, words
 from tests.s3_server import BUCKET, S3Server
 
 NEEDS = {
-    "PutObject": ("s3:PutObject",), "GetObject": ("s3:GetObject",), "HeadObject": ("s3:GetObject",), "DeleteObject": ("s3:DeleteObject",),
-    "ListObjectsV2": ("s3:ListBucket",), "CreateMultipartUpload": ("s3:PutObject",), "UploadPart": ("s3:PutObject",),
-    "CompleteMultipartUpload": ("s3:PutObject",), "AbortMultipartUpload": ("s3:AbortMultipartUpload",), "ListParts": ("s3:ListMultipartUploadParts",),
-    "ListMultipartUploads": ("s3:ListBucketMultipartUploads",), "CopyObject": ("s3:GetObject", "s3:PutObject"),
+    "PutObject": ("s3:PutObject",),
+    "GetObject": ("s3:GetObject",),
+    "HeadObject": ("s3:GetObject",),
+    "DeleteObject": ("s3:DeleteObject",),
+    "ListObjectsV2": ("s3:ListBucket",),
+    "CreateMultipartUpload": ("s3:PutObject",),
+    "UploadPart": ("s3:PutObject",),
+    "CompleteMultipartUpload": ("s3:PutObject",),
+    "AbortMultipartUpload": ("s3:AbortMultipartUpload",),
+    "ListParts": ("s3:ListMultipartUploadParts",),
+    "ListMultipartUploads": ("s3:ListBucketMultipartUploads",),
+    "CopyObject": ("s3:GetObject", "s3:PutObject"),
     "UploadPartCopy": ("s3:GetObject", "s3:PutObject"),
-}  # fmt: skip
+}
 """The permissions that S3 asks for each operation."""
 ON_THE_BUCKET = ("s3:ListBucket", "s3:ListBucketMultipartUploads")
 Asked = set[tuple[str, str]]
@@ -86,7 +96,15 @@ async def work(store: S3Store, folder: Path) -> None:
                 write_marker(checkpoints / step, of=checkpoints.name)
                 await asyncio.sleep(2.5)
         for number in (1, 2):
-            store.publish(key, kind="rows", folder=make(folder, number), facts={}, stage="test", explanation=explanation, lease=lease)
+            store.publish(
+                key,
+                kind="rows",
+                folder=make(folder, number),
+                facts={},
+                stage="test",
+                explanation=explanation,
+                lease=lease,
+            )
     for _ in range(2):
         async with store.lease(key, {"stage": "test"}):
             pass
@@ -98,8 +116,19 @@ async def work(store: S3Store, folder: Path) -> None:
 def test_a_worker_may_do_what_it_does(asked: Asked, tmp_path: Path) -> None:
     store = S3Store(f"s3://{BUCKET}/store", tmp_path / "cache")
     asyncio.run(work(store, tmp_path))
-    assert {action for action, _ in asked} >= {"s3:PutObject", "s3:GetObject", "s3:DeleteObject", "s3:ListBucket", "s3:ListBucketMultipartUploads"}
-    assert {name.split("/")[1] for action, name in asked if action == "s3:DeleteObject"} == {"leases", "checkpoints", "temporary", "manifests"}
+    assert {action for action, _ in asked} >= {
+        "s3:PutObject",
+        "s3:GetObject",
+        "s3:DeleteObject",
+        "s3:ListBucket",
+        "s3:ListBucketMultipartUploads",
+    }
+    assert {name.split("/")[1] for action, name in asked if action == "s3:DeleteObject"} == {
+        "leases",
+        "checkpoints",
+        "temporary",
+        "manifests",
+    }
     for role in ("TaskRole", "CpuWorkerRole", "UpkeepRole"):
         assert [each for each in sorted(asked) if not allowed(role, *each)] == [], role
     for role in ("MlflowRole", "DispatcherRole", "InstanceRole", "ExecutionRole"):
@@ -115,4 +144,6 @@ def test_only_upkeep_removes_artifacts(asked: Asked, tmp_path: Path) -> None:
     store.leftovers(0.0, (), dry=False)
     assert [each for each in sorted(asked) if not allowed("UpkeepRole", *each)] == []
     refused = {(action, name.split("/")[1]) for action, name in asked if not allowed("TaskRole", action, name)}
-    assert refused >= {("s3:DeleteObject", "objects"), ("s3:DeleteObject", "quarantine")} and {action for action, _ in refused} == {"s3:DeleteObject"}
+    assert refused >= {("s3:DeleteObject", "objects"), ("s3:DeleteObject", "quarantine")} and {
+        action for action, _ in refused
+    } == {"s3:DeleteObject"}

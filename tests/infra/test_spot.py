@@ -1,7 +1,8 @@
-"""AWS takes an instance back: the notice is heard, stages stop at a checkpoint, Prefect hands the run on, and another worker ends it.
+"""AWS takes an instance back: the notice is heard, stages stop at a checkpoint, Prefect hands the run on, and another
+worker ends it.
 
-Everything is real but the metadata service: Prefect's server, ``prefect flow-run execute`` as it runs in a container, the engines, the store.
-``LIMBECK_NOTICES=20`` says how often the slow test takes the instance away.
+Everything is real but the metadata service: Prefect's server, ``prefect flow-run execute`` as it runs in a container,
+the engines, the store. ``LIMBECK_NOTICES=20`` says how often the slow test takes the instance away.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = ["pool"]
 WORDS = '{"action": "terminate", "time": "2026-11-22T08:22:00Z"}'
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------------------------
+# --- asking -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -60,10 +61,20 @@ def test_a_token_is_asked_for_first_and_again_when_it_is_refused(service: Servic
     service.notice.write_text(WORDS)
     assert metadata.notice() == Notice("terminate", "2026-11-22T08:22:00Z")
     put, get = "PUT /latest/api/token 200", f"GET {NOTICE}"
-    assert service.asked.read_text().splitlines() == [put, f"{get} 404", f"{get} 404", f"{get} 401", put, f"{get} 404", f"{get} 200"], "and nothing else"
+    assert service.asked.read_text().splitlines() == [
+        put,
+        f"{get} 404",
+        f"{get} 404",
+        f"{get} 401",
+        put,
+        f"{get} 404",
+        f"{get} 200",
+    ], "and nothing else"
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"action": 1}', b'{"action": "x; rm -rf /", "time": "\\n"}', b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'{"action": 1}', b'{"action": "x; rm -rf /", "time": "\\n"}', b"\xff"]
+)
 def test_a_notice_that_cannot_be_read_is_one_all_the_same(body: bytes) -> None:
     assert notice_from(body) == Notice("terminate", "soon")
 
@@ -80,7 +91,9 @@ def test_only_pools_that_say_so_are_on_spot(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LIMBECK_SPOT", "aws")
     assert on_spot()
     monkeypatch.setenv("LIMBECK_SPOT", "yes")
-    with pytest.raises(RecipeError, match="LIMBECK_SPOT is 'yes'; set it to aws on EC2 spot instances, or leave it out"):
+    with pytest.raises(
+        RecipeError, match="LIMBECK_SPOT is 'yes'; set it to aws on EC2 spot instances, or leave it out"
+    ):
         on_spot()
 
 
@@ -102,22 +115,29 @@ def test_a_notice_stops_what_runs_inside_and_nothing_else(service: Service, monk
 
 
 def test_the_supervisor_is_found_at_some_distance(tmp_path: Path) -> None:
-    """Prefect starts a flow run through processes of its own; the one to ask is the one that was started to execute it."""
+    """Prefect starts a flow run through processes of its own; the one to ask is the one that was started to execute
+    it."""
     ask = "from flows.run.spot import find_supervisor; print(find_supervisor())"
     between = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {ask!r}])"
-    above = f"import os, subprocess, sys; print(os.getpid(), flush=True); subprocess.run([sys.executable, '-c', {between!r}])"
-    done = subprocess.run([sys.executable, "-c", above, "flow-run", "execute"], cwd=ROOT, capture_output=True, text=True, check=True)
+    above = (
+        f"import os, subprocess, sys; print(os.getpid(), flush=True); subprocess.run([sys.executable, '-c', "
+        f"{between!r}])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", above, "flow-run", "execute"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     own, found = done.stdout.split()
     assert own == found
     assert find_supervisor() is None
 
 
-# --- one worker after another -----------------------------------------------------------------------------------------------------------
+# --- one worker after another -----------------------------------------------------------------------------------------
 
 
 @dataclass
 class Instances:
-    """A store and servers, and instances that come and go; each has its own home folder, and its own metadata service."""
+    """A store and servers, and instances that come and go; each has its own home folder, and its own metadata
+    service."""
 
     folder: Path
     url: str
@@ -133,14 +153,26 @@ class Instances:
         home = Home(self.folder / f"instance-{len(self.logs)}").create()
         port = int(self.url.rpartition(":")[2].partition("/")[0])
         url = f"http://{self.inside.reach(port)}/api" if self.inside else self.url
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "LIMBECK_", "MLFLOW_", "AWS_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PREFECT_", "LIMBECK_", "MLFLOW_", "AWS_"))
+        }
         return kept | {
-            "PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": os.environ["PREFECT_API_AUTH_STRING"],
-            "PREFECT_HOME": str(home.root / "prefect"), "PREFECT_LOGGING_LEVEL": "INFO", "PYTHONPATH": str(ROOT),
-            "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule", "LIMBECK_SPOT": "aws", "LIMBECK_HOME": str(home.root),
-            "LIMBECK_STORE": str(self.store), "MLFLOW_TRACKING_URI": self.tracking, "OMP_NUM_THREADS": "1",
-            "MLFLOW_DISABLE_TELEMETRY": "true", **({} if self.inside else {"AWS_EC2_METADATA_SERVICE_ENDPOINT": self.service}),
-        }  # fmt: skip
+            "PREFECT_API_URL": url,
+            "PREFECT_API_AUTH_STRING": os.environ["PREFECT_API_AUTH_STRING"],
+            "PREFECT_HOME": str(home.root / "prefect"),
+            "PREFECT_LOGGING_LEVEL": "INFO",
+            "PYTHONPATH": str(ROOT),
+            "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",
+            "LIMBECK_SPOT": "aws",
+            "LIMBECK_HOME": str(home.root),
+            "LIMBECK_STORE": str(self.store),
+            "MLFLOW_TRACKING_URI": self.tracking,
+            "OMP_NUM_THREADS": "1",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            **({} if self.inside else {"AWS_EC2_METADATA_SERVICE_ENDPOINT": self.service}),
+        }
 
     def execute(self, run: UUID) -> subprocess.Popen[bytes]:
         """Execute a flow run on a new instance, as a task on ECS does."""
@@ -150,7 +182,9 @@ class Instances:
         work.mkdir()  # Prefect copies what lies where a flow run starts, unless its deployment says where its code is
         self.logs.append(self.folder / f"instance-{len(self.logs)}.log")
         with self.logs[-1].open("wb") as log:
-            return subprocess.Popen(self.inside.command(*words) if self.inside else words, cwd=work, env=environment, stdout=log, stderr=log)
+            return subprocess.Popen(
+                self.inside.command(*words) if self.inside else words, cwd=work, env=environment, stdout=log, stderr=log
+            )
 
     def take_away(self) -> None:
         """Announce the end of the newest instance."""
@@ -169,7 +203,9 @@ class Instances:
 
     def saved(self) -> int:
         """Return the newest step in the store."""
-        return max((int(path.name.removeprefix("step-")) for path in self.store.glob("checkpoints/*/step-*")), default=0)
+        return max(
+            (int(path.name.removeprefix("step-")) for path in self.store.glob("checkpoints/*/step-*")), default=0
+        )
 
 
 @pytest.fixture
@@ -179,9 +215,21 @@ def instances(prefect_url: str, tmp_path: Path) -> Iterator[Instances]:
         reason = why_not()
         if reason:
             warnings.warn(reason, stacklevel=1)
-        inside, port, notice = None if reason else stack.enter_context(namespace()), 80 if not reason else free_port(), tmp_path / "notice"
+        inside, port, notice = (
+            None if reason else stack.enter_context(namespace()),
+            80 if not reason else free_port(),
+            tmp_path / "notice",
+        )
         stack.enter_context(metadata_service(notice, inside, port))
-        yield Instances(tmp_path, prefect_url, inside, f"http://127.0.0.1:{port}", notice, tmp_path / "store", f"sqlite:///{tmp_path}/mlflow.db")
+        yield Instances(
+            tmp_path,
+            prefect_url,
+            inside,
+            f"http://127.0.0.1:{port}",
+            notice,
+            tmp_path / "store",
+            f"sqlite:///{tmp_path}/mlflow.db",
+        )
 
 
 async def ask_for(recipe: Any) -> UUID:
@@ -191,7 +239,9 @@ async def ask_for(recipe: Any) -> UUID:
 
     deployment = await (await teacher_alone.ato_deployment("spot", entrypoint_type=EntrypointType.MODULE_PATH)).aapply()
     async with get_client() as client:
-        run = await client.create_flow_run_from_deployment(deployment, parameters={"recipe": recipe.model_dump(mode="json", exclude_unset=True)})
+        run = await client.create_flow_run_from_deployment(
+            deployment, parameters={"recipe": recipe.model_dump(mode="json", exclude_unset=True)}
+        )
     return run.id
 
 
@@ -224,7 +274,11 @@ def test_a_run_whose_instance_is_taken_away_ends_on_another(
     state = asyncio.run(state_of(run))
     assert state.is_completed(), instances.said()[-3000:]
     assert f"resuming at step {saved:,} of 600" in instances.said()
-    (made,) = [json.loads(path.read_text()) for path in instances.folder.glob("store/manifests/*/*.json") if "finetune-teacher" in path.read_text()]
+    (made,) = [
+        json.loads(path.read_text())
+        for path in instances.folder.glob("store/manifests/*/*.json")
+        if "finetune-teacher" in path.read_text()
+    ]
     monkeypatch.setenv("LIMBECK_HOME", str(instances.folder / "undisturbed"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{instances.folder}/undisturbed.db")
     assert asyncio.run(teacher_alone(recipe)) == made["sha256"], "what two workers made is what one would have made"
@@ -234,14 +288,22 @@ def test_a_run_whose_instance_is_taken_away_ends_on_another(
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_a_stage_survives_one_notice_after_another(instances: Instances, pool: Pool, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:  # noqa: F811
-    """The real flow of the GPU pool, for a run on a small machine, at the pace that AWS advises; every instance goes on from where the last one was."""
+def test_a_stage_survives_one_notice_after_another(
+    instances: Instances, pool: Pool, tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:  # noqa: F811
+    """The real flow of the GPU pool, for a run on a small machine, at the pace that AWS advises; every instance goes on
+    from where the last one was."""
     times = int(os.environ.get("LIMBECK_NOTICES", "2"))
     pool.deploy()
     recipe = small(tiny_bert, tiny_rows, steps=1200 * times, evaluations=1)
     parent = start_run(pool, recipe, tmp_path / "out.json")
     pool.wait(lambda: bool(pool.runs()))
-    run, instances.store, instances.tracking, before = pool.runs()[0].id, pool.home.root / "store", pool.home.own_tracking_uri, 0
+    run, instances.store, instances.tracking, before = (
+        pool.runs()[0].id,
+        pool.home.root / "store",
+        pool.home.own_tracking_uri,
+        0,
+    )
     for number in range(times):
         worker = instances.execute(run)
         instances.wait_for("steps, loss", worker)

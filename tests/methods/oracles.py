@@ -1,7 +1,7 @@
 """The golden numbers of the reference implementations, a loud skip where they are not, and which of them are read.
 
-A test says by ``reads`` which cases it compares the product with. That it opens them is checked when it runs; that every
-case is read, or named in ``not_built.py``, is checked by ``test_oracles.py``.
+A test says by ``reads`` which cases it compares the product with. That it opens them is checked when it runs; that
+every case is read, or named in ``not_built.py``, is checked by ``test_oracles.py``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,9 @@ def test_padding_changes_nothing() -> None:
     student, teacher, mask = drawn(2, 3, 4, 4), drawn(2, 3, 4, 4, seed=1), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
     wider = [torch.nn.functional.pad(scores, (0, 2, 0, 2), value=9.0) for scores in (student, teacher)]
     loss = attention_distribution_loss(student, teacher, mask)
-    torch.testing.assert_close(attention_distribution_loss(*wider, torch.nn.functional.pad(mask, (0, 2))), loss, **EXACT)
+    torch.testing.assert_close(
+        attention_distribution_loss(*wider, torch.nn.functional.pad(mask, (0, 2))), loss, **EXACT
+    )
 
 
 def test_a_shift_of_all_scores_of_a_query_changes_nothing() -> None:
@@ -59,7 +61,13 @@ def test_a_student_equal_to_its_teacher_loses_nothing_in_the_engine(tiny_bert: P
     from tasks.training.models.students import freeze, load_classifier
     from tasks.training.objectives.self_attention import SelfAttention
 
-    teacher = freeze(load_classifier(tiny_bert, Task("tiny", "classification", ["no", "yes"], "accuracy", False), torch.device("cpu")))
-    batch = collate(encode(load_tokenizer(tiny_bert), ["the film was good", "a book"], None, 16), [0, 1], 0, torch.device("cpu"))
+    teacher = freeze(
+        load_classifier(
+            tiny_bert, Task("tiny", "classification", ["no", "yes"], "accuracy", False), torch.device("cpu")
+        )
+    )
+    batch = collate(
+        encode(load_tokenizer(tiny_bert), ["the film was good", "a book"], None, 16), [0, 1], 0, torch.device("cpu")
+    )
     objective = SelfAttention(copy.deepcopy(teacher), teacher, SimpleNamespace(attention=1.0, value=1.0))
     assert float(objective.loss(batch)) == pytest.approx(0, abs=1e-7)

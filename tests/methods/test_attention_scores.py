@@ -41,7 +41,7 @@ def test_masked_scores_of_minus_infinity_leave_loss_and_gradient_finite() -> Non
     hidden = MASK[:, None, None, :] == 0
     loss = attention_score_loss(
         student.masked_fill(hidden, -torch.inf), scores(1).masked_fill(hidden, -torch.inf), MASK
-    )  # fmt: skip
+    )
     loss.backward()
     assert loss.isfinite() and student.grad.isfinite().all() and student.grad[1, :, 2].eq(0).all()
 

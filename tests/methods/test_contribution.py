@@ -42,8 +42,12 @@ def test_padding_on_either_side_does_not_change_the_cosines(token: str) -> None:
 def test_the_summary_is_the_first_or_the_last_valid_token() -> None:
     first, last = (cosines_BL(states(), MASK, token=token) for token in ("cls", "last"))
     for row, at in enumerate((2, 1)):
-        torch.testing.assert_close(first[row], torch.cosine_similarity(torch.stack(states())[:-1, row, 0], torch.stack(states())[1:, row, 0]))
-        torch.testing.assert_close(last[row], torch.cosine_similarity(torch.stack(states())[:-1, row, at], torch.stack(states())[1:, row, at]))
+        torch.testing.assert_close(
+            first[row], torch.cosine_similarity(torch.stack(states())[:-1, row, 0], torch.stack(states())[1:, row, 0])
+        )
+        torch.testing.assert_close(
+            last[row], torch.cosine_similarity(torch.stack(states())[:-1, row, at], torch.stack(states())[1:, row, at])
+        )
 
 
 def test_batches_add_up() -> None:

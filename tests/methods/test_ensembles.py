@@ -21,7 +21,9 @@ def test_each_teacher_is_softened_before_they_are_mixed() -> None:
     students = mixed(both, [1.0, 1.0], combine="weights", temperature=4.0) / 4
     torch.testing.assert_close(students.softmax(-1), (both / 4).softmax(-1).mean(0))
     afterwards = mixed(both, [1.0, 1.0], combine="weights", temperature=1.0) / 4
-    assert not torch.allclose(afterwards.softmax(-1), students.softmax(-1), atol=0.1), "softening the mixture is another thing"
+    assert not torch.allclose(afterwards.softmax(-1), students.softmax(-1), atol=0.1), (
+        "softening the mixture is another thing"
+    )
 
 
 def test_who_is_sure_is_heard() -> None:
@@ -39,7 +41,10 @@ def test_teachers_who_know_nothing_still_answer() -> None:
 def test_one_teacher_twice_is_that_teacher() -> None:
     logits = torch.randn(5, 3)
     for combine in ("weights", "certainty"):
-        torch.testing.assert_close(mixed(torch.stack([logits, logits]), [1.0, 2.0], combine=combine, temperature=3.0).softmax(-1), logits.softmax(-1))
+        torch.testing.assert_close(
+            mixed(torch.stack([logits, logits]), [1.0, 2.0], combine=combine, temperature=3.0).softmax(-1),
+            logits.softmax(-1),
+        )
 
 
 def test_numbers_are_averaged() -> None:

@@ -31,7 +31,7 @@ def test_more_padding_does_not_change_the_loss() -> None:
     short = hidden_state_loss(student, teacher, MASK, projection)
     long = hidden_state_loss(
         pad(student, (0, 0, 0, 5), value=7.0), pad(teacher, (0, 0, 0, 5), value=-7.0), pad(MASK, (0, 5)), projection
-    )  # fmt: skip
+    )
     torch.testing.assert_close(short, long)
 
 

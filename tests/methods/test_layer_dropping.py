@@ -17,9 +17,14 @@ from tests.methods.oracles import Oracle, reads
 
 COSINES = [0.5, 0.9, 0.1, 0.9, 0.3, 0.2]
 BERT_LIKE = {
-    "vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 2,
-    "intermediate_size": 24, "max_position_embeddings": 40, "num_labels": 3,
-}  # fmt: skip
+    "vocab_size": 30,
+    "hidden_size": 16,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 40,
+    "num_labels": 3,
+}
 ARCHITECTURES: dict[str, dict] = {
     "bert": BERT_LIKE,
     "roberta": BERT_LIKE,
@@ -27,12 +32,17 @@ ARCHITECTURES: dict[str, dict] = {
     "distilbert": {"vocab_size": 30, "dim": 16, "n_layers": 4, "n_heads": 2, "hidden_dim": 24, "num_labels": 3},
     "deberta-v2": {**BERT_LIKE, "relative_attention": True, "pos_att_type": ["c2p", "p2c"], "conv_kernel_size": 3},
     "modernbert": {
-        **BERT_LIKE, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2,
+        **BERT_LIKE,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "cls_token_id": 1,
+        "sep_token_id": 2,
         "local_attention": 4,
     },
     "xlnet": {"vocab_size": 30, "d_model": 16, "n_layer": 4, "n_head": 2, "d_inner": 24, "num_labels": 3},
     "albert": {**BERT_LIKE, "embedding_size": 8},
-}  # fmt: skip
+}
 
 
 def tiny(model_type: str, **changes: object) -> transformers.PreTrainedModel:
@@ -59,20 +69,38 @@ def reloaded(model: transformers.PreTrainedModel, folder: Path) -> transformers.
 @pytest.mark.parametrize(
     ("strategy", "layers", "drop", "dropped"),  # counted from 1, as the paper's table
     [
-        ("top", 12, 2, [11, 12]), ("top", 12, 4, [9, 10, 11, 12]), ("top", 12, 6, [7, 8, 9, 10, 11, 12]),
-        ("top", 6, 1, [6]), ("top", 6, 2, [5, 6]), ("top", 6, 3, [4, 5, 6]),
-        ("bottom", 12, 2, [1, 2]), ("bottom", 12, 4, [1, 2, 3, 4]), ("bottom", 12, 6, [1, 2, 3, 4, 5, 6]),
-        ("bottom", 6, 1, [1]), ("bottom", 6, 2, [1, 2]), ("bottom", 6, 3, [1, 2, 3]),
-        ("symmetric", 12, 2, [6, 7]), ("symmetric", 12, 4, [5, 6, 7, 8]), ("symmetric", 12, 6, [4, 5, 6, 7, 8, 9]),
-        ("symmetric", 6, 1, [4]), ("symmetric", 6, 2, [3, 4]), ("symmetric", 6, 3, [3, 4, 5]),
-        ("alternate-odd", 12, 2, [9, 11]), ("alternate-odd", 12, 4, [5, 7, 9, 11]),
+        ("top", 12, 2, [11, 12]),
+        ("top", 12, 4, [9, 10, 11, 12]),
+        ("top", 12, 6, [7, 8, 9, 10, 11, 12]),
+        ("top", 6, 1, [6]),
+        ("top", 6, 2, [5, 6]),
+        ("top", 6, 3, [4, 5, 6]),
+        ("bottom", 12, 2, [1, 2]),
+        ("bottom", 12, 4, [1, 2, 3, 4]),
+        ("bottom", 12, 6, [1, 2, 3, 4, 5, 6]),
+        ("bottom", 6, 1, [1]),
+        ("bottom", 6, 2, [1, 2]),
+        ("bottom", 6, 3, [1, 2, 3]),
+        ("symmetric", 12, 2, [6, 7]),
+        ("symmetric", 12, 4, [5, 6, 7, 8]),
+        ("symmetric", 12, 6, [4, 5, 6, 7, 8, 9]),
+        ("symmetric", 6, 1, [4]),
+        ("symmetric", 6, 2, [3, 4]),
+        ("symmetric", 6, 3, [3, 4, 5]),
+        ("alternate-odd", 12, 2, [9, 11]),
+        ("alternate-odd", 12, 4, [5, 7, 9, 11]),
         ("alternate-odd", 12, 6, [1, 3, 5, 7, 9, 11]),
-        ("alternate-odd", 6, 1, [5]), ("alternate-odd", 6, 2, [3, 5]), ("alternate-odd", 6, 3, [1, 3, 5]),
-        ("alternate-even", 12, 2, [10, 12]), ("alternate-even", 12, 4, [6, 8, 10, 12]),
+        ("alternate-odd", 6, 1, [5]),
+        ("alternate-odd", 6, 2, [3, 5]),
+        ("alternate-odd", 6, 3, [1, 3, 5]),
+        ("alternate-even", 12, 2, [10, 12]),
+        ("alternate-even", 12, 4, [6, 8, 10, 12]),
         ("alternate-even", 12, 6, [2, 4, 6, 8, 10, 12]),
-        ("alternate-even", 6, 1, [6]), ("alternate-even", 6, 2, [4, 6]), ("alternate-even", 6, 3, [2, 4, 6]),
+        ("alternate-even", 6, 1, [6]),
+        ("alternate-even", 6, 2, [4, 6]),
+        ("alternate-even", 6, 3, [2, 4, 6]),
     ],
-)  # fmt: skip
+)
 def test_published_sets(strategy: str, layers: int, drop: int, dropped: list[int]) -> None:
     assert kept_layers(strategy, layers, drop) == [i for i in range(layers) if i + 1 not in dropped]
 
@@ -136,7 +164,9 @@ def test_contribution_without_measurements_is_refused(cosines: list[float] | Non
 
 
 def test_an_unknown_strategy_lists_the_known() -> None:
-    with pytest.raises(RecipeError, match="alternate-even, alternate-odd, bottom, contribution, greedy, symmetric, top"):
+    with pytest.raises(
+        RecipeError, match="alternate-even, alternate-odd, bottom, contribution, greedy, symmetric, top"
+    ):
         kept_layers("middle", 6, 1)
 
 
@@ -228,7 +258,14 @@ def test_the_search_of_the_greedy_strategy_hands_over_what_stays() -> None:
 def test_strategies_that_leave_the_same_layers_are_one_training() -> None:
     from tasks.methods.layers.layer_strategies import STRATEGIES, kept_layers, namesake, undefined
 
-    found = {(name, drop): namesake(name, 6, drop) for name in STRATEGIES for drop in range(1, 6) if not undefined(name, 6, drop)}
+    found = {
+        (name, drop): namesake(name, 6, drop)
+        for name in STRATEGIES
+        for drop in range(1, 6)
+        if not undefined(name, 6, drop)
+    }
     assert {cell for cell, name in found.items() if cell[0] != name} == {("alternate-even", 1), ("symmetric", 5)}
     assert found["alternate-even", 1] == found["symmetric", 5] == "top"
-    assert kept_layers("alternate-even", 6, 1) == kept_layers("top", 6, 1) and found["contribution", 1] == "contribution"
+    assert (
+        kept_layers("alternate-even", 6, 1) == kept_layers("top", 6, 1) and found["contribution", 1] == "contribution"
+    )

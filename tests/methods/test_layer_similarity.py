@@ -1,4 +1,5 @@
-"""Layer similarity: linear CKA by hand, blind to turning, stretching and moving; sums over batches give what all rows at once give."""
+"""Layer similarity: linear CKA by hand, blind to turning, stretching and moving; sums over batches give what all rows
+at once give."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def test_matches_the_definition_by_hand() -> None:
-    # One unit each: CKA is the squared correlation. (-1, 0, 1) and (0, 3, 0) do not correlate; (-1, 0, 1) and (0, 1, 1) do with r² = 3/4.
+    # One unit each: CKA is the squared correlation. (-1, 0, 1) and (0, 3, 0) do not correlate; (-1, 0, 1) and (0, 1, 1)
+    # do with r² = 3/4.
     first = torch.tensor([[1.0], [2.0], [3.0]])
     assert linear_cka(first, torch.tensor([[0.0], [3.0], [0.0]])) == pytest.approx(0.0)
     assert linear_cka(first, torch.tensor([[0.0], [1.0], [1.0]])) == pytest.approx(0.75)
@@ -55,7 +57,10 @@ def test_a_side_that_does_not_vary_says_nothing() -> None:
 
 
 def test_sums_over_batches_give_what_all_rows_give() -> None:
-    first, second = random(30, 5) + 100, random(30, 3, seed=1)  # far from the origin: sums that were not in float64 would lose the digits
+    first, second = (
+        random(30, 5) + 100,
+        random(30, 3, seed=1),
+    )  # far from the origin: sums that were not in float64 would lose the digits
     parts = moments_of(first[:7], second[:7]) + moments_of(first[7:], second[7:])
     assert linear_cka_of(parts) == pytest.approx(linear_cka(first - 100, second), abs=1e-6)
 

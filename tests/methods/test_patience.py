@@ -31,13 +31,19 @@ def test_the_layers_of_the_paper() -> None:
 
 def test_a_student_equal_to_its_teacher_loses_nothing() -> None:
     states = torch.randn(2, 3, 8)
-    assert float(patience_loss(states, states, normalise=True)) == 0 == float(patience_loss(states, states, normalise=False))
+    assert (
+        float(patience_loss(states, states, normalise=True))
+        == 0
+        == float(patience_loss(states, states, normalise=False))
+    )
 
 
 def test_length_counts_only_where_nothing_is_normalised() -> None:
     states = torch.randn(2, 3, 8, dtype=torch.float64)
     assert float(patience_loss(3 * states, states, normalise=True)) == pytest.approx(0, abs=1e-15)
-    assert float(patience_loss(3 * states, states, normalise=False)) == pytest.approx(float((2 * states).square().mean()))
+    assert float(patience_loss(3 * states, states, normalise=False)) == pytest.approx(
+        float((2 * states).square().mean())
+    )
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

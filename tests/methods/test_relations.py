@@ -1,4 +1,5 @@
-"""Relations of queries, keys and values: by hand, by the reference, and by the harm that a wrong reshape or a padded key does."""
+"""Relations of queries, keys and values: by hand, by the reference, and by the harm that a wrong reshape or a padded
+key does."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
 def test_equals_the_reference(oracle: Oracle) -> None:
     """Its first row is full; the reference has no mask, so over all rows nothing may be masked here either."""
     rows, t = slice(0, 1 if "without_padding" in oracle.name else None), oracle.tensors
-    # Stored with the tokens first, [T, B, width], in one piece; one attention head of the whole width is the same thing.
+    # Stored with the tokens first, [T, B, width], in one piece; one attention head of the whole width is the same
+    # thing.
     student = t["in.student_states"].requires_grad_()
     ours, theirs = (states.transpose(0, 1)[rows, None] for states in (student, t["in.teacher_states"]))
     loss = relation_loss(ours, theirs, torch.ones(len(ours), 7), heads=4)
@@ -44,7 +46,11 @@ def test_equals_the_definition_written_out() -> None:
 
 
 def test_padding_changes_nothing() -> None:
-    student, teacher, mask = drawn(2, 2, 5, 4), drawn(2, 4, 5, 3, seed=1), torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]])
+    student, teacher, mask = (
+        drawn(2, 2, 5, 4),
+        drawn(2, 4, 5, 3, seed=1),
+        torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]]),
+    )
     loss = relation_loss(student, teacher, mask, heads=2)
     wider = [torch.nn.functional.pad(states, (0, 0, 0, 3), value=7.0) for states in (student, teacher)]
     padded = relation_loss(*wider, torch.nn.functional.pad(mask, (0, 3)), heads=2)
@@ -53,7 +59,9 @@ def test_padding_changes_nothing() -> None:
 
 def test_padding_leaves_no_gradient_that_is_not_a_number() -> None:
     student = drawn(2, 2, 5, 4).requires_grad_()
-    relation_loss(student, drawn(2, 2, 5, 4, seed=1), torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]), heads=4).backward()
+    relation_loss(
+        student, drawn(2, 2, 5, 4, seed=1), torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]), heads=4
+    ).backward()
     assert student.grad is not None and student.grad.isfinite().all() and not student.grad[0, :, 2:].any()
 
 
@@ -78,7 +86,9 @@ def test_the_teacher_is_never_trained() -> None:
     assert teacher.grad is None
 
 
-@pytest.mark.parametrize(("widths", "heads"), [((384, 768), 48), ((312, 384), 24), ((312, 768), 24), ((16, 16), 16), ((7, 5), 1)])
+@pytest.mark.parametrize(
+    ("widths", "heads"), [((384, 768), 48), ((312, 384), 24), ((312, 768), 24), ((16, 16), 16), ((7, 5), 1)]
+)
 def test_as_many_heads_as_divide_both_widths(widths: tuple[int, int], heads: int) -> None:
     assert relation_heads(*widths) == heads
 

@@ -77,14 +77,10 @@ def test_unlabelled_rows_do_not_dilute_the_label_loss() -> None:
         label_loss(student[:1], torch.tensor([2]), kind="classification"),
     )
     values = torch.tensor([1.0, float("nan"), float("nan")], dtype=torch.float64)
-    torch.testing.assert_close(
-        label_loss(student[:, :1], values, kind="regression"), (student[0, 0] - 1.0).square()
-    )  # fmt: skip
+    torch.testing.assert_close(label_loss(student[:, :1], values, kind="regression"), (student[0, 0] - 1.0).square())
 
 
-@pytest.mark.parametrize(
-    ("kind", "classes", "label"), [("classification", 3, -1), ("regression", 1, float("nan"))]
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "classes", "label"), [("classification", 3, -1), ("regression", 1, float("nan"))])
 def test_a_batch_without_labels_gives_zero_and_a_finite_gradient(kind: str, classes: int, label: float) -> None:
     student = logits(2, classes).requires_grad_()
     loss = label_loss(student, torch.tensor([label, label]), kind=kind)
@@ -134,9 +130,13 @@ def test_equals_the_reference_soft_targets(oracle: Oracle) -> None:
     student, teacher = tensors["in.student_logits"].requires_grad_(), tensors["in.teacher_logits"]
     kd = soft_target_loss(student, teacher, temperature=knobs.temperature)
     loss = prediction_loss(
-        student, teacher, tensors["in.labels"], kind="classification", temperature=knobs.temperature,
+        student,
+        teacher,
+        tensors["in.labels"],
+        kind="classification",
+        temperature=knobs.temperature,
         hard_weight=1 - knobs.alpha,
-    )  # fmt: skip
+    )
     loss.backward()
     assert kd.item() == pytest.approx(expected["kd"], rel=1e-9)
     assert loss.item() == pytest.approx(expected["loss"], rel=1e-9)
@@ -178,9 +178,14 @@ def test_the_paper_formula_equals_tinyberts_soft_cross_entropy(oracle: Oracle) -
     tensors = oracle.tensors
     student = tensors["in.student_logits"].requires_grad_()
     loss = prediction_loss(
-        student, tensors["in.teacher_logits"], torch.zeros(3, dtype=torch.long), kind="classification",
-        temperature=oracle.knobs.temperature, hard_weight=0.0, formula="paper",
-    )  # fmt: skip
+        student,
+        tensors["in.teacher_logits"],
+        torch.zeros(3, dtype=torch.long),
+        kind="classification",
+        temperature=oracle.knobs.temperature,
+        hard_weight=0.0,
+        formula="paper",
+    )
     loss.backward()
     assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
     torch.testing.assert_close(student.grad, tensors[f"grad.{oracle.name}.student_logits"], **EXACT)
@@ -191,9 +196,14 @@ def test_the_paper_formula_equals_tinyberts_regression(oracle: Oracle) -> None:
     tensors = oracle.tensors
     student = tensors["in.student_regression"].requires_grad_()
     loss = prediction_loss(
-        student, torch.zeros_like(student), tensors["in.regression_labels"], kind="regression",
-        temperature=1.0, hard_weight=0.0, formula="paper",
-    )  # fmt: skip
+        student,
+        torch.zeros_like(student),
+        tensors["in.regression_labels"],
+        kind="regression",
+        temperature=1.0,
+        hard_weight=0.0,
+        formula="paper",
+    )
     loss.backward()
     assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
     torch.testing.assert_close(student.grad, tensors["grad.regression_prediction.student_regression"], **EXACT)

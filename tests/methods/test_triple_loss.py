@@ -22,14 +22,17 @@ def test_equals_the_reference(oracle: Oracle) -> None:
     loss = knobs.alpha_ce * soft + knobs.alpha_mlm * words + knobs.alpha_cos * direction
     loss.backward()
     expected = oracle.scalars
-    assert [x.item() for x in (loss, soft, words, direction)] == pytest.approx([expected[x] for x in ("loss", "ce", "mlm", "cosine")], rel=1e-9)
+    assert [x.item() for x in (loss, soft, words, direction)] == pytest.approx(
+        [expected[x] for x in ("loss", "ce", "mlm", "cosine")], rel=1e-9
+    )
     torch.testing.assert_close(logits.grad, t[f"grad.{name}.student_logits"], **EXACT)
     torch.testing.assert_close(hidden.grad, t[f"grad.{name}.student_last_hidden"], **EXACT)
 
 
 @reads("distilbert", "restricted_to_mlm_targets_with_mse")
 def test_equals_the_reference_on_masked_words_alone(oracle: Oracle) -> None:
-    """Soft targets of predicted tokens alone, and squared logits, are options that no knob offers here; the parts are."""
+    """Soft targets of predicted tokens alone, and squared logits, are options that no knob offers here; the parts
+    are."""
     t, knobs, expected = oracle.tensors, oracle.knobs, oracle.scalars
     asked, logits = t["in.mlm_labels"] != -100, t["in.student_logits"].requires_grad_()
     ours, theirs = logits[asked], t["in.teacher_logits"][asked]

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DataError, RecipeError
-from tasks.methods.text.word_substitution import FUNCTION_WORDS, keep_candidates, match_case, replaceable, sample_variant
+from tasks.methods.text.word_substitution import (
+    FUNCTION_WORDS,
+    keep_candidates,
+    match_case,
+    replaceable,
+    sample_variant,
+)
 from tests.methods.oracles import ROOT, Oracle, reads
 
 WORDS = ["A", "good", "film", ",", "never", "dull"]
@@ -63,14 +69,20 @@ def test_the_share_of_swapped_words_is_the_probability() -> None:
 
 
 def test_the_draw_is_the_same_in_every_process() -> None:
-    code = f"from tasks.methods.text.word_substitution import *; print(sample_variant({WORDS!r}, {OPTIONS!r}, **{DRAW!r}))"
+    code = (
+        f"from tasks.methods.text.word_substitution import *; print(sample_variant({WORDS!r}, {OPTIONS!r}, **{DRAW!r}))"
+    )
     texts = {
         subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT,
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed},
         ).stdout.strip()
         for hash_seed in ("1", "2")
-    }  # fmt: skip
+    }
     assert texts == {sample_variant(WORDS, OPTIONS, **DRAW)}
 
 
@@ -89,8 +101,14 @@ def test_candidates_are_whole_new_words() -> None:
 
 @pytest.mark.parametrize(
     ("candidate", "original", "expected"),
-    [("movie", "film", "movie"), ("movie", "Film", "Movie"), ("movie", "FILM", "MOVIE"), ("you", "I", "You"),
-     ("Paris", "town", "Paris"), ("", "Film", "")],
-)  # fmt: skip
+    [
+        ("movie", "film", "movie"),
+        ("movie", "Film", "Movie"),
+        ("movie", "FILM", "MOVIE"),
+        ("you", "I", "You"),
+        ("Paris", "town", "Paris"),
+        ("", "Film", ""),
+    ],
+)
 def test_case_follows_the_original(candidate: str, original: str, expected: str) -> None:
     assert match_case(candidate, original) == expected

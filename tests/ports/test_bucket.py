@@ -1,4 +1,5 @@
-"""The bucket under faults: a network that fails for a while costs time, never bytes; what cannot pass is one sentence."""
+"""The bucket under faults: a network that fails for a while costs time, never bytes; what cannot pass is one
+sentence."""
 
 from __future__ import annotations
 
@@ -65,7 +66,9 @@ def test_a_file_that_is_there_is_not_sent_again(bucket: Bucket, chaos: Chaos, tm
     assert chaos.sent - before < 10_000
 
 
-def test_an_interrupted_upload_goes_on_where_it_stopped(bucket: Bucket, chaos: Chaos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_upload_goes_on_where_it_stopped(
+    bucket: Bucket, chaos: Chaos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sha = write_file(tmp_path / "there", 4 * PART)
     send = bucket.client.upload_part
 
@@ -87,8 +90,11 @@ def test_an_interrupted_upload_goes_on_where_it_stopped(bucket: Bucket, chaos: C
     assert digest(tmp_path / "back") == sha
 
 
-def test_parts_are_joined_by_the_tags_that_the_server_gave(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a key of KMS encrypts a bucket, as ours on AWS, a part's tag is not its md5; no server here does that, so its tags are changed on the way."""
+def test_parts_are_joined_by_the_tags_that_the_server_gave(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a key of KMS encrypts a bucket, as ours on AWS, a part's tag is not its md5; no server here does that, so
+    its tags are changed on the way."""
     sha, client = write_file(tmp_path / "there", 2 * PART), bucket.client
     send, join = client.upload_part, client.complete_multipart_upload
 
@@ -96,7 +102,10 @@ def test_parts_are_joined_by_the_tags_that_the_server_gave(bucket: Bucket, tmp_p
         return {"ETag": send(**part)["ETag"][::-1]}
 
     def joined(MultipartUpload: Any, **where: Any) -> Any:
-        return join(MultipartUpload={"Parts": [part | {"ETag": part["ETag"][::-1]} for part in MultipartUpload["Parts"]]}, **where)
+        return join(
+            MultipartUpload={"Parts": [part | {"ETag": part["ETag"][::-1]} for part in MultipartUpload["Parts"]]},
+            **where,
+        )
 
     monkeypatch.setattr(client, "upload_part", tagged)
     monkeypatch.setattr(client, "complete_multipart_upload", joined)
@@ -162,7 +171,17 @@ def test_no_credentials_no_bucket_wrong_secret(s3: S3Server, monkeypatch: pytest
         Bucket(f"s3://{BUCKET}").write("x", b"")
 
 
-@pytest.mark.parametrize("address", ["gs://bucket/x", "s3://", "http://bucket/x", "s3://bucket/../other", "s3://user:password@bucket/x", "s3://bucket/x?y=z"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "gs://bucket/x",
+        "s3://",
+        "http://bucket/x",
+        "s3://bucket/../other",
+        "s3://user:password@bucket/x",
+        "s3://bucket/x?y=z",
+    ],
+)
 def test_addresses_that_are_no_store(address: str) -> None:
     with pytest.raises(StoreError, match="is no store; write s3://BUCKET"):
         Bucket(address)
@@ -175,7 +194,9 @@ def test_old_interrupted_uploads_can_be_removed(bucket: Bucket) -> None:
     assert bucket.unfinished("file") is None
 
 
-def test_a_network_that_fails_is_no_damage(bucket: Bucket, chaos: Chaos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_that_fails_is_no_damage(
+    bucket: Bucket, chaos: Chaos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = S3Store(bucket.address, tmp_path / "cache", patience=10)
     body = b"rows"
     inventory = {"a.txt": {"size": len(body), "sha256": hashlib.sha256(body).hexdigest()}}
@@ -225,7 +246,9 @@ def write_checkpoint(folder: Path, step: int, *, whole: bool) -> None:
         (place / "state.json").write_text("{")
 
 
-def test_a_torn_checkpoint_is_neither_uploaded_nor_taken_for_newer_than_a_whole_one(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_torn_checkpoint_is_neither_uploaded_nor_taken_for_newer_than_a_whole_one(
+    bucket: Bucket, tmp_path: Path
+) -> None:
     here, there = tmp_path / "here" / "key", tmp_path / "there" / "key"
     write_checkpoint(here, 100, whole=True)
     write_checkpoint(here, 200, whole=False)
@@ -238,7 +261,18 @@ def test_a_torn_checkpoint_is_neither_uploaded_nor_taken_for_newer_than_a_whole_
     assert len(told) == 1 and read_marker(there / "step-000000100", of="key") is not None
 
 
-@pytest.mark.parametrize("marker", [b"{", b"[]", b"null", b'{"inventory": []}', b'{"inventory": {}}', b'{"of": "key", "inventory": {}}', b'{"inventory": 1}'])
+@pytest.mark.parametrize(
+    "marker",
+    [
+        b"{",
+        b"[]",
+        b"null",
+        b'{"inventory": []}',
+        b'{"inventory": {}}',
+        b'{"of": "key", "inventory": {}}',
+        b'{"inventory": 1}',
+    ],
+)
 def test_a_checkpoint_whose_marker_is_damaged_is_removed(bucket: Bucket, tmp_path: Path, marker: bytes) -> None:
     bucket.write("checkpoints/key/step-000000500/state.json", b"{}")
     bucket.write("checkpoints/key/step-000000500/whole.json", marker)

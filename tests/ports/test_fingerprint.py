@@ -16,7 +16,10 @@ from tasks.ports.code import fingerprint
 from tasks.ports.code.fingerprint import HashMemo, code_digest, differences, key_of
 from tasks.ports.code.program import Program
 
-SOURCE = "def double(x):\n    return x + x\n\ndef halve(x):\n    return x / 2\n\nKINDS = {'double': double, 'halve': halve}\n\n"
+SOURCE = (
+    "def double(x):\n    return x + x\n\ndef halve(x):\n    return x / 2\n\nKINDS = {'double': double, "
+    "'halve': halve}\n\n"
+)
 SOURCE += "def door(knobs, x):\n    return KINDS[knobs.kind](x)\n"
 
 
@@ -63,10 +66,12 @@ def test_a_result_of_the_schema_before_is_a_miss_for_one_reason_in_one_sentence(
     assert list(differences(now, then)) == [
         "keys are made in another way since schema 2, so what was stored before is made anew"
     ]
-    assert list(differences({"knobs": {"steps": 2, "same": 1}}, {"knobs": {"steps": 1, "same": 1}})) == ["knobs.steps: 1 → 2"]
+    assert list(differences({"knobs": {"steps": 2, "same": 1}}, {"knobs": {"steps": 1, "same": 1}})) == [
+        "knobs.steps: 1 → 2"
+    ]
 
 
-# --- hashes of files ------------------------------------------------------------------------------------------------------------------------
+# --- hashes of files --------------------------------------------------------------------------------------------------
 
 
 def old(path: Path, body: bytes = b"body") -> Path:
@@ -89,7 +94,9 @@ class Clock:
 def test_a_file_that_was_just_written_is_hashed_again_for_an_edit_may_leave_no_trace(tmp_path: Path) -> None:
     memo, path = HashMemo(tmp_path / "hashes.json"), old(tmp_path / "file")
     first = memo.get(path)
-    assert memo.known == {} and first == hashlib.sha256(b"body").hexdigest(), "its times are set back, but not that of the last change"
+    assert memo.known == {} and first == hashlib.sha256(b"body").hexdigest(), (
+        "its times are set back, but not that of the last change"
+    )
     path.write_bytes(b"BODY")  # within the clock's granularity: size, times and inode could be the same
     assert memo.get(path) == hashlib.sha256(b"BODY").hexdigest()
 
@@ -97,7 +104,9 @@ def test_a_file_that_was_just_written_is_hashed_again_for_an_edit_may_leave_no_t
 def test_a_file_that_was_left_alone_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, read = old(tmp_path / "file"), []
     monkeypatch.setattr(fingerprint, "time", Clock(60))
-    monkeypatch.setattr(fingerprint, "hash_now", lambda path, real=fingerprint.hash_now: (read.append(path), real(path))[1])
+    monkeypatch.setattr(
+        fingerprint, "hash_now", lambda path, real=fingerprint.hash_now: (read.append(path), real(path))[1]
+    )
     memo = HashMemo(tmp_path / "hashes.json")
     assert memo.get(path) == memo.get(path) and len(read) == 1
     memo.save()
@@ -111,10 +120,27 @@ def spoilt(whole: bytes) -> list[bytes]:
     """Return what a damaged memo may hold."""
     kept = json.loads(whole)
     wrong: list[object] = [[], {"x": 1}, {"x": [[1], 2]}, {"x": []}, {"x": [1, "a" * 64]}, None, 3, "text"]
-    fit = [{"sha256": hashlib.sha256(json.dumps(body).encode()).hexdigest(), "known": json.dumps(body)} for body in wrong]
-    documents = [[], {}, {"known": 1, "sha256": 2}, None, 7, kept | {"sha256": 0}, kept | {"known": kept["known"].replace("[", "[ ")}, *fit]
+    fit = [
+        {"sha256": hashlib.sha256(json.dumps(body).encode()).hexdigest(), "known": json.dumps(body)} for body in wrong
+    ]
+    documents = [
+        [],
+        {},
+        {"known": 1, "sha256": 2},
+        None,
+        7,
+        kept | {"sha256": 0},
+        kept | {"known": kept["known"].replace("[", "[ ")},
+        *fit,
+    ]
     cuts = [whole[:cut] for cut in range(0, len(whole), 9)]
-    return [*cuts, b"[" * 100_000, b"\xff\xfe", json.dumps({"/a": [[1, 2, 3, 4, 5], "0" * 64]}).encode(), *(json.dumps(one).encode() for one in documents)]
+    return [
+        *cuts,
+        b"[" * 100_000,
+        b"\xff\xfe",
+        json.dumps({"/a": [[1, 2, 3, 4, 5], "0" * 64]}).encode(),
+        *(json.dumps(one).encode() for one in documents),
+    ]
 
 
 def test_a_damaged_memo_of_hashes_costs_time_and_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

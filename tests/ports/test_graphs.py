@@ -17,12 +17,19 @@ from tasks.ports.files.onnx_safety import outside_of, require_plain_graph
 from tasks.ports.tracking.download import require_judged_exports
 
 
-def write_graph(path: Path, nodes: list[Any], *, weights: TensorProto | None = None, domains: tuple[str, ...] = ("",)) -> Path:
+def write_graph(
+    path: Path, nodes: list[Any], *, weights: TensorProto | None = None, domains: tuple[str, ...] = ("",)
+) -> Path:
     """Write a small graph."""
     weights = weights or numpy_helper.from_array(np.ones(4, dtype=np.float32), "w")
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
     graph = helper.make_graph(nodes, "g", values[:1], values[1:], initializer=[weights])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, 20 if domain == "" else 1) for domain in domains]), str(path))
+    onnx.save(
+        helper.make_model(
+            graph, opset_imports=[helper.make_opsetid(domain, 20 if domain == "" else 1) for domain in domains]
+        ),
+        str(path),
+    )
     return path
 
 
@@ -37,8 +44,12 @@ def test_a_plain_graph_may_come_in(tmp_path: Path) -> None:
 
 def test_operations_of_somebody_s_library_are_refused(tmp_path: Path) -> None:
     node = helper.make_node("Run", ["x"], ["y"], domain="evil.example")
-    assert "uses operations of evil.example" in outside_of(write_graph(tmp_path / "a.onnx", [node], domains=("", "evil.example")))
-    assert "uses operations of evil.example" in outside_of(write_graph(tmp_path / "b.onnx", [node]))  # used, though not declared
+    assert "uses operations of evil.example" in outside_of(
+        write_graph(tmp_path / "a.onnx", [node], domains=("", "evil.example"))
+    )
+    assert "uses operations of evil.example" in outside_of(
+        write_graph(tmp_path / "b.onnx", [node])
+    )  # used, though not declared
 
 
 def test_so_are_those_that_a_branch_or_a_function_hides(tmp_path: Path) -> None:
@@ -47,7 +58,11 @@ def test_so_are_those_that_a_branch_or_a_function_hides(tmp_path: Path) -> None:
     assert "evil.example" in outside_of(write_graph(tmp_path / "a.onnx", [branch]))
     path = write_graph(tmp_path / "b.onnx", [ADD])
     model = onnx.load(str(path))
-    model.functions.append(helper.make_function("own", "F", ["x"], ["z"], [helper.make_node("Run", ["x"], ["z"], domain="evil.example")], []))
+    model.functions.append(
+        helper.make_function(
+            "own", "F", ["x"], ["z"], [helper.make_node("Run", ["x"], ["z"], domain="evil.example")], []
+        )
+    )
     onnx.save(model, str(path))
     assert "evil.example" in outside_of(path)
 
@@ -58,7 +73,9 @@ def test_weights_in_another_file_are_refused(tmp_path: Path) -> None:
     weights.external_data.add(key="location", value="/etc/passwd")
     path = write_graph(tmp_path / "a.onnx", [ADD], weights=weights)
     assert outside_of(path) == "keeps the weights w in another file"
-    with pytest.raises(RegistryError, match=r"the export a.onnx of it keeps the weights w in another file; nothing was written"):
+    with pytest.raises(
+        RegistryError, match=r"the export a.onnx of it keeps the weights w in another file; nothing was written"
+    ):
         require_plain_graph(path, sha256(path.read_bytes()).hexdigest(), path.name, "it")
     hidden = helper.make_node("Constant", [], ["c"], value=weights)
     assert "in another file" in outside_of(write_graph(tmp_path / "b.onnx", [hidden, ADD]))

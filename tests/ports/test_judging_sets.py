@@ -1,4 +1,5 @@
-"""Judging sets: labels become the task's classes by name, rows are found, held against what is learned from, and taken out where the recipe says so."""
+"""Judging sets: labels become the task's classes by name, rows are found, held against what is learned from, and taken
+out where the recipe says so."""
 
 from __future__ import annotations
 
@@ -13,14 +14,26 @@ import pytest
 
 from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
-from tasks.ports.rows.judging_sets import as_classes, compare_judging_set, files_of_set, judging_rows, prepare_judging_set, purge_train, resolve_judging_set
+from tasks.ports.rows.judging_sets import (
+    as_classes,
+    compare_judging_set,
+    files_of_set,
+    judging_rows,
+    prepare_judging_set,
+    purge_train,
+    resolve_judging_set,
+)
 from tasks.ports.rows.splits import Split
 from tasks.ports.rows.tables import write_rows
 from tasks.recipe.data import Data, JudgingSet
 from tasks.recipe.slices import JudgingRowsSlice
 
 NLI = ["entailment", "neutral", "contradiction"]
-TRAIN = [("the man sleeps on the old bench", "he is awake", 2), ("a dog runs over the wet grass today", "an animal moves", 0), ("it rains", "it is wet", 1)]
+TRAIN = [
+    ("the man sleeps on the old bench", "he is awake", 2),
+    ("a dog runs over the wet grass today", "an animal moves", 0),
+    ("it rains", "it is wet", 1),
+]
 
 
 def knobs(**changes: Any) -> JudgingRowsSlice:
@@ -28,7 +41,9 @@ def knobs(**changes: Any) -> JudgingRowsSlice:
     return JudgingRowsSlice.model_validate(values | changes)
 
 
-def write_csv(path: Path, rows: list[tuple[Any, ...]], head: tuple[str, ...] = ("premise", "hypothesis", "label")) -> Path:
+def write_csv(
+    path: Path, rows: list[tuple[Any, ...]], head: tuple[str, ...] = ("premise", "hypothesis", "label")
+) -> Path:
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([head, *rows])
     return path
@@ -39,39 +54,72 @@ def rows(tmp_path: Path) -> Path:
     """Prepared rows of a task of three classes, as the stage before writes them."""
     train = Split("train", *(list(column) for column in zip(*TRAIN, strict=True)))  # type: ignore[arg-type]
     spec = TaskSpec(name="nli", text="premise", pair="hypothesis")
-    write_rows({"train": train, "validation": Split("v", ["so it is"], ["it is so"], [0])}, spec, NLI, tmp_path / "rows")
+    write_rows(
+        {"train": train, "validation": Split("v", ["so it is"], ["it is so"], [0])}, spec, NLI, tmp_path / "rows"
+    )
     return tmp_path / "rows"
 
 
-# --- labels ------------------------------------------------------------------------------------------------------------------------------
+# --- labels -----------------------------------------------------------------------------------------------------------
 
 
 def test_labels_become_the_tasks_classes_by_name_whatever_their_order() -> None:
     assert as_classes(["contradiction", "entailment", None], knobs(), NLI, (), "here") == ([2, 0, None], None)
-    assert as_classes([0, 2, -1], knobs(), NLI, ["contradiction", "neutral", "entailment"], "here") == ([2, 0, None], None), "as the file declares"
-    assert as_classes([0, 1], knobs(labels=("neutral", "entailment")), NLI, (), "here") == ([1, 0], None), "as the recipe says"
-    assert as_classes([0, 2], knobs(numbered=True), NLI, (), "here") == ([0, 2], None), "rows of the recipe's own source are numbered as train is"
-    assert as_classes([1, 0], knobs(), ["0", "1"], (), "here") == ([1, 0], None), "classes that nobody named are called by their numbers"
+    assert as_classes([0, 2, -1], knobs(), NLI, ["contradiction", "neutral", "entailment"], "here") == (
+        [2, 0, None],
+        None,
+    ), "as the file declares"
+    assert as_classes([0, 1], knobs(labels=("neutral", "entailment")), NLI, (), "here") == ([1, 0], None), (
+        "as the recipe says"
+    )
+    assert as_classes([0, 2], knobs(numbered=True), NLI, (), "here") == ([0, 2], None), (
+        "rows of the recipe's own source are numbered as train is"
+    )
+    assert as_classes([1, 0], knobs(), ["0", "1"], (), "here") == ([1, 0], None), (
+        "classes that nobody named are called by their numbers"
+    )
 
 
 def test_a_label_that_stands_for_several_classes_merges_them() -> None:
     two = knobs(classes=(("not_entailment", ("neutral", "contradiction")),))
     assert as_classes(["not_entailment", "entailment"], two, NLI, (), "here") == ([1, 0], [0, 1, 1])
     one = knobs(classes=(("neutral", ("not_entailment",)), ("contradiction", ("not_entailment",))))
-    assert as_classes(["neutral", "contradiction", "entailment"], one, ["entailment", "not_entailment"], (), "here") == ([1, 1, 0], None)
+    assert as_classes(
+        ["neutral", "contradiction", "entailment"], one, ["entailment", "not_entailment"], (), "here"
+    ) == ([1, 1, 0], None)
     none = knobs(classes=(("-", ()),))
-    assert as_classes(["-", "neutral"], none, NLI, (), "here") == ([None, 1], None), "a label that stands for no class is none"
+    assert as_classes(["-", "neutral"], none, NLI, (), "here") == ([None, 1], None), (
+        "a label that stands for no class is none"
+    )
 
 
 @pytest.mark.parametrize(
     ("labels", "changes", "sentence"),
     [
-        (["not_entailment"], {}, "here: the label 'not_entailment' is none of the task's classes entailment, neutral, contradiction; say for which"),
+        (
+            ["not_entailment"],
+            {},
+            "here: the label 'not_entailment' is none of the task's classes entailment, neutral, contradiction; say "
+            "for which",
+        ),
         (["NEUTRAL"], {}, r"as in classes: \{NEUTRAL: neutral\}"),
-        ([0, 1], {}, r"its labels are numbers \(0\), and nobody says what they mean; give labels: \[entailment, neutral, contradiction\]"),
+        (
+            [0, 1],
+            {},
+            r"its labels are numbers \(0\), and nobody says what they mean; give labels: \[entailment, neutral, "
+            r"contradiction\]",
+        ),
         ([3], {"labels": ("entailment", "neutral")}, "the label 3 is none of 0 to 1"),
-        (["neutral"], {"classes": (("neutrl", ("neutral",)),)}, "here.classes names 'neutrl', and there is no such label; .*did you mean 'neutral'"),
-        (["a", "neutral"], {"classes": (("a", ("neutral", "contradiction")),)}, "'a' and 'neutral' stand for classes that overlap and are not the same"),
+        (
+            ["neutral"],
+            {"classes": (("neutrl", ("neutral",)),)},
+            "here.classes names 'neutrl', and there is no such label; .*did you mean 'neutral'",
+        ),
+        (
+            ["a", "neutral"],
+            {"classes": (("a", ("neutral", "contradiction")),)},
+            "'a' and 'neutral' stand for classes that overlap and are not the same",
+        ),
     ],
 )
 def test_what_is_no_class_is_one_sentence(labels: list[Any], changes: dict[str, Any], sentence: str) -> None:
@@ -79,44 +127,81 @@ def test_what_is_no_class_is_one_sentence(labels: list[Any], changes: dict[str, 
         as_classes(labels, knobs(**changes), NLI, (), "here")
 
 
-# --- where they are ----------------------------------------------------------------------------------------------------------------------
+# --- where they are ---------------------------------------------------------------------------------------------------
 
 
 def test_the_rows_of_a_folder_are_found_by_the_whole_name_of_their_file(tmp_path: Path) -> None:
-    for name in ("validation_matched.csv", "validation_mismatched.csv", "axb/test.csv", "big/train-00000-of-00002.csv", "big/train-00001-of-00002.csv"):
+    for name in (
+        "validation_matched.csv",
+        "validation_mismatched.csv",
+        "axb/test.csv",
+        "big/train-00000-of-00002.csv",
+        "big/train-00001-of-00002.csv",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write_csv(tmp_path / name, [("a", "b", "neutral")])
-    assert [path.name for path in files_of_set(tmp_path, "validation_mismatched", "here")] == ["validation_mismatched.csv"]
-    assert [path.parent.name for path in files_of_set(tmp_path, "", "here")] == ["axb"], "a test where there is no validation"
+    assert [path.name for path in files_of_set(tmp_path, "validation_mismatched", "here")] == [
+        "validation_mismatched.csv"
+    ]
+    assert [path.parent.name for path in files_of_set(tmp_path, "", "here")] == ["axb"], (
+        "a test where there is no validation"
+    )
     assert len(files_of_set(tmp_path, "big/train", "here")) == 2
-    with pytest.raises(DataError, match="holds no validation_mismatch; set split to one of axb/test, big/train, .*did you mean 'validation_mismatched'"):
+    with pytest.raises(
+        DataError,
+        match="holds no validation_mismatch; set split to one of axb/test, big/train, .*did you mean "
+        "'validation_mismatched'",
+    ):
         files_of_set(tmp_path, "validation_mismatch", "here")
     given = Data(source=str(tmp_path))
-    assert resolve_judging_set("mismatched", JudgingSet(split="validation_mismatched"), given, GLUE["mnli"]).uri.endswith("validation_mismatched.csv")
-    assert resolve_judging_set("big", JudgingSet(split="big/train"), given, GLUE["mnli"]).uri == str(tmp_path.resolve()), "shards are a folder"
+    assert resolve_judging_set(
+        "mismatched", JudgingSet(split="validation_mismatched"), given, GLUE["mnli"]
+    ).uri.endswith("validation_mismatched.csv")
+    assert resolve_judging_set("big", JudgingSet(split="big/train"), given, GLUE["mnli"]).uri == str(
+        tmp_path.resolve()
+    ), "shards are a folder"
 
 
-# --- rows --------------------------------------------------------------------------------------------------------------------------------
+# --- rows -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_set_is_written_in_the_terms_of_the_task(rows: Path, tmp_path: Path) -> None:
-    source = write_csv(tmp_path / "axb.csv", [("it rains now", "it is wet here", "entailment"), ("nobody came", "someone did", "not_entailment")])
+    source = write_csv(
+        tmp_path / "axb.csv",
+        [("it rains now", "it is wet here", "entailment"), ("nobody came", "someone did", "not_entailment")],
+    )
     two = (("not_entailment", ("neutral", "contradiction")),)
     facts = prepare_judging_set(source, knobs(classes=two), rows, tmp_path / "set")
     assert {name: facts[name] for name in ("rows", "merged", "merges", "left_out", "unlabelled")} == {
-        "rows": 2, "merged": [0, 1, 1], "merges": ["neutral and contradiction"], "left_out": 0, "unlabelled": 0}  # fmt: skip
+        "rows": 2,
+        "merged": [0, 1, 1],
+        "merges": ["neutral and contradiction"],
+        "left_out": 0,
+        "unlabelled": 0,
+    }
     table = pq.ParquetFile(tmp_path / "set" / "validation.parquet").read().to_pydict()
     assert table["label"] == [0, 1] and table["pair"] == ["it is wet here", "someone did"] and table["group"] == [0, 1]
     assert json.loads((tmp_path / "set" / "task.json").read_text()) == {"merged": [0, 1, 1]}
 
 
 def test_rows_that_overlap_with_train_are_left_out_where_the_recipe_says_so(rows: Path, tmp_path: Path) -> None:
-    source = write_csv(tmp_path / "s.csv", [("it rains", "all is dry", "contradiction"), ("a cat sits", "a cat", "entailment"), ("x y", "z", "")])
+    source = write_csv(
+        tmp_path / "s.csv",
+        [("it rains", "all is dry", "contradiction"), ("a cat sits", "a cat", "entailment"), ("x y", "z", "")],
+    )
     assert prepare_judging_set(source, knobs(leave_out=True), rows, tmp_path / "left")["left_out"] == 1
     kept = prepare_judging_set(source, knobs(), rows, tmp_path / "kept")
     assert (kept["rows"], kept["left_out"], kept["unlabelled"]) == (2, 0, 1)
-    with pytest.raises(DataError, match=r"none of the 1 rows of one.csv is left to judge by \(0 bear no label, 1 overlap with training rows\)"):
-        prepare_judging_set(write_csv(tmp_path / "one.csv", [("it rains", "b", "neutral")]), knobs(leave_out=True), rows, tmp_path / "none")
+    with pytest.raises(
+        DataError,
+        match=r"none of the 1 rows of one.csv is left to judge by \(0 bear no label, 1 overlap with training rows\)",
+    ):
+        prepare_judging_set(
+            write_csv(tmp_path / "one.csv", [("it rains", "b", "neutral")]),
+            knobs(leave_out=True),
+            rows,
+            tmp_path / "none",
+        )
 
 
 def test_fewer_rows_are_the_same_ones_wherever_they_stand(tmp_path: Path) -> None:
@@ -132,29 +217,54 @@ def test_regression_keeps_its_numbers(tmp_path: Path) -> None:
     assert split.labels == [4.5, 0.0] and facts["merged"] is None and facts["merges"] == []
 
 
-# --- what they are held against ----------------------------------------------------------------------------------------------------------
+# --- what they are held against ---------------------------------------------------------------------------------------
 
 
 def test_a_set_is_held_against_everything_that_is_learned_from(rows: Path, tmp_path: Path) -> None:
-    given = [("it rains", "new one", "neutral"), ("so is another text", "never seen before", "neutral"), ("quite new", "and other", "neutral")]
+    given = [
+        ("it rains", "new one", "neutral"),
+        ("so is another text", "never seen before", "neutral"),
+        ("quite new", "and other", "neutral"),
+    ]
     prepare_judging_set(write_csv(tmp_path / "s.csv", given), knobs(), rows, tmp_path / "set")
     (tmp_path / "transfer").mkdir()
-    pq.write_table(pa.table({"text": ["never seen before"], "pair": pa.nulls(1, pa.string())}), tmp_path / "transfer" / "train.parquet")
+    pq.write_table(
+        pa.table({"text": ["never seen before"], "pair": pa.nulls(1, pa.string())}),
+        tmp_path / "transfer" / "train.parquet",
+    )
     (tmp_path / "corpus.txt").write_text("they say that so is another text of ours\nand nothing else\nit rains\n")
     found = compare_judging_set(tmp_path / "set", rows, tmp_path / "transfer", tmp_path / "corpus.txt", "text", None)
-    assert found == {"rows": 3, "leaked": {"training rows": 1, "transfer text": 1, "general text": 2},
-                     "learned": {"training rows": 1, "transfer text": 1, "general text": 2}}  # fmt: skip
-    assert compare_judging_set(tmp_path / "set", rows, None, tmp_path / "corpus.txt", "text", 5)["leaked"] == {"training rows": 1, "general text": 1}
+    assert found == {
+        "rows": 3,
+        "leaked": {"training rows": 1, "transfer text": 1, "general text": 2},
+        "learned": {"training rows": 1, "transfer text": 1, "general text": 2},
+    }
+    assert compare_judging_set(tmp_path / "set", rows, None, tmp_path / "corpus.txt", "text", 5)["leaked"] == {
+        "training rows": 1,
+        "general text": 1,
+    }
 
 
 def test_train_is_purged_for_a_set_and_nothing_else_of_the_rows_changes(rows: Path, tmp_path: Path) -> None:
-    prepare_judging_set(write_csv(tmp_path / "s.csv", [("it rains", "new one", "neutral")]), knobs(), rows, tmp_path / "set")
+    prepare_judging_set(
+        write_csv(tmp_path / "s.csv", [("it rains", "new one", "neutral")]), knobs(), rows, tmp_path / "set"
+    )
     facts = purge_train(rows, {"other": tmp_path / "set"}, tmp_path / "left")
     assert facts == {"rows": 1, "by": {"other": 1}, "left": 2, "words_left": pytest.approx((7 + 3 + 8 + 3) / 2)}
     before, after = (pq.ParquetFile(folder / "train.parquet").read() for folder in (rows, tmp_path / "left"))
-    assert after.column("text").to_pylist() == [text for text, _, _ in TRAIN[:2]] and after.column("id").to_pylist() == before.column("id").to_pylist()[:2]
-    assert all((rows / name).read_bytes() == (tmp_path / "left" / name).read_bytes() for name in ("validation.parquet", "task.json"))
+    assert (
+        after.column("text").to_pylist() == [text for text, _, _ in TRAIN[:2]]
+        and after.column("id").to_pylist() == before.column("id").to_pylist()[:2]
+    )
+    assert all(
+        (rows / name).read_bytes() == (tmp_path / "left" / name).read_bytes()
+        for name in ("validation.parquet", "task.json")
+    )
     everything = [(text, pair, "neutral") for text, pair, _ in TRAIN[:2]]
     prepare_judging_set(write_csv(tmp_path / "t.csv", everything), knobs(), rows, tmp_path / "much")
-    with pytest.raises(DataError, match="2 of 3 training rows overlap with rows of other and would be taken out; at most 40% may go: set overlaps: leave-out"):
+    with pytest.raises(
+        DataError,
+        match="2 of 3 training rows overlap with rows of other and would be taken out; at most 40% may go: set "
+        "overlaps: leave-out",
+    ):
         purge_train(rows, {"other": tmp_path / "much"}, tmp_path / "nothing")

@@ -34,13 +34,28 @@ def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Pa
     assert facts["leaked"] == {"validation": 0, "selection": 0} and facts["purged"]["rows"] == 1
     as_before = prepare_rows(tmp_path / "one", spec, knobs.model_copy(update={"purge": False}), tmp_path / "before")
     assert as_before["leaked"] == {"validation": 1, "selection": 0} and as_before["purged"]["rows"] == 0
-    again = prepare_rows(write(tmp_path / "two", ["The  film 3 was GOOD,good", *clean]), spec, knobs.model_copy(update={"train_rows": 10}), tmp_path / "again")
-    assert again["rows_sha256"] == facts["rows_sha256"], "ids move with the number of training rows; the rows that judge are the same"
-    other = prepare_rows(write(tmp_path / "three", ["The  film 3 was GOOD,bad", *clean]), spec, knobs, tmp_path / "other")
+    again = prepare_rows(
+        write(tmp_path / "two", ["The  film 3 was GOOD,good", *clean]),
+        spec,
+        knobs.model_copy(update={"train_rows": 10}),
+        tmp_path / "again",
+    )
+    assert again["rows_sha256"] == facts["rows_sha256"], (
+        "ids move with the number of training rows; the rows that judge are the same"
+    )
+    other = prepare_rows(
+        write(tmp_path / "three", ["The  film 3 was GOOD,bad", *clean]), spec, knobs, tmp_path / "other"
+    )
     assert other["rows_sha256"] != facts["rows_sha256"], "another label is another row"
 
     (tmp_path / "text.txt").write_text("a song 1 was bad\nthey say that A SONG 2 was  bad\nsomething else\n")
     leaks = {"validation": 2, "selection": 0}
-    assert prepare_transfer(tmp_path / "text.txt", "text", None, tmp_path / "transfer", tmp_path / "rows") == {"rows": 3, "leaked": leaks}
+    assert prepare_transfer(tmp_path / "text.txt", "text", None, tmp_path / "transfer", tmp_path / "rows") == {
+        "rows": 3,
+        "leaked": leaks,
+    }
     assert leaks_of_corpus(tmp_path / "text.txt", "text", None, tmp_path / "rows") == {"leaked": leaks, "words": 15}
-    assert leaks_of_corpus(tmp_path / "text.txt", "text", 5, tmp_path / "rows") == {"leaked": {"validation": 1, "selection": 0}, "words": 5}
+    assert leaks_of_corpus(tmp_path / "text.txt", "text", 5, tmp_path / "rows") == {
+        "leaked": {"validation": 1, "selection": 0},
+        "words": 5,
+    }

@@ -1,4 +1,5 @@
-"""Leases in a bucket whose clock jumps: a living holder keeps its lease, and a dead one loses it, whatever the hour is said to be."""
+"""Leases in a bucket whose clock jumps: a living holder keeps its lease, and a dead one loses it, whatever the hour is
+said to be."""
 
 from __future__ import annotations
 
@@ -29,7 +30,11 @@ class World:
 
     def entries(self, prefix: str) -> list[Entry]:
         now = self.passed + self.ahead
-        return [Entry(name, len(body), round(now) - round(at)) for name, (body, at) in self.objects.items() if name.startswith(prefix)]
+        return [
+            Entry(name, len(body), round(now) - round(at))
+            for name, (body, at) in self.objects.items()
+            if name.startswith(prefix)
+        ]
 
     def create(self, name: str, body: bytes) -> bool:
         if name in self.objects:
@@ -58,7 +63,8 @@ def lease(world: World) -> BucketLease:
 
 
 def wait(world: World, waiter: BucketLease, seconds: float, holder: BucketLease | None = None) -> bool:
-    """Let time pass for a waiter that tries every few seconds, beside a holder that renews; tell whether the waiter got the lease."""
+    """Let time pass for a waiter that tries every few seconds, beside a holder that renews; tell whether the waiter got
+    the lease."""
     end, beat = world.passed + seconds, world.passed
     while world.passed < end:
         if holder is not None and world.passed >= beat:
@@ -70,7 +76,9 @@ def wait(world: World, waiter: BucketLease, seconds: float, holder: BucketLease 
     return False
 
 
-@pytest.mark.parametrize("jump", [HOUR, -HOUR, 600.0, -600.0], ids=["hour ahead", "hour back", "ten minutes ahead", "ten minutes back"])
+@pytest.mark.parametrize(
+    "jump", [HOUR, -HOUR, 600.0, -600.0], ids=["hour ahead", "hour back", "ten minutes ahead", "ten minutes back"]
+)
 def test_a_living_holder_keeps_its_lease_when_the_clock_jumps(world: World, jump: float) -> None:
     holder, waiter = lease(world), lease(world)
     assert holder.acquire({}) and not wait(world, waiter, 60, holder)

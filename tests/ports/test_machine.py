@@ -50,7 +50,10 @@ def on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 def x86(flags: str, vendor: str = "GenuineIntel") -> str:
     """Return what Linux says of two cores."""
-    core = f"processor\t: 0\nvendor_id\t: {vendor}\nmodel name\t: A Processor\nflags\t\t: fpu {flags}\nbugs\t\t: spectre_v1\n"
+    core = (
+        f"processor\t: 0\nvendor_id\t: {vendor}\nmodel name\t: A Processor\nflags\t\t: fpu {flags}\nbugs\t\t: "
+        f"spectre_v1\n"
+    )
     return f"{core}\n{core}"
 
 
@@ -98,10 +101,18 @@ def test_a_mac_and_an_unknown_system_have_a_class(on) -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "visible", "expected"),
-    [(H200, None, "cuda-h200"), (H200, "0", "cuda-h200"), (H200, "GPU-1111", "cuda-h200"), (SLICED, None, "cuda-h200-1g.18gb"),
-     (SLICED, "MIG-3333", "cuda-h200-1g.18gb"), (MIXED, None, "cuda-h200+t4"), (MIXED, "1", "cuda-t4"),
-     (H200, "", "cpu-avx2-intel"), (H200, "-1", "cpu-avx2-intel")],
-)  # fmt: skip
+    [
+        (H200, None, "cuda-h200"),
+        (H200, "0", "cuda-h200"),
+        (H200, "GPU-1111", "cuda-h200"),
+        (SLICED, None, "cuda-h200-1g.18gb"),
+        (SLICED, "MIG-3333", "cuda-h200-1g.18gb"),
+        (MIXED, None, "cuda-h200+t4"),
+        (MIXED, "1", "cuda-t4"),
+        (H200, "", "cpu-avx2-intel"),
+        (H200, "-1", "cpu-avx2-intel"),
+    ],
+)
 def test_gpus_are_told_apart_by_model_slice_and_what_is_visible(
     on, monkeypatch: pytest.MonkeyPatch, gpus: str, visible: str | None, expected: str
 ) -> None:

@@ -80,9 +80,20 @@ def test_a_weight_map_that_names_a_pickle_is_refused_and_nothing_is_loaded(copie
     assert not (tmp_path / "canary").exists()
 
 
-BAD_NAMES = ["../model.safetensors", "/etc/x.safetensors", "inner/model.safetensors", "a\\b.safetensors",
-             "a\0.safetensors", "model.SAFETENSORS", "x.bin", "x.safetensors.bin", "", ".", "..",
-             "pytorch_model.bin.index.json"]  # fmt: skip
+BAD_NAMES = [
+    "../model.safetensors",
+    "/etc/x.safetensors",
+    "inner/model.safetensors",
+    "a\\b.safetensors",
+    "a\0.safetensors",
+    "model.SAFETENSORS",
+    "x.bin",
+    "x.safetensors.bin",
+    "",
+    ".",
+    "..",
+    "pytorch_model.bin.index.json",
+]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)

@@ -194,11 +194,23 @@ def test_a_string_elsewhere_among_the_knobs_does_not_narrow() -> None:
 
 
 EVERYWHERE = {
-    "FAMILIES", "HEADS", "MASKS", "WEIGHTED", "READERS", "MOST_HELD", "FILES", "PROVENANCE", "XLNET_NAMES", "DISTILBERT_NAMES",
-    "DEBERTA_LINEARS", "IN_A_LAYER", "OUTSIDE", "JOBS",
-}  # fmt: skip
-"""Families that count whole: asked by what a model's config says, by a metric's function, by a file's name, or read from
-end to end. Of ``JOBS`` the one that a door names is a root of its own."""
+    "FAMILIES",
+    "HEADS",
+    "MASKS",
+    "WEIGHTED",
+    "READERS",
+    "MOST_HELD",
+    "FILES",
+    "PROVENANCE",
+    "XLNET_NAMES",
+    "DISTILBERT_NAMES",
+    "DEBERTA_LINEARS",
+    "IN_A_LAYER",
+    "OUTSIDE",
+    "JOBS",
+}
+"""Families that count whole: asked by what a model's config says, by a metric's function, by a file's name, or read
+from end to end. Of ``JOBS`` the one that a door names is a root of its own."""
 
 
 def test_which_families_are_narrowed_and_by_which_knob() -> None:
@@ -208,9 +220,15 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
             found.setdefault(name, set()).update(["whole"] if asks is None else {asked for _, asked in asks})
     assert EVERYWHERE <= {name for name, asks in found.items() if asks == {"whole"}}
     assert {name: asks for name, asks in found.items() if asks != {"whole"}} == {
-        "OBJECTIVES": {"method"}, "LAYER_MAPS": {"layer_map"}, "STARTS": {"start"}, "STRATEGIES": {"start", "strategy"},
-        "MIXTURES": {"combine"}, "METRICS": {"metric", "metrics"}, "KINDS": {"kind"}, "WAYS": {"ways"},
-    }  # fmt: skip
+        "OBJECTIVES": {"method"},
+        "LAYER_MAPS": {"layer_map"},
+        "STARTS": {"start"},
+        "STRATEGIES": {"start", "strategy"},
+        "MIXTURES": {"combine"},
+        "METRICS": {"metric", "metrics"},
+        "KINDS": {"kind"},
+        "WAYS": {"ways"},
+    }
 
 
 def test_an_edit_of_a_head_that_the_models_own_config_asks_for_is_no_hit_on_the_distilbert_recipe() -> None:

@@ -1,4 +1,5 @@
-"""What counts as an overlap of two rows: each rule by itself, all of them against a plain search, and how long they take."""
+"""What counts as an overlap of two rows: each rule by itself, all of them against a plain search, and how long they
+take."""
 
 from __future__ import annotations
 
@@ -8,7 +9,18 @@ import time
 import numpy as np
 import pytest
 
-from tasks.ports.rows.overlap import HELD, LEARNED, NONE, SHARED, HeldBack, Sentences, folded, related, sentences_of, standing_alone
+from tasks.ports.rows.overlap import (
+    HELD,
+    LEARNED,
+    NONE,
+    SHARED,
+    HeldBack,
+    Sentences,
+    folded,
+    related,
+    sentences_of,
+    standing_alone,
+)
 
 HELD_BACK = "the plot of the old film was never quite as dull as its end"
 
@@ -40,7 +52,9 @@ def test_short_held_back_texts_overlap_with_what_holds_them_and_single_words_wit
 
 def test_pairs_overlap_by_any_sentence_on_any_side() -> None:
     held = HeldBack(sentences_of(["a cat sits", "it rains"], ["an animal sits there", "it is wet"]))
-    learned = sentences_of(["something else", "an animal sits there", "the cat stood"], ["a cat sits", "nobody", "it was dry"])
+    learned = sentences_of(
+        ["something else", "an animal sits there", "the cat stood"], ["a cat sits", "nobody", "it was dry"]
+    )
     assert held.overlaps(learned).tolist() == [0, 0, NONE]
     assert held.found().tolist() == [True, False]
 
@@ -66,13 +80,23 @@ def test_case_width_and_white_space_make_no_other_text() -> None:
 def test_both_searches_find_what_a_plain_search_finds() -> None:
     draw = random.Random(0)
     for _ in range(60):
-        letters, longest, sides = "abcdefgh"[: draw.choice([1, 2, 3, 8])], draw.choice([3, 6, 14, 30]), draw.choice([1, 2])
-        held, learned = ([tuple(text_of(draw, letters, longest) for _ in range(sides)) for _ in range(count)] for count in (6, 30))
+        letters, longest, sides = (
+            "abcdefgh"[: draw.choice([1, 2, 3, 8])],
+            draw.choice([3, 6, 14, 30]),
+            draw.choice([1, 2]),
+        )
+        held, learned = (
+            [tuple(text_of(draw, letters, longest) for _ in range(sides)) for _ in range(count)] for count in (6, 30)
+        )
         index = HeldBack(held)
-        assert index.overlaps(learned).tolist() == [next((place for place, row in enumerate(held) if alike(one, row)), NONE) for one in learned]
+        assert index.overlaps(learned).tolist() == [
+            next((place for place, row in enumerate(held) if alike(one, row)), NONE) for one in learned
+        ]
         assert index.found().tolist() == [any(alike(one, row) for one in learned) for row in held]
         different = list(dict.fromkeys(sentence for row in learned for sentence in row))
-        assert standing_alone(different).tolist() == [not any(one != other and holds(other, one) for other in different) for one in different]
+        assert standing_alone(different).tolist() == [
+            not any(one != other and holds(other, one) for other in different) for one in different
+        ]
 
 
 def text_of(draw: random.Random, letters: str, longest: int) -> str:
@@ -89,7 +113,11 @@ def alike(learned: Sentences, held: Sentences) -> bool:
         for other in held:
             words, theirs = one.split(), other.split()
             shared = [" ".join(words[at : at + SHARED]) for at in range(len(words) - SHARED + 1)]
-            if one == other or (len(theirs) >= HELD and holds(one, other)) or (len(words) >= LEARNED and holds(other, one)):
+            if (
+                one == other
+                or (len(theirs) >= HELD and holds(one, other))
+                or (len(words) >= LEARNED and holds(other, one))
+            ):
                 return True
             if any(holds(other, part) for part in shared):
                 return True
@@ -97,7 +125,8 @@ def alike(learned: Sentences, held: Sentences) -> bool:
 
 
 def test_many_like_fragments_take_no_longer_than_others() -> None:
-    """Every row holds the words of every other: looking at pairs of them would be two hundred million comparisons of texts."""
+    """Every row holds the words of every other: looking at pairs of them would be two hundred million comparisons of
+    texts."""
     rows = sentences_of(f"{'word ' * 20}{number}" for number in range(20_000))
     rows += sentences_of("word " * length for length in range(1, 300))
     started = time.process_time()

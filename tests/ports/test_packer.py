@@ -45,7 +45,9 @@ def test_a_process_that_dies_is_told_with_its_last_words(checkpoint: Path, tmp_p
         packer.process = packer.start()
         packer.process.kill()
         packer.process.wait()
-        with pytest.raises(RegistryError, match="model could not be written as an MLflow model: the packer stopped with status -9"):
+        with pytest.raises(
+            RegistryError, match="model could not be written as an MLflow model: the packer stopped with status -9"
+        ):
             packer.pack(checkpoint, "model", card="", pairs=False)
 
 

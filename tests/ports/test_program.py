@@ -26,7 +26,7 @@ def digest(*, root: Root = ("tasks.main", "door", None), **edits: str) -> str:
     return Program(sources, ["tasks.never"]).digest([root], {})
 
 
-# --- files move freely --------------------------------------------------------------------------------------------------------------------
+# --- files move freely ------------------------------------------------------------------------------------------------
 
 
 class Moved(ast.NodeTransformer):
@@ -111,7 +111,7 @@ def test_every_module_that_never_counts_is_there() -> None:
     )
 
 
-# --- what counts --------------------------------------------------------------------------------------------------------------------------
+# --- what counts ------------------------------------------------------------------------------------------------------
 
 
 def test_comments_docstrings_and_formatting_are_free() -> None:
@@ -149,7 +149,10 @@ def test_a_library_of_another_name_under_the_same_alias_counts() -> None:
 
 
 def test_two_imports_of_one_name_inside_of_a_function_both_count() -> None:
-    either = "def door(x):\n    if x:\n        from tasks.helper import double\n    else:\n        from tasks.other import double\n    return double(x)\n"
+    either = (
+        "def door(x):\n    if x:\n        from tasks.helper import double\n    else:\n        from tasks.other "
+        "import double\n    return double(x)\n"
+    )
     other = "def double(x):\n    return 3 * x\n"
     assert digest(main=either, other=other) != digest(main=either, other=other.replace("3", "4"))
     assert digest(main=either, other=other) != digest(
@@ -169,7 +172,10 @@ def test_functions_that_call_each_other_count_wherever_they_lie() -> None:
 def test_two_copies_of_some_state_are_not_one_that_is_shared() -> None:
     state, writes = "STATE = {'seed': 0}\n", "from tasks.state import STATE\n\ndef write(x):\n    STATE['seed'] = x\n"
     reads = "from tasks.{} import STATE\n\ndef read():\n    return STATE['seed']\n"
-    main = "from tasks.writes import write\nfrom tasks.reads import read\n\ndef door(x):\n    write(x)\n    return read()\n"
+    main = (
+        "from tasks.writes import write\nfrom tasks.reads import read\n\ndef door(x):\n    write(x)\n    return "
+        "read()\n"
+    )
     shared = digest(main=main, writes=writes, state=state, reads=reads.format("state"))
     assert shared != digest(main=main, writes=writes, state=state, copied=state, reads=reads.format("copied"))
 
@@ -195,24 +201,37 @@ def test_what_never_counts_counts_by_its_name_alone() -> None:
 
 
 def test_the_room_of_an_engine_is_free_and_any_other_argument_counts() -> None:
-    door = "from tasks.never import stage\n\n@stage(makes='rows', module='tasks.training')\ndef door(x):\n    return warn(module='numpy')\n"
+    door = (
+        "from tasks.never import stage\n\n@stage(makes='rows', module='tasks.training')\ndef door(x):\n    "
+        "return warn(module='numpy')\n"
+    )
     assert digest(main=door, never=" ") == digest(
         main=door.replace("tasks.training", "tasks.rooms.training"), never=" "
     )
     assert digest(main=door, never=" ") != digest(main=door.replace("numpy", "scipy"), never=" ")
 
 
-# --- what a key cannot see is an error, and never no cache ----------------------------------------------------------------------------------
+# --- what a key cannot see is an error, and never no cache ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hidden", [
-    "def double(x):\n    return x\n\ndouble = abs(double)\n", "def double(x):\n    return x\n\ndef double(x):\n    return -x\n",
-    "from math import sqrt as double\n\ndef double(x):\n    return x\n", "if 1:\n    def double(x):\n        return x\n",
-    "try:\n    from math import sqrt as double\nexcept ImportError:\n    double = None\n", "double = 1\ndouble += 1\n",
-    "for double in (abs, len):\n    pass\n", "from math import *\n\ndef double(x):\n    return x\n", "from .other import double\n",
-    "import tasks.other\n\ndef double(x):\n    return x\n", "with open('x') as double:\n    pass\n", "def double(x):\n    return x\n\nprint(double)\n",
-    "def half(x):\n    return x\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "def double(x):\n    return x\n\ndouble = abs(double)\n",
+        "def double(x):\n    return x\n\ndef double(x):\n    return -x\n",
+        "from math import sqrt as double\n\ndef double(x):\n    return x\n",
+        "if 1:\n    def double(x):\n        return x\n",
+        "try:\n    from math import sqrt as double\nexcept ImportError:\n    double = None\n",
+        "double = 1\ndouble += 1\n",
+        "for double in (abs, len):\n    pass\n",
+        "from math import *\n\ndef double(x):\n    return x\n",
+        "from .other import double\n",
+        "import tasks.other\n\ndef double(x):\n    return x\n",
+        "with open('x') as double:\n    pass\n",
+        "def double(x):\n    return x\n\nprint(double)\n",
+        "def half(x):\n    return x\n",
+    ],
+)
 def test_what_a_key_cannot_see_is_an_error(hidden: str) -> None:
     with pytest.raises(StoreError, match="a key cannot be computed"):
         digest(helper=hidden, other="def double(x):\n    return x\n")

@@ -1,4 +1,5 @@
-"""Pulling: the folder is the judged one to the last byte, and whatever someone planted in the registry is refused in one sentence."""
+"""Pulling: the folder is the judged one to the last byte, and whatever someone planted in the registry is refused in
+one sentence."""
 
 from __future__ import annotations
 
@@ -22,9 +23,13 @@ __all__ = ["checkpoint", "registered"]  # fixtures
 ONES = "1" * 64
 
 
-def test_a_pulled_folder_is_the_judged_checkpoint_and_its_card(registered: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_a_pulled_folder_is_the_judged_checkpoint_and_its_card(
+    registered: Path, checkpoint: Path, tmp_path: Path
+) -> None:
     new_tracker(registered).download(NAME, "champion", tmp_path / "model")
-    assert {path.name for path in (tmp_path / "model").iterdir()} - {path.name for path in checkpoint.iterdir()} == {"README.md"}
+    assert {path.name for path in (tmp_path / "model").iterdir()} - {path.name for path in checkpoint.iterdir()} == {
+        "README.md"
+    }
     whole = digest_of(take_inventory(tmp_path / "model", "any"))
     assert new_tracker(registered).versions(NAME)[0]["model.folder.sha256"] == whole
     (tmp_path / "model" / "README.md").unlink()
@@ -38,7 +43,9 @@ def test_what_travels_beside_the_weights_is_pulled_and_counted(registered: Path,
         (package / place).parent.mkdir(exist_ok=True)
         (package / place).write_bytes(b"x")
     files = files_of(package)
-    assert {"onnx/model_int8.onnx", "evaluation/predictions.parquet", "config.json"} <= files.keys() and folder_digest(files) != before
+    assert {"onnx/model_int8.onnx", "evaluation/predictions.parquet", "config.json"} <= files.keys() and folder_digest(
+        files
+    ) != before
 
 
 def edit(name: str, **values: object) -> Callable[[Path], None]:
@@ -63,13 +70,22 @@ def plant(name: str, body: bytes = b"x") -> Callable[[Path], None]:
 
 CONFIG, TOKENIZER = "model/config.json", "components/tokenizer/tokenizer_config.json"
 HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a class of its own": (edit(CONFIG, auto_map={"AutoModel": "modeling.Evil"}), "asks for code or weights of its own .auto_map in config.json."),
+    "a class of its own": (
+        edit(CONFIG, auto_map={"AutoModel": "modeling.Evil"}),
+        "asks for code or weights of its own .auto_map in config.json.",
+    ),
     "a nested class": (edit(CONFIG, text_config={"auto_map": {"AutoConfig": "x.Y"}}), "auto_map in config.json"),
-    "a tokenizer class": (edit(TOKENIZER, auto_map={"AutoTokenizer": ["x.Y", None]}), "auto_map in tokenizer_config.json"),
+    "a tokenizer class": (
+        edit(TOKENIZER, auto_map={"AutoTokenizer": ["x.Y", None]}),
+        "auto_map in tokenizer_config.json",
+    ),
     "a pipeline": (edit(CONFIG, custom_pipelines={"evil": {"impl": "x.Y"}}), "custom_pipelines in config.json"),
     "other weights": (edit(CONFIG, transformers_weights="other.safetensors"), "transformers_weights in config.json"),
     "a kernel of a hub": (edit(CONFIG, attn_implementation="evil/kernel"), "attn_implementation in config.json"),
-    "a kernel under an inner name": (edit(CONFIG, _attn_implementation_internal={"": "evil/kernel"}), "_attn_implementation_internal in config.json"),
+    "a kernel under an inner name": (
+        edit(CONFIG, _attn_implementation_internal={"": "evil/kernel"}),
+        "_attn_implementation_internal in config.json",
+    ),
     "a config nested five thousand deep": (plant(CONFIG, b"[" * 5000), "config.json of the stored model is not JSON"),
     "code": (plant("model/modeling.py"), "modeling.py, which may carry code"),
     "code in a corner": (plant("metadata.pkl"), "metadata.pkl, which may carry code"),
@@ -80,15 +96,24 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a link in a circle": (link("model/again", "."), "again, which may carry code"),
     "a link to nothing": (link("components/more", "nowhere"), "more, which may carry code"),
     "a second config": (plant("components/tokenizer/config.json", b"{}"), "two files that would be config.json"),
-    "another label order": (edit(CONFIG, id2label={"0": "good", "1": "bad"}), "config, tokenizer, card or another file was changed"),
-    "another tokenizer": (edit(TOKENIZER, do_lower_case=False, unk_token="the"), "config, tokenizer, card or another file was changed"),
+    "another label order": (
+        edit(CONFIG, id2label={"0": "good", "1": "bad"}),
+        "config, tokenizer, card or another file was changed",
+    ),
+    "another tokenizer": (
+        edit(TOKENIZER, do_lower_case=False, unk_token="the"),
+        "config, tokenizer, card or another file was changed",
+    ),
     "a file more": (plant("model/notes.txt"), "another file was changed"),
     "a card of its own": (plant("README.md", b"# Trust me\n"), "another file was changed"),
     "a config that is none": (plant(CONFIG, b"no json"), "config.json of the stored model is not JSON"),
     "no config": (lambda package: (package / CONFIG).unlink(), "is not whole"),
     "no tokenizer": (lambda package: shutil.rmtree(package / "components"), "is not whole"),
-    "a pickle in place of the weights": (plant("model/model.safetensors", b"\x80\x04."), "weights of sst2-tiny version 1 are not those"),
-}  # fmt: skip
+    "a pickle in place of the weights": (
+        plant("model/model.safetensors", b"\x80\x04."),
+        "weights of sst2-tiny version 1 are not those",
+    ),
+}
 
 
 @pytest.mark.parametrize("what", HOSTILE)
@@ -125,11 +150,21 @@ def test_a_version_of_an_older_release_has_a_digest_of_its_weights_alone(checkpo
 
 
 def test_words_of_a_vocabulary_are_no_settings() -> None:
-    assert list(settings_in({"a": [{"b": 1}, 2], "c": {"d": None}})) == [("a", [{"b": 1}, 2]), ("b", 1), ("c", {"d": None}), ("d", None)]
+    assert list(settings_in({"a": [{"b": 1}, 2], "c": {"d": None}})) == [
+        ("a", [{"b": 1}, 2]),
+        ("b", 1),
+        ("c", {"d": None}),
+        ("d", None),
+    ]
 
 
-@pytest.mark.parametrize(("name", "taken"), [("spm.model", True), ("sentencepiece.bpe.model", True), ("weights.model", False), ("spm.bin", False)])
-def test_a_vocabulary_of_sentencepiece_may_be_pulled_and_no_other_file_of_that_ending(tmp_path: Path, name: str, taken: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [("spm.model", True), ("sentencepiece.bpe.model", True), ("weights.model", False), ("spm.bin", False)],
+)
+def test_a_vocabulary_of_sentencepiece_may_be_pulled_and_no_other_file_of_that_ending(
+    tmp_path: Path, name: str, taken: bool
+) -> None:
     for place in ("model/config.json", "model/model.safetensors", f"components/tokenizer/{name}"):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_text("{}")

@@ -1,4 +1,5 @@
-"""Files from outside, and disks that end: a teacher's settings and sizes, a store's name, a full disk; each is one sentence, soon."""
+"""Files from outside, and disks that end: a teacher's settings and sizes, a store's name, a full disk; each is one
+sentence, soon."""
 
 from __future__ import annotations
 
@@ -26,9 +27,17 @@ CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 KERNELS: list[tuple[str, dict[str, Any], str]] = [
     (CONFIG, {"_attn_implementation": "evil/kernel"}, "_attn_implementation in config.json"),
     (CONFIG, {"attn_implementation": "kernels-community/flash-attn2"}, "attn_implementation in config.json"),
-    (CONFIG, {"_attn_implementation_internal": "evil/kernel@main:attention"}, "_attn_implementation_internal in config.json"),
+    (
+        CONFIG,
+        {"_attn_implementation_internal": "evil/kernel@main:attention"},
+        "_attn_implementation_internal in config.json",
+    ),
     (CONFIG, {"experts_implementation": {"": "evil/kernel"}}, "experts_implementation in config.json"),
-    (CONFIG, {"text_config": {"inner": [{"attn_implementation": {"text": "evil/kernel"}}]}}, "attn_implementation in config.json"),
+    (
+        CONFIG,
+        {"text_config": {"inner": [{"attn_implementation": {"text": "evil/kernel"}}]}},
+        "attn_implementation in config.json",
+    ),
     (CONFIG, {"text_config": {"auto_map": {"AutoConfig": "x.Y"}}}, "auto_map in config.json"),
     (CONFIG, {"custom_pipelines": {"evil": {"impl": "x.Y"}}}, "custom_pipelines in config.json"),
     (CONFIG, {"use_kernels": True}, "use_kernels in config.json"),
@@ -37,10 +46,19 @@ KERNELS: list[tuple[str, dict[str, Any], str]] = [
     ("generation_config.json", {"custom_generate": "evil/generate"}, "custom_generate in generation_config.json"),
 ]
 SIZES: list[dict[str, Any]] = [
-    {"num_hidden_layers": 10**12}, {"num_hidden_layers": "12"}, {"num_hidden_layers": True}, {"hidden_size": 10**9}, {"hidden_size": 16.0},
-    {"intermediate_size": -1}, {"num_attention_heads": [4]}, {"vocab_size": 10**12}, {"max_position_embeddings": 10**15}, {"type_vocab_size": "2"},
-    {"num_hidden_layers": 1000, "hidden_size": 100_000}, {"num_hidden_layers": 10**4000},
-]  # fmt: skip
+    {"num_hidden_layers": 10**12},
+    {"num_hidden_layers": "12"},
+    {"num_hidden_layers": True},
+    {"hidden_size": 10**9},
+    {"hidden_size": 16.0},
+    {"intermediate_size": -1},
+    {"num_attention_heads": [4]},
+    {"vocab_size": 10**12},
+    {"max_position_embeddings": 10**15},
+    {"type_vocab_size": "2"},
+    {"num_hidden_layers": 1000, "hidden_size": 100_000},
+    {"num_hidden_layers": 10**4000},
+]
 
 
 @pytest.fixture
@@ -62,20 +80,35 @@ def refused(model: Path, said: str) -> str:
 
 
 @pytest.mark.parametrize(("file", "values", "said"), KERNELS, ids=range(len(KERNELS)))
-def test_a_teacher_that_asks_for_a_kernel_or_code_is_refused_as_pull_refuses_it(model: Path, file: str, values: dict[str, Any], said: str) -> None:
+def test_a_teacher_that_asks_for_a_kernel_or_code_is_refused_as_pull_refuses_it(
+    model: Path, file: str, values: dict[str, Any], said: str
+) -> None:
     resolve_model(str(model), None)
     edit(model, file, values)
     refused(model, f"{said}.*never run|weights of its own choice")
 
 
 def test_what_only_looks_like_a_kernel_is_no_reason_to_refuse_a_teacher(model: Path) -> None:
-    edit(model, CONFIG, {"_attn_implementation": "sdpa", "conv_kernel_size": 3, "use_kernels": False, "label2id": {"auto_map": 0}, "_name_or_path": "a/b"})
+    edit(
+        model,
+        CONFIG,
+        {
+            "_attn_implementation": "sdpa",
+            "conv_kernel_size": 3,
+            "use_kernels": False,
+            "label2id": {"auto_map": 0},
+            "_name_or_path": "a/b",
+        },
+    )
     resolve_model(str(model), None)
 
 
 @pytest.mark.parametrize("values", SIZES, ids=range(len(SIZES)))
 def test_sizes_that_no_model_has_are_refused_before_anything_is_built(model: Path, values: dict[str, Any]) -> None:
-    text = json.dumps(json.loads((model / CONFIG).read_text()) | {name: size for name, size in values.items() if type(size) is not int or size < 10**3999})
+    text = json.dumps(
+        json.loads((model / CONFIG).read_text())
+        | {name: size for name, size in values.items() if type(size) is not int or size < 10**3999}
+    )
     huge = next((name for name, size in values.items() if type(size) is int and size >= 10**3999), None)
     text = text if huge is None else text.replace(f'"{huge}": 4', f'"{huge}": 1{"0" * 4000}')
     (model / CONFIG).write_text(text)
@@ -83,7 +116,11 @@ def test_sizes_that_no_model_has_are_refused_before_anything_is_built(model: Pat
 
 
 @pytest.mark.parametrize("file", [CONFIG, TOKENIZER, "tokenizer.json"])
-@pytest.mark.parametrize("body", [b"[" * 1_000_000, b'{"a":' * 5000, b"[]", b"\xff\xfe", b'{"vocab_size": ' + b"9" * 5000 + b"}"], ids=range(5))
+@pytest.mark.parametrize(
+    "body",
+    [b"[" * 1_000_000, b'{"a":' * 5000, b"[]", b"\xff\xfe", b'{"vocab_size": ' + b"9" * 5000 + b"}"],
+    ids=range(5),
+)
 def test_json_that_would_end_a_process_is_a_sentence(model: Path, file: str, body: bytes) -> None:
     (model / file).write_bytes(body)
     refused(model, f"{file}.*(save the model again|save the tokenizer again)")
@@ -102,7 +139,7 @@ def test_a_results_file_of_brackets_is_a_sentence(tmp_path: Path) -> None:
         read_json(tmp_path / "out.json")
 
 
-# --- the store ----------------------------------------------------------------------------------------------------------------------------
+# --- the store --------------------------------------------------------------------------------------------------------
 
 
 def empty(place: Path) -> None:
@@ -140,7 +177,8 @@ def test_a_store_without_a_name_of_its_own_is_refused(tmp_path: Path, spoil: Cal
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """Let this process write no larger files: the operating system then says of each what it says of a disk that is full."""
+    """Let this process write no larger files: the operating system then says of each what it says of a disk that is
+    full."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -150,7 +188,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 
 def test_a_disk_that_is_full_inside_publish_is_said_to_be_full(tmp_path: Path) -> None:
-    """A folder is copied as a whole, and the error that comes of it has no number: it was told as a file that cannot be read."""
+    """A folder is copied as a whole, and the error that comes of it has no number: it was told as a file that cannot be
+    read."""
     for name in ("source", "target"):
         (tmp_path / name).mkdir()
     (tmp_path / "source" / "weights").write_bytes(os.urandom(50_000))

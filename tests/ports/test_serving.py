@@ -1,4 +1,5 @@
-"""A champion, served by MLflow's own scoring server: a real request gets the task's label names, a wrong one is refused."""
+"""A champion, served by MLflow's own scoring server: a real request gets the task's label names, a wrong one is
+refused."""
 
 from __future__ import annotations
 
@@ -28,13 +29,31 @@ PATIENCE = 240.0  # seconds for a first start, which loads torch
 def served(registered: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """Serve the champion of a registry as its users would; the whole process group is stopped again."""
     home, port = moved(registered, tmp_path), free_port()
-    command = [sys.executable, "-P", "-m", "mlflow", "models", "serve", "-m", f"models:/{NAME}@champion", "--env-manager", "local", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "mlflow",
+        "models",
+        "serve",
+        "-m",
+        f"models:/{NAME}@champion",
+        "--env-manager",
+        "local",
+        "--port",
+        str(port),
+    ]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"MLFLOW_TRACKING_URI": f"sqlite:///{home / 'mlflow.db'}", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    environment |= {
+        "MLFLOW_TRACKING_URI": f"sqlite:///{home / 'mlflow.db'}",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
     log = tmp_path / "serve.log"
     with log.open("wb") as stream:
-        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=stream, stderr=stream, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=stream, stderr=stream, start_new_session=True
+        )
     try:
         wait_for(f"http://127.0.0.1:{port}/ping", process, log)
         yield f"http://127.0.0.1:{port}/invocations", home
@@ -69,7 +88,9 @@ def test_a_served_champion_answers_with_the_labels_of_its_task(served: tuple[str
     url, home = served
     status, said = ask(url, json.dumps({"inputs": [TEXT, "a bad film"]}).encode())
     assert status == 200 and len(said["predictions"]) == 2
-    assert {answer["label"] for answer in said["predictions"]} <= {"good", "bad"} and all(0.5 <= answer["score"] <= 1 for answer in said["predictions"])
+    assert {answer["label"] for answer in said["predictions"]} <= {"good", "bad"} and all(
+        0.5 <= answer["score"] <= 1 for answer in said["predictions"]
+    )
     for wrong in (b"no json", b'{"nothing": 1}', json.dumps({"inputs": [[1, 2]]}).encode()):
         status, said = ask(url, wrong)
         assert status == 400 and "error" in said.lower()

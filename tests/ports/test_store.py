@@ -112,7 +112,13 @@ def make(store: AnyStore, tmp_path: Path) -> Make:
 
         async def go() -> Parcel:
             async with store.lease(key) as lease:
-                given = {"kind": kind, "folder": folder, "facts": {"score": 0.5}, "stage": "make", "explanation": explained(NAMES[key])}
+                given = {
+                    "kind": kind,
+                    "folder": folder,
+                    "facts": {"score": 0.5},
+                    "stage": "make",
+                    "explanation": explained(NAMES[key]),
+                }
                 return store.publish(key, **given, lease=lease)
 
         return asyncio.run(go())
@@ -343,7 +349,9 @@ def put(store: AnyStore, tmp_path: Path, name: str, *inputs: str) -> Parcel:
 
     async def go() -> Parcel:
         async with store.lease(key) as lease:
-            return store.publish(key, kind="rows", folder=folder, facts={}, stage="make", explanation=explanation, lease=lease)
+            return store.publish(
+                key, kind="rows", folder=folder, facts={}, stage="make", explanation=explanation, lease=lease
+            )
 
     return asyncio.run(go())
 
@@ -391,16 +399,22 @@ def test_verify_hashes_everything_anew_and_sets_damage_aside(store: AnyStore, ma
     assert store.find(KEY) == made
 
 
-# --- a hit is a whole, bound thing ------------------------------------------------------------------------------------------------------------
+# --- a hit is a whole, bound thing ------------------------------------------------------------------------------------
 
 
 def is_quarantined(store: AnyStore) -> bool:
     """Tell whether something was set aside."""
-    return any((store.root / "quarantine").iterdir()) if isinstance(store, FolderStore) else bool(store.bucket.entries("quarantine/"))
+    return (
+        any((store.root / "quarantine").iterdir())
+        if isinstance(store, FolderStore)
+        else bool(store.bucket.entries("quarantine/"))
+    )
 
 
 @pytest.mark.parametrize("name", ["extra.txt", "inner/extra.json", "other/extra.txt"])
-def test_a_file_too_many_is_damage_and_not_part_of_a_hit(store: AnyStore, make: Make, name: str, tmp_path: Path) -> None:
+def test_a_file_too_many_is_damage_and_not_part_of_a_hit(
+    store: AnyStore, make: Make, name: str, tmp_path: Path
+) -> None:
     made = make()
     if isinstance(store, FolderStore):
         (store.object_path(made.sha256) / name).parent.mkdir(exist_ok=True)
@@ -429,7 +443,9 @@ LINKS: dict[str, Callable[[FolderStore, Parcel], Path]] = {
 
 
 @pytest.mark.parametrize("place", LINKS)
-def test_what_lies_behind_a_link_is_no_hit_and_is_made_again(folder_store: FolderStore, place: str, tmp_path: Path) -> None:
+def test_what_lies_behind_a_link_is_no_hit_and_is_made_again(
+    folder_store: FolderStore, place: str, tmp_path: Path
+) -> None:
     made = put(folder_store, tmp_path, "first")
     linked(LINKS[place](folder_store, made))
     again_opened = FolderStore(folder_store.root)
@@ -445,7 +461,9 @@ def folder_store(tmp_path: Path) -> FolderStore:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", ["fifo", "fifo for a file", "socket", "empty folder", "a file for all"])
-def test_special_files_and_empty_folders_are_damage_and_do_not_hang(folder_store: FolderStore, kind: str, tmp_path: Path) -> None:
+def test_special_files_and_empty_folders_are_damage_and_do_not_hang(
+    folder_store: FolderStore, kind: str, tmp_path: Path
+) -> None:
     made = put(folder_store, tmp_path, "first")
     folder = folder_store.object_path(made.sha256)
     if kind == "a file for all":
@@ -472,9 +490,15 @@ def test_a_fifo_in_place_of_a_manifest_is_no_hit_and_does_not_hang(folder_store:
     assert folder_store.find(KEY) is None and is_quarantined(folder_store)
 
 
-def test_a_manifest_under_another_key_is_not_taken_and_the_artifact_that_it_names_stays(store: AnyStore, make: Make, tmp_path: Path) -> None:
+def test_a_manifest_under_another_key_is_not_taken_and_the_artifact_that_it_names_stays(
+    store: AnyStore, make: Make, tmp_path: Path
+) -> None:
     make(OTHER, "a teacher that is not ours")
-    body = store.manifest_path(OTHER).read_bytes() if isinstance(store, FolderStore) else store.bucket.read(manifest_name(OTHER))
+    body = (
+        store.manifest_path(OTHER).read_bytes()
+        if isinstance(store, FolderStore)
+        else store.bucket.read(manifest_name(OTHER))
+    )
     make(KEY)
     for planted in (body, body.replace(OTHER.encode(), KEY.encode()), sealed(json.loads(body) | {"key": KEY})):
         change_manifest(store, lambda _, planted=planted: planted)
@@ -490,9 +514,24 @@ def edits() -> dict[str, Callable[[dict[str, Any]], bytes]]:
         return lambda manifest: json.dumps(manifest | changed).encode()
 
     def without(name: str) -> Callable[[dict[str, Any]], bytes]:
-        return lambda manifest: json.dumps({other: value for other, value in manifest.items() if other != name}).encode()
+        return lambda manifest: json.dumps(
+            {other: value for other, value in manifest.items() if other != name}
+        ).encode()
 
-    fields = ("schema", "key_schema", "seal", "key", "stage", "kind", "sha256", "bytes", "facts", "inventory", "explanation", "made_at")
+    fields = (
+        "schema",
+        "key_schema",
+        "seal",
+        "key",
+        "stage",
+        "kind",
+        "sha256",
+        "bytes",
+        "facts",
+        "inventory",
+        "explanation",
+        "made_at",
+    )
     wrong = {f"{name} of another type": plain(**{name: [1]}) for name in (*fields, "used", "seconds")}
     resealed = {
         "another stage": lambda manifest: sealed(manifest | {"stage": "other"}),
@@ -500,14 +539,29 @@ def edits() -> dict[str, Callable[[dict[str, Any]], bytes]]:
         "another kind": lambda manifest: sealed(manifest | {"kind": "nothing known"}),
         "another size": lambda manifest: sealed(manifest | {"bytes": manifest["bytes"] + 1}),
     }
-    texts = {"no JSON": b"{", "nothing": b"", "a list": b"[]", "null": b"null", "a NaN": b'{"schema": NaN}', "nested": b"[" * 100_000}
+    texts = {
+        "no JSON": b"{",
+        "nothing": b"",
+        "a list": b"[]",
+        "null": b"null",
+        "a NaN": b'{"schema": NaN}',
+        "nested": b"[" * 100_000,
+    }
     return {
-        "facts": plain(facts={"score": 0.99}), "used": plain(used={"seconds": "abc"}), "seconds": plain(seconds=1e9), "time": plain(made_at=0.0), **resealed,
-        **wrong, **{f"without {name}": without(name) for name in fields}, **{name: lambda _, body=body: body for name, body in texts.items()},
-    }  # fmt: skip
+        "facts": plain(facts={"score": 0.99}),
+        "used": plain(used={"seconds": "abc"}),
+        "seconds": plain(seconds=1e9),
+        "time": plain(made_at=0.0),
+        **resealed,
+        **wrong,
+        **{f"without {name}": without(name) for name in fields},
+        **{name: lambda _, body=body: body for name, body in texts.items()},
+    }
 
 
-def test_an_edited_or_damaged_manifest_is_no_hit_and_costs_no_traceback(folder_store: FolderStore, tmp_path: Path) -> None:
+def test_an_edited_or_damaged_manifest_is_no_hit_and_costs_no_traceback(
+    folder_store: FolderStore, tmp_path: Path
+) -> None:
     made = put(folder_store, tmp_path, "first")
     whole = json.loads(folder_store.manifest_path(KEY).read_bytes())
     for name, spoil in edits().items():
@@ -522,13 +576,28 @@ def of_another_release(store: AnyStore, **changed: Any) -> bytes:
     bound = ("key_schema", "seal")
 
     def older(body: bytes) -> bytes:
-        return json.dumps({name: value for name, value in json.loads(body).items() if name not in bound} | {"schema": 1} | changed).encode()
+        return json.dumps(
+            {name: value for name, value in json.loads(body).items() if name not in bound} | {"schema": 1} | changed
+        ).encode()
 
     change_manifest(store, older)
-    return store.manifest_path(KEY).read_bytes() if isinstance(store, FolderStore) else store.bucket.read(manifest_name(KEY)) or b""
+    return (
+        store.manifest_path(KEY).read_bytes()
+        if isinstance(store, FolderStore)
+        else store.bucket.read(manifest_name(KEY)) or b""
+    )
 
 
-@pytest.mark.parametrize("changed", [{}, {"used": {"seconds": "x", "cpu": "fast"}}, {"explanation": {"inputs": [1]}}, {"schema": 9}, {"schema": 9, "facts": 1}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"used": {"seconds": "x", "cpu": "fast"}},
+        {"explanation": {"inputs": [1]}},
+        {"schema": 9},
+        {"schema": 9, "facts": 1},
+    ],
+)
 def test_what_another_release_stored_is_neither_taken_nor_set_aside(
     store: AnyStore, make: Make, changed: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -538,7 +607,11 @@ def test_what_another_release_stored_is_neither_taken_nor_set_aside(
     assert all(store.damage(manifest) is None for manifest in store.manifests()) and list(store.unreadable()) == []
     assert not is_quarantined(store) and not sweep(store, [made.sha256], keep_days=0, dry=False).results
     assert of_another_release(store, **changed) == body and (store.folder(made) / "a.txt").read_text() == "hello"
-    assert all(isinstance(parcel_of(manifest, "").used.get("seconds"), (int, float)) for manifest in store.manifests() if "used" not in changed)
+    assert all(
+        isinstance(parcel_of(manifest, "").used.get("seconds"), (int, float))
+        for manifest in store.manifests()
+        if "used" not in changed
+    )
 
 
 def test_parents_of_a_registered_model_of_another_release_stay(store: AnyStore, tmp_path: Path) -> None:
@@ -547,9 +620,13 @@ def test_parents_of_a_registered_model_of_another_release_stay(store: AnyStore, 
     key = key_of(explained("first", [parent.sha256]))
     path = store.manifest_path(key) if isinstance(store, FolderStore) else None
     body = json.loads(path.read_bytes() if path else store.bucket.read(manifest_name(key)) or b"")
-    older = json.dumps({name: value for name, value in body.items() if name not in ("key_schema", "seal")} | {"schema": 1}).encode()
+    older = json.dumps(
+        {name: value for name, value in body.items() if name not in ("key_schema", "seal")} | {"schema": 1}
+    ).encode()
     path.write_bytes(older) if path else store.bucket.write(manifest_name(key), older)
-    assert sweep(store, [registered.sha256], keep_days=0, dry=False).artifacts == [] and parent.sha256 in store.artifacts()
+    assert (
+        sweep(store, [registered.sha256], keep_days=0, dry=False).artifacts == [] and parent.sha256 in store.artifacts()
+    )
 
 
 def test_an_artifact_that_is_damaged_between_find_and_use_is_not_handed_out(store: AnyStore, make: Make) -> None:
@@ -566,7 +643,10 @@ def test_an_artifact_that_is_damaged_between_find_and_use_is_not_handed_out(stor
 
 @pytest.mark.parametrize("place", ["a file", "the artifact", "its folder", "all objects"])
 def test_the_cache_of_a_bucket_does_not_follow_links(tmp_path: Path, place: str) -> None:
-    cache, digest = ArtifactCache(tmp_path / "cache", 10**9), digest_of({"a.txt": {"size": 1, "sha256": hashlib.sha256(b"a").hexdigest()}})
+    cache, digest = (
+        ArtifactCache(tmp_path / "cache", 10**9),
+        digest_of({"a.txt": {"size": 1, "sha256": hashlib.sha256(b"a").hexdigest()}}),
+    )
     fetched = []
 
     def fetch(folder: Path) -> None:
@@ -574,7 +654,11 @@ def test_the_cache_of_a_bucket_does_not_follow_links(tmp_path: Path, place: str)
         (folder / "a.txt").write_text("a")
 
     cache.folder(digest, fetch)
-    inside = {"a file": cache.path(digest) / "a.txt", "the artifact": cache.path(digest), "its folder": cache.path(digest).parent}
+    inside = {
+        "a file": cache.path(digest) / "a.txt",
+        "the artifact": cache.path(digest),
+        "its folder": cache.path(digest).parent,
+    }
     linked(inside.get(place, cache.root / "objects"))
     found = cache.folder(digest, fetch)
     assert len(fetched) == 2 and found.resolve() == found and not (found / "a.txt").is_symlink()

@@ -34,12 +34,17 @@ def test_string_labels_without_a_validation_split(tmp_path: Path) -> None:
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     for out in ("one", "two"):
         prepare_rows(write(tmp_path / f"{out}.csv", many()), SPEC, Data(selection_rows=10), tmp_path / out)
-    assert all(path.read_bytes() == (tmp_path / "two" / path.name).read_bytes() for path in (tmp_path / "one").iterdir())
+    assert all(
+        path.read_bytes() == (tmp_path / "two" / path.name).read_bytes() for path in (tmp_path / "one").iterdir()
+    )
 
 
 def test_equal_texts_are_never_on_both_sides(tmp_path: Path) -> None:
     prepare_rows(write(tmp_path / "a.csv", many(50) * 4), SPEC, Data(selection_rows=20), tmp_path / "out")
-    texts = {split: set(pq.read_table(tmp_path / "out" / f"{split}.parquet").column("text").to_pylist()) for split in ("train", "selection", "validation")}
+    texts = {
+        split: set(pq.read_table(tmp_path / "out" / f"{split}.parquet").column("text").to_pylist())
+        for split in ("train", "selection", "validation")
+    }
     assert not texts["train"] & texts["selection"] and not texts["train"] & texts["validation"]
 
 
@@ -63,11 +68,19 @@ def test_a_missing_column_names_the_nearest(tmp_path: Path) -> None:
 
 def test_a_table_is_understood_without_being_told(tmp_path: Path) -> None:
     assert sniff(write(tmp_path / "a.csv", many())) | {"rows": 0} == {
-        "text": "text", "pair": None, "label": "label", "kind": "classification", "labels": ["no", "yes"], "rows": 0}  # fmt: skip
+        "text": "text",
+        "pair": None,
+        "label": "label",
+        "kind": "classification",
+        "labels": ["no", "yes"],
+        "rows": 0,
+    }
 
 
 @pytest.mark.real_data
-@pytest.mark.parametrize(("task", "pairs"), [("sst2", False), ("mrpc", True), ("stsb", True), ("cola", False), ("rte", True)])
+@pytest.mark.parametrize(
+    ("task", "pairs"), [("sst2", False), ("mrpc", True), ("stsb", True), ("cola", False), ("rte", True)]
+)
 def test_real_glue(tmp_path: Path, task: str, pairs: bool) -> None:
     source = SHARED / "data" / "glue" / task
     if not source.is_dir():

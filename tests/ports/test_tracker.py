@@ -40,7 +40,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Pat
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     folder = tmp_path_factory.mktemp("checkpoint")
-    model = AutoModelForSequenceClassification.from_pretrained(tiny_bert, num_labels=2, id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1})
+    model = AutoModelForSequenceClassification.from_pretrained(
+        tiny_bert, num_labels=2, id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1}
+    )
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
     return folder
@@ -61,10 +63,27 @@ def tracker(template: Path, tmp_path: Path) -> Tracker:
 
 
 def record(name: str = "distill-predictions", label: str = "small seed 0", **changes: Any) -> SimpleNamespace:
-    parcel = Parcel("checkpoint", "e" * 64, "somewhere", 1, {"train_seconds": 1.5, "scores": {"accuracy": 0.9}, "note": "text", "ok": True})
-    values = {"name": name, "label": label, "shown": f"{name}/{label}", "key": "k" * 64, "task_run": "t", "seconds": 2.0, "parcel": parcel,
-              "state": "completed", "cache": "miss", "why": "never made before", "figures": {"kwh": 0.25},
-              "explanation": {"knobs": {"temperature": 2.0, "matching": {"hidden": 1.0}}}} | changes  # fmt: skip
+    parcel = Parcel(
+        "checkpoint",
+        "e" * 64,
+        "somewhere",
+        1,
+        {"train_seconds": 1.5, "scores": {"accuracy": 0.9}, "note": "text", "ok": True},
+    )
+    values = {
+        "name": name,
+        "label": label,
+        "shown": f"{name}/{label}",
+        "key": "k" * 64,
+        "task_run": "t",
+        "seconds": 2.0,
+        "parcel": parcel,
+        "state": "completed",
+        "cache": "miss",
+        "why": "never made before",
+        "figures": {"kwh": 0.25},
+        "explanation": {"knobs": {"temperature": 2.0, "matching": {"hidden": 1.0}}},
+    } | changes
     return SimpleNamespace(**values)
 
 
@@ -73,11 +92,14 @@ def everything(tracker: Tracker) -> dict[str, Any]:
     return {run.info.run_name: run for run in tracker.client.search_runs([tracker.experiment_id])}
 
 
-# --- runs ---------------------------------------------------------------------------------------------------------------------------------
+# --- runs -------------------------------------------------------------------------------------------------------------
 
 
 def test_importing_it_is_light() -> None:
-    code = "import sys, tasks.ports.tracking.tracker; print([m for m in ('mlflow', 'torch', 'transformers', 'sqlalchemy') if m in sys.modules])"
+    code = (
+        "import sys, tasks.ports.tracking.tracker; print([m for m in ('mlflow', 'torch', 'transformers', "
+        "'sqlalchemy') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -92,9 +114,20 @@ def test_a_stage_becomes_a_child_run_with_knobs_curves_and_facts(tracker: Tracke
     child = everything(tracker)["1-distill-predictions small seed 0"]
     assert child.info.status == "FINISHED"
     assert child.data.params == {"distill-predictions.temperature": "2.0", "distill-predictions.matching.hidden": "1.0"}
-    assert {"train_seconds": 1.5, "scores.accuracy": 0.9, "stage_seconds": 2.0, "kwh": 0.25}.items() <= child.data.metrics.items()
+    assert {
+        "train_seconds": 1.5,
+        "scores.accuracy": 0.9,
+        "stage_seconds": 2.0,
+        "kwh": 0.25,
+    }.items() <= child.data.metrics.items()
     assert "ok" not in child.data.metrics
-    wanted = {"stage": "distill-predictions", "cache": "miss", "cache.key": "k" * 64, "blob.sha256": "e" * 64, "prefect.task_run_id": "t"}
+    wanted = {
+        "stage": "distill-predictions",
+        "cache": "miss",
+        "cache.key": "k" * 64,
+        "blob.sha256": "e" * 64,
+        "prefect.task_run_id": "t",
+    }
     assert wanted.items() <= child.data.tags.items() and child.data.tags["mlflow.parentRunId"] == tracker.parent
     assert len(tracker.client.get_metric_history(child.info.run_id, "loss")) == 2500
 
@@ -141,7 +174,10 @@ def test_closing_ends_every_branch_that_is_still_open(tracker: Tracker) -> None:
 
 
 def test_names_that_mlflow_refuses_are_mended(tracker: Tracker) -> None:
-    stage = record(parcel=Parcel("checkpoint", "e" * 64, "", 1, {"rows": {"a(b)?": 3}}), explanation={"knobs": {f"k{n}": n for n in range(205)}})
+    stage = record(
+        parcel=Parcel("checkpoint", "e" * 64, "", 1, {"rows": {"a(b)?": 3}}),
+        explanation={"knobs": {f"k{n}": n for n in range(205)}},
+    )
     tracker.stage_started(stage)
     tracker.stage_finished(stage)
     child = everything(tracker)["1-distill-predictions small seed 0"]
@@ -165,13 +201,20 @@ raise RuntimeError("nobody closed the run")
 @pytest.mark.parametrize("how", ["error", "term"])
 def test_a_process_that_ends_early_leaves_no_run_open(template: Path, tmp_path: Path, how: str) -> None:
     shutil.copyfile(template, tmp_path / "mlflow.db")
-    subprocess.run([sys.executable, "-c", ABANDONED, str(tmp_path), how], cwd=ROOT, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    subprocess.run(
+        [sys.executable, "-c", ABANDONED, str(tmp_path), how],
+        cwd=ROOT,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
     reader = new_tracker(tmp_path)
     reader.experiment_id = reader.client.get_experiment_by_name("sst2/tiny").experiment_id
     assert [run.info.status for run in everything(reader).values()] == ["KILLED", "KILLED"]
 
 
-def test_hits_point_to_the_newest_run_that_made_them_in_two_calls(tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hits_point_to_the_newest_run_that_made_them_in_two_calls(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for fate in ("stage_finished", "stage_finished", "stage_failed"):
         stage = record()
         tracker.stage_started(stage)
@@ -186,8 +229,13 @@ def test_hits_point_to_the_newest_run_that_made_them_in_two_calls(tracker: Track
     kind = type(again.client)
     for name in ("search_runs", "log_dict", "log_batch", "create_run", "set_tag", "get_run"):
         real = getattr(kind, name)
-        monkeypatch.setattr(kind, name, lambda *given, _real=real, _name=name, **named: (calls.append(_name), _real(*given, **named))[1])
-    again.story([record(label=f"{number}", cache="hit") for number in range(29)] + [record(key="unknown", cache="hit"), record(cache="miss")])
+        monkeypatch.setattr(
+            kind, name, lambda *given, _real=real, _name=name, **named: (calls.append(_name), _real(*given, **named))[1]
+        )
+    again.story(
+        [record(label=f"{number}", cache="hit") for number in range(29)]
+        + [record(key="unknown", cache="hit"), record(cache="miss")]
+    )
     assert len(calls) <= 3
     monkeypatch.undo()
     rows = again.recall(again.parent, "stages")["stages"]
@@ -195,7 +243,11 @@ def test_hits_point_to_the_newest_run_that_made_them_in_two_calls(tracker: Track
     again.close("FINISHED")
 
 
-MODELS = [row("teacher", "teacher", latency_ms=40.0), row("4x312", gate="champion"), row("plain", "baseline", speedup=None, retained=None)]
+MODELS = [
+    row("teacher", "teacher", latency_ms=40.0),
+    row("4x312", gate="champion"),
+    row("plain", "baseline", speedup=None, retained=None),
+]
 
 
 def test_candidates_become_nested_runs_and_the_winner_is_on_the_parent(tracker: Tracker) -> None:
@@ -204,9 +256,20 @@ def test_candidates_become_nested_runs_and_the_winner_is_on_the_parent(tracker: 
     runs = everything(tracker)
     parent = runs["recipe"].data
     assert parent.tags["winner"] == "4x312" and parent.metrics == runs["4x312"].data.metrics
-    assert parent.metrics == pytest.approx({"score": 0.912, "retained_pct": 98.1, "params_m": 14.350248, "size_mb": 57.400992, "flops_g": 1.2,
-                                            "latency_ms": 4.321, "speedup_x": 9.41, "quality_drop_pts": 0.0, "compression_x": 1.0,
-                                            "memory_mb": 300.0})  # fmt: skip
+    assert parent.metrics == pytest.approx(
+        {
+            "score": 0.912,
+            "retained_pct": 98.1,
+            "params_m": 14.350248,
+            "size_mb": 57.400992,
+            "flops_g": 1.2,
+            "latency_ms": 4.321,
+            "speedup_x": 9.41,
+            "quality_drop_pts": 0.0,
+            "compression_x": 1.0,
+            "memory_mb": 300.0,
+        }
+    )
     assert max(map(len, parent.metrics)) <= 16
     assert "speedup_x" not in runs["plain"].data.metrics and runs["plain"].data.tags["role"] == "baseline"
     assert {runs[name].info.status for name in ("teacher", "4x312", "plain")} == {"FINISHED"}
@@ -215,14 +278,33 @@ def test_candidates_become_nested_runs_and_the_winner_is_on_the_parent(tracker: 
 
 def test_a_candidate_carries_what_was_said_of_it_beside_its_baseline(tracker: Tracker) -> None:
     beats = {"validation": {"value": 0.02, "low": 0.01, "high": 0.03, "p": 0.001, "seeds": [3, 3], "verdict": "better"}}
-    level = {"validation": {"value": 0.001, "low": -0.01, "high": 0.012, "p": 0.8, "seeds": [3, 3], "verdict": "inside the noise"}}
-    small = row("4x312", gate="champion", against={"plain": beats, "longer": level}, deviation={"validation": {"accuracy": 0.004}})
+    level = {
+        "validation": {
+            "value": 0.001,
+            "low": -0.01,
+            "high": 0.012,
+            "p": 0.8,
+            "seeds": [3, 3],
+            "verdict": "inside the noise",
+        }
+    }
+    small = row(
+        "4x312",
+        gate="champion",
+        against={"plain": beats, "longer": level},
+        deviation={"validation": {"accuracy": 0.004}},
+    )
     tracker.stage_started(record())
     tracker.candidates([MODELS[0], small, MODELS[2]], best="4x312", standing="champion")
     runs = everything(tracker)
-    assert runs["4x312"].data.tags["against"] == "better: plain; inside the noise: longer" and "against" not in runs["plain"].data.tags
+    assert (
+        runs["4x312"].data.tags["against"] == "better: plain; inside the noise: longer"
+        and "against" not in runs["plain"].data.tags
+    )
     leads = {name: value for name, value in runs["4x312"].data.metrics.items() if name.startswith(("lead", "score_"))}
-    assert leads == pytest.approx({"lead_pts": 0.1, "lead_low_pts": -1.0, "lead_high_pts": 1.2, "score_deviation": 0.004})
+    assert leads == pytest.approx(
+        {"lead_pts": 0.1, "lead_low_pts": -1.0, "lead_high_pts": 1.2, "score_deviation": 0.004}
+    )
     assert max(map(len, leads)) <= 16
     tracker.close("FINISHED")
 
@@ -245,26 +327,46 @@ def test_a_run_of_hits_alone_has_no_nested_runs(tracker: Tracker) -> None:
 
 
 @pytest.mark.parametrize(("gate", "standing"), [("refused", "refused"), ("accepted", "accepted, not champion")])
-def test_where_nobody_is_champion_the_best_still_shows_its_figures_and_its_standing(tracker: Tracker, gate: str, standing: str) -> None:
+def test_where_nobody_is_champion_the_best_still_shows_its_figures_and_its_standing(
+    tracker: Tracker, gate: str, standing: str
+) -> None:
     """By how much a goal was missed is seen on the run itself, and nobody takes the best for a winner."""
-    tracker.candidates([MODELS[0], row("2x128", gate="refused", latency_ms=1.0), row("4x312", gate=gate)], best="4x312", standing=standing)
+    tracker.candidates(
+        [MODELS[0], row("2x128", gate="refused", latency_ms=1.0), row("4x312", gate=gate)],
+        best="4x312",
+        standing=standing,
+    )
     parent = everything(tracker)["recipe"].data
     assert (parent.tags["winner"], parent.tags["best"], parent.tags["standing"]) == ("none", "4x312", standing)
     assert parent.metrics["latency_ms"] == 4.321 and parent.metrics["score"] == 0.912
     [listed] = tracker.runs(1)
     assert listed["best"] == f"4x312: {standing}"
-    assert listed["figures"] == pytest.approx({"score": 0.912, "retained_pct": 98.1, "speedup_x": 9.41, "size_mb": 57.400992})
+    assert listed["figures"] == pytest.approx(
+        {"score": 0.912, "retained_pct": 98.1, "speedup_x": 9.41, "size_mb": 57.400992}
+    )
     tracker.close("FINISHED")
 
 
 def test_energy_and_prices_are_among_the_figures_that_decide_and_what_is_unknown_is_no_zero(tracker: Tracker) -> None:
     known = {"joules": {"value": 0.21}, "dollars_on_demand": {"value": 0.42}, "dollars_spot": {"value": 0.13}}
-    unknown = {"joules": {"value": None}, "dollars_on_demand": {"value": None}, "dollars_spot": {"value": None, "at_least": 0.0}}
+    unknown = {
+        "joules": {"value": None},
+        "dollars_on_demand": {"value": None},
+        "dollars_spot": {"value": None, "at_least": 0.0},
+    }
     tracker.stage_started(record())
-    tracker.candidates([MODELS[0], row("4x312", gate="champion", cost=known), row("2x128", cost=unknown)], best="4x312", standing="champion")
+    tracker.candidates(
+        [MODELS[0], row("4x312", gate="champion", cost=known), row("2x128", cost=unknown)],
+        best="4x312",
+        standing="champion",
+    )
     runs, named = everything(tracker), ("joules", "made_dollars", "made_dollar_spot")
     for of in ("recipe", "4x312"):
-        assert {name: runs[of].data.metrics[name] for name in named} == {"joules": 0.21, "made_dollars": 0.42, "made_dollar_spot": 0.13}
+        assert {name: runs[of].data.metrics[name] for name in named} == {
+            "joules": 0.21,
+            "made_dollars": 0.42,
+            "made_dollar_spot": 0.13,
+        }
     assert not set(named) & set(runs["2x128"].data.metrics) and max(map(len, named)) <= 16
     tracker.close("FINISHED")
 
@@ -291,16 +393,27 @@ def test_a_file_that_is_no_database_is_one_sentence(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-# --- registry -----------------------------------------------------------------------------------------------------------------------------
+# --- registry ---------------------------------------------------------------------------------------------------------
 
 NAME = "sst2-tiny"
 
 
-def put(tracker: Tracker, checkpoint: Path, workspace: Path, *, alias: str | None = None, name: str = NAME, **tags: str) -> dict[str, Any]:
+def put(
+    tracker: Tracker, checkpoint: Path, workspace: Path, *, alias: str | None = None, name: str = NAME, **tags: str
+) -> dict[str, Any]:
     labels = {"checkpoint.sha256": "c" * 64, "gate": "accepted", "quality": "0.9120"} | tags
     with Packer(workspace) as packer:
-        return tracker.register(name, "4x312", lambda: checkpoint, card="# The card\n", tags=labels, description="4x312: 98.1% of the teacher", pairs=False,
-                                packer=packer, alias=alias)  # fmt: skip
+        return tracker.register(
+            name,
+            "4x312",
+            lambda: checkpoint,
+            card="# The card\n",
+            tags=labels,
+            description="4x312: 98.1% of the teacher",
+            pairs=False,
+            packer=packer,
+            alias=alias,
+        )
 
 
 @pytest.fixture(scope="session")
@@ -321,12 +434,16 @@ def stored(home: Path) -> Path:
     return found.parent
 
 
-def test_the_stored_model_holds_no_pickle_and_no_path_and_leaves_nothing_behind(registered: Path, checkpoint: Path) -> None:
+def test_the_stored_model_holds_no_pickle_and_no_path_and_leaves_nothing_behind(
+    registered: Path, checkpoint: Path
+) -> None:
     files = [path for path in stored(registered).rglob("*") if path.is_file()]
     assert not [path for path in files if path.suffix in {".bin", ".pt", ".pkl", ".pickle"}]
     for path in files:
         if path.suffix != ".safetensors":
-            assert not [place for place in (str(registered), str(checkpoint), str(ROOT)) if place in path.read_text()], path
+            assert not [
+                place for place in (str(registered), str(checkpoint), str(ROOT)) if place in path.read_text()
+            ], path
     assert "torch==" in (stored(registered) / "requirements.txt").read_text()
     assert (stored(registered) / "README.md").read_text() == "# The card\n"
     assert not [path for path in (registered / "work").iterdir() if path.is_dir()]
@@ -343,15 +460,26 @@ with torch.no_grad():
 """
 
 
-def test_others_load_the_champion_in_a_clean_process_with_equal_logits(registered: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_others_load_the_champion_in_a_clean_process_with_equal_logits(
+    registered: Path, checkpoint: Path, tmp_path: Path
+) -> None:
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([sys.executable, "-c", CLEAN, f"sqlite:///{registered / 'mlflow.db'}", TEXT], cwd=tmp_path, capture_output=True, text=True,
-                          env=environment, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", CLEAN, f"sqlite:///{registered / 'mlflow.db'}", TEXT],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    )
     answer = json.loads(done.stdout.splitlines()[-1])
-    model, tokenizer = AutoModelForSequenceClassification.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)
+    model, tokenizer = (
+        AutoModelForSequenceClassification.from_pretrained(checkpoint),
+        AutoTokenizer.from_pretrained(checkpoint),
+    )
     with torch.no_grad():
         logits = model(**tokenizer(TEXT, return_tensors="pt")).logits
     assert torch.equal(torch.tensor(answer["logits"]), logits)
@@ -362,7 +490,12 @@ def moved(registered: Path, tmp_path: Path) -> Path:
     """Copy a whole home, so that a test may change or spoil it; MLflow's addresses are absolute and move along."""
     home = tmp_path / "home"
     shutil.copytree(registered, home)
-    places = (("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"), ("model_versions", "storage_location"))
+    places = (
+        ("experiments", "artifact_location"),
+        ("runs", "artifact_uri"),
+        ("logged_models", "artifact_location"),
+        ("model_versions", "storage_location"),
+    )
     with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as database:
         for table, column in places:
             database.execute(f"update {table} set {column} = replace({column}, ?, ?)", (str(registered), str(home)))
@@ -377,11 +510,16 @@ def copied(registered: Path, tmp_path: Path) -> Tracker:
     return tracker
 
 
-def test_the_same_weights_with_the_same_verdict_are_registered_once(registered: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_the_same_weights_with_the_same_verdict_are_registered_once(
+    registered: Path, checkpoint: Path, tmp_path: Path
+) -> None:
     tracker = copied(registered, tmp_path)
     assert put(tracker, checkpoint, tmp_path / "work", alias="champion") == {"version": "1", "new": False}
     assert put(tracker, checkpoint, tmp_path / "work", gate="refused") == {"version": "2", "new": True}
-    assert [(entry["version"], entry["gate"], entry["alias"]) for entry in tracker.versions(NAME)] == [("2", "refused", ""), ("1", "accepted", "champion")]
+    assert [(entry["version"], entry["gate"], entry["alias"]) for entry in tracker.versions(NAME)] == [
+        ("2", "refused", ""),
+        ("1", "accepted", "champion"),
+    ]
     tracker.close("FINISHED")
 
 
@@ -389,15 +527,23 @@ def test_a_version_says_what_a_chooser_needs_and_which_run_made_it(registered: P
     tracker = new_tracker(registered)
     entry = tracker.versions(NAME)[0]
     digest = hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()
-    assert entry["description"] == "4x312: 98.1% of the teacher" and entry["quality"] == "0.9120" and entry["model.sha256"] == digest
+    assert (
+        entry["description"] == "4x312: 98.1% of the teacher"
+        and entry["quality"] == "0.9120"
+        and entry["model.sha256"] == digest
+    )
     version = tracker.client.get_model_version(NAME, "1")
     assert version.run_id == tracker.runs(1)[0]["run"] and version.source.startswith("models:/m-")
     model = tracker.client.get_logged_model(version.source.removeprefix("models:/"))
     assert str(model.status) == "READY" and model.name == "4x312" and model.source_run_id == version.run_id
-    assert [output.model_id for output in tracker.client.get_run(version.run_id).outputs.model_outputs] == [model.model_id]
+    assert [output.model_id for output in tracker.client.get_run(version.run_id).outputs.model_outputs] == [
+        model.model_id
+    ]
 
 
-def test_what_did_not_arrive_whole_is_not_registered(registered: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_did_not_arrive_whole_is_not_registered(
+    registered: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tracker = copied(registered, tmp_path)
     real = type(tracker.client).log_model_artifacts
 
@@ -416,7 +562,9 @@ def test_what_did_not_arrive_whole_is_not_registered(registered: Path, checkpoin
 
 
 @pytest.mark.parametrize("name", ["a/b", "a:b", "it's", "", "-x"])
-def test_a_name_that_mlflow_could_not_carry_is_refused(tracker: Tracker, checkpoint: Path, tmp_path: Path, name: str) -> None:
+def test_a_name_that_mlflow_could_not_carry_is_refused(
+    tracker: Tracker, checkpoint: Path, tmp_path: Path, name: str
+) -> None:
     with pytest.raises(RegistryError, match="cannot name a registered model"):
         put(tracker, checkpoint, tmp_path / "work", name=name)
     tracker.close("FAILED")
@@ -477,21 +625,33 @@ def test_pairs_go_in_by_name_and_a_regression_answers_with_its_logit(tiny_bert: 
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "model")
     with Packer(tmp_path) as packer:
         package = packer.pack(tmp_path / "model", "package", card="", pairs=True)
-    assert json.loads((package / "input_example.json").read_text()) == [{"text": "first text", "text_pair": "second text"}]
-    done = subprocess.run([sys.executable, "-c", PAIRS, str(package)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads((package / "input_example.json").read_text()) == [
+        {"text": "first text", "text_pair": "second text"}
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", PAIRS, str(package)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     answer = json.loads(done.stdout.splitlines()[-1])
-    assert answer["inputs"] == ["text", "text_pair"] and answer["score"] == pytest.approx(answer["logit"], abs=1e-5) and answer["score"] > 2
+    assert (
+        answer["inputs"] == ["text", "text_pair"]
+        and answer["score"] == pytest.approx(answer["logit"], abs=1e-5)
+        and answer["score"] > 2
+    )
 
 
-# --- pulling ------------------------------------------------------------------------------------------------------------------------------
+# --- pulling ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("which", ["champion", "1", 1])
-def test_a_pulled_model_is_one_flat_folder_with_the_judged_weights(registered: Path, checkpoint: Path, tmp_path: Path, which: str | int) -> None:
+def test_a_pulled_model_is_one_flat_folder_with_the_judged_weights(
+    registered: Path, checkpoint: Path, tmp_path: Path, which: str | int
+) -> None:
     assert new_tracker(registered).download(NAME, which, tmp_path / "deep" / "model")["version"] == "1"
     names = {path.name for path in (tmp_path / "deep" / "model").iterdir()}
     assert names == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"}
-    assert (tmp_path / "deep" / "model" / "model.safetensors").read_bytes() == (checkpoint / "model.safetensors").read_bytes()
+    assert (tmp_path / "deep" / "model" / "model.safetensors").read_bytes() == (
+        checkpoint / "model.safetensors"
+    ).read_bytes()
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["model"]
 
 
@@ -537,16 +697,23 @@ def test_a_folder_with_anything_in_it_is_never_touched(registered: Path, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-@pytest.mark.parametrize(("name", "alias", "said"), [("sst3", "champion", "known are sst2-tiny"), (NAME, "best", "it has champion"), (NAME, "7", "it has 1")])
-def test_what_is_unknown_lists_what_is_known(registered: Path, tmp_path: Path, name: str, alias: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "alias", "said"),
+    [("sst3", "champion", "known are sst2-tiny"), (NAME, "best", "it has champion"), (NAME, "7", "it has 1")],
+)
+def test_what_is_unknown_lists_what_is_known(
+    registered: Path, tmp_path: Path, name: str, alias: str, said: str
+) -> None:
     with pytest.raises(RegistryError, match=said):
         new_tracker(registered).download(name, alias, tmp_path / "model")
 
 
-# --- a server -----------------------------------------------------------------------------------------------------------------------------
+# --- a server ---------------------------------------------------------------------------------------------------------
 
 
-def test_artifacts_go_through_mlflow_unless_somebody_says_otherwise(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artifacts_go_through_mlflow_unless_somebody_says_otherwise(
+    template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its own client would ask it for addresses of an S3 server that perhaps only MLflow reaches."""
     upload, download = (f"MLFLOW_ENABLE_PROXY_MULTIPART_{way}" for way in ("UPLOAD", "DOWNLOAD"))
     monkeypatch.setenv(upload, "true")
@@ -558,12 +725,28 @@ def test_artifacts_go_through_mlflow_unless_somebody_says_otherwise(template: Pa
 def test_everything_works_against_a_server_too(template: Path, checkpoint: Path, tmp_path: Path) -> None:
     shutil.copyfile(template, tmp_path / "mlflow.db")
     port = str(20_000 + os.getpid() % 20_000)
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{tmp_path / 'mlflow.db'}", "--artifacts-destination",
-               str(tmp_path / "remote"), "--port", port, "--workers", "1"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        f"sqlite:///{tmp_path / 'mlflow.db'}",
+        "--artifacts-destination",
+        str(tmp_path / "remote"),
+        "--port",
+        port,
+        "--workers",
+        "1",
+    ]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    server = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}, **quiet)
+    server = subprocess.Popen(
+        command, cwd=tmp_path, env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}, **quiet
+    )
     try:
-        tracker = Tracker(f"http://127.0.0.1:{port}", tmp_path / "mlartifacts", experiment="sst2/tiny", run_name="recipe")
+        tracker = Tracker(
+            f"http://127.0.0.1:{port}", tmp_path / "mlartifacts", experiment="sst2/tiny", run_name="recipe"
+        )
         wait_for(tracker.uri)
         tracker.open()
         assert put(tracker, checkpoint, tmp_path / "work", alias="champion") == {"version": "1", "new": True}
@@ -578,7 +761,9 @@ def test_everything_works_against_a_server_too(template: Path, checkpoint: Path,
             assert answer.read() == PICTURE, "a browser can show it by this address"
         assert pages["report.html"].endswith(f"/runs/{tracker.parent}/artifacts/report/report.html")
         links = tracker.urls(None)
-        assert links["run"].endswith(f"/#/experiments/{tracker.experiment_id}/runs/{tracker.parent}") and links["registry"].endswith("/#/models")
+        assert links["run"].endswith(f"/#/experiments/{tracker.experiment_id}/runs/{tracker.parent}") and links[
+            "registry"
+        ].endswith("/#/models")
         assert tracker.runs(1)[0]["status"] == "FINISHED"
     finally:
         os.killpg(server.pid, signal.SIGKILL)

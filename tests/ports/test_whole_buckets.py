@@ -1,4 +1,5 @@
-"""Whole buckets, on a real S3 server where there is one: made once, asked for what the store needs, copied out and in."""
+"""Whole buckets, on a real S3 server where there is one: made once, asked for what the store needs, copied out and
+in."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ def test_a_bucket_goes_out_and_in_unchanged(s3_server: S3Server, tmp_path: Path)
     for name in ("whole-one", "whole-two", "whole-one"):  # one that is there already is no error
         make_bucket(name, settings)
     one, two = (Bucket(f"s3://{name}", settings=settings) for name in ("whole-one", "whole-two"))
-    bodies = {"objects/a/weights": bytes(range(256)) * 70_000, "manifests/a.json": b"{}", "leases/a/now": b"busy", "objects/empty": b""}
+    bodies = {
+        "objects/a/weights": bytes(range(256)) * 70_000,
+        "manifests/a.json": b"{}",
+        "leases/a/now": b"busy",
+        "objects/empty": b"",
+    }
     for name, body in bodies.items():
         one.write(name, body)
     saved = dict(save_objects("s3://whole-one", tmp_path / "saved", settings, leave_out=("leases",)))

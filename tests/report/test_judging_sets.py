@@ -21,12 +21,26 @@ from tests.report.figures import HELD_BACK, row, written
 
 MERGED = figures(0.71, 0.93, -0.05) | {"merges": ["neutral and contradiction"], "drop": None}
 MODELS = [
-    row("teacher", "teacher", judged={"snli": figures(0.78, 1.0), "ax-b": figures(0.76, 1.0) | {"merges": ["neutral and contradiction"], "drop": None}}),
+    row(
+        "teacher",
+        "teacher",
+        judged={
+            "snli": figures(0.78, 1.0),
+            "ax-b": figures(0.76, 1.0) | {"merges": ["neutral and contradiction"], "drop": None},
+        },
+    ),
     row("4x312", gate="champion", judged={"snli": figures(0.7, 0.897, -0.08), "ax-b": MERGED}),
     row("4x312-int8", "export", judged={}),
 ]
 SETS: dict[str, Any] = {
-    "snli": {"rows": 500, "left_out": 12, "unlabelled": 3, "merges": [], "leaked": {"training rows": 4, "general text": 0}, "learned": {"training rows": 9}},
+    "snli": {
+        "rows": 500,
+        "left_out": 12,
+        "unlabelled": 3,
+        "merges": [],
+        "leaked": {"training rows": 4, "general text": 0},
+        "learned": {"training rows": 9},
+    },
     "ax-b": {"rows": 1104, "left_out": 0, "unlabelled": 0, "merges": ["neutral and contradiction"]},
 }
 
@@ -41,14 +55,26 @@ def test_the_terminal_shows_every_set_with_the_drop_and_cuts_nothing() -> None:
     text = drawn(judging_table(MODELS, "validation"))
     assert max(len(line) for line in text.splitlines()) <= 110 and "…" not in text and text.count("snli") == 1
     ours = next(line for line in text.splitlines() if "4x312" in line)
-    assert ours.split()[:3] == ["4x312", "0.700", "[0.680,"] and "89.7%" in ours and "-0.080 [-0.090, -0.070]" in ours and ours.endswith("+0.212")
-    assert next(line for line in text.splitlines() if "0.710" in line).endswith("—"), "with classes merged there is no drop"
-    assert judging_table([row("teacher", "teacher")], "validation") is None and judging_markdown([row("teacher", "teacher")], "validation") == []
+    assert (
+        ours.split()[:3] == ["4x312", "0.700", "[0.680,"]
+        and "89.7%" in ours
+        and "-0.080 [-0.090, -0.070]" in ours
+        and ours.endswith("+0.212")
+    )
+    assert next(line for line in text.splitlines() if "0.710" in line).endswith("—"), (
+        "with classes merged there is no drop"
+    )
+    assert (
+        judging_table([row("teacher", "teacher")], "validation") is None
+        and judging_markdown([row("teacher", "teacher")], "validation") == []
+    )
 
 
 def test_markdown_and_mlflow_say_the_same() -> None:
     assert "| snli | teacher | 0.780 [0.760, 0.800] | — | — | +0.132 |" in judging_markdown(MODELS, "validation")
-    assert "|  | 4x312 | 0.700 [0.680, 0.720] | 89.7% | -0.080 [-0.090, -0.070] | +0.212 |" in judging_markdown(MODELS, "validation")
+    assert "|  | 4x312 | 0.700 [0.680, 0.720] | 89.7% | -0.080 [-0.090, -0.070] | +0.212 |" in judging_markdown(
+        MODELS, "validation"
+    )
     found = judged_figures(MODELS[1])
     assert found["judge/snli/score"] == found["judge/snli/accuracy"] == 0.7 and found["judge/ax-b/drop_pts"] is None
     assert round(found["judge/snli/retained_pct"] or 0, 6) == 89.7 and judged_figures(row("teacher", "teacher")) == {}
@@ -58,36 +84,57 @@ def test_the_card_has_a_line_for_every_figure_of_every_set() -> None:
     rows = card_rows(MODELS[1])
     assert "| accuracy, judging set snli, 500 rows | 0.700 [0.680, 0.720] | measured |" in rows
     assert "| accuracy, drop from the task's own rows, judging set snli, 500 rows | +0.2120 | computed |" in rows
-    assert "| share of the teacher, judging set ax-b, 500 rows, neutral and contradiction as one | 93.00% | measured |" in rows
+    assert (
+        "| share of the teacher, judging set ax-b, 500 rows, neutral and contradiction as one | 93.00% | measured |"
+        in rows
+    )
     assert len(rows) == 7 and card_rows(row("4x312")) == []
 
 
-SEEDS = figures(0.7, 0.897, -0.08) | {"means": figures(0.68, 0.87) | {"drop": 0.23}, "per_seed": {"accuracy": [0.66, 0.7]}, "deviation": {"accuracy": 0.0283}}
+SEEDS = figures(0.7, 0.897, -0.08) | {
+    "means": figures(0.68, 0.87) | {"drop": 0.23},
+    "per_seed": {"accuracy": [0.66, 0.7]},
+    "deviation": {"accuracy": 0.0283},
+}
 
 
 def test_figures_are_the_models_own_and_means_over_seeds_stand_beside_them() -> None:
     model = row("4x312", judged={"snli": SEEDS})
-    assert "|  | 4x312 | 0.700 [0.680, 0.720] (0.680 ±0.028) | 89.7% | -0.080 [-0.090, -0.070] | +0.212 |" in judging_markdown([MODELS[0], model], "validation")
+    assert (
+        "|  | 4x312 | 0.700 [0.680, 0.720] (0.680 ±0.028) | 89.7% | -0.080 [-0.090, -0.070] | +0.212 |"
+        in judging_markdown([MODELS[0], model], "validation")
+    )
     rows = card_rows(model)
     assert "| accuracy, judging set snli, 500 rows | 0.700 [0.680, 0.720] | measured |" in rows
-    assert rows[-1] == ("| accuracy, judging set snli, 500 rows, mean of 2 seeds ± 0.0283, for comparing methods | 0.680 [0.660, 0.700] | measured |")
+    assert rows[-1] == (
+        "| accuracy, judging set snli, 500 rows, mean of 2 seeds ± 0.0283, for comparing methods | 0.680 [0.660, "
+        "0.700] | measured |"
+    )
     assert judged_figures(model)["judge/snli/score"] == 0.7
     run = written()
     run["models"][1] |= {"judged": {"snli": SEEDS}, "selected_seed": 1}
     kept = trimmed(run, "", "out.json")
     assert isinstance(kept, Run)
     found = kept.models[1].judged["snli"]
-    assert (found.scores["accuracy"].value, found.retained.value, found.drop) == (0.68, 0.87, 0.23), "methods are compared by means"
+    assert (found.scores["accuracy"].value, found.retained.value, found.drop) == (0.68, 0.87, 0.23), (
+        "methods are compared by means"
+    )
     assert "| 0.680 ±0.028 [0.660, 0.700] | 0.700 [0.680, 0.720] (seed 1) | 87.0% |" in results_page([kept])
 
 
 def test_a_drop_is_that_of_one_model_and_seeds_stand_as_in_the_recipe() -> None:
     """The second seed is the model: its scores come first on a scorecard, and second in a row of the results."""
-    seeds = [Parcel("checkpoint", letter * 64, "", 1, {"selection_score": score}) for letter, score in (("a", 0.6), ("b", 0.8))]
+    seeds = [
+        Parcel("checkpoint", letter * 64, "", 1, {"selection_score": score})
+        for letter, score in (("a", 0.6), ("b", 0.8))
+    ]
     candidate = Candidate("small", "student", seeds, (3, 4))
     card = figures(0.7, 0.9) | {"means": figures(0.68, 0.87), "per_seed": {"accuracy": [0.7, 0.66]}}
     own = row("small", means={"validation": {"metrics": {"accuracy": {"value": 0.9}}}})
-    parcel, rows = Parcel("scorecard", "c" * 64, "", 1, card), Parcel("rows", "d" * 64, "", 1, {"merged": None, "merges": []})
+    parcel, rows = (
+        Parcel("scorecard", "c" * 64, "", 1, card),
+        Parcel("rows", "d" * 64, "", 1, {"merged": None, "merges": []}),
+    )
     found = judged_of(candidate, {"snli": parcel}, {"snli": rows}, own, "validation")["snli"]
     assert found["per_seed"] == {"accuracy": [0.66, 0.7]} and round(found["deviation"]["accuracy"], 4) == 0.0283
     assert round(found["drop"], 4) == round(0.912 - 0.7, 4) and round(found["means"]["drop"], 4) == round(0.9 - 0.68, 4)
@@ -99,22 +146,30 @@ def test_a_drop_is_that_of_one_model_and_seeds_stand_as_in_the_recipe() -> None:
 def test_what_overlaps_is_told_where_held_back_rows_are() -> None:
     lines = held_back_lines(HELD_BACK | {"judging": SETS})
     assert lines[:-2] == held_back_lines(HELD_BACK)
-    assert lines[-2] == ("Judging set: snli has 500 rows; 12 that overlap with training rows were left out; 3 without a label were left out. "
-                         "Of these overlap: 4 with the training rows (9 of those), 0 with the general text.")  # fmt: skip
+    assert lines[-2] == (
+        "Judging set: snli has 500 rows; 12 that overlap with training rows were left out; 3 without a label were "
+        "left out. "
+        "Of these overlap: 4 with the training rows (9 of those), 0 with the general text."
+    )
     assert lines[-1] == "Judging set: ax-b has 1,104 rows; neutral and contradiction count as one class there."
 
 
 def test_a_purge_for_a_set_is_counted_with_the_other() -> None:
     found = with_purge(HELD_BACK, {"rows": 10, "by": {"snli": 10}, "left": 740, "words_left": 8.4})
-    assert held_back_lines(found)[0] == ("210 of 1,000 training rows (21.0%) were taken out, because their text overlaps with that of rows that are held back "
-                                         "(holdout 200, snli 10); 740 training rows of 8.4 words on the mean are left to learn from (9.4 before).")  # fmt: skip
+    assert held_back_lines(found)[0] == (
+        "210 of 1,000 training rows (21.0%) were taken out, because their text overlaps with that of rows that are "
+        "held back "
+        "(holdout 200, snli 10); 740 training rows of 8.4 words on the mean are left to learn from (9.4 before)."
+    )
     assert with_purge(HELD_BACK, None) == HELD_BACK
 
 
 def test_the_page_has_a_table_for_every_set() -> None:
     part = judging_part({"models": MODELS, "held_back": {"judging": SETS}})
     assert part is not None and [one["name"] for one in part["sets"]] == ["snli", "ax-b"]
-    assert [cells[0] for cells in part["sets"][0]["rows"]] == ["teacher", "4x312"], "an export that was not scored has no row"
+    assert [cells[0] for cells in part["sets"][0]["rows"]] == ["teacher", "4x312"], (
+        "an export that was not scored has no row"
+    )
     assert judging_part({"models": [row("teacher", "teacher")]}) is None
 
 
@@ -125,6 +180,9 @@ def test_the_results_page_keeps_judging_sets() -> None:
     kept = trimmed(run, "", "out.json")
     assert isinstance(kept, Run) and kept.models[1].judged["snli"].drop == 0.212 and kept.models[2].judged == {}
     page = results_page([kept])
-    assert "| `snli` | 500 | `4x312` | 0.700 [0.680, 0.720] | 0.700 [0.680, 0.720] | 89.7% | -0.080 [-0.090, -0.070] | +0.212 | `tinybert-4` |" in page
+    assert (
+        "| `snli` | 500 | `4x312` | 0.700 [0.680, 0.720] | 0.700 [0.680, 0.720] | 89.7% | -0.080 [-0.090, -0.070] | "
+        "+0.212 | `tinybert-4` |" in page
+    )
     assert "| `ax-b` (neutral and contradiction as one) | 500 | `teacher` | 0.710" in page
     assert "judging sets" not in results_page([trimmed(written(), "", "out.json")])

@@ -1,4 +1,5 @@
-"""The ledger in words: estimates, unknowns and least sums look different from what was measured, and old prices are told."""
+"""The ledger in words: estimates, unknowns and least sums look different from what was measured, and old prices are
+told."""
 
 from __future__ import annotations
 
@@ -14,18 +15,36 @@ def figure(value: float | None, how: str = "measured", **more: float) -> dict[st
     return {"value": value, "how": how, "by": "by hand", **more}
 
 
-COST = {name: figure(2.0, "estimated") for name in HEADINGS} | {"seconds": figure(90.0), "co2e_kg": figure(None, "unknown"), "gpu_seconds": figure(0.0)}
+COST = {name: figure(2.0, "estimated") for name in HEADINGS} | {
+    "seconds": figure(90.0),
+    "co2e_kg": figure(None, "unknown"),
+    "gpu_seconds": figure(0.0),
+}
 UNKNOWN = {name: figure(None, "unknown") for name in HEADINGS}
 LEDGER = {
-    "stages": [{"stage": "finetune-teacher", "state": "completed", "cache": "miss", "cost": COST}], "total": COST, "saved": UNKNOWN,
-    "billed": {"hours": figure(0.5), "dollars_on_demand": figure(1.0, "estimated"), "dollars_spot": figure(None, "unknown")},
-    "basis": {"market": "spot", "instance": "i", "region": "r", "kg_per_kwh": None, "grid": None, "pue": 1.0}, "warnings": ["the price of i in r is old"],
-}  # fmt: skip
+    "stages": [{"stage": "finetune-teacher", "state": "completed", "cache": "miss", "cost": COST}],
+    "total": COST,
+    "saved": UNKNOWN,
+    "billed": {
+        "hours": figure(0.5),
+        "dollars_on_demand": figure(1.0, "estimated"),
+        "dollars_spot": figure(None, "unknown"),
+    },
+    "basis": {"market": "spot", "instance": "i", "region": "r", "kg_per_kwh": None, "grid": None, "pue": 1.0},
+    "warnings": ["the price of i in r is old"],
+}
 
 
 def test_signs() -> None:
-    assert [shown(one) for one in (figure(0.5), figure(0.5, "estimated"), figure(None, "unknown"), figure(None, "unknown", at_least=0.25))] == [
-        "0.5", "~0.5", "?", "≥0.25"]  # fmt: skip
+    assert [
+        shown(one)
+        for one in (
+            figure(0.5),
+            figure(0.5, "estimated"),
+            figure(None, "unknown"),
+            figure(None, "unknown", at_least=0.25),
+        )
+    ] == ["0.5", "~0.5", "?", "≥0.25"]
     assert shown(figure(0.0)) == "0", "nothing was spent: that is known"
     assert shown(figure(None, "unknown", at_least=0.0)) == "?"
 
@@ -46,7 +65,10 @@ def test_the_table_has_a_line_for_each_stage_and_its_sums() -> None:
 
 def test_what_was_counted_with_is_told_also_on_the_page() -> None:
     first, whole, warning = counted_lines(LEDGER)
-    assert first == "Counted with: i in r; no grid (costs.region), so no CO2e." and "0.5 h: $~1 on demand, $? spot" in whole
+    assert (
+        first == "Counted with: i in r; no grid (costs.region), so no CO2e."
+        and "0.5 h: $~1 on demand, $? spot" in whole
+    )
     assert warning == "Warning: the price of i in r is old."
     part = ledger_part({"ledger": LEDGER, "models": []})
     assert part is not None and part["counted"] == [first, whole, warning]
@@ -60,8 +82,21 @@ def test_the_page_has_emissions_in_both_units_and_the_unknown_is_no_zero() -> No
 
 
 def test_a_plan_says_of_how_many_stages_nothing_is_known() -> None:
-    rows = [{"stage": "a", "cache": "miss", "why": "w", "cost": COST}, {"stage": "b", "cache": "miss", "why": "w", "cost": UNKNOWN}]
+    rows = [
+        {"stage": "a", "cache": "miss", "why": "w", "cost": COST},
+        {"stage": "b", "cache": "miss", "why": "w", "cost": UNKNOWN},
+    ]
     least = UNKNOWN | {"seconds": figure(None, "unknown", at_least=90.0)}
     first, *_, warning = plan_lines({"stages": rows, "total": least, "saved": UNKNOWN, "warnings": ["old"]})
-    assert first == "2 of 2 stages would run, which takes ≥90.0 s; of 1 of them nothing is known." and warning == "Warning: old."
-    assert [column.header for column in plan_table(rows, "plan").columns] == ["stage", "cache", "why", "about", "kWh", "$"]
+    assert (
+        first == "2 of 2 stages would run, which takes ≥90.0 s; of 1 of them nothing is known."
+        and warning == "Warning: old."
+    )
+    assert [column.header for column in plan_table(rows, "plan").columns] == [
+        "stage",
+        "cache",
+        "why",
+        "about",
+        "kWh",
+        "$",
+    ]

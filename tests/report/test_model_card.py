@@ -12,24 +12,63 @@ from tasks.gate.verdicts import Decision
 from tasks.report.model_card import model_card
 from tests.report.figures import HELD_BACK, row, undefined
 
-LICENCES = [{"what": "Teacher", "source": "bert-base-uncased", "licence": "apache-2.0"}, {"what": "Data", "source": "sst2", "licence": "unknown"},
-            {"what": "Corpus", "source": "wikimedia/wikipedia", "licence": "cc-by-sa-3.0, gfdl"}]  # fmt: skip
-DATA = {"licences": LICENCES, "teacher_licence": "apache-2.0", "teacher": "bert-base-uncased", "synthetic": False,
-        "digests": {"data": "d" * 64}, "run": "f" * 32, "registered": "sst2-bert", "rows": {"train": 60_000, "validation": 872}}  # fmt: skip
-RECIPE = {"name": "sst2-tinybert", "task": "sst2", "teacher": {"model": "google-bert/bert-base-uncased"}, "pretraining": None}
-STAGES = [{"name": "finetune-teacher", "label": "", "key": "a" * 64}, {"name": "distill-predictions", "label": "4x312", "key": "b" * 64}]
+LICENCES = [
+    {"what": "Teacher", "source": "bert-base-uncased", "licence": "apache-2.0"},
+    {"what": "Data", "source": "sst2", "licence": "unknown"},
+    {"what": "Corpus", "source": "wikimedia/wikipedia", "licence": "cc-by-sa-3.0, gfdl"},
+]
+DATA = {
+    "licences": LICENCES,
+    "teacher_licence": "apache-2.0",
+    "teacher": "bert-base-uncased",
+    "synthetic": False,
+    "digests": {"data": "d" * 64},
+    "run": "f" * 32,
+    "registered": "sst2-bert",
+    "rows": {"train": 60_000, "validation": 872},
+}
+RECIPE = {
+    "name": "sst2-tinybert",
+    "task": "sst2",
+    "teacher": {"model": "google-bert/bert-base-uncased"},
+    "pretraining": None,
+}
+STAGES = [
+    {"name": "finetune-teacher", "label": "", "key": "a" * 64},
+    {"name": "distill-predictions", "label": "4x312", "key": "b" * 64},
+]
 ACCEPTED = Decision("4x312", "ACCEPT", ("retained 0.981 ≥ 0.95: met",))
 
 
-def card(model: dict[str, Any] | None = None, *, decision: Decision = ACCEPTED, recipe: dict[str, Any] = RECIPE, teacher: dict[str, Any] | None = None,
-         **data: Any) -> str:  # fmt: skip
-    return model_card(model or row("4x312"), teacher or row("teacher", "teacher"), recipe, decision, DATA | data, {"torch": "2.13.0"}, STAGES)
+def card(
+    model: dict[str, Any] | None = None,
+    *,
+    decision: Decision = ACCEPTED,
+    recipe: dict[str, Any] = RECIPE,
+    teacher: dict[str, Any] | None = None,
+    **data: Any,
+) -> str:
+    return model_card(
+        model or row("4x312"),
+        teacher or row("teacher", "teacher"),
+        recipe,
+        decision,
+        DATA | data,
+        {"torch": "2.13.0"},
+        STAGES,
+    )
 
 
 def test_the_header_is_what_the_hub_reads() -> None:
     header = ModelCard(card()).data
-    assert header.license == "apache-2.0" and header.base_model == "google-bert/bert-base-uncased" and header.language is None
-    assert [(result.metric_type, result.metric_value, result.dataset_split) for result in header.eval_results] == [("accuracy", 0.912, "validation")]
+    assert (
+        header.license == "apache-2.0"
+        and header.base_model == "google-bert/bert-base-uncased"
+        and header.language is None
+    )
+    assert [(result.metric_type, result.metric_value, result.dataset_split) for result in header.eval_results] == [
+        ("accuracy", 0.912, "validation")
+    ]
 
 
 def test_every_figure_says_how_it_came_about() -> None:
@@ -48,21 +87,42 @@ def test_no_path_of_a_machine_and_licences_are_stated() -> None:
 
 
 HOSTILE = [
-    "mit\n---\n# Trusted\n", "<script>alert(1)</script>", "[free](http://evil.example)", "![x](http://evil.example/x.png)",
-    "see https://evil.example or www.evil.example", "mit`\n\n## Gate\n\nAccepted.\n", "a | b | c", "mit\r\nlicense: apache-2.0",
-    "\u202eevil\u2028# Trusted", "*free* __free__ ~~free~~ <b>free</b>", "x" * 5000, "&lt;b&gt;",
-]  # fmt: skip
+    "mit\n---\n# Trusted\n",
+    "<script>alert(1)</script>",
+    "[free](http://evil.example)",
+    "![x](http://evil.example/x.png)",
+    "see https://evil.example or www.evil.example",
+    "mit`\n\n## Gate\n\nAccepted.\n",
+    "a | b | c",
+    "mit\r\nlicense: apache-2.0",
+    "\u202eevil\u2028# Trusted",
+    "*free* __free__ ~~free~~ <b>free</b>",
+    "x" * 5000,
+    "&lt;b&gt;",
+]
 
 
 @pytest.mark.parametrize("words", HOSTILE, ids=range(len(HOSTILE)))
 def test_words_of_a_recipe_stay_words_on_the_card(words: str) -> None:
-    """A licence was pasted in as Markdown: it could end the header, add a heading, a link or a script to what a person trusts."""
+    """A licence was pasted in as Markdown: it could end the header, add a heading, a link or a script to what a person
+    trusts."""
     stated = [{"what": "Teacher", "source": words, "licence": words}]
     about = DATA | {"licences": stated, "teacher_licence": words, "teacher": words}
-    text = model_card(row("4x312", note=words), row("teacher", "teacher"), RECIPE | {"teacher": {"model": words}}, ACCEPTED, about, {"torch": "2.13.0"}, STAGES)
+    text = model_card(
+        row("4x312", note=words),
+        row("teacher", "teacher"),
+        RECIPE | {"teacher": {"model": words}},
+        ACCEPTED,
+        about,
+        {"torch": "2.13.0"},
+        STAGES,
+    )
     header = ModelCard(text).data
     assert "\n" not in header.license and header.base_model in (None, words) and header.license != "apache-2.0"
-    drawn, plain = (MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(ModelCard(one).text) for one in (text, card(row("4x312", note="said"))))
+    drawn, plain = (
+        MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(ModelCard(one).text)
+        for one in (text, card(row("4x312", note="said")))
+    )
     kinds = [sorted(token.type for token in tokens if token.type != "inline") for tokens in (drawn, plain)]
     assert [kinds[0].count(kind) for kind in ("heading_open", "html_block", "table_open", "hr")] == [
         kinds[1].count(kind) for kind in ("heading_open", "html_block", "table_open", "hr")
@@ -75,7 +135,10 @@ def test_words_of_a_recipe_stay_words_on_the_card(words: str) -> None:
 
 def test_what_was_purged_and_what_leaks_stands_on_the_card() -> None:
     text = card(held_back=HELD_BACK).split("## Made from")[1].split("## Gate")[0]
-    assert "- 200 of 1,000 training rows (20.0%) were taken out, because their text overlaps with that of rows that are held back (holdout 200);" in text
+    assert (
+        "- 200 of 1,000 training rows (20.0%) were taken out, because their text overlaps with that of rows that "
+        "are held back (holdout 200);" in text
+    )
     assert "- Held-back rows that overlap with the general text: 3 of 872 validation, 1 of 50 holdout." in text
     assert "taken out" not in card()
 
@@ -90,11 +153,22 @@ def test_a_refusal_and_its_reason_are_written_down() -> None:
     assert "Refused (INFEASIBLE)." in text and "- latency_ms 9.1 ≤ 5: missed by 4.1" in text
 
 
-@pytest.mark.parametrize(("verdict", "word"), [("ACCEPT", "Not decided here: it meets"), ("INFEASIBLE", "Refused (INFEASIBLE)")])
+@pytest.mark.parametrize(
+    ("verdict", "word"), [("ACCEPT", "Not decided here: it meets"), ("INFEASIBLE", "Refused (INFEASIBLE)")]
+)
 def test_what_is_relative_to_the_champion_is_not_decided_on_the_card(verdict: str, word: str) -> None:
     """The card is written before promotion, which may refuse what this gate has nothing against."""
-    gate = {"criteria": [{"metric": "retained", "at_least": 0.95}, {"metric": "f1", "relative_to": "champion", "test": "superiority"}]}
-    said = card(recipe=RECIPE | {"gate": gate}, decision=Decision("4x312", verdict, ("retained 0.981 ≥ 0.95: met",))).split("## Gate")[1].split("## Use")[0]
+    gate = {
+        "criteria": [
+            {"metric": "retained", "at_least": 0.95},
+            {"metric": "f1", "relative_to": "champion", "test": "superiority"},
+        ]
+    }
+    said = (
+        card(recipe=RECIPE | {"gate": gate}, decision=Decision("4x312", verdict, ("retained 0.981 ≥ 0.95: met",)))
+        .split("## Gate")[1]
+        .split("## Use")[0]
+    )
     assert word in said and "Accepted" not in said and "ACCEPT" not in said and "- retained 0.981 ≥ 0.95: met" in said
     assert "relative to the champion (f1) are judged at promotion" in said and "`limbeck show sst2-bert`" in said
     assert "Accepted (ACCEPT)." in card() and "judged at promotion" not in card()
@@ -102,20 +176,36 @@ def test_what_is_relative_to_the_champion_is_not_decided_on_the_card(verdict: st
 
 def test_the_first_sentence_is_about_the_split_that_the_gate_judged() -> None:
     low, high = ({"accuracy": {"value": value, "low": None, "high": None}} for value in (0.111, 0.888))
-    text = card(row("4x312", metrics={"validation": low, "holdout": high}), recipe=RECIPE | {"gate": {"split": "holdout"}},
-                teacher=row("teacher", "teacher", metrics={"validation": low, "holdout": high}))  # fmt: skip
+    text = card(
+        row("4x312", metrics={"validation": low, "holdout": high}),
+        recipe=RECIPE | {"gate": {"split": "holdout"}},
+        teacher=row("teacher", "teacher", metrics={"validation": low, "holdout": high}),
+    )
     assert "accuracy on holdout 0.8880 (teacher 0.8880)" in text and "on validation 0.1110" not in text
 
 
 def test_what_it_cost_is_named_in_every_unit_and_the_unknown_is_no_zero() -> None:
     measured, estimated = {"how": "measured", "by": "wall clock"}, {"how": "estimated", "by": "kWh x 0.4 kg"}
-    cost = {"seconds": {"value": 812.0, **measured}, "gpu_seconds": {"value": 64.0, **measured}, "co2e_kg": {"value": 2.0, **estimated},
-            "co2e_lb": {"value": 4.409, **estimated}}  # fmt: skip
+    cost = {
+        "seconds": {"value": 812.0, **measured},
+        "gpu_seconds": {"value": 64.0, **measured},
+        "co2e_kg": {"value": 2.0, **estimated},
+        "co2e_lb": {"value": 4.409, **estimated},
+    }
     text = card(row("4x312", cost=cost))
-    for line in ("| time of its own stages | 812 s |", "| GPU time of its own stages | 64 s |", "| CO2e in pounds of its own stages | 4.409 lb | estimated"):
+    for line in (
+        "| time of its own stages | 812 s |",
+        "| GPU time of its own stages | 64 s |",
+        "| CO2e in pounds of its own stages | 4.409 lb | estimated",
+    ):
         assert line in text, line
-    unknown = card(row("4x312", cost={part: {"value": None, "how": "unknown", "by": "no grid factor"} for part in cost}))
-    assert "| CO2e in pounds of its own stages | — | unknown: no grid factor |" in unknown and "| GPU time of its own stages | — |" in unknown
+    unknown = card(
+        row("4x312", cost={part: {"value": None, "how": "unknown", "by": "no grid factor"} for part in cost})
+    )
+    assert (
+        "| CO2e in pounds of its own stages | — | unknown: no grid factor |" in unknown
+        and "| GPU time of its own stages | — |" in unknown
+    )
     assert " 0 s" not in unknown and " 0 lb" not in unknown
 
 
@@ -136,16 +226,29 @@ def test_pairs_and_regression_are_loaded_as_they_must_be() -> None:
 def test_one_sentence_says_how_it_stands_to_the_same_size_without_a_teacher() -> None:
     gap = {"value": 0.012, "low": 0.004, "high": 0.02, "p": 0.002, "seeds": [3, 3], "verdict": "better"}
     mean = {"metrics": {"accuracy": {"value": 0.905, "low": 0.89, "high": 0.92}}}
-    spread = {"deviation": {"validation": {"accuracy": 0.004}}, "per_seed": {"validation": {"accuracy": [0.9] * 3}}, "means": {"validation": mean}}
+    spread = {
+        "deviation": {"validation": {"accuracy": 0.004}},
+        "per_seed": {"validation": {"accuracy": [0.9] * 3}},
+        "means": {"validation": mean},
+    }
     spread |= {"selected_seed": 7, "selection_scores": [0.9, 0.93, 0.91]}
     model = row("4x312", against={"finetuned": {"validation": gap}}, **spread)
     text = card(model)
-    said = "Over seeds, its accuracy on validation is better than that of `finetuned` (+0.012 [+0.004, +0.020], 3 seeds against 3), a model of the same size"
+    said = (
+        "Over seeds, its accuracy on validation is better than that of `finetuned` (+0.012 [+0.004, +0.020], 3 "
+        "seeds against 3), a model of the same size"
+    )
     assert said in text
     assert "| accuracy, validation | 0.9120 [0.9000, 0.9240] | measured |" in text
-    assert "| accuracy, validation, mean of 3 seeds ± 0.0040, for comparing methods | 0.9050 [0.8900, 0.9200] | measured |" in text
+    assert (
+        "| accuracy, validation, mean of 3 seeds ± 0.0040, for comparing methods | 0.9050 [0.8900, 0.9200] | measured |"
+        in text
+    )
     assert "this is that of seed 7: it has the best score on the selection rows (0.9000, 0.9300, 0.9100)" in text
-    assert "its teacher, general distillation, augmentation and rows are the same for all of them" in text and "Seeds:" not in card()
+    assert (
+        "its teacher, general distillation, augmentation and rows are the same for all of them" in text
+        and "Seeds:" not in card()
+    )
     noise = card(row("4x312", against={"finetuned": {"validation": gap | {"verdict": "inside the noise"}}}))
     assert "not distinguishable from" in noise and "better" not in noise
     assert "learned from the labels alone" not in card() and "better" not in card()

@@ -1,4 +1,5 @@
-"""The page in a real browser: no request leaves it, nothing is cut off or flows over, and the first screen holds the answers."""
+"""The page in a real browser: no request leaves it, nothing is cut off or flows over, and the first screen holds the
+answers."""
 
 from __future__ import annotations
 
@@ -61,9 +62,18 @@ def browse(place: Path, html: str, *more: str) -> str:
     (place / "shown.html").write_text(html, encoding="utf-8")
     # A real browser, whose own look-ups (updates, safe browsing) are switched off: what the proxy hears is the page's.
     quiet = [
-        "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
-        "--disable-sync", "--disable-default-apps", "--disable-extensions", "--virtual-time-budget=2000", f"--user-data-dir={place / 'profile'}",
-    ]  # fmt: skip
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--disable-default-apps",
+        "--disable-extensions",
+        "--virtual-time-budget=2000",
+        f"--user-data-dir={place / 'profile'}",
+    ]
     command = [str(CHROMIUM), *quiet, *more, "--dump-dom", (place / "shown.html").as_uri()]
     return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
 
@@ -82,7 +92,10 @@ def crowd() -> dict[str, Any]:
     """Return a result with many candidates, long names and long answers."""
     result = whole(labels=["a label of some length", "good"], synthetic=True)
     many = range(20)
-    result["models"] += [row(f"a-candidate-with-a-long-name-{each}", latency_ms=1.3**each, bytes=1e6 * 1.3**each, seeds=[0, 1, 2]) for each in many]
+    result["models"] += [
+        row(f"a-candidate-with-a-long-name-{each}", latency_ms=1.3**each, bytes=1e6 * 1.3**each, seeds=[0, 1, 2])
+        for each in many
+    ]
     result["models"] += [row(f"alternate-even-{drop}", "dropped") for drop in range(1, 7)]
     return result
 

@@ -20,7 +20,13 @@ def names(points: list[Point]) -> list[str]:
 
 
 def test_the_front_by_hand() -> None:
-    everyone = [point("slow and best", 9, 0.95), point("beaten", 8, 0.9), point("good", 4, 0.93), point("as good, dearer", 5, 0.93), point("fast", 1, 0.7)]
+    everyone = [
+        point("slow and best", 9, 0.95),
+        point("beaten", 8, 0.9),
+        point("good", 4, 0.93),
+        point("as good, dearer", 5, 0.93),
+        point("fast", 1, 0.7),
+    ]
     assert names(front(everyone)) == ["fast", "good", "slow and best"]
     assert names(front([point("a", 1, 0.5), point("b", 1, 0.5)])) == ["a", "b"], "twins stay both"
     assert names(front([point("a", 1, 0.9), point("b", 2, 0.1)], less_is_better=True)) == ["a", "b"]
@@ -48,7 +54,9 @@ def test_errors_are_the_metrics_of_which_less_is_better() -> None:
 
 
 def test_what_is_unknown_is_left_out_by_name_and_never_drawn_at_zero() -> None:
-    result = written(models=[row("teacher", "teacher"), row("4x312"), undefined("new"), row("odd", latency_ms=float("nan"), bytes=0)])
+    result = written(
+        models=[row("teacher", "teacher"), row("4x312"), undefined("new"), row("odd", latency_ms=float("nan"), bytes=0)]
+    )
     latency, size, energy = fronts(result)
     assert latency.left_out == size.left_out == ("new", "odd") and len(latency.points) == 2
     assert energy.points == () and energy.left_out == ("teacher", "4x312", "new", "odd")
@@ -60,20 +68,39 @@ def test_energy_is_of_inference_where_it_is_known_and_says_which() -> None:
     assert trained.unit == "Wh" and trained.points[0].cost == 500 and "training" in trained.note
     asked = cost | {"joules": {"value": 3.6, "how": "estimated", "by": "median latency"}}
     known = fronts(written(models=[row("teacher", "teacher"), row("4x312", cost=asked)]))[2]
-    assert known.unit == "J" and known.points[0].cost == 3.6 and known.left_out == ("teacher",) and "estimated" in known.note
+    assert (
+        known.unit == "J"
+        and known.points[0].cost == 3.6
+        and known.left_out == ("teacher",)
+        and "estimated" in known.note
+    )
     none = {"kwh": {"value": None, "how": "unknown", "by": "not noted"}}
     assert fronts(written(models=[row("4x312", cost=none)]))[2].points == ()
 
 
 def test_an_unsteady_speed_is_on_no_front_of_time_and_named() -> None:
     cost = {"joules": {"value": 3.6, "how": "estimated", "by": "latency times a constant"}}
-    models = [row("teacher", "teacher", cost=cost), row("4x312", cost=cost, unsteady="after 40 calls"), row("plain", cost=cost)]
+    models = [
+        row("teacher", "teacher", cost=cost),
+        row("4x312", cost=cost, unsteady="after 40 calls"),
+        row("plain", cost=cost),
+    ]
     latency, size, energy = fronts(written(models=models))
     assert latency.unsteady == energy.unsteady == ("4x312",) and size.unsteady == () and "a constant" in energy.note
-    assert {point.name for point in latency.points} == {"teacher", "plain"} and len(size.points) == 3 and latency.left_out == ()
+    assert (
+        {point.name for point in latency.points} == {"teacher", "plain"}
+        and len(size.points) == 3
+        and latency.left_out == ()
+    )
 
 
 def test_the_pictures_are_files_of_their_kind_and_the_same_each_time() -> None:
     found = pareto_pictures(written())
-    assert found["pareto.png"].startswith(b"\x89PNG") and b">4x312<" in found["pareto.svg"] and found == pareto_pictures(written())
-    assert pareto_pictures(written(models=[undefined("new")]))["pareto.png"].startswith(b"\x89PNG"), "nothing known is an empty picture, not an error"
+    assert (
+        found["pareto.png"].startswith(b"\x89PNG")
+        and b">4x312<" in found["pareto.svg"]
+        and found == pareto_pictures(written())
+    )
+    assert pareto_pictures(written(models=[undefined("new")]))["pareto.png"].startswith(b"\x89PNG"), (
+        "nothing known is an empty picture, not an error"
+    )

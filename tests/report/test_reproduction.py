@@ -9,15 +9,29 @@ from tasks.report.reproduction import compare, pairs, row_of, summary
 HARDWARE = {"cpu": "a processor", "cores": 4}
 
 
-def stage(name: str, digest: str, *, key: str = "", measured: bool = False, threads: int = 1, **explanation: Any) -> dict[str, Any]:
+def stage(
+    name: str, digest: str, *, key: str = "", measured: bool = False, threads: int = 1, **explanation: Any
+) -> dict[str, Any]:
     given = {"code": "c", "knobs": {"seed": 0}, "inputs": {}} | explanation
-    return {"stage": name, "key": key or f"{name} {sorted(given.items())}", "sha256": digest, "measured": measured, "threads": threads, "processes": 1,
-            "explanation": given}  # fmt: skip
+    return {
+        "stage": name,
+        "key": key or f"{name} {sorted(given.items())}",
+        "sha256": digest,
+        "measured": measured,
+        "threads": threads,
+        "processes": 1,
+        "explanation": given,
+    }
 
 
 def manifest(*stages: dict[str, Any], score: float | None = 0.9, **around: Any) -> dict[str, Any]:
-    return {"versions": {"torch": "2.13.0"}, "hardware": HARDWARE, "code": {"sha256": "1"}, "stages": list(stages),
-            "models": {"small": {"headline": "accuracy", "score": score}}} | around  # fmt: skip
+    return {
+        "versions": {"torch": "2.13.0"},
+        "hardware": HARDWARE,
+        "code": {"sha256": "1"},
+        "stages": list(stages),
+        "models": {"small": {"headline": "accuracy", "score": score}},
+    } | around
 
 
 def verdicts(found: dict[str, Any]) -> dict[str, str]:
@@ -25,7 +39,10 @@ def verdicts(found: dict[str, Any]) -> dict[str, str]:
 
 
 def test_the_same_bytes_are_equal_and_measurements_are_not_compared() -> None:
-    found = compare(manifest(stage("teach", "a"), stage("time", "b", measured=True)), manifest(stage("teach", "a"), stage("time", "c", measured=True)))
+    found = compare(
+        manifest(stage("teach", "a"), stage("time", "b", measured=True)),
+        manifest(stage("teach", "a"), stage("time", "c", measured=True)),
+    )
     assert found["equal"] and verdicts(found) == {"teach": "equal", "time": "measured"}
     assert summary(found) == ["1 of 1 stages made the same bytes; 1 measure speed and are not compared."]
 
@@ -34,8 +51,11 @@ def test_other_bytes_under_the_same_key_are_explained_by_what_is_around() -> Non
     now = manifest(stage("teach", "b"), versions={"torch": "2.14.0"}, score=0.91)
     found = compare(manifest(stage("teach", "a")), now)
     assert not found["equal"] and found["stages"][0]["why"] == "versions.torch: 2.13.0 → 2.14.0"
-    assert summary(found)[1:] == ["The first that did not: teach: versions.torch: 2.13.0 → 2.14.0.", "Around it, versions.torch: 2.13.0 → 2.14.0",
-                                  "small: accuracy 0.9000 then, 0.9100 now (+1.00 points)"]  # fmt: skip
+    assert summary(found)[1:] == [
+        "The first that did not: teach: versions.torch: 2.13.0 → 2.14.0.",
+        "Around it, versions.torch: 2.13.0 → 2.14.0",
+        "small: accuracy 0.9000 then, 0.9100 now (+1.00 points)",
+    ]
 
 
 def test_what_nothing_explains_is_said_to_be_so() -> None:
@@ -59,8 +79,14 @@ def test_another_knob_or_code_is_named_although_the_key_is_another() -> None:
 
 def test_stages_of_one_name_find_their_like() -> None:
     then = [stage("answer", "a", knobs={"max_length": 16}), stage("answer", "b", knobs={"max_length": 32})]
-    now = [stage("answer", "b2", knobs={"max_length": 32}, code="d"), stage("answer", "a2", knobs={"max_length": 16}, code="d")]
-    assert [(before["sha256"], after["sha256"]) for before, after in pairs(then, now) if before and after] == [("a", "a2"), ("b", "b2")]
+    now = [
+        stage("answer", "b2", knobs={"max_length": 32}, code="d"),
+        stage("answer", "a2", knobs={"max_length": 16}, code="d"),
+    ]
+    assert [(before["sha256"], after["sha256"]) for before, after in pairs(then, now) if before and after] == [
+        ("a", "a2"),
+        ("b", "b2"),
+    ]
 
 
 def test_a_stage_that_was_asked_for_twice_counts_once() -> None:

@@ -31,41 +31,90 @@ def test_the_table_fits_in_110_columns_and_cuts_nothing() -> None:
     text = drawn(MODELS)
     assert max(len(line) for line in text.splitlines()) <= 110
     assert "…" not in text
-    for part in ("0.912 [0.900, 0.924]", "98.1%", "109.48 M", "438.0", "22.40", "140.25", "9.4x", "champion", "baseline", "alternate-even"):
+    for part in (
+        "0.912 [0.900, 0.924]",
+        "98.1%",
+        "109.48 M",
+        "438.0",
+        "22.40",
+        "140.25",
+        "9.4x",
+        "champion",
+        "baseline",
+        "alternate-even",
+    ):
         assert part in text, part
 
 
 def test_several_seeds_show_their_deviation_and_fit_too() -> None:
-    spread = {"deviation": {"validation": {"accuracy": 0.0042}}, "means": {"validation": {"metrics": {"accuracy": {"value": 0.905}}}}}
+    spread = {
+        "deviation": {"validation": {"accuracy": 0.0042}},
+        "means": {"validation": {"metrics": {"accuracy": {"value": 0.905}}}},
+    }
     models = [MODELS[0], *(one | spread for one in MODELS[1:])]
     text = drawn(models)
     assert max(len(line) for line in text.splitlines()) <= 110 and "…" not in text
     assert text.count("0.912 [0.900, 0.924] (0.905 ±0.004)") == 3
     assert "| 0.912 [0.900, 0.924] (0.905 ±0.004) |" in results_markdown(models)
-    assert "for comparing methods; seeds vary a candidate's own training" in results_markdown(models) and "comparing" not in results_markdown(MODELS)
+    assert "for comparing methods; seeds vary a candidate's own training" in results_markdown(
+        models
+    ) and "comparing" not in results_markdown(MODELS)
 
 
 def test_an_unsteady_speed_is_shown_with_its_spread_and_called_so() -> None:
     why = "after 40 calls each its median ± 12.0 %, beyond 5 %"
-    models = [MODELS[0] | {"latency_low_ms": 138.0, "latency_high_ms": 144.0}, MODELS[1] | {"unsteady": why}, *MODELS[2:]]
-    models[1] |= {"latency_low_ms": 3.9, "latency_high_ms": 4.84, "measured_at": MODELS[1]["measured_at"] | {"engine": "torch fp32 sdpa, oneDNN"}}
+    models = [
+        MODELS[0] | {"latency_low_ms": 138.0, "latency_high_ms": 144.0},
+        MODELS[1] | {"unsteady": why},
+        *MODELS[2:],
+    ]
+    models[1] |= {
+        "latency_low_ms": 3.9,
+        "latency_high_ms": 4.84,
+        "measured_at": MODELS[1]["measured_at"] | {"engine": "torch fp32 sdpa, oneDNN"},
+    }
     text, page = drawn(models), results_markdown(models)
-    assert max(len(line) for line in text.splitlines()) <= 110 and "140.25 ±3%" in text and "4.32 ±13%" in text and text.count("unsteady") == 1
-    assert "The speed of 4x312 is unsteady and decides nothing: after 40 calls each its median ± 12.0 %, beyond 5 %." in page
-    assert library_lines([row("a", measured_at={"engine": "torch fp32 sdpa, MKL"}), models[1], row("c", measured_at={"engine": "onnxruntime int8"})]) == [
-        "Faster with the fp32 products of oneDNN, and so timed with them: 4x312."]  # fmt: skip
+    assert (
+        max(len(line) for line in text.splitlines()) <= 110
+        and "140.25 ±3%" in text
+        and "4.32 ±13%" in text
+        and text.count("unsteady") == 1
+    )
+    assert (
+        "The speed of 4x312 is unsteady and decides nothing: after 40 calls each its median ± 12.0 %, beyond 5 %."
+        in page
+    )
+    assert library_lines(
+        [
+            row("a", measured_at={"engine": "torch fp32 sdpa, MKL"}),
+            models[1],
+            row("c", measured_at={"engine": "onnxruntime int8"}),
+        ]
+    ) == ["Faster with the fp32 products of oneDNN, and so timed with them: 4x312."]
 
 
 def compared(value: float, low: float, high: float, verdict: str, seeds: tuple[int, int] = (3, 3)) -> dict[str, Any]:
-    return {"validation": {"value": value, "low": low, "high": high, "p": 0.01, "seeds": list(seeds), "verdict": verdict}}
+    return {
+        "validation": {"value": value, "low": low, "high": high, "p": 0.01, "seeds": list(seeds), "verdict": verdict}
+    }
 
 
 def test_a_comparison_is_a_line_below_and_says_how_far_it_carries() -> None:
     better, noise = compared(0.012, 0.004, 0.02, "better"), compared(-0.001, -0.01, 0.008, "inside the noise", (1, 3))
-    models = [MODELS[0], row("4x312", against={"plain": better}), row("4x312-odd", against={"plain": noise}), row("plain", "baseline", against={})]
+    models = [
+        MODELS[0],
+        row("4x312", against={"plain": better}),
+        row("4x312-odd", against={"plain": noise}),
+        row("plain", "baseline", against={}),
+    ]
     lines = against_lines(models, "validation")
-    assert lines[:2] == ["4x312 against plain: +0.012 [+0.004, +0.020], better", "4x312-odd against plain: -0.001 [-0.010, +0.008], inside the noise"]
-    assert "all 2 comparisons together (Holm)" in lines[2] and "Where a side has one seed" in lines[2] and len(lines) == 3
+    assert lines[:2] == [
+        "4x312 against plain: +0.012 [+0.004, +0.020], better",
+        "4x312-odd against plain: -0.001 [-0.010, +0.008], inside the noise",
+    ]
+    assert (
+        "all 2 comparisons together (Holm)" in lines[2] and "Where a side has one seed" in lines[2] and len(lines) == 3
+    )
     assert all(f"- {line}" in results_markdown(models) for line in lines)
     assert against_lines(models, "holdout") == [] == against_lines(MODELS, "validation")
 
@@ -88,5 +137,9 @@ def test_markdown_has_one_line_a_model_and_says_the_conditions() -> None:
 
 
 def test_what_a_stage_noted_stands_below_the_table_once() -> None:
-    models = [row("teacher", "teacher"), row("top-1", "dropped", note="fewer turns"), row("top-2", "dropped", note="fewer turns")]
+    models = [
+        row("teacher", "teacher"),
+        row("top-1", "dropped", note="fewer turns"),
+        row("top-2", "dropped", note="fewer turns"),
+    ]
     assert results_markdown(models).count("Note: fewer turns.") == 1 and "Note" not in results_markdown(models[:1])

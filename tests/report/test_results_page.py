@@ -35,18 +35,33 @@ def test_no_folder_of_a_machine_is_kept() -> None:
     assert command == "limbeck run tinybert-4 --set teacher.model=FOLDER/minilm --set 'students.4x312.seeds=[0, 1, 2]'"
     at_home = kept(written(command="limbeck run ~/mine.yaml --set data.source=./glue/sst2")).made.command
     assert at_home == "limbeck run FOLDER/mine.yaml --set data.source=FOLDER/sst2"
-    nested = without_places({"command": "limbeck run demo --set=data.source=/home/me/sst2 --set 'students=[{start: /home/me/own, layers: 3}]'"})["command"]
+    nested = without_places(
+        {
+            "command": "limbeck run demo --set=data.source=/home/me/sst2 --set 'students=[{start: /home/me/own, "
+            "layers: 3}]'"
+        }
+    )["command"]
     assert nested == "limbeck run demo --set=data.source=FOLDER/sst2 --set 'students=[{start: FOLDER/own, layers: 3}]'"
-    assert without_places({"command": "limbeck run demo --set data.source=s3://bucket/rows"})["command"].endswith("s3://bucket/rows")
-    assert kept(written(command="limbeck run deployments/recipes/a.yaml")).made.command.endswith("deployments/recipes/a.yaml")
+    assert without_places({"command": "limbeck run demo --set data.source=s3://bucket/rows"})["command"].endswith(
+        "s3://bucket/rows"
+    )
+    assert kept(written(command="limbeck run deployments/recipes/a.yaml")).made.command.endswith(
+        "deployments/recipes/a.yaml"
+    )
 
 
 def test_a_result_that_was_made_before_splits_were_purged_says_so_in_a_table_of_its_own() -> None:
     after = kept(written("later") | {"held_back": HELD_BACK})
     assert after.purged is not None and after.purged.rows == 200
     page = results_page([kept(written()), after])
-    lines = {name: next(line for line in page.splitlines() if line.startswith(f"- `{name}`")) for name in ("tinybert-4", "later")}
-    assert "made before splits were purged" in lines["tinybert-4"] and "200 of 1,000 training rows purged" in lines["later"]
+    lines = {
+        name: next(line for line in page.splitlines() if line.startswith(f"- `{name}`"))
+        for name in ("tinybert-4", "later")
+    }
+    assert (
+        "made before splits were purged" in lines["tinybert-4"]
+        and "200 of 1,000 training rows purged" in lines["later"]
+    )
     assert page.count("| model |") == 2
 
 
@@ -56,7 +71,10 @@ def test_the_table_is_sorted_and_says_what_was_compared() -> None:
     assert names == ["| `teacher`", "| `finetuned`", "| `4x312`"]
     assert "0.912 ±0.004 [0.900, 0.924]" in page and "better, `finetuned`: +0.012 [+0.004, +0.020]" in page
     assert "| 3 | 14.35 M | 4.32 | 9.4x | 1,000 | 2.0 | `tinybert-4` |" in page
-    assert "872 validation rows" in page and "12 min, and 30 min in stages that were cached; AMD EPYC 9R14, 4 cores, no GPU" in page
+    assert (
+        "872 validation rows" in page
+        and "12 min, and 30 min in stages that were cached; AMD EPYC 9R14, 4 cores, no GPU" in page
+    )
     assert len({line.replace("\\|", "").count("|") for line in page.splitlines() if line.startswith("|")}) == 1
 
 
@@ -85,19 +103,35 @@ def test_one_seed_is_said_beside_the_word() -> None:
 def test_methods_are_compared_by_means_and_the_registered_model_stands_beside_them() -> None:
     values = written()
     mean = {"value": 0.9, "low": 0.88, "high": 0.92}
-    values["models"][1] |= {"means": {"validation": {"metrics": {"accuracy": mean}, "retained": mean, "difference": mean}}, "selected_seed": 2}
+    values["models"][1] |= {
+        "means": {"validation": {"metrics": {"accuracy": mean}, "retained": mean, "difference": mean}},
+        "selected_seed": 2,
+    }
     entry = kept(values).models[1]
-    assert entry.scores["validation"]["accuracy"].value == entry.retained["validation"].value == entry.difference["validation"].value == 0.9
+    assert (
+        entry.scores["validation"]["accuracy"].value
+        == entry.retained["validation"].value
+        == entry.difference["validation"].value
+        == 0.9
+    )
     line = next(line for line in rows_of(results_page([kept(values)])) if "4x312" in line)
     assert "| 0.900 ±0.004 [0.880, 0.920] | 0.912 [0.900, 0.924] (seed 2) | 90.0% [88.0%, 92.0%] |" in line
     older = next(line for line in rows_of(results_page([kept(written())])) if "4x312" in line)
-    assert "| 0.912 ±0.004 [0.900, 0.924] | — | 98.1%" in older, "a file of before keeps its means, and nothing is made up for it"
+    assert "| 0.912 ±0.004 [0.900, 0.924] | — | 98.1%" in older, (
+        "a file of before keeps its means, and nothing is made up for it"
+    )
 
 
 def test_what_is_undefined_is_a_dash() -> None:
     values = written()
     nothing = {"validation": {"value": None, "low": None, "high": None}}
-    values["models"][1] |= {"metrics": {"validation": {"accuracy": nothing["validation"]}}, "retained": nothing, "speedup": None, "steps": [0], "against": {}}
+    values["models"][1] |= {
+        "metrics": {"validation": {"accuracy": nothing["validation"]}},
+        "retained": nothing,
+        "speedup": None,
+        "steps": [0],
+        "against": {},
+    }
     line = next(line for line in rows_of(results_page([kept(values)])) if "4x312" in line)
     assert "None" not in line and line.count("—") == 6
 
@@ -108,13 +142,20 @@ def test_a_sweep_is_a_table_of_strategies_by_layers() -> None:
     assert "| top | **0.930 ±0.002 [0.920, 0.940]** | **0.910 ±0.002 [0.900, 0.920]** |" in page
     assert "| bottom | 0.920 ±0.002 [0.910, 0.930] | — |" in page
     assert "- Within 1 point of the teacher: 1 of 6 layers can go, with an interval that holds." in page
-    assert "- Within 3 points of the teacher: 1 of 6 layers can go, with an interval that holds; by the mean alone 2." in page
+    assert (
+        "- Within 3 points of the teacher: 1 of 6 layers can go, with an interval that holds; by the mean alone 2."
+        in page
+    )
     assert "- Within 0.5 points of the teacher: no number of layers holds with its interval." in page
 
 
 @pytest.mark.parametrize(
     ("values", "name"),
-    [(written(), "tinybert-4-sst2.json"), (written("sst2-tinybert"), "sst2-tinybert.json"), (swept(), "sst2-tinybert-layers.json")],
+    [
+        (written(), "tinybert-4-sst2.json"),
+        (written("sst2-tinybert"), "sst2-tinybert.json"),
+        (swept(), "sst2-tinybert-layers.json"),
+    ],
     ids=["recipe", "task in the name", "sweep"],
 )
 def test_a_file_is_named_after_recipe_and_task(values: dict[str, Any], name: str) -> None:
@@ -133,15 +174,30 @@ def test_a_run_of_an_older_version_is_refused_in_one_sentence() -> None:
     with pytest.raises(RecipeError, match="lacks something that a finished run has"):
         kept(values)
     with pytest.raises(RecipeError, match=r"models: .*2 items"):
-        kept(written(models=[row("teacher", "teacher", **{k: v for k, v in written()["models"][0].items() if k != "name" and k != "role"})]))
+        kept(
+            written(
+                models=[
+                    row(
+                        "teacher",
+                        "teacher",
+                        **{k: v for k, v in written()["models"][0].items() if k != "name" and k != "role"},
+                    )
+                ]
+            )
+        )
     with pytest.raises(RecipeError, match="command"):
         parsed(kept(written()).model_dump(mode="json") | {"command": "x"}, "x.json")
 
 
 def test_the_literature_names_its_sources() -> None:
-    found = literature_of({"rows": [{"model": "BERT", "scores": {"sst2": 92.7}, "source": "README of a repository"}]}, "literature.json")
+    found = literature_of(
+        {"rows": [{"model": "BERT", "scores": {"sst2": 92.7}, "source": "README of a repository"}]}, "literature.json"
+    )
     page = results_page([], found)
-    assert "other teachers, other training and other data splits" in page and "| BERT | 92.7 | README of a repository |" in page
+    assert (
+        "other teachers, other training and other data splits" in page
+        and "| BERT | 92.7 | README of a repository |" in page
+    )
     with pytest.raises(RecipeError, match=r"rows\.0\.source"):
         literature_of({"rows": [{"model": "BERT", "scores": {"sst2": 92.7}}]}, "literature.json")
 

@@ -20,16 +20,25 @@ def test_ticks_are_few_ordered_and_within_bounds(one: float, other: float) -> No
     low, high = min(one, other), max(one, other)
     found = ticks(low, high)
     room = 1e-6 * max(1.0, abs(low), abs(high))
-    assert 1 <= len(found) <= 5 and found == sorted(found) and all(low - room <= value <= high + room for value in found)
+    assert (
+        1 <= len(found) <= 5 and found == sorted(found) and all(low - room <= value <= high + room for value in found)
+    )
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1.5, 1e6))
 def test_logarithmic_ticks_too(low: float, times: float) -> None:
     found = log_ticks(low, low * times)
-    assert 1 <= len(found) <= 7 and found == sorted(found) and all(low * 0.999 <= value <= low * times * 1.001 for value in found)
+    assert (
+        1 <= len(found) <= 7
+        and found == sorted(found)
+        and all(low * 0.999 <= value <= low * times * 1.001 for value in found)
+    )
 
 
-@pytest.mark.parametrize(("low", "high", "expected"), [(0.98, 1.0, ["0.980", "0.985", "0.990", "0.995", "1.000"]), (0, 100, ["0", "25", "50", "75", "100"])])
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.98, 1.0, ["0.980", "0.985", "0.990", "0.995", "1.000"]), (0, 100, ["0", "25", "50", "75", "100"])],
+)
 def test_ticks_have_the_digits_that_they_need(low: float, high: float, expected: list[str]) -> None:
     assert [words for _, words in labelled(ticks(low, high))] == expected
 
@@ -64,7 +73,12 @@ def test_a_front_of_one_model_and_a_chart_of_one_number_can_be_drawn() -> None:
 def test_levels_and_shortcuts_by_hand() -> None:
     edges = [("data", "rows"), ("rows", "teacher"), ("teacher", "student"), ("rows", "student"), ("data", "student")]
     assert without_shortcuts(edges) == edges[:3]
-    assert levels_of(["student", "teacher", "rows", "data"], edges) == {"data": 0, "rows": 1, "teacher": 2, "student": 3}
+    assert levels_of(["student", "teacher", "rows", "data"], edges) == {
+        "data": 0,
+        "rows": 1,
+        "teacher": 2,
+        "student": 3,
+    }
 
 
 def test_long_curves_keep_their_ends() -> None:

@@ -12,7 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.errors import DataError
-from tasks.scoring.evaluation import Evaluation, JudgedRows, paired_gain, read_evaluation, read_judged_rows, unseen_by_both, write_evaluation
+from tasks.scoring.evaluation import (
+    Evaluation,
+    JudgedRows,
+    paired_gain,
+    read_evaluation,
+    read_judged_rows,
+    unseen_by_both,
+    write_evaluation,
+)
 from tasks.scoring.jobs import write_predictions
 from tasks.scoring.quality.intervals import paired_difference
 from tasks.scoring.quality.metrics import METRICS
@@ -23,34 +31,63 @@ LABELS = np.arange(COUNT) % 2
 
 
 def evaluation(
-    folder: Path, wrong: int, *, seeds: int = 2, kind: str = "classification", digest: str = "d" * 64, groups: np.ndarray | None = None
+    folder: Path,
+    wrong: int,
+    *,
+    seeds: int = 2,
+    kind: str = "classification",
+    digest: str = "d" * 64,
+    groups: np.ndarray | None = None,
 ) -> Path:
-    """Write an evaluation whose seeds are wrong in the first few rows; the scorecard has its rows in another order, and another split beside."""
+    """Write an evaluation whose seeds are wrong in the first few rows; the scorecard has its rows in another order, and
+    another split beside."""
     order = np.random.default_rng(wrong).permutation(COUNT)
     truth = LABELS if kind == "classification" else LABELS.astype(float)
     found = np.where(np.arange(COUNT) < wrong, 1 - truth, truth)
-    logits = np.eye(2, dtype=np.float32)[found.astype(int)] if kind == "classification" else found[:, None].astype(np.float32)
-    given = [{"split": "validation", "seed": seed, "id": [IDS[row] for row in order], "logits": logits[order]} for seed in range(seeds)]
+    logits = (
+        np.eye(2, dtype=np.float32)[found.astype(int)]
+        if kind == "classification"
+        else found[:, None].astype(np.float32)
+    )
+    given = [
+        {"split": "validation", "seed": seed, "id": [IDS[row] for row in order], "logits": logits[order]}
+        for seed in range(seeds)
+    ]
     (folder / f"card-{wrong}").mkdir(parents=True, exist_ok=True)
-    write_predictions(folder / f"card-{wrong}" / "predictions.parquet", [*given, {**given[0], "split": "holdout"}], kind)
+    write_predictions(
+        folder / f"card-{wrong}" / "predictions.parquet", [*given, {**given[0], "split": "holdout"}], kind
+    )
     rows = JudgedRows("validation", IDS, truth, digest, groups)
-    return write_evaluation(folder / f"evaluation-{wrong}-{digest[:2]}", folder / f"card-{wrong}", rows, {"candidate": "small"})
+    return write_evaluation(
+        folder / f"evaluation-{wrong}-{digest[:2]}", folder / f"card-{wrong}", rows, {"candidate": "small"}
+    )
 
 
 def test_what_was_written_is_read_back_in_the_order_of_the_rows(tmp_path: Path) -> None:
     found = read_evaluation(evaluation(tmp_path, 6))
-    assert found.predictions_SN.shape == (1, COUNT) and (found.labels_N == LABELS).all(), "of two seeds, the model's own answers"
+    assert found.predictions_SN.shape == (1, COUNT) and (found.labels_N == LABELS).all(), (
+        "of two seeds, the model's own answers"
+    )
     assert [(row != LABELS).nonzero()[0].tolist() for row in found.predictions_SN] == [list(range(6))]
     assert found.about["candidate"] == "small" and found.rows == "d" * 64 and found.about["rows"] == COUNT
 
 
 def test_the_gain_is_the_paired_difference_and_errors_are_turned(tmp_path: Path) -> None:
     good, bad = read_evaluation(evaluation(tmp_path, 2)), read_evaluation(evaluation(tmp_path, 12))
-    gain, same = paired_gain("accuracy", good, bad), paired_difference(METRICS["accuracy"], good.predictions_SN, bad.predictions_SN, LABELS)
-    assert (gain.value, gain.low, gain.high) == (same.value, same.low, same.high) and gain.value == pytest.approx(10 / COUNT) and gain.low > 0
+    gain, same = (
+        paired_gain("accuracy", good, bad),
+        paired_difference(METRICS["accuracy"], good.predictions_SN, bad.predictions_SN, LABELS),
+    )
+    assert (
+        (gain.value, gain.low, gain.high) == (same.value, same.low, same.high)
+        and gain.value == pytest.approx(10 / COUNT)
+        and gain.low > 0
+    )
     fine, poor = (read_evaluation(evaluation(tmp_path / "numbers", wrong, kind="regression")) for wrong in (2, 12))
     turned = paired_gain("mse", fine, poor)
-    assert turned.value == pytest.approx(10 / COUNT) and turned.low < turned.value < turned.high, "a smaller error is a gain"
+    assert turned.value == pytest.approx(10 / COUNT) and turned.low < turned.value < turned.high, (
+        "a smaller error is a gain"
+    )
 
 
 def test_the_groups_of_rows_travel_with_the_answers_and_widen_the_gain(tmp_path: Path) -> None:
@@ -67,7 +104,14 @@ def seen(rows: range, learned: tuple[int, ...] | None = (), *, wrong: int = 0, d
     labels = np.asarray([row % 2 for row in rows])
     answers = np.where(np.arange(len(rows)) < wrong, 1 - labels, labels)
     known = None if learned is None else np.asarray(sorted(learned), np.int64)
-    return Evaluation({"rows_sha256": digest}, labels, answers[None].astype(float), None, None if learned is None else [(row,) for row in rows], known)
+    return Evaluation(
+        {"rows_sha256": digest},
+        labels,
+        answers[None].astype(float),
+        None,
+        None if learned is None else [(row,) for row in rows],
+        known,
+    )
 
 
 def test_a_champion_that_learned_from_rows_that_judge_is_compared_on_the_others() -> None:
@@ -75,7 +119,11 @@ def test_a_champion_that_learned_from_rows_that_judge_is_compared_on_the_others(
     honest, cheat = seen(range(1000), (5000,), wrong=100), seen(range(1000), tuple(range(700)), wrong=0)
     assert paired_gain("accuracy", honest, cheat).high < 0
     common = unseen_by_both(honest, cheat)
-    assert len(common.ours.labels_N) == 300 and not common.whole and "on 300 of 1,000 rows, those that both answered and neither learned" in common.said
+    assert (
+        len(common.ours.labels_N) == 300
+        and not common.whole
+        and "on 300 of 1,000 rows, those that both answered and neither learned" in common.said
+    )
     assert paired_gain("accuracy", common.ours, common.theirs).value == 0
     turned = unseen_by_both(cheat, honest)
     assert (turned.ours.labels_N == common.ours.labels_N).all(), "nor may a challenger have learned from them"
@@ -84,14 +132,24 @@ def test_a_champion_that_learned_from_rows_that_judge_is_compared_on_the_others(
 def test_rows_of_two_splits_are_compared_where_they_meet() -> None:
     ours, theirs = seen(range(1000)), seen(range(600, 1600), (650,), digest="e")
     common = unseen_by_both(ours, theirs)
-    assert common.ours.labels_N.tolist() == common.theirs.labels_N.tolist() == [row % 2 for row in range(600, 1000) if row != 650]
+    assert (
+        common.ours.labels_N.tolist()
+        == common.theirs.labels_N.tolist()
+        == [row % 2 for row in range(600, 1000) if row != 650]
+    )
 
 
-@pytest.mark.parametrize(("theirs", "said"), [
-    (seen(range(1000), tuple(range(950))), "of 1,000, 50 were answered by both and learned from by neither, and 200 are needed"),
-    (seen(range(900, 1900), digest="e"), "judged on other rows .*: of 1,000, 100 were answered by both"),
-    (seen(range(1000), None, digest="e"), "judged on other rows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        (
+            seen(range(1000), tuple(range(950))),
+            "of 1,000, 50 were answered by both and learned from by neither, and 200 are needed",
+        ),
+        (seen(range(900, 1900), digest="e"), "judged on other rows .*: of 1,000, 100 were answered by both"),
+        (seen(range(1000), None, digest="e"), "judged on other rows"),
+    ],
+)
 def test_too_few_rows_are_no_comparison(theirs: Evaluation, said: str) -> None:
     with pytest.raises(DataError, match=said):
         unseen_by_both(seen(range(1000)), theirs)
@@ -103,7 +161,15 @@ def test_a_version_of_before_is_compared_on_equal_rows_as_it_is() -> None:
 
 def test_digests_travel_and_are_read_back(tmp_path: Path) -> None:
     evaluation(tmp_path, 6)
-    rows = JudgedRows("validation", IDS, LABELS, "d", None, [[number, -number] for number in range(1, 1 + COUNT)], np.asarray([-7, 3, 2**62]))
+    rows = JudgedRows(
+        "validation",
+        IDS,
+        LABELS,
+        "d",
+        None,
+        [[number, -number] for number in range(1, 1 + COUNT)],
+        np.asarray([-7, 3, 2**62]),
+    )
     found = read_evaluation(write_evaluation(tmp_path / "with", tmp_path / "card-6", rows, {}))
     assert found.sentences_N == [(number, -number) for number in range(1, 1 + COUNT)] and found.learned is not None
     assert found.learned.tolist() == [-7, 3, 2**62] and read_evaluation(evaluation(tmp_path / "old", 6)).learned is None
@@ -119,7 +185,12 @@ def test_a_scorecard_of_other_rows_is_refused(tmp_path: Path) -> None:
     evaluation(tmp_path, 2)
     for ids in (IDS[:-1], [*IDS[:-1], 7]):
         with pytest.raises(DataError, match="answers other rows of validation"):
-            write_evaluation(tmp_path / f"new-{len(ids)}", tmp_path / "card-2", JudgedRows("validation", ids, LABELS[: len(ids)], "d"), {})
+            write_evaluation(
+                tmp_path / f"new-{len(ids)}",
+                tmp_path / "card-2",
+                JudgedRows("validation", ids, LABELS[: len(ids)], "d"),
+                {},
+            )
 
 
 @pytest.mark.parametrize("spoil", ["missing", "changed", "nonsense", "schema"])
@@ -139,6 +210,9 @@ def test_an_evaluation_that_is_not_whole_is_one_sentence(tmp_path: Path, spoil: 
 
 
 def test_judged_rows_are_read_by_split(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": IDS, "text": ["a"] * COUNT, "pair": pa.nulls(COUNT, pa.string()), "label": LABELS}), tmp_path / "holdout.parquet")
+    pq.write_table(
+        pa.table({"id": IDS, "text": ["a"] * COUNT, "pair": pa.nulls(COUNT, pa.string()), "label": LABELS}),
+        tmp_path / "holdout.parquet",
+    )
     found = read_judged_rows(tmp_path, "holdout", "d")
     assert found.ids == IDS and (found.labels_N == LABELS).all() and found.sha256 == "d"

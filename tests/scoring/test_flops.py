@@ -13,9 +13,13 @@ from tests.scoring.small import write_classifier
 BERT = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}
 DISTILBERT = {"dim": 48, "n_layers": 3, "n_heads": 4, "hidden_dim": 96, "vocab_size": 100}
 FAMILIES = {
-    "bert": BERT, "roberta": BERT, "mpnet": BERT, "distilbert": DISTILBERT, "albert": BERT | {"embedding_size": 16},
+    "bert": BERT,
+    "roberta": BERT,
+    "mpnet": BERT,
+    "distilbert": DISTILBERT,
+    "albert": BERT | {"embedding_size": 16},
     "electra": BERT | {"embedding_size": 16},
-}  # fmt: skip
+}
 
 
 def write_config(family: str, folder: Path, **values: int) -> Path:
@@ -29,7 +33,9 @@ def write_config(family: str, folder: Path, **values: int) -> Path:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_formula_is_the_count(family: str, tmp_path: Path) -> None:
     folder = write_config(family, tmp_path, **FAMILIES[family])
-    assert family_of({"model_type": family}).plain and forward_flops(read_config(folder), 24) == pytest.approx(counted_flops(folder, 24), rel=0.01)
+    assert family_of({"model_type": family}).plain and forward_flops(read_config(folder), 24) == pytest.approx(
+        counted_flops(folder, 24), rel=0.01
+    )
 
 
 def test_what_the_formula_does_not_know_is_counted(tmp_path: Path) -> None:

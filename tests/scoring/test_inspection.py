@@ -15,7 +15,15 @@ from sklearn.metrics import brier_score_loss, confusion_matrix, log_loss, mean_a
 
 from tasks.engine.job import Job
 from tasks.errors import DataError
-from tasks.scoring.inspection import calibration, compare_classes, compare_values, inspect_answers, read_classes, weigh_classes, weigh_values
+from tasks.scoring.inspection import (
+    calibration,
+    compare_classes,
+    compare_values,
+    inspect_answers,
+    read_classes,
+    weigh_classes,
+    weigh_values,
+)
 
 DRAW = np.random.default_rng(0)
 
@@ -31,7 +39,9 @@ def test_classes_agree_with_scikit_learn(classes: int) -> None:
     found, shares_NC = weigh_classes(said, labels_N, 10), np.exp(said["logp"])
     assert found["confusion"] == confusion_matrix(labels_N, logits_NC.argmax(-1), labels=range(classes)).tolist()
     assert found["nll"] == pytest.approx(log_loss(labels_N, shares_NC, labels=list(range(classes))))
-    assert found["brier"] == pytest.approx(brier_score_loss(labels_N, shares_NC, labels=list(range(classes)), scale_by_half=False))
+    assert found["brier"] == pytest.approx(
+        brier_score_loss(labels_N, shares_NC, labels=list(range(classes)), scale_by_half=False)
+    )
 
 
 def test_the_reliability_diagram_is_scikit_learns() -> None:
@@ -48,7 +58,9 @@ def test_the_calibration_error_by_hand() -> None:
     """Three rows: two at 0.9 of which one is right, one at 0.6 that is right: 2/3 of 0.4 and 1/3 of 0.4."""
     found = calibration(np.asarray([0.9, 0.9, 0.6]), np.asarray([True, False, True]), 10)
     assert found["ece"] == pytest.approx(0.4) and [one["rows"] for one in found["bins"]] == [1, 2]
-    assert calibration(np.asarray([1.0]), np.asarray([True]), 10)["bins"][0]["high"] == 1.0, "full certainty belongs to the last bin"
+    assert calibration(np.asarray([1.0]), np.asarray([True]), 10)["bins"][0]["high"] == 1.0, (
+        "full certainty belongs to the last bin"
+    )
     assert calibration(np.asarray([]), np.asarray([], dtype=bool), 10) == {"ece": None, "bins": []}
 
 
@@ -63,18 +75,36 @@ def test_who_is_right_where_by_hand() -> None:
     ours = read_classes(np.asarray([[2.0, 0], [2, 0], [0, 1], [0, 3], [0, 2]]))
     theirs = read_classes(np.asarray([[2.0, 0], [0, 2], [2, 0], [2, 0], [0, 2]]))
     found = compare_classes(ours, theirs, rows_of([0, 0, 0, 0, 0]), 6)
-    assert found["counts"] == {"rows": 5, "differ": 3, "both_right": 1, "only_student": 1, "only_teacher": 2, "both_wrong": 1}
-    assert [one["id"] for one in found["examples"]["surest"]] == [101, 103, 102], "the less certain of the two decides, and of equal ones the first row"
+    assert found["counts"] == {
+        "rows": 5,
+        "differ": 3,
+        "both_right": 1,
+        "only_student": 1,
+        "only_teacher": 2,
+        "both_wrong": 1,
+    }
+    assert [one["id"] for one in found["examples"]["surest"]] == [101, 103, 102], (
+        "the less certain of the two decides, and of equal ones the first row"
+    )
     (corrected,) = found["examples"]["corrected"]
-    assert corrected["id"] == 101 and corrected["student"] == {"answer": 0, "probability": pytest.approx(0.8808, abs=1e-4)}
+    assert corrected["id"] == 101 and corrected["student"] == {
+        "answer": 0,
+        "probability": pytest.approx(0.8808, abs=1e-4),
+    }
     assert corrected["teacher"]["answer"] == 1 and corrected["label"] == 0
 
 
 def test_the_examples_do_not_depend_on_the_order_of_the_rows() -> None:
-    ours, theirs, labels_N = DRAW.normal(size=(60, 2)).round(1), DRAW.normal(size=(60, 2)).round(1), DRAW.integers(0, 2, 60)
+    ours, theirs, labels_N = (
+        DRAW.normal(size=(60, 2)).round(1),
+        DRAW.normal(size=(60, 2)).round(1),
+        DRAW.integers(0, 2, 60),
+    )
     order = DRAW.permutation(60)
     straight, mixed = (
-        compare_classes(read_classes(ours[at]), read_classes(theirs[at]), {"id": (100 + at).tolist(), "label": labels_N[at]}, 5)
+        compare_classes(
+            read_classes(ours[at]), read_classes(theirs[at]), {"id": (100 + at).tolist(), "label": labels_N[at]}, 5
+        )
         for at in (np.arange(60), order)
     )
     assert straight == mixed
@@ -84,25 +114,42 @@ def test_values_agree_with_scikit_learn() -> None:
     true_N = DRAW.uniform(0, 5, 500)
     said_N = true_N + DRAW.normal(0.1, 0.5, 500)
     found = weigh_values({"value": said_N}, true_N, 10)
-    assert found["mae"] == pytest.approx(mean_absolute_error(true_N, said_N)) and found["rmse"] == pytest.approx(root_mean_squared_error(true_N, said_N))
-    assert found["bias"] == pytest.approx((said_N - true_N).mean()) and sum(bar["rows"] for bar in found["residuals"]) == 500
+    assert found["mae"] == pytest.approx(mean_absolute_error(true_N, said_N)) and found["rmse"] == pytest.approx(
+        root_mean_squared_error(true_N, said_N)
+    )
+    assert (
+        found["bias"] == pytest.approx((said_N - true_N).mean())
+        and sum(bar["rows"] for bar in found["residuals"]) == 500
+    )
     assert len(found["points"]) == 300 and found["points"][0] == [round(true_N[0], 4), round(said_N[0], 4)]
 
 
 def test_values_part_where_they_lie_apart() -> None:
-    found = compare_values({"value": np.asarray([1.0, 2, 3])}, {"value": np.asarray([1.0, 4, 2.5])}, rows_of([1.0, 2, 2]), 6)
-    assert found["counts"] == {"rows": 3, "student_nearer": 1, "teacher_nearer": 1} and found["gap"] == pytest.approx(2.5 / 3)
-    assert [one["id"] for one in found["examples"]["surest"]] == [101, 102] and [one["id"] for one in found["examples"]["corrected"]] == [101]
+    found = compare_values(
+        {"value": np.asarray([1.0, 2, 3])}, {"value": np.asarray([1.0, 4, 2.5])}, rows_of([1.0, 2, 2]), 6
+    )
+    assert found["counts"] == {"rows": 3, "student_nearer": 1, "teacher_nearer": 1} and found["gap"] == pytest.approx(
+        2.5 / 3
+    )
+    assert [one["id"] for one in found["examples"]["surest"]] == [101, 102] and [
+        one["id"] for one in found["examples"]["corrected"]
+    ] == [101]
 
 
 def card(folder: Path, logits: list[list[float]], ids: list[int]) -> Path:
     """Write a scorecard's answers: a second seed that says the contrary, in another order, must not be read."""
     folder.mkdir()
     order = [*reversed(range(len(ids)))]
-    table = pa.table({
-        "split": ["validation"] * 2 * len(ids) + ["holdout"], "seed": [0] * len(ids) + [1] * len(ids) + [0], "id": [ids[at] for at in order] + ids + [9],
-        "logits": [logits[at] for at in order] + [[-value for value in row] for row in logits] + [[0.0] * len(logits[0])],
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "split": ["validation"] * 2 * len(ids) + ["holdout"],
+            "seed": [0] * len(ids) + [1] * len(ids) + [0],
+            "id": [ids[at] for at in order] + ids + [9],
+            "logits": [logits[at] for at in order]
+            + [[-value for value in row] for row in logits]
+            + [[0.0] * len(logits[0])],
+        }
+    )
     pq.write_table(table, folder / "predictions.parquet")
     return folder
 
@@ -118,16 +165,27 @@ def job(place: Path, rows: Path, **cards: Path) -> Job:
 def rows(tmp_path: Path) -> Path:
     folder = tmp_path / "rows"
     folder.mkdir()
-    columns = {"id": [4, 5, 6], "text": ["one", "<b>two</b>", "three"], "pair": pa.nulls(3, pa.string()), "label": [0, 1, 1]}
+    columns = {
+        "id": [4, 5, 6],
+        "text": ["one", "<b>two</b>", "three"],
+        "pair": pa.nulls(3, pa.string()),
+        "label": [0, 1, 1],
+    }
     pq.write_table(pa.table(columns), folder / "validation.parquet")
     return folder
 
 
 def test_the_job_reads_the_first_seed_and_keeps_the_texts_that_are_shown(tmp_path: Path, rows: Path) -> None:
-    teacher, student = card(tmp_path / "t", [[1.0, 0], [0, 1], [0, 1]], [4, 5, 6]), card(tmp_path / "s", [[1.0, 0], [1, 0], [0, 1]], [4, 5, 6])
+    teacher, student = (
+        card(tmp_path / "t", [[1.0, 0], [0, 1], [0, 1]], [4, 5, 6]),
+        card(tmp_path / "s", [[1.0, 0], [1, 0], [0, 1]], [4, 5, 6]),
+    )
     facts = inspect_answers(job(tmp_path / "out", rows, card=student, teacher=teacher))
     found = json.loads((tmp_path / "out" / "inspection.json").read_text())
-    assert (facts["rows"], facts["shown"], facts["ece"]) == (3, 1, found["ece"]) and found["confusion"] == [[1, 0], [1, 1]]
+    assert (facts["rows"], facts["shown"], facts["ece"]) == (3, 1, found["ece"]) and found["confusion"] == [
+        [1, 0],
+        [1, 1],
+    ]
     assert found["apart"]["examples"]["surest"][0]["id"] == 5
     assert json.loads((tmp_path / "out" / "texts.json").read_text()) == {"5": ["<b>two</b>", None]}
     assert "two" not in json.dumps(found) + json.dumps(facts), "texts are in one file alone"
@@ -136,7 +194,11 @@ def test_the_job_reads_the_first_seed_and_keeps_the_texts_that_are_shown(tmp_pat
 def test_the_teacher_parts_from_nobody(tmp_path: Path, rows: Path) -> None:
     inspect_answers(job(tmp_path / "out", rows, card=card(tmp_path / "t", [[1.0, 0], [0, 1], [0, 1]], [4, 5, 6])))
     found = json.loads((tmp_path / "out" / "inspection.json").read_text())
-    assert found["confusion"] == [[1, 0], [0, 2]] and "apart" not in found and json.loads((tmp_path / "out" / "texts.json").read_text()) == {}
+    assert (
+        found["confusion"] == [[1, 0], [0, 2]]
+        and "apart" not in found
+        and json.loads((tmp_path / "out" / "texts.json").read_text()) == {}
+    )
 
 
 def test_the_same_answers_leave_the_same_bytes(tmp_path: Path, rows: Path) -> None:

@@ -7,10 +7,26 @@ from typing import Any
 from tasks.scoring.quality.layers_needed import chosen_by_drop, layers_needed
 
 
-def cell(drop: int, value: float, low: float, *, strategy: str = "top", selection: float = 0.9, seeds: int = 3, state: str = "scored") -> dict[str, Any]:
+def cell(
+    drop: int,
+    value: float,
+    low: float,
+    *,
+    strategy: str = "top",
+    selection: float = 0.9,
+    seeds: int = 3,
+    state: str = "scored",
+) -> dict[str, Any]:
     """Return one strategy at one number of layers; figures in points."""
     difference = {"value": value / 100, "low": low / 100, "high": (2 * value - low) / 100}
-    return {"strategy": strategy, "drop": drop, "state": state, "seeds": list(range(seeds)), "selection_score": selection, "difference": difference}
+    return {
+        "strategy": strategy,
+        "drop": drop,
+        "state": state,
+        "seeds": list(range(seeds)),
+        "selection_score": selection,
+        "difference": difference,
+    }
 
 
 def found(cells: list[dict[str, Any]], points: float = 1) -> tuple[Any, Any]:
@@ -36,14 +52,19 @@ def test_one_seed_is_never_sure() -> None:
 
 
 def test_the_strategy_is_chosen_on_other_rows_than_its_figure_is_read_on() -> None:
-    lucky, solid = cell(2, +0.5, +0.1, strategy="bottom", selection=0.85), cell(2, -1.5, -1.9, strategy="top", selection=0.88)
+    lucky, solid = (
+        cell(2, +0.5, +0.1, strategy="bottom", selection=0.85),
+        cell(2, -1.5, -1.9, strategy="top", selection=0.88),
+    )
     assert chosen_by_drop([lucky, solid])[2]["strategy"] == "top"
     assert found([cell(1, 0.0, -0.4), lucky, solid]) == (1, 1)
 
 
 def test_what_dropped_out_or_is_undefined_is_no_final_figure() -> None:
     out = {"strategy": "bottom", "drop": 2, "state": "dropped out", "rung_score": 0.99}
-    assert list(chosen_by_drop([cell(1, 0.0, -0.1), out, {"strategy": "alternate-odd", "drop": 4, "state": "undefined"}])) == [1]
+    assert list(
+        chosen_by_drop([cell(1, 0.0, -0.1), out, {"strategy": "alternate-odd", "drop": 4, "state": "undefined"}])
+    ) == [1]
     assert found([out]) == (None, None)
 
 

@@ -10,20 +10,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.scoring.costs.figures import estimated, least, measured, scaled, total, unknown
-from tasks.scoring.costs.ledger import PARTS, cost_of, foreseen, headline_figures, inference_joules, nothing_known, number, sum_of
+from tasks.scoring.costs.ledger import (
+    PARTS,
+    cost_of,
+    foreseen,
+    headline_figures,
+    inference_joules,
+    nothing_known,
+    number,
+    sum_of,
+)
 from tasks.scoring.costs.rates import Instance, Rates, Watts
 
-HOUR = {"seconds": 3600.0, "machine_seconds": 1800.0, "held_seconds": 7200.0, "cpu_seconds": 3600.0, "peak_bytes": 2**30, "threads": 2, "processes": 1,
-        "cpu": "AMD EPYC 7R32", "gpu": None, "gpus": 0, "gpu_seconds": 0.0, "cpu_joules": None, "gpu_joules": None}  # fmt: skip
+HOUR = {
+    "seconds": 3600.0,
+    "machine_seconds": 1800.0,
+    "held_seconds": 7200.0,
+    "cpu_seconds": 3600.0,
+    "peak_bytes": 2**30,
+    "threads": 2,
+    "processes": 1,
+    "cpu": "AMD EPYC 7R32",
+    "gpu": None,
+    "gpus": 0,
+    "gpu_seconds": 0.0,
+    "cpu_joules": None,
+    "gpu_joules": None,
+}
 WATTS = [
-    Watts(kind="cpu", name="", rest=1, load=4, source="s"), Watts(kind="gpu", name="T4", load=72, source="s"),
+    Watts(kind="cpu", name="", rest=1, load=4, source="s"),
+    Watts(kind="gpu", name="T4", load=72, source="s"),
     Watts(kind="memory", name="", load=0.5, source="s"),
-]  # fmt: skip
+]
 PRICE = Instance(instance="i", region="r", on_demand=1.0, spot=0.25, source="s")
 RATES = Rates(price=PRICE, kg_per_kwh=0.5, grid="r", pue=1.2, watts=WATTS)
 
 figures = st.one_of(
-    st.builds(measured, st.floats(0, 1e6), st.just("clock")), st.builds(estimated, st.floats(0, 1e6), st.just("watts")), st.just(unknown("not noted"))
+    st.builds(measured, st.floats(0, 1e6), st.just("clock")),
+    st.builds(estimated, st.floats(0, 1e6), st.just("watts")),
+    st.just(unknown("not noted")),
 )
 
 
@@ -33,13 +58,19 @@ def test_an_hour_by_hand() -> None:
     assert cost["kwh"]["value"] == pytest.approx(0.0055) and cost["kwh"]["how"] == "estimated"
     assert cost["co2e_kg"]["value"] == pytest.approx(0.0055 * 1.2 * 0.5)
     assert cost["co2e_lb"]["value"] == pytest.approx(0.0055 * 1.2 * 0.5 / 0.45359237)
-    assert (cost["dollars_on_demand"]["value"], cost["dollars_spot"]["value"]) == (0.5, 0.125)  # half of the machine was somebody else's
+    assert (cost["dollars_on_demand"]["value"], cost["dollars_spot"]["value"]) == (
+        0.5,
+        0.125,
+    )  # half of the machine was somebody else's
     assert cost["seconds"] == measured(3600.0, "wall clock") and cost["gpu_seconds"]["value"] == 0
 
 
 def test_counters_go_before_estimates() -> None:
     counted = {**HOUR, "gpus": 1, "gpu": "Tesla T4", "gpu_seconds": 100.0, "cpu_joules": 3.6e6, "gpu_joules": 7.2e6}
-    assert cost_of(counted, RATES)["kwh"]["value"] == pytest.approx(3) and cost_of(counted, RATES)["kwh"]["how"] == "measured"
+    assert (
+        cost_of(counted, RATES)["kwh"]["value"] == pytest.approx(3)
+        and cost_of(counted, RATES)["kwh"]["how"] == "measured"
+    )
     without = cost_of({**counted, "gpu_joules": None}, RATES)["kwh"]
     assert without["value"] == pytest.approx(1 + 100 * 72 / 3.6e6) and without["how"] == "estimated"
 
@@ -50,7 +81,9 @@ def test_a_gpu_of_which_nothing_is_known_makes_energy_unknown() -> None:
     assert cost["kwh"]["value"] is None and cost["kwh"]["at_least"] == pytest.approx(0.0055)
     assert cost["co2e_kg"]["value"] is None and cost["co2e_kg"]["at_least"] == pytest.approx(0.0055 * 0.6)
     given = Rates(price=PRICE, kg_per_kwh=0.5, grid="r", watts=WATTS, gpu_watts=36)
-    assert cost_of({**HOUR, "gpus": 1, "gpu": "NVIDIA Z9", "gpu_seconds": 100.0}, given)["kwh"]["value"] == pytest.approx(0.0055 + 0.001)
+    assert cost_of({**HOUR, "gpus": 1, "gpu": "NVIDIA Z9", "gpu_seconds": 100.0}, given)["kwh"][
+        "value"
+    ] == pytest.approx(0.0055 + 0.001)
 
 
 def test_one_inference_by_hand_and_unknown_where_nothing_was_timed() -> None:
@@ -67,7 +100,10 @@ def test_what_nobody_noted_is_unknown_and_never_0() -> None:
     assert old["seconds"]["value"] == 12.0
     assert all(old[part] == {**old[part], "value": None, "how": "unknown"} for part in PARTS if part != "seconds")
     bare = cost_of(HOUR, Rates(watts=WATTS))
-    assert all(bare[part]["value"] is None for part in ("co2e_kg", "co2e_lb", "dollars_on_demand", "dollars_spot")) and bare["kwh"]["value"]
+    assert (
+        all(bare[part]["value"] is None for part in ("co2e_kg", "co2e_lb", "dollars_on_demand", "dollars_spot"))
+        and bare["kwh"]["value"]
+    )
     assert headline_figures(bare, "spot").keys() == {"kwh"}
 
 

@@ -38,7 +38,9 @@ def test_a_text_longer_than_the_model_is_cut_not_a_crash(folder: Path) -> None:
     text = "good " * 10_000
     assert np.isfinite(logits_of(folder, [text], None, 128)).all()
     assert truncated_share(folder, [text, "good"], None, 128) == 0.5
-    assert truncated_share(folder, ["good " * 31, "good " * 30], None, 128) == 0.5  # 32 positions, two of them taken by [CLS] and [SEP]
+    assert (
+        truncated_share(folder, ["good " * 31, "good " * 30], None, 128) == 0.5
+    )  # 32 positions, two of them taken by [CLS] and [SEP]
 
 
 def test_a_model_without_a_trained_head_is_refused(tmp_path: Path) -> None:

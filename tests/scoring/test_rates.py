@@ -25,7 +25,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_row_of_ours_has_a_source_and_a_date() -> None:
     prices, grids, watts = read("instances", Instance, None), read("grid", Grid, None), read("watts", Watts, None)
     assert all(row.source and row.as_of for row in [*prices, *grids]) and all(row.source for row in watts)
-    assert len({(row.instance, row.region) for row in prices}) == len(prices) and len({row.region for row in grids}) == len(grids)
+    assert len({(row.instance, row.region) for row in prices}) == len(prices) and len(
+        {row.region for row in grids}
+    ) == len(grids)
     assert all(row.spot <= row.on_demand for row in prices if row.spot is not None and row.on_demand is not None)
     assert all((row.rest or 0) < row.load for row in watts)
     assert {path.suffix for path in TABLES.iterdir()} == {".csv", ".md"}
@@ -33,10 +35,20 @@ def test_every_row_of_ours_has_a_source_and_a_date() -> None:
 
 def test_a_gpu_is_found_by_its_name_and_not_by_a_part_of_it() -> None:
     rates = rates_for(Costs())
-    known = {"Tesla T4": 71, "NVIDIA L4": 72, "NVIDIA L40S": 350, "NVIDIA A100-SXM4-40GB": 407, "NVIDIA H100 PCIe": 350, "NVIDIA H100 80GB HBM3": 700}
+    known = {
+        "Tesla T4": 71,
+        "NVIDIA L4": 72,
+        "NVIDIA L40S": 350,
+        "NVIDIA A100-SXM4-40GB": 407,
+        "NVIDIA H100 PCIe": 350,
+        "NVIDIA H100 80GB HBM3": 700,
+    }
     assert {name: row.load if (row := rates.drawn_by("gpu", name)) else None for name in known} == known
     assert rates.drawn_by("gpu", "NVIDIA Z9") is None
-    by_cpu = {name: rates.drawn_by("cpu", name).load for name in ("AMD EPYC 7R32", "Intel(R) Xeon(R) CPU E5-2686 v4 @ 2.30GHz", "AMD EPYC")}
+    by_cpu = {
+        name: rates.drawn_by("cpu", name).load
+        for name in ("AMD EPYC 7R32", "Intel(R) Xeon(R) CPU E5-2686 v4 @ 2.30GHz", "AMD EPYC")
+    }
     assert list(by_cpu.values()) == [1.69, 3.69, 3.5]
 
 
@@ -52,13 +64,20 @@ def test_old_figures_are_used_with_a_warning() -> None:
 
 
 def test_a_users_own_row_goes_first_and_ours_stay(own: Path) -> None:
-    (own / "instances.csv").write_text(COLUMNS + "box,home,0.02,,4,16,,0,,my electricity bill\ng4dn.xlarge,us-east-1,0.5,0.1,4,16,T4,1,2026-01-31,seen\n")
-    assert rates_for(Costs(region="us-east-1", instance="g4dn.xlarge", market="spot"), today=NOW).dollars_per_hour() == 0.1
+    (own / "instances.csv").write_text(
+        COLUMNS
+        + "box,home,0.02,,4,16,,0,,my electricity bill\ng4dn.xlarge,us-east-1,0.5,0.1,4,16,T4,1,2026-01-31,seen\n"
+    )
+    assert (
+        rates_for(Costs(region="us-east-1", instance="g4dn.xlarge", market="spot"), today=NOW).dollars_per_hour() == 0.1
+    )
     assert rates_for(Costs(region="us-east-1", instance="g5.xlarge"), today=NOW).dollars_per_hour() == 1.006
     (own / "grid.csv").write_text("region,kg_per_kwh,pue,as_of,source\nhome,0.1,,2026-01-01,the sun\n")
     mine = rates_for(Costs(region="home", instance="box"), today=NOW)
     assert (mine.dollars_per_hour(), mine.dollars_per_hour("spot"), mine.kg_per_kwh, mine.pue) == (0.02, None, 0.1, 1.0)
-    assert mine.warnings == ("the price of box in home is of no date; put a newer one into a table of your own (LIMBECK_PRICES)",)
+    assert mine.warnings == (
+        "the price of box in home is of no date; put a newer one into a table of your own (LIMBECK_PRICES)",
+    )
 
 
 def test_the_recipe_goes_before_every_table() -> None:
@@ -70,7 +89,10 @@ def test_the_recipe_goes_before_every_table() -> None:
 @pytest.mark.parametrize(
     ("costs", "sentence"),
     [
-        (Costs(region="us-east-1", instance="g4dn.xlrge"), r"'g4dn.xlrge' is in no table; did you mean 'g4dn.xlarge'\?"),
+        (
+            Costs(region="us-east-1", instance="g4dn.xlrge"),
+            r"'g4dn.xlrge' is in no table; did you mean 'g4dn.xlarge'\?",
+        ),
         (Costs(region="eu-west-1", instance="g6.xlarge"), "g6.xlarge has no price in eu-west-1, only in us-east-1"),
         (Costs(region="us-eastern-1"), r"'us-eastern-1' is in no table; did you mean 'us-east-1'\?"),
     ],
@@ -90,7 +112,11 @@ def test_a_table_that_cannot_be_read_is_told_with_its_line(own: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"), [({"instance": "g5.xlarge"}, "set costs.region"), ({"budget": {"dollars": 1}}, "a budget in dollars needs a price")]
+    ("given", "sentence"),
+    [
+        ({"instance": "g5.xlarge"}, "set costs.region"),
+        ({"budget": {"dollars": 1}}, "a budget in dollars needs a price"),
+    ],
 )
 def test_dollars_need_a_price(given: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):

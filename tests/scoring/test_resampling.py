@@ -61,7 +61,9 @@ def test_five_thousand_rows_take_no_time(name: str) -> None:
 
 def test_the_interval_has_the_width_of_the_formula() -> None:
     right = np.arange(5000) % 10 != 0
-    found = compare(METRICS["accuracy"], right[None].astype(int), right.astype(int), np.ones(5000, dtype=int), resamples=4000).score
+    found = compare(
+        METRICS["accuracy"], right[None].astype(int), right.astype(int), np.ones(5000, dtype=int), resamples=4000
+    ).score
     assert (found.high - found.low) / 2 == pytest.approx(1.96 * np.sqrt(0.9 * 0.1 / 5000), rel=0.06)
 
 
@@ -72,7 +74,9 @@ def test_the_same_seed_gives_the_same_interval() -> None:
 
 def test_seeds_that_disagree_widen_the_interval() -> None:
     truth = np.ones(1000, dtype=int)
-    steady, shaky = ([(RANDOM.random(1000) < share).astype(int) for share in shares] for shares in ((0.8,) * 3, (0.7, 0.8, 0.9)))
+    steady, shaky = (
+        [(RANDOM.random(1000) < share).astype(int) for share in shares] for shares in ((0.8,) * 3, (0.7, 0.8, 0.9))
+    )
     widths = [compare(METRICS["accuracy"], np.stack(each), truth, truth).score for each in (steady, shaky)]
     assert widths[1].high - widths[1].low > 2 * (widths[0].high - widths[0].low)
 
@@ -92,11 +96,17 @@ def test_an_error_is_never_called_retained() -> None:
 
 
 def test_a_teacher_near_zero_gives_no_share() -> None:
-    assert compare(METRICS["matthews"], ANSWERS["two classes"][:1], np.zeros(80, dtype=int), ANSWERS["two classes"][1]).retained is None
+    assert (
+        compare(
+            METRICS["matthews"], ANSWERS["two classes"][:1], np.zeros(80, dtype=int), ANSWERS["two classes"][1]
+        ).retained
+        is None
+    )
 
 
 def test_rows_that_say_the_same_count_once_in_an_interval() -> None:
-    """Of 60 sentences in four phrases each, all phrases right or all wrong: drawn row by row, an interval would be half as wide as it is."""
+    """Of 60 sentences in four phrases each, all phrases right or all wrong: drawn row by row, an interval would be half
+    as wide as it is."""
     groups, right = np.repeat(np.arange(60), 4), np.repeat(RANDOM.integers(0, 2, 60), 4)
     truth = np.ones(240, dtype=int)
 
@@ -106,7 +116,9 @@ def test_rows_that_say_the_same_count_once_in_an_interval() -> None:
 
     once = compare(METRICS["accuracy"], right[None, ::4], truth[::4], truth[::4], resamples=2000).score
     assert width(groups) == pytest.approx(2 * width(None), rel=0.15) == pytest.approx(once.high - once.low, rel=0.15)
-    assert width(np.arange(240)) == width(np.zeros(240, dtype=int)) == width(None), "groups of one row each, or one of all rows, change nothing"
+    assert width(np.arange(240)) == width(np.zeros(240, dtype=int)) == width(None), (
+        "groups of one row each, or one of all rows, change nothing"
+    )
 
 
 def test_intervals_over_groups_hold_as_often_as_they_say() -> None:
@@ -126,5 +138,7 @@ def test_drawing_groups_is_repeating_all_rows_of_each(name: str) -> None:
     groups = RANDOM.integers(0, 20, 80)
     names, group_N = np.unique(groups, return_inverse=True)
     times_RG = np.random.default_rng(3).multinomial(len(names), np.full(len(names), 1 / len(names)), 40)
-    slow_R = [METRICS[name](predictions.repeat(times_G[group_N]), references.repeat(times_G[group_N])) for times_G in times_RG]
+    slow_R = [
+        METRICS[name](predictions.repeat(times_G[group_N]), references.repeat(times_G[group_N])) for times_G in times_RG
+    ]
     assert resampled(METRICS[name], predictions[None], references, 40, 3, groups)[0] == pytest.approx(slow_R, abs=1e-12)

@@ -54,7 +54,9 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     covered = 0
     for seed in range(60):
         right = np.random.default_rng(seed).random(300) < 0.8
-        found = compare(accuracy, right[None].astype(int), right.astype(int), np.ones(300, dtype=int), resamples=300, seed=seed).score
+        found = compare(
+            accuracy, right[None].astype(int), right.astype(int), np.ones(300, dtype=int), resamples=300, seed=seed
+        ).score
         covered += found.low <= 0.8 <= found.high
     assert 50 <= covered <= 60
 

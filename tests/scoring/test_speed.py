@@ -28,7 +28,13 @@ print(json.dumps(peak_increase(Path(sys.argv[1]), batch=1, length=8, threads=1))
 def measured(folder: Path) -> int:
     """Return the memory that a fresh process measures."""
     root = Path(__file__).resolve().parents[2]
-    return int(json.loads(subprocess.run([sys.executable, "-c", CODE, str(folder)], cwd=root, capture_output=True, text=True, check=True).stdout))
+    return int(
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", CODE, str(folder)], cwd=root, capture_output=True, text=True, check=True
+            ).stdout
+        )
+    )
 
 
 def test_memory_is_the_models_and_not_its_parents(tmp_path: Path) -> None:
@@ -43,11 +49,20 @@ def test_memory_is_the_models_and_not_its_parents(tmp_path: Path) -> None:
 
 
 def test_both_are_timed_and_the_larger_takes_longer(tmp_path: Path) -> None:
-    folders = {"model": write_classifier(tmp_path / "small"), "teacher": write_classifier(tmp_path / "large", num_hidden_layers=12)}
+    folders = {
+        "model": write_classifier(tmp_path / "small"),
+        "teacher": write_classifier(tmp_path / "large", num_hidden_layers=12),
+    }
     timed = measure_latency(folders, batch=1, length=8, threads=1, repeats=9, warmup=2, seconds=0.3)
     assert timed["model"]["p50_ms"] < timed["teacher"]["p50_ms"]
-    assert timed["speedup"] == timed["teacher"]["p50_ms"] / timed["model"]["p50_ms"] and timed["speedup_low"] <= timed["speedup_high"]
-    assert all(0 < timed[name]["low_ms"] <= timed[name]["high_ms"] and timed[name]["p50_ms"] <= timed[name]["p95_ms"] for name in folders)
+    assert (
+        timed["speedup"] == timed["teacher"]["p50_ms"] / timed["model"]["p50_ms"]
+        and timed["speedup_low"] <= timed["speedup_high"]
+    )
+    assert all(
+        0 < timed[name]["low_ms"] <= timed[name]["high_ms"] and timed[name]["p50_ms"] <= timed[name]["p95_ms"]
+        for name in folders
+    )
     assert all(engine.startswith("torch fp32 sdpa, ") for engine in timed["engines"].values())
 
 
@@ -65,4 +80,6 @@ def test_either_library_gives_the_same_answer(tmp_path: Path) -> None:
 
 def test_a_length_without_positions_is_refused_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="speed.length is 64 and a model takes at most 32 tokens; lower"):
-        measure_latency({"model": write_classifier(tmp_path)}, batch=1, length=64, threads=1, repeats=5, warmup=0, seconds=1)
+        measure_latency(
+            {"model": write_classifier(tmp_path)}, batch=1, length=64, threads=1, repeats=5, warmup=0, seconds=1
+        )

@@ -10,12 +10,14 @@ from tasks.scoring.speed.timing import LEAST_SHARE, NEAR, Median, median_of, out
 
 
 def test_ranks_of_an_interval_are_those_of_the_tables() -> None:
-    """Conover, Practical Nonparametric Statistics: of 20 draws the 6th to the 15th, of 10 the 2nd to the 9th, of 6 the least to the greatest."""
+    """Conover, Practical Nonparametric Statistics: of 20 draws the 6th to the 15th, of 10 the 2nd to the 9th, of 6 the
+    least to the greatest."""
     assert [outside_of(draws) for draws in (5, 6, 9, 10, 15, 20)] == [0, 0, 1, 1, 3, 5]
 
 
 def test_the_interval_of_disturbed_times_holds_the_true_median_as_often_as_it_says() -> None:
-    """Half of the time is spent in spells of 30 calls at another pace: calls by themselves would promise ten times too much."""
+    """Half of the time is spent in spells of 30 calls at another pace: calls by themselves would promise ten times too
+    much."""
     generator, held, alone = np.random.default_rng(0), 0, 0
     for _ in range(300):
         spells = np.repeat(generator.choice([1.0, 1.5], size=40), 30)
@@ -40,12 +42,25 @@ class Clock:
         self.calls += 1
 
 
-def test_what_is_steady_ends_with_the_least_and_what_is_not_goes_on_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_steady_ends_with_the_least_and_what_is_not_goes_on_to_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = Clock(monkeypatch)
-    even = time_in_turn({"a": lambda: clock.call(0.01), "b": lambda: clock.call(0.03)}, repeats=30, warmup=2, seconds=10.0)
-    assert len(even["a"]) == len(even["b"]) == 30 and even["a"] == pytest.approx([10.0] * 30) and even["b"] == pytest.approx([30.0] * 30)
+    even = time_in_turn(
+        {"a": lambda: clock.call(0.01), "b": lambda: clock.call(0.03)}, repeats=30, warmup=2, seconds=10.0
+    )
+    assert (
+        len(even["a"]) == len(even["b"]) == 30
+        and even["a"] == pytest.approx([10.0] * 30)
+        and even["b"] == pytest.approx([30.0] * 30)
+    )
     generator = np.random.default_rng(0)
-    wild = time_in_turn({"a": lambda: clock.call(float(generator.choice([0.01, 0.02]))), "b": lambda: clock.call(0.03)}, repeats=30, warmup=0, seconds=3.0)
+    wild = time_in_turn(
+        {"a": lambda: clock.call(float(generator.choice([0.01, 0.02]))), "b": lambda: clock.call(0.03)},
+        repeats=30,
+        warmup=0,
+        seconds=3.0,
+    )
     assert 3000 <= sum(wild["a"]) + sum(wild["b"]) <= 3060 and not median_of(wild["a"]).known
 
 

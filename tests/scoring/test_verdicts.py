@@ -12,8 +12,14 @@ from tasks.scoring.quality.metrics import accuracy, mse
 from tasks.scoring.quality.verdicts import INSIDE, OPEN, holm, verdicts
 
 
-def found(p: float, value: float = 0.02, low: float = 0.01, high: float = 0.03, *, lower: bool = False) -> dict[str, Any]:
-    return {"lower_is_better": lower, "seeds": [3, 3], "splits": {"holdout": {"value": value, "low": low, "high": high, "p": p}}}
+def found(
+    p: float, value: float = 0.02, low: float = 0.01, high: float = 0.03, *, lower: bool = False
+) -> dict[str, Any]:
+    return {
+        "lower_is_better": lower,
+        "seeds": [3, 3],
+        "splits": {"holdout": {"value": value, "low": low, "high": high, "p": p}},
+    }
 
 
 def words(**measured: dict[str, Any]) -> dict[str, str]:
@@ -29,7 +35,11 @@ def test_holm_by_hand() -> None:
 def test_one_of_many_that_looks_better_by_chance_is_not_called_so() -> None:
     assert words(alone=found(0.03)) == {"alone": "better"}
     assert set(words(**{f"m{number}": found(0.03) for number in range(4)}).values()) == {INSIDE}
-    assert words(strong=found(0.001), weak=found(0.04), none=found(0.6, 0.0, -0.01, 0.01)) == {"strong": "better", "weak": INSIDE, "none": INSIDE}
+    assert words(strong=found(0.001), weak=found(0.04), none=found(0.6, 0.0, -0.01, 0.01)) == {
+        "strong": "better",
+        "weak": INSIDE,
+        "none": INSIDE,
+    }
 
 
 def test_the_interval_must_exclude_zero_too() -> None:
@@ -43,8 +53,14 @@ def test_worse_and_errors_that_should_be_small() -> None:
 
 
 def test_one_seed_proves_nothing() -> None:
-    assert words(lucky=found(0.001) | {"seeds": [3, 1]}) == {"lucky": OPEN} == words(lucky=found(0.001) | {"seeds": [1, 3]})
-    assert words(level=found(0.6, 0.0, -0.01, 0.01) | {"seeds": [1, 1]}) == {"level": INSIDE}, "rows alone are noise enough"
+    assert (
+        words(lucky=found(0.001) | {"seeds": [3, 1]})
+        == {"lucky": OPEN}
+        == words(lucky=found(0.001) | {"seeds": [1, 3]})
+    )
+    assert words(level=found(0.6, 0.0, -0.01, 0.01) | {"seeds": [1, 1]}) == {"level": INSIDE}, (
+        "rows alone are noise enough"
+    )
 
 
 def test_nothing_to_compare_says_nothing() -> None:
@@ -72,11 +88,14 @@ def wrong(*shares: float) -> np.ndarray:
 
 
 def test_one_seed_each_by_hand() -> None:
-    """Wrong on 4 % and 5 % of the same rows: they differ on 1 % of them, so the difference has the variance 0.01 x 0.99 / N."""
+    """Wrong on 4 % and 5 % of the same rows: they differ on 1 % of them, so the difference has the variance 0.01 x 0.99
+    / N."""
     apart = paired_difference(accuracy, wrong(0.04), wrong(0.05), np.zeros(10_000), resamples=4000)
     spread = (0.01 * 0.99 / 10_000) ** 0.5
     assert apart.value == pytest.approx(0.01)
-    assert (apart.low, apart.high) == pytest.approx((0.01 - 1.96 * spread, 0.01 + 1.96 * spread), rel=0.05) and apart.p < 1e-6
+    assert (apart.low, apart.high) == pytest.approx(
+        (0.01 - 1.96 * spread, 0.01 + 1.96 * spread), rel=0.05
+    ) and apart.p < 1e-6
     assert paired_difference(mse, wrong(0.04), wrong(0.05), np.zeros(10_000)).value == pytest.approx(-0.01)
 
 

@@ -329,7 +329,8 @@ def test_a_second_ui_says_how_to_use_the_first_and_leaves_its_files(tmp_path: Pa
         before = home.servers_file.read_bytes()
         with pytest.raises(
             EngineError,
-            match=r"runs already: .* Prefect by http://127.0.0.1:1/\S+ and to MLflow by http://127.0.0.1:2/\S+; to stop",
+            match=r"runs already: .* Prefect by http://127.0.0.1:1/\S+ and to MLflow by http://127.0.0.1:2/\S+; to "
+            r"stop",
         ):
             serve(home, 4200, 5000, Console())
         assert home.servers_file.read_bytes() == before
@@ -406,7 +407,9 @@ def test_what_killed_workers_left_is_swept_and_what_a_process_names_stays(tmp_pa
     command = ["sh", "-c", "echo up; sleep 60; : $0", str(used / "supervisor.json")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
-            assert process.stdout.readline() == b"up\n"  # before that its command line may still be empty: it is just being started
+            assert (
+                process.stdout.readline() == b"up\n"
+            )  # before that its command line may still be empty: it is just being started
             assert sweep_workspaces([tmp_path, tmp_path / "nowhere"]) == [left]
             assert not left.exists() and used.exists() and young.exists()
         finally:
@@ -424,4 +427,6 @@ def test_the_address_of_a_server_and_its_password_come_together(
         prepare_environment(home)
         assert os.environ["PREFECT_API_AUTH_STRING"] == mlflow.access.login
         assert os.environ["MLFLOW_TRACKING_PASSWORD"] == mlflow.access.password
-        assert os.environ["LIMBECK_STORE"] == "s3://mine" and os.environ["PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"] == "false"
+        assert (
+            os.environ["LIMBECK_STORE"] == "s3://mine" and os.environ["PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"] == "false"
+        )

@@ -14,9 +14,14 @@ from tests.flows.test_compress import FAST, recipe_for
 from tests.servers.ui import limbeck, limbeck_ui
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
-SMALL = {"general_distillation": None, "corpus": None, "augmentation": None, "layer_dropping": None,
-         "students": [{"name": "half", "layers": 2, "stages": []}],
-         "task_distillation": {"intermediate": None, "prediction": FAST}}  # fmt: skip
+SMALL = {
+    "general_distillation": None,
+    "corpus": None,
+    "augmentation": None,
+    "layer_dropping": None,
+    "students": [{"name": "half", "layers": 2, "stages": []}],
+    "task_distillation": {"intermediate": None, "prediction": FAST},
+}
 """A chain of few stages."""
 
 

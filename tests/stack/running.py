@@ -42,9 +42,26 @@ class Running:
 
     def limbeck(self, *words: str, cwd: Path | None = None, **told: str) -> subprocess.CompletedProcess[str]:
         """Run a command as a user of this home would."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_", "LIMBECK_", "AWS_"))}
-        environment = {**kept, "LIMBECK_HOME": str(self.home.root), "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", **told}
-        return subprocess.run([sys.executable, "-P", "-m", "flows.cli", *words], cwd=cwd or self.root, env=environment, capture_output=True, text=True)
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PREFECT_", "MLFLOW_", "LIMBECK_", "AWS_"))
+        }
+        environment = {
+            **kept,
+            "LIMBECK_HOME": str(self.home.root),
+            "PYTHONPATH": str(ROOT),
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            **told,
+        }
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "flows.cli", *words],
+            cwd=cwd or self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
 
     def up(self, *words: str) -> str:
         ports = () if self.home.root.exists() else ("--prefect-port", str(low_port()), "--mlflow-port", str(low_port()))
@@ -53,7 +70,8 @@ class Running:
         return done.stdout
 
     def last_words(self, said: str) -> str:
-        """Return the end of the log that a message names: the stack of a test that failed is gone when somebody reads of it."""
+        """Return the end of the log that a message names: the stack of a test that failed is gone when somebody reads
+        of it."""
         _, found, path = said.strip().partition("its log is ")
         return "".join(Path(path).read_text().splitlines(keepends=True)[-40:]) if found else ""
 
@@ -69,13 +87,21 @@ class Running:
     def client(self) -> dict[str, str]:
         """What `limbeck env` tells other programs."""
         said = self.limbeck("env").stdout
-        lines = subprocess.run(["sh", "-c", said + "\nenv -0"], capture_output=True, text=True, env={"PATH": os.environ["PATH"]}).stdout
+        lines = subprocess.run(
+            ["sh", "-c", said + "\nenv -0"], capture_output=True, text=True, env={"PATH": os.environ["PATH"]}
+        ).stdout
         return dict(line.split("=", 1) for line in lines.split("\0") if "=" in line)
 
     def prefect(self, *words: str) -> str:
         """Run a command of Prefect's own as a user of this stack would; return what it said."""
         environment = {**self.client(), "PREFECT_HOME": str(self.root / "prefect"), "COLUMNS": "300"}
-        done = subprocess.run([sys.executable, "-P", "-m", "prefect", *words], cwd=self.root, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "prefect", *words],
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -88,7 +114,9 @@ class Running:
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                return probes.ask(f"{self.stack.prefect_url}/api/{path}", PERSON, self.secret["LIMBECK_PREFECT_PASSWORD"], body)
+                return probes.ask(
+                    f"{self.stack.prefect_url}/api/{path}", PERSON, self.secret["LIMBECK_PREFECT_PASSWORD"], body
+                )
             except OSError:
                 if time.monotonic() > until:
                     raise
@@ -99,22 +127,42 @@ class Running:
         flow = self.ask("flows/", {"name": "steps"})["id"]
         pull = [{"prefect.deployments.steps.set_working_directory": {"directory": str(ROOT)}}]
         entrypoint = f"{Path(__file__).with_name('flow_for_faults.py').relative_to(ROOT)}:steps"
-        wanted = {"name": "faults", "flow_id": flow, "entrypoint": entrypoint, "work_pool_name": "cpu", "pull_steps": pull, "enforce_parameter_schema": False}
+        wanted = {
+            "name": "faults",
+            "flow_id": flow,
+            "entrypoint": entrypoint,
+            "work_pool_name": "cpu",
+            "pull_steps": pull,
+            "enforce_parameter_schema": False,
+        }
         self.ask("deployments/", wanted)
 
     def resubmit_what_crashed(self) -> None:
-        """Make an automation such as `limbeck deploy` makes, by Prefect's API alone, and give the services the moment that they need to hear of it."""
-        trigger = {"type": "event", "posture": "Reactive", "expect": ["prefect.flow-run.Crashed"], "match": {"prefect.resource.id": "prefect.flow-run.*"},
-                   "for_each": ["prefect.resource.id"], "threshold": 1, "within": 0}  # fmt: skip
+        """Make an automation such as `limbeck deploy` makes, by Prefect's API alone, and give the services the moment
+        that they need to hear of it."""
+        trigger = {
+            "type": "event",
+            "posture": "Reactive",
+            "expect": ["prefect.flow-run.Crashed"],
+            "match": {"prefect.resource.id": "prefect.flow-run.*"},
+            "for_each": ["prefect.resource.id"],
+            "threshold": 1,
+            "within": 0,
+        }
         action = {"type": "change-flow-run-state", "state": "SCHEDULED", "name": "AwaitingRetry"}
-        self.ask("automations/", {"name": "run again what crashed", "enabled": True, "trigger": trigger, "actions": [action]})
+        self.ask(
+            "automations/", {"name": "run again what crashed", "enabled": True, "trigger": trigger, "actions": [action]}
+        )
         time.sleep(5)
 
     def start_steps(self, count: int, seconds: float) -> tuple[str, Path]:
         """Start a run of the steps and wait until the first is taken; return the run and where it writes them down."""
         witness = self.root / f"witness-{time.monotonic_ns()}"
         deployment = self.ask("deployments/name/steps/faults")["id"]
-        run = self.ask(f"deployments/{deployment}/create_flow_run", {"parameters": {"count": count, "seconds": seconds, "witness": str(witness)}})["id"]
+        run = self.ask(
+            f"deployments/{deployment}/create_flow_run",
+            {"parameters": {"count": count, "seconds": seconds, "witness": str(witness)}},
+        )["id"]
         eventually(witness.exists, f"run {run} did not begin: {self.state(run)}")
         return run, witness
 
@@ -130,23 +178,30 @@ class Running:
         """Ask a server itself, past whoever stands before it."""
         stack, secret = self.stack, self.secret
         asked: dict[str, Callable[[], bool]] = {
-            "postgres": lambda: probes.postgres_ready(stack, secret), "redis": lambda: probes.redis_ready(stack, secret),
-            "api-1": lambda: probes.prefect_ready(f"http://127.0.0.1:{stack.settings.ports['api-1']}"), "mlflow": lambda: probes.mlflow_ready(stack, secret),
+            "postgres": lambda: probes.postgres_ready(stack, secret),
+            "redis": lambda: probes.redis_ready(stack, secret),
+            "api-1": lambda: probes.prefect_ready(f"http://127.0.0.1:{stack.settings.ports['api-1']}"),
+            "mlflow": lambda: probes.mlflow_ready(stack, secret),
             "radosgw": lambda: s3_answers("127.0.0.1", stack.settings.ports["s3"]),
-        }  # fmt: skip
+        }
         return asked.get(name, lambda: True)()
 
     def recovered(self, name: str, killed: int) -> bool:
-        """Tell whether another process does the work of one that was killed: that there is another is asked first, for the supervisor needs a moment."""
+        """Tell whether another process does the work of one that was killed: that there is another is asked first, for
+        the supervisor needs a moment."""
         return self.pid(name) not in (0, killed) and self.healthy() and self.answers(name)
 
     def healthy(self) -> bool:
-        return set(supervision.states(self.stack).values()) == {"RUNNING"} and probes.prefect_ready(self.stack.prefect_url)
+        return set(supervision.states(self.stack).values()) == {"RUNNING"} and probes.prefect_ready(
+            self.stack.prefect_url
+        )
 
     def remove(self) -> None:
         if not self.stack.is_new:
             self.limbeck("down")
-            shutil.rmtree(self.stack.data, ignore_errors=True)  # elsewhere, where the home is closed to the servers' users
+            shutil.rmtree(
+                self.stack.data, ignore_errors=True
+            )  # elsewhere, where the home is closed to the servers' users
         shutil.rmtree(self.root, ignore_errors=True)
 
 

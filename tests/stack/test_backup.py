@@ -22,7 +22,12 @@ def saved(tmp_path: Path) -> Path:
     (folder / "store").mkdir(parents=True)
     (folder / "store" / "weights").write_bytes(b"weights")
     settings = asdict(Settings(s3="radosgw"))
-    contents = {"made": "now", "versions": {}, "settings": settings, "files": {"store/weights": hash_file(folder / "store" / "weights", remember=False)}}
+    contents = {
+        "made": "now",
+        "versions": {},
+        "settings": settings,
+        "files": {"store/weights": hash_file(folder / "store" / "weights", remember=False)},
+    }
     (folder / backup.CONTENTS).write_text(json.dumps(contents))
     return folder
 
@@ -31,7 +36,9 @@ def test_a_whole_one_is_read(saved: Path) -> None:
     assert set(backup.checked(saved, saved)["files"]) == {"store/weights"}
 
 
-@pytest.mark.parametrize("harm", [lambda path: path.write_bytes(b"weighty"), lambda path: path.unlink()], ids=["changed", "missing"])
+@pytest.mark.parametrize(
+    "harm", [lambda path: path.write_bytes(b"weighty"), lambda path: path.unlink()], ids=["changed", "missing"]
+)
 def test_a_damaged_one_is_refused_before_anything_is_made(saved: Path, tmp_path: Path, harm) -> None:  # noqa: ANN001
     harm(saved / "store" / "weights")
     with pytest.raises(StackError, match="damaged: store/weights"):

@@ -30,15 +30,28 @@ def test_a_machine_without_postgresql_is_not_well(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(programs, "find", find)
     monkeypatch.setattr(doctor, "version_of", lambda software: "1.0")
     found = {finding.what: finding for finding in examine(Home(tmp_path))}
-    assert found["PostgreSQL"].state == BAD and "initdb missing" in found["PostgreSQL"].said and "apt-get install" in found["PostgreSQL"].mend
+    assert (
+        found["PostgreSQL"].state == BAD
+        and "initdb missing" in found["PostgreSQL"].said
+        and "apt-get install" in found["PostgreSQL"].mend
+    )
     assert found["nginx"].state == WARNING and "one API server" in found["nginx"].said
     assert found["Redis"].state == OK
 
 
 def test_the_exit_status_tells(tmp_path: Path) -> None:
     """Nothing is found on a machine where the path is empty and the usual places are not looked at."""
-    code = "import sys; from flows.stack import programs; programs.OFF_THE_PATH = (); sys.argv = ['limbeck', 'doctor']; from flows.cli.app import main; main()"
-    told = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(ROOT), "LIMBECK_HOME": str(tmp_path / "home"), "COLUMNS": "200"}
+    code = (
+        "import sys; from flows.stack import programs; programs.OFF_THE_PATH = (); sys.argv = ['limbeck', "
+        "'doctor']; from flows.cli.app import main; main()"
+    )
+    told = {
+        **os.environ,
+        "PATH": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+        "LIMBECK_HOME": str(tmp_path / "home"),
+        "COLUMNS": "200",
+    }
     done = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1 and "apt-get install --no-install-recommends postgresql" in done.stdout, done.stderr
     assert not (tmp_path / "home").exists(), "who looks changes nothing"
@@ -46,7 +59,10 @@ def test_the_exit_status_tells(tmp_path: Path) -> None:
 
 def test_drifted_versions_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / "stack.txt"
-    lock.write_text("prefect==3.0.0 \\\n    --hash=sha256:0\nnot-here-at-all==1.0 ; sys_platform == 'linux' \\\n    --hash=sha256:0\n")
+    lock.write_text(
+        "prefect==3.0.0 \\\n    --hash=sha256:0\nnot-here-at-all==1.0 ; sys_platform == 'linux' \\\n    "
+        "--hash=sha256:0\n"
+    )
     monkeypatch.setattr(doctor, "LOCK", lock)
     found = {finding.what: finding for finding in doctor.packages(Stack(tmp_path))}
     assert found["locked versions"].state == WARNING and "prefect 3.8.8, not 3.0.0" in found["locked versions"].said

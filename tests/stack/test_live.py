@@ -1,4 +1,5 @@
-"""The whole stack with real processes: up, used, broken in every way that the runbook names, saved, restored, down. Slow: minutes."""
+"""The whole stack with real processes: up, used, broken in every way that the runbook names, saved, restored, down.
+Slow: minutes."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ MISSING = [software.name for software in SOFTWARE.values() if software.missing]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(bool(MISSING), reason=f"NO STACK HERE: {', '.join(MISSING)} not installed; limbeck doctor says how"),
+    pytest.mark.skipif(
+        bool(MISSING), reason=f"NO STACK HERE: {', '.join(MISSING)} not installed; limbeck doctor says how"
+    ),
 ]
 STEPS, SECONDS = 12, 1.0
 
@@ -63,10 +66,16 @@ def test_both_servers_turn_strangers_away(running: Running) -> None:
     stack = running.stack
     for path in ("/api/flows/filter", "/api/admin/version", "/api/work_pools/cpu", "/api/block_documents/health"):
         assert probes.status_of(stack.prefect_url + path) == 401
-    for path in ("/api/2.0/mlflow/users/current", "/api/2.0/mlflow/experiments/search?max_results=1", "/api/2.0/mlflow-artifacts/artifacts"):
+    for path in (
+        "/api/2.0/mlflow/users/current",
+        "/api/2.0/mlflow/experiments/search?max_results=1",
+        "/api/2.0/mlflow-artifacts/artifacts",
+    ):
         assert probes.status_of(stack.mlflow_url + path) == 401
         assert probes.status_of(stack.mlflow_url + path, "admin", "password1234") == 401
-    bad_host = probes.request_for(f"{stack.mlflow_url}/api/2.0/mlflow/users/current", "limbeck", running.secret["LIMBECK_MLFLOW_PASSWORD"])
+    bad_host = probes.request_for(
+        f"{stack.mlflow_url}/api/2.0/mlflow/users/current", "limbeck", running.secret["LIMBECK_MLFLOW_PASSWORD"]
+    )
     bad_host.add_header("Host", "evil.example")
     with pytest.raises(OSError, match="403"):
         probes.send(bad_host)
@@ -77,7 +86,11 @@ def test_a_website_in_a_browser_reaches_nothing_on_any_port(running: Running, tm
     with website() as (site, _), browser(tmp_path, RULES) as window:
         assert attack(window, site, running.stack.settings.ports) == []
     assert NAME not in [one["name"] for kind in ("flows", "work_pools") for one in running.ask(f"{kind}/filter", {})]
-    found = probes.ask(f"{running.stack.mlflow_url}/api/2.0/mlflow/experiments/search?max_results=99", PERSON, running.secret["LIMBECK_MLFLOW_PASSWORD"])
+    found = probes.ask(
+        f"{running.stack.mlflow_url}/api/2.0/mlflow/experiments/search?max_results=99",
+        PERSON,
+        running.secret["LIMBECK_MLFLOW_PASSWORD"],
+    )
     assert NAME not in [one["name"] for one in found["experiments"]]
 
 
@@ -139,7 +152,10 @@ def test_what_is_killed_under_a_run_comes_back_and_the_run_completes(name: str, 
     assert witness.read_text().split() == [str(number) for number in range(STEPS)], "no step was taken twice"
     # What a person sees on the run's page comes by Redis and the services: it may be late, and it must be all there.
     of_run = {"flow_runs": {"id": {"any_": [run]}}}
-    eventually(lambda: [task["state_type"] for task in running.ask("task_runs/filter", of_run)] == ["COMPLETED"] * STEPS, "the page lacks steps")
+    eventually(
+        lambda: [task["state_type"] for task in running.ask("task_runs/filter", of_run)] == ["COMPLETED"] * STEPS,
+        "the page lacks steps",
+    )
     print(f"FIGURE kill -9 {name}: ready again after {back:.1f} s; the run completed")
 
 
@@ -155,25 +171,50 @@ def test_one_api_server_of_two_is_enough(running: Running) -> None:
 
 
 def test_a_run_whose_worker_is_killed_is_run_again_by_the_next_worker(running: Running) -> None:
-    """Prefect ends a run whose worker is gone: it is crashed at once, and an automation hands it to the worker that the supervisor started."""
+    """Prefect ends a run whose worker is gone: it is crashed at once, and an automation hands it to the worker that the
+    supervisor started."""
     running.resubmit_what_crashed()
     run, witness = running.start_steps(STEPS, SECONDS)
     killed, began = running.kill("worker-cpu"), time.monotonic()
     back = eventually(lambda: running.recovered("worker-cpu", killed), "the worker did not come back")
-    eventually(lambda: running.state(run) == "COMPLETED", f"the run was not run again: {running.ask(f'flow_runs/{run}')['state']}")
+    eventually(
+        lambda: running.state(run) == "COMPLETED",
+        f"the run was not run again: {running.ask(f'flow_runs/{run}')['state']}",
+    )
     assert running.ask(f"flow_runs/{run}")["run_count"] == 2
     assert witness.read_text().split()[-STEPS:] == [str(number) for number in range(STEPS)]
-    print(f"FIGURE kill -9 of the worker: a new one after {back:.1f} s; the run completed after {time.monotonic() - began:.0f} s, {STEPS} s of it its steps")
+    print(
+        f"FIGURE kill -9 of the worker: a new one after {back:.1f} s; the run completed after "
+        f"{time.monotonic() - began:.0f} s, {STEPS} s of it its steps"
+    )
 
 
-def test_the_registry_that_was_restored_serves_the_same_model(running: Running, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
+def test_the_registry_that_was_restored_serves_the_same_model(
+    running: Running, tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
     shutil.copytree(tiny_bert, tmp_path / "bert")  # the registered name has the folder's in it
-    recipe = recipe_for(tmp_path / "bert", tiny_rows, general_distillation=None, corpus=None, augmentation=None, layer_dropping=None,
-                        students=[{"name": "half", "layers": 2, "stages": []}], task_distillation={"intermediate": None, "prediction": FAST})  # fmt: skip
+    recipe = recipe_for(
+        tmp_path / "bert",
+        tiny_rows,
+        general_distillation=None,
+        corpus=None,
+        augmentation=None,
+        layer_dropping=None,
+        students=[{"name": "half", "layers": 2, "stages": []}],
+        task_distillation={"intermediate": None, "prediction": FAST},
+    )
     (tmp_path / "tiny.yaml").write_text(json.dumps(recipe.model_dump(mode="json", exclude_defaults=True)))
     # By the account that workers have: what they need, it may do.
-    worker = {**running.client(), "MLFLOW_TRACKING_USERNAME": "limbeck-worker", "MLFLOW_TRACKING_PASSWORD": running.secret["LIMBECK_MLFLOW_WORKER_PASSWORD"]}
-    done = running.limbeck("run", str(tmp_path / "tiny.yaml"), **{name: value for name, value in worker.items() if name not in ("PATH", "PWD")})
+    worker = {
+        **running.client(),
+        "MLFLOW_TRACKING_USERNAME": "limbeck-worker",
+        "MLFLOW_TRACKING_PASSWORD": running.secret["LIMBECK_MLFLOW_WORKER_PASSWORD"],
+    }
+    done = running.limbeck(
+        "run",
+        str(tmp_path / "tiny.yaml"),
+        **{name: value for name, value in worker.items() if name not in ("PATH", "PWD")},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert running.limbeck("pull", "tiny-bert@champion", str(tmp_path / "before")).returncode == 0
     saved = running.limbeck("backup", str(tmp_path / "saved.tar.gz"))
@@ -186,7 +227,9 @@ def test_the_registry_that_was_restored_serves_the_same_model(running: Running, 
         assert again.limbeck("pull", "tiny-bert@champion", str(tmp_path / "after")).returncode == 0
         assert files(tmp_path / "before") == files(tmp_path / "after")
         plan = again.limbeck("plan", str(tmp_path / "tiny.yaml"), "--json", str(tmp_path / "plan.json"))
-        assert plan.returncode == 0 and {stage["cache"] for stage in json.loads((tmp_path / "plan.json").read_text())["stages"]} == {"hit"}
+        assert plan.returncode == 0 and {
+            stage["cache"] for stage in json.loads((tmp_path / "plan.json").read_text())["stages"]
+        } == {"hit"}
         assert again.ask("deployments/name/steps/faults")["name"] == "faults", "Prefect remembers its deployments"
     finally:
         again.remove()

@@ -1,4 +1,5 @@
-"""What the stack is made of, without starting it: secrets, ports, command lines, configuration, and one clear sentence where something is wrong."""
+"""What the stack is made of, without starting it: secrets, ports, command lines, configuration, and one clear sentence
+where something is wrong."""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ def test_everything_listens_on_the_loopback_address(stack: Stack, secret: dict[s
     for name in ("api-1", "api-2", "mlflow"):
         assert running[name].command[running[name].command.index("--host") + 1] == "127.0.0.1"
     assert "listen_addresses=127.0.0.1" in running["postgres"].command
-    assert "bind 127.0.0.1\n" in configs.redis_conf(stack, secret) and "listen 127.0.0.1:4200;" in configs.nginx_conf(stack)
+    assert "bind 127.0.0.1\n" in configs.redis_conf(stack, secret) and "listen 127.0.0.1:4200;" in configs.nginx_conf(
+        stack
+    )
 
 
 def test_what_others_are_told_is_where_they_listen(tmp_path: Path, secret: dict[str, str]) -> None:
@@ -96,14 +99,24 @@ def test_what_others_are_told_is_where_they_listen(tmp_path: Path, secret: dict[
     assert "listen_addresses=127.0.0.1" in running["postgres"].command
 
 
-def test_workers_hold_no_key_that_is_not_theirs(stack: Stack, secret: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_hold_no_key_that_is_not_theirs(
+    stack: Stack, secret: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of the person who started it")
     monkeypatch.setenv("PREFECT_API_URL", "https://elsewhere/api")
     told = environment_of(stack, services(stack, secret)["worker-cpu"])
-    theirs = {"LIMBECK_PREFECT_PASSWORD", "LIMBECK_MLFLOW_WORKER_PASSWORD", "LIMBECK_S3_STORE_ACCESS_KEY", "LIMBECK_S3_STORE_SECRET_KEY"}
+    theirs = {
+        "LIMBECK_PREFECT_PASSWORD",
+        "LIMBECK_MLFLOW_WORKER_PASSWORD",
+        "LIMBECK_S3_STORE_ACCESS_KEY",
+        "LIMBECK_S3_STORE_SECRET_KEY",
+    }
     for name in set(credentials.SECRETS) - theirs:
         assert not any(secret[name] in value for value in told.values()), name
-    assert told["PREFECT_API_URL"] == "http://127.0.0.1:4200/api" and told["AWS_SECRET_ACCESS_KEY"] == secret["LIMBECK_S3_STORE_SECRET_KEY"]
+    assert (
+        told["PREFECT_API_URL"] == "http://127.0.0.1:4200/api"
+        and told["AWS_SECRET_ACCESS_KEY"] == secret["LIMBECK_S3_STORE_SECRET_KEY"]
+    )
     assert told["MLFLOW_TRACKING_USERNAME"] == "limbeck-worker"
 
 
@@ -119,7 +132,9 @@ def test_a_stack_without_s3_keeps_folders(tmp_path: Path, secret: dict[str, str]
     assert not any(name.startswith("AWS_") for name in client_environment(stack, secret))
 
 
-def test_a_path_with_a_percent_sign_or_a_blank_is_taken_as_it_is(tmp_path: Path, secret: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_with_a_percent_sign_or_a_blank_is_taken_as_it_is(
+    tmp_path: Path, secret: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from supervisor.options import ServerOptions
 
     stack = Stack(tmp_path / "50 %s of it" / "stack", Settings(s3="radosgw"))
@@ -131,7 +146,9 @@ def test_a_path_with_a_percent_sign_or_a_blank_is_taken_as_it_is(tmp_path: Path,
     options.realize(["-c", str(stack.run / "supervisord.conf")], doc="")
     assert [group.name for group in options.process_group_configs] == sorted(services(stack, secret))
     logs = [group.process_configs[0].stdout_logfile for group in options.process_group_configs]
-    assert logs == [f"logs/{name}.log" for name in sorted(services(stack, secret))], "relative to the stack's folder, where the supervisor stands"
+    assert logs == [f"logs/{name}.log" for name in sorted(services(stack, secret))], (
+        "relative to the stack's folder, where the supervisor stands"
+    )
 
 
 def test_inner_ports_move_and_those_that_people_know_do_not() -> None:
@@ -155,10 +172,16 @@ def test_settings_are_kept(stack: Stack, tmp_path: Path) -> None:
         Stack.of(Home(tmp_path))
 
 
-@pytest.mark.parametrize(("wanted", "sentence"), [
-    ({"host": "0.0.0.0"}, "names no address"), ({"s3": "minio"}, "radosgw, folder, aws, or the URL"),
-])  # fmt: skip
-def test_what_cannot_be_is_refused_before_anything_is_made(wanted: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        ({"host": "0.0.0.0"}, "names no address"),
+        ({"s3": "minio"}, "radosgw, folder, aws, or the URL"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_made(
+    wanted: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
     with pytest.raises(StackError, match=sentence):
         bringup.choose(Home(tmp_path), {"prefect_port": 24200, "mlflow_port": 25000, **wanted})
     assert not (tmp_path / "stack").exists()
@@ -175,7 +198,10 @@ def test_what_was_chosen_stays(stack: Stack, tmp_path: Path) -> None:
 
 def test_a_missing_program_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "find", lambda program: None)
-    with pytest.raises(StackError, match="PostgreSQL and Redis are not installed; install with: .*apt-get install .*postgresql redis-server"):
+    with pytest.raises(
+        StackError,
+        match="PostgreSQL and Redis are not installed; install with: .*apt-get install .*postgresql redis-server",
+    ):
         bringup.require_programs()
     with pytest.raises(StackError, match="radosgw was not found.*apt-get install .*radosgw"):
         programs.need("radosgw")
@@ -187,7 +213,10 @@ def test_the_newest_postgresql_is_taken() -> None:
 
 
 def test_a_home_with_a_long_path_has_its_sockets_elsewhere(tmp_path: Path) -> None:
-    near, far = Stack(Path("/srv/limbeck/stack")), Stack(tmp_path / "a-name-that-is-rather-long" / "and-another-one-below-it" / "stack")
+    near, far = (
+        Stack(Path("/srv/limbeck/stack")),
+        Stack(tmp_path / "a-name-that-is-rather-long" / "and-another-one-below-it" / "stack"),
+    )
     assert near.supervisor_socket == Path("/srv/limbeck/stack/run/supervisor.sock")
     assert len(str(far.supervisor_socket)) < 60 and far.supervisor_socket != Stack(tmp_path / "stack").supervisor_socket
     assert far.temporary.parent == far.supervisor_socket.parent
@@ -202,8 +231,13 @@ def test_env_is_for_shells(stack: Stack, tmp_path: Path) -> None:
     stack.root.mkdir()
     stack.save()
     secret = credentials.generate(stack.secrets_file)
-    said = subprocess.run(["sh", "-c", exports(home) + "\nenv"], capture_output=True, text=True, env={"PATH": os.environ["PATH"]}).stdout
-    assert f"MLFLOW_TRACKING_PASSWORD={secret['LIMBECK_MLFLOW_PASSWORD']}\n" in said and "LIMBECK_STORE=s3://limbeck-store\n" in said
+    said = subprocess.run(
+        ["sh", "-c", exports(home) + "\nenv"], capture_output=True, text=True, env={"PATH": os.environ["PATH"]}
+    ).stdout
+    assert (
+        f"MLFLOW_TRACKING_PASSWORD={secret['LIMBECK_MLFLOW_PASSWORD']}\n" in said
+        and "LIMBECK_STORE=s3://limbeck-store\n" in said
+    )
 
 
 def test_a_home_whose_stack_is_down_uses_none_of_it(stack: Stack, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The whole of it as a team uses it: the stack is up, everything is deployed, and Prefect's own command starts runs that train, while what they need is killed.
+"""The whole of it as a team uses it: the stack is up, everything is deployed, and Prefect's own command starts runs
+that train, while what they need is killed.
 
 Slow: minutes. What each server's death does to a run that only waits is in test_live.py.
 """
@@ -50,16 +51,30 @@ def recipe(bert: Path, rows: Path, name: str, **teacher: Any) -> Recipe:
     """Return a recipe of one student; one core everywhere, so that sums are added up in one order."""
     gate = {"criteria": [{"metric": "parameters", "at_most": 1e9}], "register_as": name, "too_good": 1.0}
     return recipe_for(
-        bert, rows, name=name, corpus=None, general_distillation=None, augmentation=None, layer_dropping=None, gate=gate,
+        bert,
+        rows,
+        name=name,
+        corpus=None,
+        general_distillation=None,
+        augmentation=None,
+        layer_dropping=None,
+        gate=gate,
         resources={"cores": 1, "threads_alone": 1},
-        task_distillation={"prediction": FAST}, students=[{"name": "half", "layers": 2, "stages": []}],
+        task_distillation={"prediction": FAST},
+        students=[{"name": "half", "layers": 2, "stages": []}],
         teacher={"model": str(bert), "floor": 0.0, **FAST, **teacher},
-    )  # fmt: skip
+    )
 
 
 def start(running: Running, wanted: Recipe, **environment: str) -> str:
     """Start the deployed flow by Prefect's command; return the run."""
-    words = ["deployment", "run", "compress/on-demand", "--params", json.dumps({"recipe": wanted.model_dump(mode="json", exclude_unset=True)})]
+    words = [
+        "deployment",
+        "run",
+        "compress/on-demand",
+        "--params",
+        json.dumps({"recipe": wanted.model_dump(mode="json", exclude_unset=True)}),
+    ]
     if environment:
         words += ["--job-variable", f"env={json.dumps(environment)}"]
     said = running.prefect(*words)
@@ -68,7 +83,11 @@ def start(running: Running, wanted: Recipe, **environment: str) -> str:
 
 def ended(running: Running, run: str) -> str:
     """Wait for the very end of a run: one that crashed comes back."""
-    eventually(lambda: running.state(run) in ("COMPLETED", "FAILED", "CANCELLED"), f"run {run} did not end: {running.state(run)}", PATIENCE)
+    eventually(
+        lambda: running.state(run) in ("COMPLETED", "FAILED", "CANCELLED"),
+        f"run {run} did not end: {running.state(run)}",
+        PATIENCE,
+    )
     return str(running.ask(f"flow_runs/{run}")["state"])
 
 
@@ -81,29 +100,54 @@ def stages_sent(running: Running, run: str) -> list[str]:
 
 def test_deploying_again_changes_nothing(running: Running) -> None:
     done = running.limbeck("deploy")
-    assert done.returncode == 0 and "unchanged" in done.stdout and "created" not in done.stdout and "updated" not in done.stdout, done.stdout
+    assert (
+        done.returncode == 0
+        and "unchanged" in done.stdout
+        and "created" not in done.stdout
+        and "updated" not in done.stdout
+    ), done.stdout
 
 
-def test_a_deployed_run_ends_with_a_registered_model(running: Running, tiny_bert: Path, tiny_rows: Path, tmp_path: Path) -> None:
+def test_a_deployed_run_ends_with_a_registered_model(
+    running: Running, tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
     stack, secret = running.stack, running.secret
     run = start(running, recipe(tiny_bert, tiny_rows, "whole"))
     assert "COMPLETED" in ended(running, run), running.log("worker-cpu")[-3000:]
     assert sql(stack, secret, f"select state_type from flow_run where id = '{run}'", "prefect") == "COMPLETED"
-    assert sql(stack, secret, "select alias from registered_model_aliases where name = 'whole' and version = 1", "mlflow").splitlines().count("champion") == 1
-    artifacts = [entry.name for entry in Bucket(stack.artifacts, settings=s3_environment(stack, secret, "MLFLOW")).entries("")]
+    assert (
+        sql(stack, secret, "select alias from registered_model_aliases where name = 'whole' and version = 1", "mlflow")
+        .splitlines()
+        .count("champion")
+        == 1
+    )
+    artifacts = [
+        entry.name for entry in Bucket(stack.artifacts, settings=s3_environment(stack, secret, "MLFLOW")).entries("")
+    ]
     assert [name for name in artifacts if name.endswith("model.safetensors")], artifacts
-    results = [entry.name for entry in Bucket(stack.store, settings=s3_environment(stack, secret, "STORE")).entries("manifests/")]
+    results = [
+        entry.name
+        for entry in Bucket(stack.store, settings=s3_environment(stack, secret, "STORE")).entries("manifests/")
+    ]
     assert len(results) > 5, results
     assert running.limbeck("pull", "whole@champion", str(tmp_path / "pulled")).returncode == 0
     assert (tmp_path / "pulled" / "model.safetensors").is_file()
-    eventually(lambda: "score whole 1" in [one["name"] for one in running.ask("flow_runs/filter", {"limit": 50})], "registering started no scoring", PATIENCE)
+    eventually(
+        lambda: "score whole 1" in [one["name"] for one in running.ask("flow_runs/filter", {"limit": 50})],
+        "registering started no scoring",
+        PATIENCE,
+    )
 
 
-def test_stages_for_gpus_go_to_their_pool_and_cached_ones_nowhere(running: Running, tiny_bert: Path, tiny_rows: Path) -> None:
+def test_stages_for_gpus_go_to_their_pool_and_cached_ones_nowhere(
+    running: Running, tiny_bert: Path, tiny_rows: Path
+) -> None:
     sent = {"LIMBECK_DISPATCH": "stage/gpu", "LIMBECK_DISPATCH_DEVICE": device_class(), "LIMBECK_GPU_LIMIT": "gpu"}
     wanted = recipe(tiny_bert, tiny_rows, "sent", seed=5)
     run = start(running, wanted, **sent)
-    assert "COMPLETED" in ended(running, run), running.log("worker-cpu")[-3000:] + running.log("worker-gpu-local")[-3000:]
+    assert "COMPLETED" in ended(running, run), (
+        running.log("worker-cpu")[-3000:] + running.log("worker-gpu-local")[-3000:]
+    )
     assert stages_sent(running, run) == ["answer-rows", "distill-predictions/half", "finetune-teacher"]
     again = start(running, wanted, **sent)
     assert "COMPLETED" in ended(running, again)
@@ -121,10 +165,18 @@ KILLED = ("worker-cpu", "worker-cpu and its runs", "postgres", "redis", "api-1")
 
 @pytest.mark.parametrize("killed", KILLED)
 def test_a_run_that_trains_survives(
-    killed: str, running: Running, prefect_server: None, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    killed: str,
+    running: Running,
+    prefect_server: None,
+    tiny_bert: Path,
+    tiny_rows: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And makes what nobody's death would have changed."""
-    wanted = recipe(tiny_bert, tiny_rows, f"survives-{killed.replace(' ', '-')}", seed=100 + KILLED.index(killed), **LONG)
+    wanted = recipe(
+        tiny_bert, tiny_rows, f"survives-{killed.replace(' ', '-')}", seed=100 + KILLED.index(killed), **LONG
+    )
     before = running.log("worker-cpu").count("steps, loss")
     run = start(running, wanted)
     eventually(lambda: running.log("worker-cpu").count("steps, loss") > before, "it does not train", PATIENCE)
@@ -148,7 +200,9 @@ def test_a_run_that_trains_survives(
 
 def checkpoints(running: Running) -> list[str]:
     """Return what is kept of training that goes on."""
-    found = Bucket(running.stack.store, settings=s3_environment(running.stack, running.secret, "STORE")).entries("checkpoints/")
+    found = Bucket(running.stack.store, settings=s3_environment(running.stack, running.secret, "STORE")).entries(
+        "checkpoints/"
+    )
     return [entry.name for entry in found]
 
 
@@ -156,4 +210,7 @@ def made(running: Running, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Return the digests in the stack's store, by key."""
     for name, value in s3_environment(running.stack, running.secret, "STORE").items():
         monkeypatch.setenv(name, value)
-    return {manifest["key"]: manifest["sha256"] for manifest in open_store(running.stack.store, running.root / "seen").manifests()}
+    return {
+        manifest["key"]: manifest["sha256"]
+        for manifest in open_store(running.stack.store, running.root / "seen").manifests()
+    }

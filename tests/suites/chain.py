@@ -1,4 +1,5 @@
-"""A small chain that real processes run, and what can be read from the outside of what they left: for the suites that kill and break things."""
+"""A small chain that real processes run, and what can be read from the outside of what they left: for the suites that
+kill and break things."""
 
 from __future__ import annotations
 
@@ -34,13 +35,17 @@ def write_chain(folder: Path, bert: Path, rows: Path, **teacher: Any) -> Path:
     """Write a recipe that saves a checkpoint after every step of its teacher, and registers its student."""
     fast = {"batch_size": 16, "max_length": 16, "evaluations": 1, "precision": "fp32"}
     values = {
-        "name": "chain", "task": {"name": "tiny", "labels": ["negative", "positive"]}, "data": {"source": str(rows), "selection_rows": 20},
+        "name": "chain",
+        "task": {"name": "tiny", "labels": ["negative", "positive"]},
+        "data": {"source": str(rows), "selection_rows": 20},
         "teacher": {"model": str(bert), "steps": 300, "floor": 0.0, "checkpoint_minutes": 1e-6, **fast, **teacher},
         "task_distillation": {"prediction": {"steps": 5, **fast}},
         "students": [{"name": "half", "layers": 2}],
-        "scoring": {"resamples": 100, "max_length": 16}, "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
-        "gate": {"split": "validation", "criteria": [{"metric": "parameters", "at_most": 1e9}]}, "resources": {"cores": 1, "threads_alone": 1},
-    }  # fmt: skip
+        "scoring": {"resamples": 100, "max_length": 16},
+        "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
+        "gate": {"split": "validation", "criteria": [{"metric": "parameters", "at_most": 1e9}]},
+        "resources": {"cores": 1, "threads_alone": 1},
+    }
     path = folder / "chain.yaml"
     path.write_text(yaml.safe_dump(values))
     return path
@@ -70,9 +75,14 @@ class Host:
             self.home.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self.database, self.home / "mlflow.db")
         return subprocess.Popen(
-            [sys.executable, "-m", module, *words], cwd=ROOT, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [sys.executable, "-m", module, *words],
+            cwd=ROOT,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             start_new_session=True,
-        )  # fmt: skip
+        )
 
     def opened(self) -> Any:
         """Open this host's store; what is fetched from it does not reach the host's own cache."""
@@ -80,7 +90,11 @@ class Host:
 
     def digests(self) -> dict[str, str]:
         """Return what every stage made, by key, measurements left out."""
-        return {manifest["key"]: manifest["sha256"] for manifest in self.opened().manifests() if manifest["stage"] not in MEASURED}
+        return {
+            manifest["key"]: manifest["sha256"]
+            for manifest in self.opened().manifests()
+            if manifest["stage"] not in MEASURED
+        }
 
     def damage(self) -> Iterator[str]:
         """Say what is visible in the store and not whole."""
@@ -96,7 +110,11 @@ class Host:
             except StoreError as error:
                 yield str(error)
         if isinstance(store, FolderStore):
-            yield from (f"artifact {digest[:12]} is not whole" for digest in store.artifacts() if not is_whole(store.object_path(digest), digest))
+            yield from (
+                f"artifact {digest[:12]} is not whole"
+                for digest in store.artifacts()
+                if not is_whole(store.object_path(digest), digest)
+            )
 
     def names_of_manifests(self, store: Any) -> list[str]:
         """Return where manifests lie, readable or not."""
@@ -105,7 +123,8 @@ class Host:
         return [path.name for path in self.home.glob("store/manifests/*/*")]
 
     def versions(self) -> list[tuple[str, ...]]:
-        """Return candidate, checkpoint, verdict and alias of every registered version, straight from MLflow's database."""
+        """Return candidate, checkpoint, verdict and alias of every registered version, straight from MLflow's
+        database."""
         wanted = "candidate", "checkpoint.sha256", "gate"
         aliases = asked(self.home / "mlflow.db", "select alias, name || ' ' || version from registered_model_aliases")
         rows = asked(self.home / "mlflow.db", "select name || ' ' || version, key, value from model_version_tags")
@@ -116,11 +135,19 @@ class Host:
         return sorted((*(found[name] for name in wanted), named.get(version, "")) for version, found in tags.items())
 
     def steps_saved(self) -> list[int]:
-        """Return the steps of the whole checkpoints that another host could go on from; what was published needs none any more."""
+        """Return the steps of the whole checkpoints that another host could go on from; what was published needs none
+        any more."""
         if self.store:
-            names = [entry.name for entry in self.opened().bucket.entries("checkpoints/") if entry.name.endswith("/whole.json")]
+            names = [
+                entry.name
+                for entry in self.opened().bucket.entries("checkpoints/")
+                if entry.name.endswith("/whole.json")
+            ]
         else:
-            names = [path.relative_to(self.home / "store").as_posix() for path in self.home.glob("store/checkpoints/*/step-*/state.json")]
+            names = [
+                path.relative_to(self.home / "store").as_posix()
+                for path in self.home.glob("store/checkpoints/*/step-*/state.json")
+            ]
         found = [re.fullmatch(r"checkpoints/(\w+)/step-(\d+)/.*", name) for name in names]
         published = self.digests()
         return sorted(int(one[2]) for one in found if one and one[1] not in published)

@@ -1,8 +1,8 @@
 """Mutations of code: what a stage executed must count in its key, what it cannot load must not, and no move counts.
 
-Two oracles that share nothing with keys: a stage's job is run under a profiler that notes every function of ours that it
-enters, with the constants that these read; and which files a job can load at all is read from their imports. Each edit is
-made in a copy of the sources in memory, and keys are computed.
+Two oracles that share nothing with keys: a stage's job is run under a profiler that notes every function of ours that
+it enters, with the constants that these read; and which files a job can load at all is read from their imports. Each
+edit is made in a copy of the sources in memory, and keys are computed.
 """
 
 from __future__ import annotations
@@ -232,7 +232,8 @@ CHOSEN_BY = {
 
 
 def family_edits(records: list[Any]) -> Iterator[tuple[str, set[str], set[str]]]:
-    """Yield every entry of a family that a knob chooses from, with the stages whose knob names it, and those changed."""
+    """Yield every entry of a family that a knob chooses from, with the stages whose knob names it, and those
+    changed."""
     reached = {record.shown: program().reach(frames()[record.name].roots, {}) for record in records}
     found = {
         one for reach in reached.values() for one in reach if one[1] in CHOSEN_BY and is_family(program().node(one))

@@ -1,7 +1,9 @@
-"""The demo on machines of several sizes: what it tells, and the bytes of what it registers, must not depend on how many cores there are.
+"""The demo on machines of several sizes: what it tells, and the bytes of what it registers, must not depend on how many
+cores there are.
 
-``python -m tests.suites.demos --seeds 10 --cores 2,1`` runs ``limbeck demo`` from an empty home for every seed and number of cores, one after another
-(a minute or two each on an idle machine), prints a line for each, and ends with 1 where two of them tell another story or made other bytes.
+``python -m tests.suites.demos --seeds 10 --cores 2,1`` runs ``limbeck demo`` from an empty home for every seed and
+number of cores, one after another (a minute or two each on an idle machine), prints a line for each, and ends with 1
+where two of them tell another story or made other bytes.
 """
 
 from __future__ import annotations
@@ -41,17 +43,31 @@ class Told:
     def line(self) -> str:
         """One line for people."""
         ahead = ", ".join(f"{points:+.1f} on {baseline}" for baseline, points in self.ahead.items())
-        return f"seed {self.seed}, {self.cores} cores: champion {self.champion}; {ahead}; {self.gates}; {self.minutes:.1f} min {'; '.join(self.problems)}"
+        return (
+            f"seed {self.seed}, {self.cores} cores: champion {self.champion}; {ahead}; {self.gates}; "
+            f"{self.minutes:.1f} min {'; '.join(self.problems)}"
+        )
 
 
 def tell(seed: int, cores: int, folder: Path) -> Told:
     """Run the demo from an empty home on the first cores that this process may use."""
-    home, out, few = folder / f"home-{seed}-{cores}", folder / f"{seed}-{cores}.json", sorted(os.sched_getaffinity(0))[:cores]
+    home, out, few = (
+        folder / f"home-{seed}-{cores}",
+        folder / f"{seed}-{cores}.json",
+        sorted(os.sched_getaffinity(0))[:cores],
+    )
     words = [sys.executable, "-m", "flows.cli", "demo", "--seed", str(seed), "--json", str(out)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_", "LIMBECK_"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_", "LIMBECK_"))
+    }
     started = time.monotonic()
     done = subprocess.run(
-        words, cwd=ROOT, env=environment | {"LIMBECK_HOME": str(home)}, capture_output=True, text=True, preexec_fn=lambda: os.sched_setaffinity(0, few)
+        words,
+        cwd=ROOT,
+        env=environment | {"LIMBECK_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, few),
     )
     if done.returncode != 0:
         raise RuntimeError(f"the demo of seed {seed} ended with {done.returncode}: {done.stderr[-500:]}")
@@ -81,9 +97,14 @@ def differences(told: Sequence[Told]) -> list[str]:
     found = [f"seed {one.seed}, {one.cores} cores: {problem}" for one in told for problem in one.problems]
     for seed in sorted({one.seed for one in told}):
         same = [one for one in told if one.seed == seed]
-        apart = sorted({name for one in same for name, digest in one.digests.items() if digest != same[0].digests[name]})
+        apart = sorted(
+            {name for one in same for name, digest in one.digests.items() if digest != same[0].digests[name]}
+        )
         if apart:
-            found.append(f"seed {seed}: {', '.join(apart)} have other bytes on {' and '.join(str(one.cores) for one in same)} cores")
+            found.append(
+                f"seed {seed}: {', '.join(apart)} have other bytes on "
+                f"{' and '.join(str(one.cores) for one in same)} cores"
+            )
     return found
 
 

@@ -1,13 +1,15 @@
-"""The command line of Limbeck, killed by its own hand at a chosen moment: ``python -m tests.suites.doomed PLAN WORD …``.
+"""The command line of Limbeck, killed by its own hand at a chosen moment: ``python -m tests.suites.doomed PLAN WORD
+…``.
 
-A *window* is a function of the product. A moment inside it is the n-th line of Python, of any library, that is executed in its k-th call or in the
-first one after it that does something; there the process kills itself with SIGKILL, and with it, if the plan says so, its engines, as when a
-machine vanishes. The plan is JSON:
+A *window* is a function of the product. A moment inside it is the n-th line of Python, of any library, that is executed
+in its k-th call or in the first one after it that does something; there the process kills itself with SIGKILL, and with
+it, if the plan says so, its engines, as when a machine vanishes. The plan is JSON:
 
     {"record": FILE}                                    count the lines of every call, and kill nobody
     {"window": NAME, "call": K, "line": N, "least": M}    die inside a window; a call of fewer than M lines did nothing
     {"after": SECONDS}                                   die after some time, wherever that is
-    {"ahead": SECONDS}                                   an ordinary run whose clock is wrong, for Limbeck and for the signatures that S3 checks
+    {"ahead": SECONDS}                                   an ordinary run whose clock is wrong, for Limbeck and for the
+    signatures that S3 checks
     {}                                                  an ordinary run
 
 Whoever dies also needs ``"host": BOOL`` (engines too) and ``"report": FILE`` (where it was).

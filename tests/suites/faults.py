@@ -1,9 +1,11 @@
-"""The fault suite: break a store, a server, a disk, a clock or an artifact under whole runs of real processes, and see how they end.
+"""The fault suite: break a store, a server, a disk, a clock or an artifact under whole runs of real processes, and see
+how they end.
 
-    python -m tests.suites.faults [NAME …]       prints the table; non-zero if anything was lost or ended otherwise than it should
+    python -m tests.suites.faults [NAME …]       prints the table; non-zero if anything was lost or ended otherwise than
+    it should
 
-Every fault is set while the teacher learns, unless it is about what was stored before. The run must end with the digests of an undisturbed
-one: by itself where the fault passes, else after one clear sentence and a second run.
+Every fault is set while the teacher learns, unless it is about what was stored before. The run must end with the
+digests of an undisturbed one: by itself where the fault passes, else after one clear sentence and a second run.
 """
 
 from __future__ import annotations
@@ -48,11 +50,18 @@ class Scene:
         """Return a host with nothing on it, and a place of its own in the bucket unless it shares one."""
         home = self.folder / name
         home.mkdir(parents=True)
-        return Host(home, f"s3://{BUCKET}/{self.folder.parent.name}-{store or name}", dict(self.servers) | servers, self.database)
+        return Host(
+            home,
+            f"s3://{BUCKET}/{self.folder.parent.name}-{store or name}",
+            dict(self.servers) | servers,
+            self.database,
+        )
 
     def run(self, here: Host, middle: Callable[[], None] = lambda: None) -> tuple[int, str, str]:
         """Run the chain and do something in the middle of the teacher's training; return status, output and errors."""
-        run = here.start("{}", "run", str(self.base.recipe), "--json", str(here.home / "out.json"), module="tests.suites.doomed")
+        run = here.start(
+            "{}", "run", str(self.base.recipe), "--json", str(here.home / "out.json"), module="tests.suites.doomed"
+        )
         seen = until(run, "finetune-teacher: ")
         middle()
         out, err = run.communicate(timeout=PATIENCE)
@@ -99,7 +108,7 @@ def ended(scene: Scene, fault: str, here: Host, run: tuple[int, str, str]) -> Ou
     return Outcome(fault, "ran to its end", scene.differs(here))
 
 
-# --- the network ------------------------------------------------------------------------------------------------------------------------------
+# --- the network ------------------------------------------------------------------------------------------------------
 
 
 def network(fault: str, break_it: Callable[[Chaos], None]) -> Fault:
@@ -124,14 +133,19 @@ def away(chaos: Chaos, seconds: float, **then: int) -> None:
     chaos.down = False
 
 
-# --- servers that are killed and come back ----------------------------------------------------------------------------------------------------
+# --- servers that are killed and come back ----------------------------------------------------------------------------
 
 
 class Restartable:
     """A server that can be killed without a word and started again at the same address."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.home, self.name, self.port, self.password = Home(folder / f"{name}-server").create(), name, free_port(), token_urlsafe(24)
+        self.home, self.name, self.port, self.password = (
+            Home(folder / f"{name}-server").create(),
+            name,
+            free_port(),
+            token_urlsafe(24),
+        )
 
     def __enter__(self) -> Restartable:
         self.start()
@@ -142,10 +156,15 @@ class Restartable:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        where = {"PREFECT_HOME": str(self.home.root), "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{self.home.root / 'prefect.db'}"}
+        where = {
+            "PREFECT_HOME": str(self.home.root),
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{self.home.root / 'prefect.db'}",
+        }
         self.running = ExitStack()
         taken = self.running.enter_context(listening(self.name, self.port))
-        self.server = self.running.enter_context(running(self.home, self.name, taken, password=self.password, extra=where))
+        self.server = self.running.enter_context(
+            running(self.home, self.name, taken, password=self.password, extra=where)
+        )
         self.server.wait()
 
     def die_and_return(self) -> None:
@@ -162,7 +181,11 @@ def killed_mlflow(scene: Scene) -> Outcome:
         here = scene.host("mlflow-killed", **server.server.client)
         outcome = ended(scene, "MLflow server killed and restarted", here, scene.run(here, server.die_and_return))
         told = Host(server.home.root).versions()
-        return outcome if outcome.problems or told == scene.base.versions else Outcome(outcome.fault, outcome.happened, [f"registered {told}"])
+        return (
+            outcome
+            if outcome.problems or told == scene.base.versions
+            else Outcome(outcome.fault, outcome.happened, [f"registered {told}"])
+        )
 
 
 def killed_prefect(scene: Scene) -> Outcome:
@@ -189,7 +212,7 @@ def killed_store(scene: Scene) -> Outcome:
         cluster.stop()
 
 
-# --- disks, artifacts, workers, clocks --------------------------------------------------------------------------------------------------------
+# --- disks, artifacts, workers, clocks --------------------------------------------------------------------------------
 
 
 def full_disk(scene: Scene) -> Outcome:
@@ -197,7 +220,9 @@ def full_disk(scene: Scene) -> Outcome:
     fault, here = "disk full in the cache folder", scene.host("full")
     cache = here.home / "cache"
     cache.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "limbeck-test", str(cache)], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "limbeck-test", str(cache)], capture_output=True
+    ).returncode:
         return Outcome(fault, "NOT TRIED: only root may mount a small disk")
     try:
         status, _, err = scene.run(here)
@@ -209,7 +234,8 @@ def full_disk(scene: Scene) -> Outcome:
 
 
 def damaged(fault: str, damage: Callable[[Host, str], None]) -> Fault:
-    """Return a fault of the teacher's weights under a live key; the students are gone too, so that the teacher is needed."""
+    """Return a fault of the teacher's weights under a live key; the students are gone too, so that the teacher is
+    needed."""
 
     def happen(scene: Scene) -> Outcome:
         here = scene.host(fault.replace(" ", "-"))
@@ -220,10 +246,16 @@ def damaged(fault: str, damage: Callable[[Host, str], None]) -> Fault:
         store.remove_result(manifests["distill-predictions"]["key"])
         shutil.rmtree(here.home / "cache")
         status, _, err = scene.run(here)
-        first, problems = (f"said: {err.strip()[:90]}…; then ", unless_sentence(err, "run again")) if status else ("", [])
+        first, problems = (
+            (f"said: {err.strip()[:90]}…; then ", unless_sentence(err, "run again")) if status else ("", [])
+        )
         if status:
             status, _, err = scene.run(here)
-        made = [stage for stage, cache in cache_of(here.home / "out.json").items() if cache == "miss"] if not status else []
+        made = (
+            [stage for stage, cache in cache_of(here.home / "out.json").items() if cache == "miss"]
+            if not status
+            else []
+        )
         outcome = ended(scene, fault, here, (status, "", err))
         return Outcome(fault, f"{first}{outcome.happened}, making {', '.join(made)}", problems + outcome.problems)
 
@@ -261,24 +293,32 @@ def racing(count: int) -> Fault:
             for stage, cache in cache_of(here.home / "out.json").items():
                 misses[stage] = misses.get(stage, 0) + (cache == "miss")
         problems = [f"{stage} was made {times} times" for stage, times in misses.items() if times != 1]
-        return Outcome(f"{count} workers race", f"each of {len(misses)} stages was made once", problems + scene.differs(hosts[0]))
+        return Outcome(
+            f"{count} workers race", f"each of {len(misses)} stages was made once", problems + scene.differs(hosts[0])
+        )
 
     return happen
 
 
 def wrong_clock(minutes: int) -> Fault:
-    """Return a race in which one worker's clock is wrong; S3 itself refuses a worker that is off by more than a quarter of an hour."""
+    """Return a race in which one worker's clock is wrong; S3 itself refuses a worker that is off by more than a quarter
+    of an hour."""
 
     def happen(scene: Scene) -> Outcome:
         fault, store = f"a worker's clock {minutes} minutes ahead", f"clock-{minutes}"
         right, wrong = scene.host(f"{store}-right", store=store), scene.host(f"{store}-wrong", store=store)
         plans = [(wrong, {"ahead": minutes * 60}), (right, {})]
-        runs = [here.start(json.dumps(plan), "run", str(scene.base.recipe), module="tests.suites.doomed") for here, plan in plans]
+        runs = [
+            here.start(json.dumps(plan), "run", str(scene.base.recipe), module="tests.suites.doomed")
+            for here, plan in plans
+        ]
         (_, said), (_, err) = [run.communicate(timeout=PATIENCE) for run in runs]
         problems = [err.strip()[-300:]] if runs[1].returncode else scene.differs(right)
         if not runs[0].returncode:
             return Outcome(fault, "both ran to their ends", problems)
-        return Outcome(fault, f"it said: {said.strip()[:90]}…; the other ran to its end", problems + unless_sentence(said, "clock"))
+        return Outcome(
+            fault, f"it said: {said.strip()[:90]}…; the other ran to its end", problems + unless_sentence(said, "clock")
+        )
 
     return happen
 
@@ -308,7 +348,9 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-def all_faults(names: list[str], folder: Path, servers: Mapping[str, str], database: Path | None = None) -> list[Outcome]:
+def all_faults(
+    names: list[str], folder: Path, servers: Mapping[str, str], database: Path | None = None
+) -> list[Outcome]:
     """Let faults happen, one after the other."""
     base = undisturbed("s3", folder, servers, database)
     scene = Scene(folder, servers, base, database)
@@ -334,7 +376,13 @@ def show(outcomes: list[Outcome]) -> int:
 def main() -> int:
     """Run the suite with servers of its own."""
     options = argparse.ArgumentParser(prog="python -m tests.suites.faults", description=__doc__.split("\n\n")[0])  # type: ignore[union-attr]
-    options.add_argument("names", nargs="*", choices=[*FAULTS, []], metavar="NAME", help=f"which faults; by default all: {', '.join(FAULTS)}")
+    options.add_argument(
+        "names",
+        nargs="*",
+        choices=[*FAULTS, []],
+        metavar="NAME",
+        help=f"which faults; by default all: {', '.join(FAULTS)}",
+    )
     names = options.parse_args().names or list(FAULTS)
     folder = Path(tempfile.mkdtemp(prefix="limbeck-faults-"))
     os.environ["LIMBECK_HOME"] = str(folder / "home")

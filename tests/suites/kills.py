@@ -1,11 +1,14 @@
-"""The kill suite: kill -9 at a moment inside a chosen window, look at what is there, go on, and end with the digests of an undisturbed run.
+"""The kill suite: kill -9 at a moment inside a chosen window, look at what is there, go on, and end with the digests of
+an undisturbed run.
 
-    python -m tests.suites.kills [--moments 100] [--struck 40] [--seed 0]      prints the tables; non-zero if anything was lost, half-written or made twice
+    python -m tests.suites.kills [--moments 100] [--struck 40] [--seed 0]      prints the tables; non-zero if anything
+    was lost, half-written or made twice
 
-Windows are functions of the product (``tests/suites/doomed.py``); a moment is one of the lines of Python that run inside. Moments outside of a
-window are random in time. Half of all moments take the engines with them, as when a machine vanishes; in the other half the engines hear that
-their parent is gone. Over S3, whoever goes on is another host: its cache folder is empty. The moments of ``tests/suites/struck.py`` strike parts of
-a run, stop it as a whole, and set its clock.
+Windows are functions of the product (``tests/suites/doomed.py``); a moment is one of the lines of Python that run
+inside. Moments outside of a window are random in time. Half of all moments take the engines with them, as when a
+machine vanishes; in the other half the engines hear that their parent is gone. Over S3, whoever goes on is another
+host: its cache folder is empty. The moments of ``tests/suites/struck.py`` strike parts of a run, stop it as a whole,
+and set its clock.
 """
 
 from __future__ import annotations
@@ -34,7 +37,10 @@ from tests.suites.doomed import WINDOWS
 from tests.tiny import write_tiny_bert, write_tiny_rows
 
 PATIENCE = 700.0
-IN_FOLDER, IN_BUCKET = ("publish", "rename", "registration"), ("publish", "manifest", "renewal", "checkpoint", "registration")
+IN_FOLDER, IN_BUCKET = (
+    ("publish", "rename", "registration"),
+    ("publish", "manifest", "renewal", "checkpoint", "registration"),
+)
 
 
 @dataclass
@@ -49,7 +55,8 @@ class Undisturbed:
     calls: list[dict[str, Any]]
 
     def moment_in(self, window: str, dice: random.Random) -> dict[str, Any]:
-        """Choose a moment in a window: a call in the first half, for a look that found nothing new is short, and their number differs from run to run."""
+        """Choose a moment in a window: a call in the first half, for a look that found nothing new is short, and their
+        number differs from run to run."""
         calls = [call for call in self.calls if call["window"] == window]
         least = max(call["lines"] for call in calls) // 10
         busy = [call for call in calls if call["lines"] > least]
@@ -114,12 +121,16 @@ def moments(count: int, base_of: Callable[[str], Undisturbed], seed: int) -> Ite
         yield Moment(number, window, base.kind, plan)
 
 
-def live_through(moment: Moment, base: Undisturbed, folder: Path, servers: Mapping[str, str], database: Path | None = None) -> Moment:
+def live_through(
+    moment: Moment, base: Undisturbed, folder: Path, servers: Mapping[str, str], database: Path | None = None
+) -> Moment:
     """Kill a run at a moment, look, go on, and compare with the undisturbed run."""
     here = host(folder / f"moment-{moment.number}", moment.kind, servers, database)
     here.home.mkdir()
     report = folder / f"moment-{moment.number}.jsonl"
-    run = here.start(json.dumps(moment.plan | {"report": str(report)}), "run", str(base.recipe), module="tests.suites.doomed")
+    run = here.start(
+        json.dumps(moment.plan | {"report": str(report)}), "run", str(base.recipe), module="tests.suites.doomed"
+    )
     before, err = run.communicate(timeout=PATIENCE)
     if run.returncode != -signal.SIGKILL:
         moment.problems.append(f"it was not killed but ended with status {run.returncode}: {err[-300:]}")
@@ -157,9 +168,15 @@ def judge(moment: Moment, base: Undisturbed, here: Host, before: str, after: str
 
 
 def all_moments(
-    count: int, folder: Path, servers: Mapping[str, str], *, seed: int, abreast: int, base_of: Callable[[str], Undisturbed] | None = None,
+    count: int,
+    folder: Path,
+    servers: Mapping[str, str],
+    *,
+    seed: int,
+    abreast: int,
+    base_of: Callable[[str], Undisturbed] | None = None,
     database: Path | None = None,
-) -> list[Moment]:  # fmt: skip
+) -> list[Moment]:
     """Live through moments, some side by side; a store that no moment uses is not asked for an undisturbed run."""
 
     @cache
@@ -206,7 +223,9 @@ def show(found: list[Moment]) -> int:
     console.print(table)
     for moment in found:
         for problem in moment.problems:
-            console.print(f"moment {moment.number} ({moment.window}, {moment.kind}, {moment.where}): {problem}", markup=False)
+            console.print(
+                f"moment {moment.number} ({moment.window}, {moment.kind}, {moment.where}): {problem}", markup=False
+            )
     wrong = sum(bool(moment.problems) for moment in found)
     console.print(f"{len(found)} kills, {len({moment.where for moment in found})} different lines, {wrong} wrong")
     return wrong
@@ -216,21 +235,37 @@ def main() -> int:
     """Run the suite with servers of its own."""
     options = argparse.ArgumentParser(prog="python -m tests.suites.kills", description=__doc__.split("\n\n")[0])  # type: ignore[union-attr]
     options.add_argument("--moments", type=int, default=100, help="how many kills (default: 100)")
-    options.add_argument("--struck", type=int, default=40, help="how many moments that a run lives through (default: 40)")
+    options.add_argument(
+        "--struck", type=int, default=40, help="how many moments that a run lives through (default: 40)"
+    )
     options.add_argument("--only", default="", help="of those only this kind, for example 'prefect'")
     options.add_argument("--seed", type=int, default=0, help="seed of the moments (default: 0)")
-    options.add_argument("--abreast", type=int, default=max(1, (os.cpu_count() or 1) - 1), help="how many side by side (default: all cores but one)")
+    options.add_argument(
+        "--abreast",
+        type=int,
+        default=max(1, (os.cpu_count() or 1) - 1),
+        help="how many side by side (default: all cores but one)",
+    )
     given = options.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="limbeck-kills-"))
     os.environ["LIMBECK_HOME"] = str(folder / "home")
     with s3_server(folder / "s3-server") as server:
         os.environ |= server.environment()
-        print(f"S3: {server.kind}; {given.moments} moments, seed {given.seed}, {given.abreast} side by side", file=sys.stderr)
-        chosen = [moment for moment in struck.moments(given.struck, given.seed) if given.only in moment.window][: given.struck]
+        print(
+            f"S3: {server.kind}; {given.moments} moments, seed {given.seed}, {given.abreast} side by side",
+            file=sys.stderr,
+        )
+        chosen = [moment for moment in struck.moments(given.struck, given.seed) if given.only in moment.window][
+            : given.struck
+        ]
         wrong = struck.show(struck.all_struck(chosen, folder, server.environment())) if chosen else 0
         with prefect_server(folder) if given.moments else nullcontext({}) as servers:
             if given.moments:
-                wrong += show(all_moments(given.moments, folder, servers | server.environment(), seed=given.seed, abreast=given.abreast))
+                wrong += show(
+                    all_moments(
+                        given.moments, folder, servers | server.environment(), seed=given.seed, abreast=given.abreast
+                    )
+                )
     if not wrong:
         shutil.rmtree(folder)
     return 1 if wrong else 0

@@ -1,8 +1,10 @@
-"""The mutation suite: change one thing, and see which stages a run would execute. Exactly those that depend on it, no more and no fewer.
+"""The mutation suite: change one thing, and see which stages a run would execute. Exactly those that depend on it, no
+more and no fewer.
 
-Every knob of the schema is walked, as the schema declares it; what lies outside of a recipe (code, weights, rows, libraries, surroundings) is
-changed for real, in copies. A stage that should run again and would not is *stale*; one that need not and would is *spurious*. What a stage executed is
-seen by a profiler while the recipes run once: an edit of any of it must count (``code_mutations.py``).
+Every knob of the schema is walked, as the schema declares it; what lies outside of a recipe (code, weights, rows,
+libraries, surroundings) is changed for real, in copies. A stage that should run again and would not is *stale*; one
+that need not and would is *spurious*. What a stage executed is seen by a profiler while the recipes run once: an edit
+of any of it must count (``code_mutations.py``).
 
     python -m tests.suites.mutations         prints the table; non-zero if anything is stale or spurious
 """
@@ -84,7 +86,14 @@ DEPEND = {
 }
 """Which door takes which slice of a section: the one thing that is said here and not read from the schema."""
 THREADED = {
-    "threads": ("augment-text", "distill-layers", "distill-predictions", "measure-contributions", "drop-layers", "score-model"),
+    "threads": (
+        "augment-text",
+        "distill-layers",
+        "distill-predictions",
+        "measure-contributions",
+        "drop-layers",
+        "score-model",
+    ),
     "threads_alone": ("pretrain-base", "finetune-teacher", "answer-rows", "record-signals", "distill-general"),
 }
 """Which doors' sums are added up by how many threads."""
@@ -134,10 +143,16 @@ class Base:
         with watched() as self.executed:
             run_recipe(Recipe.model_validate(self.values), home=self.home)
         records = self.records = planned_records(Recipe.model_validate(self.values), self.home)
-        assert {record.cache for record in records} == {"hit"}, f"the base recipe {self.name} is not cached after its run"
+        assert {record.cache for record in records} == {"hit"}, (
+            f"the base recipe {self.name} is not cached after its run"
+        )
         made = {record.parcel.sha256: record.shown for record in records if record.parcel is not None}
         for record in records:
-            given = {digest for one in record.explanation["inputs"].values() for digest in ([one] if isinstance(one, str) else one)}
+            given = {
+                digest
+                for one in record.explanation["inputs"].values()
+                for digest in ([one] if isinstance(one, str) else one)
+            }
             self.takes[record.shown] = given
             for digest in given & set(made):
                 self.graph.setdefault(made[digest], set()).add(record.shown)
@@ -163,7 +178,9 @@ class Base:
 
     def missed(self, values: dict[str, Any]) -> set[str]:
         """Return the stages that a changed recipe would run."""
-        return {row["stage"] for row in plan_recipe(Recipe.model_validate(values), home=self.home) if row["cache"] == "miss"}
+        return {
+            row["stage"] for row in plan_recipe(Recipe.model_validate(values), home=self.home) if row["cache"] == "miss"
+        }
 
 
 def make_bases(home: Home, folder: Path) -> list[Base]:
@@ -171,35 +188,59 @@ def make_bases(home: Home, folder: Path) -> list[Base]:
     bert = write_tiny_bert(folder / "bert")
     (folder / "rows").mkdir(exist_ok=True)
     rows = write_tiny_rows(folder / "rows")
-    (folder / "text.txt").write_text("\n".join(f"the film {number} was very good and the meal was poor" for number in range(80)))
+    (folder / "text.txt").write_text(
+        "\n".join(f"the film {number} was very good and the meal was poor" for number in range(80))
+    )
     chain: dict[str, Any] = {
-        "name": "chain", "task": {"name": "tiny", "text": "text", "metrics": ["accuracy", "f1"]},
-        "data": {"source": str(rows), "selection_rows": 20, "holdout_rows": 20}, "teacher": {"model": str(bert), "floor": 0.0, **FAST},
-        "corpus": {"source": str(rows), "max_tokens": 2000, "max_length": 16}, "general_distillation": FAST,
+        "name": "chain",
+        "task": {"name": "tiny", "text": "text", "metrics": ["accuracy", "f1"]},
+        "data": {"source": str(rows), "selection_rows": 20, "holdout_rows": 20},
+        "teacher": {"model": str(bert), "floor": 0.0, **FAST},
+        "corpus": {"source": str(rows), "max_tokens": 2000, "max_length": 16},
+        "general_distillation": FAST,
         "augmentation": {"masked_lm": "teacher", "rows": 20, "max_length": 16, "precision": "fp32", "options": 3},
         "task_distillation": {"intermediate": FAST, "prediction": FAST, "keep_signals": "always"},
-        "students": [{"name": "small", "layers": 2, "hidden": 8, "heads": 4, "feed_forward": 16, "start": "random"},
-                     {"name": "half", "layers": 2, "stages": []}, {"name": "plain", "layers": 3, "stages": ["intermediate"]}],
+        "students": [
+            {"name": "small", "layers": 2, "hidden": 8, "heads": 4, "feed_forward": 16, "start": "random"},
+            {"name": "half", "layers": 2, "stages": []},
+            {"name": "plain", "layers": 3, "stages": ["intermediate"]},
+        ],
         "layer_dropping": {**FAST, "strategies": ["contribution"], "drop": [1]},
-        "scoring": {"resamples": 100, "max_length": 16}, "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
+        "scoring": {"resamples": 100, "max_length": 16},
+        "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
         "resources": {"cores": 2, "threads_alone": 1},
-    }  # fmt: skip
+    }
     own: dict[str, Any] = {
-        "name": "own", "task": chain["task"], "data": chain["data"],
-        "pretraining": {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "vocabulary": 120, **FAST}, "teacher": {"floor": 0.0, **FAST},
-        "corpus": chain["corpus"], "transfer": {"source": str(folder / "text.txt")}, "task_distillation": {"prediction": FAST},
-        "students": [{"name": "half", "layers": 1}], "scoring": chain["scoring"], "speed": chain["speed"], "resources": {"cores": 2, "threads_alone": 1},
-        "gate": {"criteria": [{"metric": "parameters", "at_most": 1e9}, {"metric": "bytes", "at_most": 1.0, "relative_to": "champion"},
-                              {"metric": "accuracy", "relative_to": "champion", "test": "non-inferiority", "tolerance": 1.0},
-                              {"metric": "f1", "at_least": 0.0}]},
-    }  # fmt: skip
+        "name": "own",
+        "task": chain["task"],
+        "data": chain["data"],
+        "pretraining": {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "vocabulary": 120, **FAST},
+        "teacher": {"floor": 0.0, **FAST},
+        "corpus": chain["corpus"],
+        "transfer": {"source": str(folder / "text.txt")},
+        "task_distillation": {"prediction": FAST},
+        "students": [{"name": "half", "layers": 1}],
+        "scoring": chain["scoring"],
+        "speed": chain["speed"],
+        "resources": {"cores": 2, "threads_alone": 1},
+        "gate": {
+            "criteria": [
+                {"metric": "parameters", "at_most": 1e9},
+                {"metric": "bytes", "at_most": 1.0, "relative_to": "champion"},
+                {"metric": "accuracy", "relative_to": "champion", "test": "non-inferiority", "tolerance": 1.0},
+                {"metric": "f1", "at_least": 0.0},
+            ]
+        },
+    }
     return [Base("chain", home, chain, folder), Base("own", home, own, folder)]
 
 
-# --- knobs of the schema ----------------------------------------------------------------------------------------------------------------------
+# --- knobs of the schema ----------------------------------------------------------------------------------------------
 
 
-def knobs_of(model: BaseModel, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], type[BaseModel], Any, Any]]:
+def knobs_of(
+    model: BaseModel, path: tuple[Any, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], type[BaseModel], Any, Any]]:
     """Yield path, model, declaration and value of every knob of a recipe; a section that is not there has none."""
     for name, declared in type(model).model_fields.items():
         value = getattr(model, name)
@@ -217,17 +258,32 @@ def knobs_of(model: BaseModel, path: tuple[Any, ...] = ()) -> Iterator[tuple[tup
 
 def is_section(annotation: Any) -> bool:
     """Tell whether a knob holds knobs."""
-    return get_origin(annotation) is dict and is_section(get_args(annotation)[1]) or any(
-        isinstance(kind, type) and issubclass(kind, Knobs) for kind in get_args(annotation)
+    return (
+        get_origin(annotation) is dict
+        and is_section(get_args(annotation)[1])
+        or any(isinstance(kind, type) and issubclass(kind, Knobs) for kind in get_args(annotation))
     )
 
 
 def proposals(path: tuple[Any, ...], annotation: Any, value: Any) -> list[Any]:
     """Return other values for a knob, the likeliest to be legal first."""
-    special = {"seeds": [[0, 1]], "strategies": [["contribution", "top"]], "drop": [[1, 2]], "stages": [["intermediate"], ["general"]], "start": ["embeddings"],
-               "intermediate": [{**FAST, "steps": 2}], "prediction": [{**FAST, "steps": 2}],
-               "metrics": [["accuracy"], ["f1"]], "labels": [["positive", "negative"]], "headline": ["f1"],
-               "of_teacher": [True], "at_least": [0.5], "at_most": [5e8], "metric": ["bytes", "f1"], "worst_of": [["validation"]]}  # fmt: skip
+    special = {
+        "seeds": [[0, 1]],
+        "strategies": [["contribution", "top"]],
+        "drop": [[1, 2]],
+        "stages": [["intermediate"], ["general"]],
+        "start": ["embeddings"],
+        "intermediate": [{**FAST, "steps": 2}],
+        "prediction": [{**FAST, "steps": 2}],
+        "metrics": [["accuracy"], ["f1"]],
+        "labels": [["positive", "negative"]],
+        "headline": ["f1"],
+        "of_teacher": [True],
+        "at_least": [0.5],
+        "at_most": [5e8],
+        "metric": ["bytes", "f1"],
+        "worst_of": [["validation"]],
+    }
     if path[-1] in special:
         return special[path[-1]]
     if isinstance(value, bool):
@@ -240,7 +296,11 @@ def proposals(path: tuple[Any, ...], annotation: Any, value: Any) -> list[Any]:
     literals = [choice for kind in [annotation, *kinds] if get_origin(kind) is Literal for choice in get_args(kind)]
     if literals:
         return [choice for choice in literals if choice != value]
-    return [candidate for kind, candidate in ((int, 150), (int, 8), (float, 0.05), (str, "other"), (bool, True)) if kind in kinds]
+    return [
+        candidate
+        for kind, candidate in ((int, 150), (int, 8), (float, 0.05), (str, "other"), (bool, True))
+        if kind in kinds
+    ]
 
 
 def changed(values: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
@@ -265,7 +325,13 @@ def knob_cases(base: Base) -> Iterator[Case]:
             except (ValidationError, LimbeckError):
                 continue  # not legal here
             expected = expected_of(base, path, seen) if is_semantic(declared) else set()
-            yield Case(f"{base.name}: {'.'.join(map(str, path))}", expected, seen, f"{value} → {other}", (model.__name__, path[-1]))
+            yield Case(
+                f"{base.name}: {'.'.join(map(str, path))}",
+                expected,
+                seen,
+                f"{value} → {other}",
+                (model.__name__, path[-1]),
+            )
             break
 
 
@@ -276,7 +342,12 @@ def forgotten(cases: list[Case]) -> Iterator[Case]:
     sections = {type_ for type_ in families(Knobs) if type_ not in abstract and not issubclass(type_, SLICES)}
     for model in sections:
         for name, declared in model.model_fields.items():
-            if (model.__name__, name) not in walked and name not in BY_BYTES and not is_section(declared.annotation) and not is_knobs(declared.annotation):
+            if (
+                (model.__name__, name) not in walked
+                and name not in BY_BYTES
+                and not is_section(declared.annotation)
+                and not is_knobs(declared.annotation)
+            ):
                 yield Case(f"{model.__name__}.{name}", {"no recipe of this suite changes it"}, set())
 
 
@@ -291,10 +362,25 @@ def families(model: type) -> set[type]:
 
 
 SLICES = (
-    RowsSlice, GeneralSlice, AnswerSlice, SignalSlice, OfStudent, ContributionSlice, DropSlice,
-    ScoreSlice, CorpusRead, PatienceOf, MixSlice, ExportSlice, QuantizeSlice, InspectSlice,
-    ContrastSlice, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice,
-)  # fmt: skip
+    RowsSlice,
+    GeneralSlice,
+    AnswerSlice,
+    SignalSlice,
+    OfStudent,
+    ContributionSlice,
+    DropSlice,
+    ScoreSlice,
+    CorpusRead,
+    PatienceOf,
+    MixSlice,
+    ExportSlice,
+    QuantizeSlice,
+    InspectSlice,
+    ContrastSlice,
+    JudgingRowsSlice,
+    JudgingScoreSlice,
+    PurgeSlice,
+)
 """What doors receive: the same knobs again."""
 
 BY_BYTES = {"source", "model", "masked_lm", "word_vectors", "revision", "masked_lm_revision"}
@@ -341,15 +427,22 @@ def of_student(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
     if knob in ("layers", "hidden", "heads", "feed_forward", "start"):
         whole = "stages" not in base.values["students"][path[1]]
         alone = base.values["students"][path[1]].get("stages") == ["intermediate"]
-        shared = [door for door, taken in (("distill-general", whole), ("record-signals", alone and knob == "layers")) if taken]
+        shared = [
+            door
+            for door, taken in (("distill-general", whole), ("record-signals", alone and knob == "layers"))
+            if taken
+        ]
         return branch | {stage for stage in seen if stage.startswith(tuple(shared))}
     # A student without augmentation reads what the teacher showed once: a stage that was not there before.
-    fresh = {stage for stage in seen if knob == "stages" and stage.startswith("record-signals") and stage not in base.takes}
+    fresh = {
+        stage for stage in seen if knob == "stages" and stage.startswith("record-signals") and stage not in base.takes
+    }
     return {stage for stage in seen if stage.partition("/")[2] == student} | last | fresh
 
 
 def new_branches(base: Base, seen: set[str], grown: str | None) -> set[str]:
-    """Return the stages that were not there before; a candidate that got another seed is scored, timed and looked into again.
+    """Return the stages that were not there before; a candidate that got another seed is scored, timed and looked into
+    again.
 
     It is timed again because a plan cannot know which of its seeds will be the model.
     """
@@ -358,7 +451,7 @@ def new_branches(base: Base, seen: set[str], grown: str | None) -> set[str]:
     return fresh | ({f"score-model/{grown}", f"measure-speed/{grown}", f"inspect-answers/{grown}"} if grown else set())
 
 
-# --- what lies outside of a recipe ------------------------------------------------------------------------------------------------------------
+# --- what lies outside of a recipe ------------------------------------------------------------------------------------
 
 PLAN = """
 import json, sys
@@ -372,9 +465,21 @@ print(json.dumps([row["stage"] for row in rows if row["cache"] == "miss"]))
 """
 
 
-def planned(base: Base, values: dict[str, Any] | None = None, *, tree: Path = ROOT, cwd: Path | None = None, path: str = "", **env: str) -> set[str]:
+def planned(
+    base: Base,
+    values: dict[str, Any] | None = None,
+    *,
+    tree: Path = ROOT,
+    cwd: Path | None = None,
+    path: str = "",
+    **env: str,
+) -> set[str]:
     """Plan in a process of its own, perhaps with other code, another folder, another environment."""
-    environment = os.environ | {"LIMBECK_HOME": str(base.home.root), "PYTHONPATH": os.pathsep.join(filter(None, [path, str(tree)]))} | env
+    environment = (
+        os.environ
+        | {"LIMBECK_HOME": str(base.home.root), "PYTHONPATH": os.pathsep.join(filter(None, [path, str(tree)]))}
+        | env
+    )
     words = [sys.executable, "-c", PLAN, json.dumps(values or base.values)]
     done = subprocess.run(words, cwd=cwd or tree, env=environment, capture_output=True, text=True)
     if done.returncode:
@@ -383,10 +488,17 @@ def planned(base: Base, values: dict[str, Any] | None = None, *, tree: Path = RO
 
 
 VARIABLES = {
-    "ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "DNNL_MAX_CPU_ISA": "SSE41",
-    "ONEDNN_DEFAULT_FPMATH_MODE": "BF16", "NVIDIA_TF32_OVERRIDE": "1", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "OPENBLAS_CORETYPE": "Nehalem",
-}  # fmt: skip
-"""Variables by which libraries choose kernels and arithmetic: a key has none of them, because no engine sees them (``test_engine_environment.py``)."""
+    "ATEN_CPU_CAPABILITY": "default",
+    "MKL_CBWR": "COMPATIBLE",
+    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+    "DNNL_MAX_CPU_ISA": "SSE41",
+    "ONEDNN_DEFAULT_FPMATH_MODE": "BF16",
+    "NVIDIA_TF32_OVERRIDE": "1",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1",
+    "OPENBLAS_CORETYPE": "Nehalem",
+}
+"""Variables by which libraries choose kernels and arithmetic: a key has none of them, because no engine sees them
+(``test_engine_environment.py``)."""
 
 
 def outside_cases(base: Base, scratch: Path) -> Iterator[Case]:
@@ -412,9 +524,16 @@ def surroundings(base: Base, scratch: Path) -> Iterator[Case]:
     whole = changed(base.values, ("teacher", "steps"), float(base.values["teacher"]["steps"]))
     yield Case("3 written as 3.0", set(), planned(base, whole))
     (scratch / "other" / "torch-9.9.9.dist-info").mkdir(parents=True)
-    (scratch / "other" / "torch-9.9.9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9.9\n")
+    (scratch / "other" / "torch-9.9.9.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: torch\nVersion: 9.9.9\n"
+    )
     without = {"prepare-rows", "compare-corpus"}
-    yield Case("version of torch", set(base.takes) - without, planned(base, path=str(scratch / "other")), "all but rows and texts need torch")
+    yield Case(
+        "version of torch",
+        set(base.takes) - without,
+        planned(base, path=str(scratch / "other")),
+        "all but rows and texts need torch",
+    )
 
 
 def sources(base: Base, scratch: Path) -> Iterator[Case]:
@@ -436,24 +555,42 @@ def sources(base: Base, scratch: Path) -> Iterator[Case]:
     from_rows = base.below(base.of_door("prepare-rows"))
     yield Case("data folder moved", set(), with_rows("moved", lambda text: text))
     yield Case("one data row", from_rows, with_rows("row", lambda text: text.replace("was good", "was fine", 1)))
-    yield Case("order of data rows", from_rows, with_rows("order", lambda text: "\n".join([text.splitlines()[0], *reversed(text.splitlines()[1:])])))
-    yield Case("label map", base.below(base.of_door("prepare-rows") | base.of_door("score-model")),
-               planned(base, changed(base.values, ("task", "labels"), ["positive", "negative"])))  # fmt: skip
+    yield Case(
+        "order of data rows",
+        from_rows,
+        with_rows("order", lambda text: "\n".join([text.splitlines()[0], *reversed(text.splitlines()[1:])])),
+    )
+    yield Case(
+        "label map",
+        base.below(base.of_door("prepare-rows") | base.of_door("score-model")),
+        planned(base, changed(base.values, ("task", "labels"), ["positive", "negative"])),
+    )
     os.utime(rows)
     yield Case("data file touched", set(), planned(base))
-    yield Case("corpus document", base.below(base.of_door("prepare-corpus") | base.of_door("compare-corpus")),
-               planned(base, changed(base.values, ("corpus", "source"), str(edited_corpus(rows, scratch)))))  # fmt: skip
-    (weights,) = {digest for stage in base.of_door("finetune-teacher") for digest in base.takes[stage]} - made_here(base)
+    yield Case(
+        "corpus document",
+        base.below(base.of_door("prepare-corpus") | base.of_door("compare-corpus")),
+        planned(base, changed(base.values, ("corpus", "source"), str(edited_corpus(rows, scratch)))),
+    )
+    (weights,) = {digest for stage in base.of_door("finetune-teacher") for digest in base.takes[stage]} - made_here(
+        base
+    )
     of_teacher = base.below({stage for stage, given in base.takes.items() if weights in given})
     yield Case("teacher's folder moved", set(), with_bert("moved-bert", lambda folder: None))
     yield Case("one weight byte", of_teacher, with_bert("weight", lambda folder: flip(folder / "model.safetensors")))
     yield Case("tokenizer file", of_teacher, with_bert("tokenizer", add_token))
     epsilon = '"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-11'
-    yield Case("model config", of_teacher, with_bert("config", lambda folder: replace(folder / "config.json", *epsilon)))
+    yield Case(
+        "model config", of_teacher, with_bert("config", lambda folder: replace(folder / "config.json", *epsilon))
+    )
     sharded = scratch / "sharded"
     write_shards(bert, sharded)
     yield from shard_cases(base, sharded, scratch)
-    yield Case("a note beside the weights", set(), with_bert("note", lambda folder: (folder / "NOTES.txt").write_text("nothing") and None))
+    yield Case(
+        "a note beside the weights",
+        set(),
+        with_bert("note", lambda folder: (folder / "NOTES.txt").write_text("nothing") and None),
+    )
 
 
 def write_shards(bert: Path, folder: Path) -> None:
@@ -480,9 +617,17 @@ def shard_cases(base: Base, sharded: Path, scratch: Path) -> Iterator[Case]:
         other = scratch / f"sharded-{name}"
         shutil.copytree(sharded, other)
         flip(other / name) if name in shards else (other / name).write_text((other / name).read_text() + " ")
-        yield Case(f"sharded teacher: {name}", {"finetune-teacher"}, {"finetune-teacher"} if key_of_teacher(other) != known else set())
+        yield Case(
+            f"sharded teacher: {name}",
+            {"finetune-teacher"},
+            {"finetune-teacher"} if key_of_teacher(other) != known else set(),
+        )
     shutil.move(sharded, scratch / "sharded-elsewhere")
-    yield Case("sharded teacher moved", set(), {"finetune-teacher"} if key_of_teacher(scratch / "sharded-elsewhere") != known else set())
+    yield Case(
+        "sharded teacher moved",
+        set(),
+        {"finetune-teacher"} if key_of_teacher(scratch / "sharded-elsewhere") != known else set(),
+    )
 
 
 def code(base: Base, scratch: Path) -> Iterator[Case]:
@@ -490,25 +635,66 @@ def code(base: Base, scratch: Path) -> Iterator[Case]:
 
     def with_code(name: str, file: str, old: str, new: str) -> set[str]:
         tree = scratch / name
-        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "tests", ".import_linter_cache"))
+        shutil.copytree(
+            ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "tests", ".import_linter_cache")
+        )
         replace(tree / file, old, new)
         return planned(base, tree=tree)
 
-    losses, strategies, loop = "tasks/methods/losses/soft_targets.py", "tasks/methods/layers/layer_strategies.py", "tasks/training/loop.py"
+    losses, strategies, loop = (
+        "tasks/methods/losses/soft_targets.py",
+        "tasks/methods/layers/layer_strategies.py",
+        "tasks/training/loop.py",
+    )
     learned = base.of_door("distill-predictions") | base.of_door("drop-layers")  # both may learn from soft targets
     higher = "list(range(layers - drop))", "list(range(layers - drop + 0))"
     lower = "sorted(by_change[: layers - drop])", "sorted(by_change[: layers - drop + 0])"
     interval = "(1 - confidence) / 2, (1 + confidence) / 2", "(1.0 - confidence) / 2, (1 + confidence) / 2"
-    yield Case("a comment", set(), with_code("comment", losses, "def soft_target_loss(", "# why\ndef soft_target_loss("))
+    yield Case(
+        "a comment", set(), with_code("comment", losses, "def soft_target_loss(", "# why\ndef soft_target_loss(")
+    )
     yield Case("a docstring", set(), with_code("docstring", losses, '"""Soft-target', '"""The soft-target'))
-    yield Case("a called helper", base.below(learned), with_code("helper", losses, "* temperature**2", "* temperature**2 * 1.0"))
-    yield Case("another entry of a family", set(), with_code("other-entry", strategies, *higher), "the recipe drops by contribution, not from the top")
-    yield Case("the chosen entry of a family", base.below(base.of_door("drop-layers")), with_code("chosen-entry", strategies, *lower))
-    yield Case("the training loop", base.below(trained(base)), with_code("loop", loop, "return (step + 1) / rising", "return (step + 2) / rising"))
-    yield Case("the scales", base.below(base.of_door("score-model")), with_code("scales", "tasks/scoring/quality/intervals.py", *interval))
-    yield Case("the tracker", set(), with_code("tracker", "tasks/ports/tracking/runs.py", "CURVE_SECONDS = 20.0", "CURVE_SECONDS = 21.0"))
-    yield Case("the store", set(), with_code("store", "tasks/ports/store/folder.py", "POLL, KernelLease", "POLL as POLL, KernelLease"))
-    yield Case("the model card", set(), with_code("card", "tasks/report/model_card.py", "def model_card(", "OTHER = 1\n\n\ndef model_card("))
+    yield Case(
+        "a called helper",
+        base.below(learned),
+        with_code("helper", losses, "* temperature**2", "* temperature**2 * 1.0"),
+    )
+    yield Case(
+        "another entry of a family",
+        set(),
+        with_code("other-entry", strategies, *higher),
+        "the recipe drops by contribution, not from the top",
+    )
+    yield Case(
+        "the chosen entry of a family",
+        base.below(base.of_door("drop-layers")),
+        with_code("chosen-entry", strategies, *lower),
+    )
+    yield Case(
+        "the training loop",
+        base.below(trained(base)),
+        with_code("loop", loop, "return (step + 1) / rising", "return (step + 2) / rising"),
+    )
+    yield Case(
+        "the scales",
+        base.below(base.of_door("score-model")),
+        with_code("scales", "tasks/scoring/quality/intervals.py", *interval),
+    )
+    yield Case(
+        "the tracker",
+        set(),
+        with_code("tracker", "tasks/ports/tracking/runs.py", "CURVE_SECONDS = 20.0", "CURVE_SECONDS = 21.0"),
+    )
+    yield Case(
+        "the store",
+        set(),
+        with_code("store", "tasks/ports/store/folder.py", "POLL, KernelLease", "POLL as POLL, KernelLease"),
+    )
+    yield Case(
+        "the model card",
+        set(),
+        with_code("card", "tasks/report/model_card.py", "def model_card(", "OTHER = 1\n\n\ndef model_card("),
+    )
 
 
 def executed_code(base: Base) -> Iterator[Case]:
@@ -520,17 +706,28 @@ def executed_code(base: Base) -> Iterator[Case]:
 def all_code(base: Base, scratch: Path) -> Iterator[Case]:
     """Change every entry of the families that knobs choose from, the place of every file, and a file during a run."""
     for what, expected, seen in family_edits(base.records):
-        yield Case(f"code: {what}", base.below(expected), base.below(seen), "an entry of a family that a knob chooses from")
+        yield Case(
+            f"code: {what}", base.below(expected), base.below(seen), "an entry of a family that a knob chooses from"
+        )
     for what, seen in moves(base.records):
         yield Case(f"move: {what}", set(), base.below(seen), "to another place, with the imports that name it")
     found = edit_during_a_run(scratch)
-    wrong = {name for name in ("engines", "here") if set(found[name]) - {"old"}} | ({"key"} if found["before"] != found["after"] else set())
+    wrong = {name for name in ("engines", "here") if set(found[name]) - {"old"}} | (
+        {"key"} if found["before"] != found["after"] else set()
+    )
     yield Case("a file during a run", set(), wrong, "what runs later is what was hashed at the start")
 
 
 def trained(base: Base) -> set[str]:
     """Return the stages that train."""
-    doors = ("finetune-teacher", "distill-general", "distill-layers", "distill-predictions", "drop-layers", "pretrain-base")
+    doors = (
+        "finetune-teacher",
+        "distill-general",
+        "distill-layers",
+        "distill-predictions",
+        "drop-layers",
+        "pretrain-base",
+    )
     return {stage for door in doors for stage in base.of_door(door)}
 
 
@@ -572,17 +769,20 @@ def replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-# --- the command ------------------------------------------------------------------------------------------------------------------------------
+# --- the command ------------------------------------------------------------------------------------------------------
 
 
 def all_cases(home: Home, folder: Path) -> list[Case]:
-    """Run both recipes once, then change everything, one thing at a time; the sections that neither has are planned only."""
+    """Run both recipes once, then change everything, one thing at a time; the sections that neither has are planned
+    only."""
     from tests.suites.planned import planned_bases  # which is made of what is declared here
 
     bases = [base.run() for base in make_bases(home, folder)]
     (folder / "scratch").mkdir()
     knobs = [case for base in bases for case in knob_cases(base)]
-    knobs += [case for base in planned_bases(Home(folder / "empty").create(), folder / "planned") for case in base.cases()]
+    knobs += [
+        case for base in planned_bases(Home(folder / "empty").create(), folder / "planned") for case in base.cases()
+    ]
     executed = [case for base in bases for case in executed_code(base)]
     return [*knobs, *forgotten(knobs), *executed, *outside_cases(bases[0], folder / "scratch")]
 
@@ -594,7 +794,13 @@ def show(cases: list[Case]) -> int:
 
     table = Table("what changed", "how", "re-run", "stale", "spurious")
     for case in cases:
-        table.add_row(case.what, case.note[:60], str(len(case.seen)), ", ".join(sorted(case.stale)), ", ".join(sorted(case.spurious)))
+        table.add_row(
+            case.what,
+            case.note[:60],
+            str(len(case.seen)),
+            ", ".join(sorted(case.stale)),
+            ", ".join(sorted(case.spurious)),
+        )
     console = Console(width=200)
     console.print(table)
     wrong = sum(bool(case.stale or case.spurious) for case in cases)

@@ -38,7 +38,8 @@ class Rule:
 
 @dataclass
 class Planned:
-    """A recipe that is only planned, with the rules for those of its knobs that are walked; the first that fits holds."""
+    """A recipe that is only planned, with the rules for those of its knobs that are walked; the first that fits
+    holds."""
 
     name: str
     home: Home
@@ -55,7 +56,8 @@ class Planned:
         return {stage: sorted(keys) for stage, keys in found.items()}
 
     def cases(self) -> Iterator[Case]:
-        """Change every knob that a rule speaks of, one at a time; a rule by which none can be changed proves nothing."""
+        """Change every knob that a rule speaks of, one at a time; a rule by which none can be changed proves
+        nothing."""
         whole, before = Recipe.model_validate(self.values), self.keys(self.values)
         idle = list(self.rules)
         for path, model, declared, value in knobs_of(whole):
@@ -174,14 +176,16 @@ def ways() -> tuple[dict[str, Any], list[Rule]]:
     ]
     last = "distill-predictions/patient"
     rules = [
-        *(Rule(f"students.{number}.intermediate.*", (f"distill-layers/{student['name']}",))
-          for number, student in enumerate(students[:3])),
+        *(
+            Rule(f"students.{number}.intermediate.*", (f"distill-layers/{student['name']}",))
+            for number, student in enumerate(students[:3])
+        ),
         Rule("students.3.prediction.patience.layer_map", (last, "answer-rows/patience last, 2 layers")),
         Rule("students.3.prediction.max_length", (last, "answer-rows/patience skip, 2 layers")),
         Rule("students.3.prediction.precision", (last, "answer-rows/patience skip, 2 layers")),
         Rule("students.3.prediction.*", (last,)),
         Rule("students.4.heads", ("distill-predictions/narrow",)),
-    ]  # fmt: skip
+    ]
     return {"students": students}, rules
 
 
@@ -201,9 +205,16 @@ def elsewhere(rows: Path) -> tuple[dict[str, Any], list[Rule]]:
         "task": {"name": "tiny", "text": "text", "pair": "second", "metrics": ["accuracy", "f1"]},
         "data": {"source": str(rows), "selection_rows": 20, "judge": {"others": {"source": str(rows), "rows": 50}}},
         "students": [{"name": "half", "layers": 2}],
-        "gate": {"split": "validation", "criteria": [{"metric": "retained", "at_least": 0.5, "worst_of": ["validation", "others"]}]},
+        "gate": {
+            "split": "validation",
+            "criteria": [{"metric": "retained", "at_least": 0.5, "worst_of": ["validation", "others"]}],
+        },
     }
-    set_, others, scores = "data.judge.others", ("prepare-judging-set/others",), ("score-model/*", "score-judging-set/*")
+    set_, others, scores = (
+        "data.judge.others",
+        ("prepare-judging-set/others",),
+        ("score-model/*", "score-judging-set/*"),
+    )
     rules = [
         *(Rule(f"{set_}.{knob}", others, ["other"]) for knob in ("split", "text", "pair", "label")),
         Rule(f"{set_}.labels", others, [["negative", "positive"]]),
@@ -226,8 +237,11 @@ def swept() -> tuple[dict[str, Any], list[Rule]]:
         "sweep": {"strategies": ["top", "greedy"], "drop": [1, 2], "seeds": [0, 1], "try_steps": 2},
     }
     tries, cells = "drop-layers/greedy-* try without *", ("drop-layers/*-? s0", "drop-layers/*-? s1")
-    third = [f"{door}/{way}-3{seed}" for way in ("top", "greedy")
-             for door, seed in (("drop-layers", " s0"), ("drop-layers", " s1"), ("score-model", ""))]  # fmt: skip
+    third = [
+        f"{door}/{way}-3{seed}"
+        for way in ("top", "greedy")
+        for door, seed in (("drop-layers", " s0"), ("drop-layers", " s1"), ("score-model", ""))
+    ]
     rules = [
         Rule("sweep.strategies", ("drop-layers/bottom-*", "score-model/bottom-?"), [["top", "bottom", "greedy"]]),
         Rule("sweep.drop", ("drop-layers/greedy-3 try without *", *third), [[1, 2, 3]]),

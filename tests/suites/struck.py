@@ -1,8 +1,10 @@
-"""Moments from the outside: one process of a run is killed, a whole run is stopped and goes on, the clock jumps. Part of ``make kills``.
+"""Moments from the outside: one process of a run is killed, a whole run is stopped and goes on, the clock jumps. Part
+of ``make kills``.
 
-``tests/suites/kills.py`` kills runs; here a run lives on and has to notice. Each run brings a Prefect server of its own, as a person's does, so that
-what it leaves can be read from its databases. After each moment: the run went on to its end, or ended in one sentence; a second run ends right, with
-the digests and versions of an undisturbed one; nothing is left ``RUNNING`` in Prefect and MLflow; no file is left that somebody would have to remove.
+``tests/suites/kills.py`` kills runs; here a run lives on and has to notice. Each run brings a Prefect server of its
+own, as a person's does, so that what it leaves can be read from its databases. After each moment: the run went on to
+its end, or ended in one sentence; a second run ends right, with the digests and versions of an undisturbed one; nothing
+is left ``RUNNING`` in Prefect and MLflow; no file is left that somebody would have to remove.
 """
 
 from __future__ import annotations
@@ -37,15 +39,26 @@ HOUR = 3600
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 """Makes the library by which a clock jumps, if it is installed."""
 PARTS = "fork server", "engine", "packer", "prefect"
-PLAN = {"fork server": 6, "engine": 6, "packer": 6, "prefect": 6, "stopped": 4, "stopped, with a rival": 4, "an hour ahead": 4, "an hour back": 4}
+PLAN = {
+    "fork server": 6,
+    "engine": 6,
+    "packer": 6,
+    "prefect": 6,
+    "stopped": 4,
+    "stopped, with a rival": 4,
+    "an hour ahead": 4,
+    "an hour back": 4,
+}
 """How many of 40 moments are of each kind."""
 IN_A_BUCKET = ("stopped, with a rival",)
-"""What has a meaning only where workers of several hosts share a store: a file lock of the kernel is held by whoever is stopped, too."""
+"""What has a meaning only where workers of several hosts share a store: a file lock of the kernel is held by whoever is
+stopped, too."""
 
 
 @dataclass
 class Base:
-    """An undisturbed run: what it made, how long it took in all, and how long each of its engines was there, in seconds."""
+    """An undisturbed run: what it made, how long it took in all, and how long each of its engines was there, in
+    seconds."""
 
     recipe: Path
     digests: Mapping[str, str]
@@ -62,7 +75,8 @@ class Moment:
     window: str
     kind: str
     share: float
-    """When: at which of a run's engines, and how far in its life; 0 is the beginning of the first, 1 the end of the last but one."""
+    """When: at which of a run's engines, and how far in its life; 0 is the beginning of the first, 1 the end of the
+    last but one."""
     where: str = ""
     ended: str = ""
     took: float = 0.0
@@ -70,7 +84,7 @@ class Moment:
     problems: list[str] = field(default_factory=list)
 
 
-# --- the processes of a run -------------------------------------------------------------------------------------------------------------------
+# --- the processes of a run -------------------------------------------------------------------------------------------
 
 
 def words_of(pid: int) -> list[str]:
@@ -135,11 +149,12 @@ def send_all(run: int, number: int) -> None:
             os.kill(pid, number)
 
 
-# --- hosts and their clock --------------------------------------------------------------------------------------------------------------------
+# --- hosts and their clock --------------------------------------------------------------------------------------------
 
 
 class Clock:
-    """A clock of some processes, that can be made to jump, told by a file; what measures durations goes on as it did."""
+    """A clock of some processes, that can be made to jump, told by a file; what measures durations goes on as it
+    did."""
 
     def __init__(self, folder: Path) -> None:
         self.file, self.library = folder / "clock", folder / "clock.so"
@@ -192,12 +207,18 @@ def wait_until(there: Callable[[], bool], seconds: float, what: str) -> None:
         time.sleep(LOOK)
 
 
-def new_host(folder: Path, kind: str, servers: Mapping[str, str], store: str = "", database: Path | None = None) -> Host:
+def new_host(
+    folder: Path, kind: str, servers: Mapping[str, str], store: str = "", database: Path | None = None
+) -> Host:
     """Return a host with nothing on it: its home, and beside it a folder for what programs leave in /tmp."""
     scratch = folder.with_name(f"{folder.name}-tmp")
     scratch.mkdir(parents=True)
     folder.mkdir()
-    place = f"s3://{BUCKET}/{store or f'{folder.parents[1].name}-{folder.parent.name}-{folder.name}'}" if kind == "s3" else ""
+    place = (
+        f"s3://{BUCKET}/{store or f'{folder.parents[1].name}-{folder.parent.name}-{folder.name}'}"
+        if kind == "s3"
+        else ""
+    )
     return Host(folder, place, {**servers, "TMPDIR": str(scratch)}, database)
 
 
@@ -222,11 +243,12 @@ def undisturbed(kind: str, folder: Path, servers: Mapping[str, str]) -> Base:
     return Base(recipe, here.digests(), here.versions(), seconds, [times[-1] - times[0] for times in seen.values()])
 
 
-# --- strikes ----------------------------------------------------------------------------------------------------------------------------------
+# --- strikes ----------------------------------------------------------------------------------------------------------
 
 
 def wait_for_moment(moment: Moment, base: Base, run: subprocess.Popen[str]) -> int:
-    """Wait for a moment in the work of a run's engines, and for the part that is to be struck; return its process, 0 if the run has ended before."""
+    """Wait for a moment in the work of a run's engines, and for the part that is to be struck; return its process, 0 if
+    the run has ended before."""
     place = moment.share * (len(base.engines) - 1)
     number, delay = int(place), place % 1 * base.engines[int(place)]
     seen, due, part = set[int](), float("inf"), moment.window if moment.window in PARTS else "engine"
@@ -237,7 +259,10 @@ def wait_for_moment(moment: Moment, base: Base, run: subprocess.Popen[str]) -> i
             due = time.monotonic() + delay if len(seen) == number + 1 else due
         if part in there and (time.monotonic() >= due or part == "packer"):
             time.sleep(delay if part == "packer" else 0.0)
-            moment.where = f"at engine {len(seen)}, {(folder_of(there.get('engine', 0)) or Path('none at work')).name.rsplit('-', 1)[0]}"
+            moment.where = (
+                f"at engine {len(seen)}, "
+                f"{(folder_of(there.get('engine', 0)) or Path('none at work')).name.rsplit('-', 1)[0]}"
+            )
             return there[part]
         time.sleep(LOOK)
     moment.problems.append(f"the run ended before its {part} could be struck")
@@ -251,7 +276,9 @@ def stop_and_go_on(run: subprocess.Popen[str]) -> None:
     send_all(run.pid, signal.SIGCONT)
 
 
-def live_through(moment: Moment, base: Base, folder: Path, servers: Mapping[str, str], database: Path | None = None) -> Moment:
+def live_through(
+    moment: Moment, base: Base, folder: Path, servers: Mapping[str, str], database: Path | None = None
+) -> Moment:
     """Strike a run, see how it ends, run it again, and look at what is left."""
     with contextlib.ExitStack() as stack:
         clock = Clock(folder) if moment.window.startswith("an hour") else None
@@ -312,7 +339,8 @@ def survivors(everything: set[int]) -> Iterator[str]:
 
 
 def overtake(moment: Moment, base: Base, here: Host, run: subprocess.Popen[str]) -> None:
-    """Stop a run until another host with the same store has taken its stage over and made it; then let it go on, and the other one end."""
+    """Stop a run until another host with the same store has taken its stage over and made it; then let it go on, and
+    the other one end."""
     rival = new_host(here.home.with_name(f"{here.home.name}-rival"), "s3", here.servers, here.store.split("/", 3)[3])
     send_all(run.pid, signal.SIGSTOP)
     second = begin(rival, base.recipe)
@@ -334,7 +362,7 @@ def again(moment: Moment, base: Base, here: Host) -> None:
         moment.problems.append(f"the second run ended with status {run.returncode}: {err.strip()[-400:]}")
 
 
-# --- what is left -----------------------------------------------------------------------------------------------------------------------------
+# --- what is left -----------------------------------------------------------------------------------------------------
 
 
 def judge(moment: Moment, base: Base, here: Host) -> None:
@@ -343,15 +371,23 @@ def judge(moment: Moment, base: Base, here: Host) -> None:
     wrong = [key[:12] for key, digest in base.digests.items() if digests.get(key) != digest]
     if wrong or len(digests) != len(base.digests):
         moment.problems.append(f"other digests than undisturbed: {wrong}")
-    if moment.window not in IN_A_BUCKET and here.versions() != base.versions:  # of two hosts one registers first, each in its own MLflow
+    if (
+        moment.window not in IN_A_BUCKET and here.versions() != base.versions
+    ):  # of two hosts one registers first, each in its own MLflow
         moment.problems.append(f"registered {here.versions()}, undisturbed {base.versions}")
     moment.problems += [f"at the end: {problem}" for problem in [*here.damage(), *left(here)]]
 
 
 def left(here: Host) -> Iterator[str]:
     """Say what a host's runs have left that should not be there."""
-    for name, query in (("prefect.db", "select 'flow run', name, state_type from flow_run union all select 'task run', name, state_type from task_run"),
-                        ("mlflow.db", "select 'run', name, status from runs")):  # fmt: skip
+    for name, query in (
+        (
+            "prefect.db",
+            "select 'flow run', name, state_type from flow_run union all select 'task run', name, state_type from "
+            "task_run",
+        ),
+        ("mlflow.db", "select 'run', name, status from runs"),
+    ):
         for what, title, state in asked(here.home / name, query):
             if state in ("RUNNING", "PENDING", "SCHEDULED", "CANCELLING"):
                 yield f"{what} {title} is {state} in {name}"
@@ -368,7 +404,7 @@ def left(here: Host) -> Iterator[str]:
     yield from (f"{name} is left in the temporary folder" for name in there)
 
 
-# --- all of them ------------------------------------------------------------------------------------------------------------------------------
+# --- all of them ------------------------------------------------------------------------------------------------------
 
 
 def moments(count: int, seed: int) -> list[Moment]:
@@ -395,8 +431,13 @@ def all_struck(chosen: list[Moment], folder: Path, servers: Mapping[str, str]) -
             bases[moment.kind] = undisturbed(moment.kind, place, servers)
         started = time.monotonic()
         done.append(live_through(moment, bases[moment.kind], place, servers))
-        print(f"moment {moment.number} ({moment.window}, {moment.kind}), {moment.where}: {moment.ended} in {moment.took:.0f} s; "
-              f"{'; '.join(moment.problems) or 'right'} ({time.monotonic() - started:.0f} s)", file=sys.stderr, flush=True)  # fmt: skip
+        print(
+            f"moment {moment.number} ({moment.window}, {moment.kind}), {moment.where}: {moment.ended} in "
+            f"{moment.took:.0f} s; "
+            f"{'; '.join(moment.problems) or 'right'} ({time.monotonic() - started:.0f} s)",
+            file=sys.stderr,
+            flush=True,
+        )
     return done
 
 
@@ -410,12 +451,16 @@ def show(found: list[Moment]) -> int:
         here = [moment for moment in found if (moment.window, moment.kind) == (window, kind)]
         wrong, on = sum(bool(moment.problems) for moment in here), sum(moment.ended == "went on" for moment in here)
         said = sum(moment.ended.startswith("said") for moment in here)
-        table.add_row(window, kind, str(len(here)), str(wrong), str(on), str(said), f"{max(moment.took for moment in here):.0f} s")
+        table.add_row(
+            window, kind, str(len(here)), str(wrong), str(on), str(said), f"{max(moment.took for moment in here):.0f} s"
+        )
     console = Console(width=200)
     console.print(table)
     for moment in found:
         for problem in moment.problems:
-            console.print(f"moment {moment.number} ({moment.window}, {moment.kind}, {moment.where}): {problem}", markup=False)
+            console.print(
+                f"moment {moment.number} ({moment.window}, {moment.kind}, {moment.where}): {problem}", markup=False
+            )
     wrong = sum(bool(moment.problems) for moment in found)
     tried = [moment for moment in found if not moment.ended.startswith("NOT TRIED")]
     console.print(f"{len(tried)} of {len(found)} moments tried, {wrong} wrong")

@@ -16,7 +16,11 @@ from tests.suites.kills import Moment, Undisturbed, all_moments, undisturbed
 @pytest.fixture
 def servers(prefect_url: str, s3: S3Server) -> dict[str, str]:
     """The servers of the tests."""
-    return {"PREFECT_API_URL": prefect_url, "PREFECT_API_AUTH_STRING": os.environ["PREFECT_API_AUTH_STRING"], **s3.environment()}
+    return {
+        "PREFECT_API_URL": prefect_url,
+        "PREFECT_API_AUTH_STRING": os.environ["PREFECT_API_AUTH_STRING"],
+        **s3.environment(),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +29,9 @@ def bases() -> dict[str, Undisturbed]:
     return {}
 
 
-def base_of(bases: dict[str, Undisturbed], kind: str, folder: Path, servers: dict[str, str], database: Path) -> Undisturbed:
+def base_of(
+    bases: dict[str, Undisturbed], kind: str, folder: Path, servers: dict[str, str], database: Path
+) -> Undisturbed:
     if kind not in bases:
         (folder / f"{kind}-base").mkdir(parents=True)
         bases[kind] = undisturbed(kind, folder / f"{kind}-base", servers, database)
@@ -37,19 +43,33 @@ def wrong(found: list[Moment] | list[struck.Moment]) -> list[tuple[str, str, lis
 
 
 def test_a_kill_inside_a_window_loses_nothing(
-    servers: dict[str, str], template: Path, bases: dict[str, Undisturbed], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+    servers: dict[str, str],
+    template: Path,
+    bases: dict[str, Undisturbed],
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
 ) -> None:
     place = tmp_path_factory.mktemp("undisturbed")
     found = all_moments(
-        1, tmp_path, servers, seed=2, abreast=1, base_of=lambda kind: base_of(bases, kind, place, servers, template), database=template
-    )  # fmt: skip
+        1,
+        tmp_path,
+        servers,
+        seed=2,
+        abreast=1,
+        base_of=lambda kind: base_of(bases, kind, place, servers, template),
+        database=template,
+    )
     assert {moment.window for moment in found} == set(list(WINDOWS)[:1])
     assert not wrong(found)
 
 
 @pytest.mark.slow
 def test_an_engine_that_is_killed_under_a_run_leaves_nothing_behind(
-    servers: dict[str, str], template: Path, bases: dict[str, Undisturbed], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+    servers: dict[str, str],
+    template: Path,
+    bases: dict[str, Undisturbed],
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
 ) -> None:
     usual = base_of(bases, "folder", tmp_path_factory.mktemp("undisturbed"), servers, template)
     base = struck.Base(usual.recipe, usual.digests, usual.versions, usual.seconds, engines=[0.0] * 3)

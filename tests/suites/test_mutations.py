@@ -26,7 +26,11 @@ def test_every_knob_re_runs_exactly_what_depends_on_it(home: Home, tmp_path: Pat
 
 
 def test_knobs_of_recipes_that_are_only_planned_change_the_keys_of_their_own_stages(tmp_path: Path) -> None:
-    quick = [base for base in planned_bases(Home(tmp_path / "home").create(), tmp_path / "made") if base.name in ("together", "sweep")]
+    quick = [
+        base
+        for base in planned_bases(Home(tmp_path / "home").create(), tmp_path / "made")
+        if base.name in ("together", "sweep")
+    ]
     cases = [case for base in quick for case in base.cases()]
     assert len(cases) >= 25
     assert not [(case.what, case.note, case.stale, case.spurious) for case in cases if case.stale or case.spurious]

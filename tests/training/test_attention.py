@@ -29,10 +29,20 @@ from tasks.training.models.dropout import MASKS
 from tasks.training.objectives.capture import Capture, prove
 
 FAMILIES: dict[str, tuple[Any, Any]] = {
-    "bert": (BertModel, BertConfig), "roberta": (RobertaModel, RobertaConfig), "electra": (ElectraModel, ElectraConfig),
-    "distilbert": (DistilBertModel, DistilBertConfig), "albert": (AlbertModel, AlbertConfig),
-}  # fmt: skip
-SIZES = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 24, "max_position_embeddings": 64}
+    "bert": (BertModel, BertConfig),
+    "roberta": (RobertaModel, RobertaConfig),
+    "electra": (ElectraModel, ElectraConfig),
+    "distilbert": (DistilBertModel, DistilBertConfig),
+    "albert": (AlbertModel, AlbertConfig),
+}
+SIZES = {
+    "vocab_size": 50,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 24,
+    "max_position_embeddings": 64,
+}
 DISTIL = {"vocab_size": 50, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 24, "max_position_embeddings": 64}
 
 
@@ -83,16 +93,29 @@ def test_the_fused_kernel_of_a_gpu_shows_the_same_scores(family: str) -> None:
 
 
 def test_a_model_of_another_build_keeps_its_own_attention() -> None:
-    sizes = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 24}
+    sizes = {
+        "vocab_size": 50,
+        "hidden_size": 24,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 24,
+    }
     model = LlamaModel(LlamaConfig(attn_implementation="eager", **sizes))
     assert own_attention(model).config._attn_implementation == "eager"
-    with pytest.raises(ModelError, match="cannot be read from a llama model, because nobody .* set matching.attention: 0 .* use one of albert, bert"):
+    with pytest.raises(
+        ModelError,
+        match="cannot be read from a llama model, because nobody .* set matching.attention: 0 .* use one of albert, "
+        "bert",
+    ):
         Capture(model, attention=[0])
 
 
 def test_a_batch_without_padding_needs_no_mask() -> None:
     ids = inputs(9)["input_ids"]
-    torch.testing.assert_close(own_attention(drawn("bert"))(ids).last_hidden_state, drawn("bert")(ids).last_hidden_state)
+    torch.testing.assert_close(
+        own_attention(drawn("bert"))(ids).last_hidden_state, drawn("bert")(ids).last_hidden_state
+    )
 
 
 def test_dropout_of_attention_is_drawn_here() -> None:

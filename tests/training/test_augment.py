@@ -33,8 +33,17 @@ def write_byte_roberta(folder: Path) -> Path:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, **AS_ROBERTA)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "initializer_range": 0.5, "type_vocab_size": 1}
-    transformers.RobertaForMaskedLM(transformers.RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=40, **sizes)).save_pretrained(folder)
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "initializer_range": 0.5,
+        "type_vocab_size": 1,
+    }
+    transformers.RobertaForMaskedLM(
+        transformers.RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=40, **sizes)
+    ).save_pretrained(folder)
     return folder
 
 
@@ -45,12 +54,15 @@ def test_words_of_a_byte_vocabulary_are_found_in_their_place_and_lose_their_mark
     assert word_mark(tokenizer) == "\u0120"
     places = list(places_of(SENTENCE, tokenizer, 32))
     whole = tokenizer(SENTENCE)["input_ids"]
-    assert [(place.word, tokenizer.convert_ids_to_tokens(whole[place.token])) for place in places if place.token >= 0] == [
-        (1, "\u0120film"), (3, "\u0120good"), (6, "\u0120plot"), (8, "\u0120poor")]  # fmt: skip
+    assert [
+        (place.word, tokenizer.convert_ids_to_tokens(whole[place.token])) for place in places if place.token >= 0
+    ] == [(1, "\u0120film"), (3, "\u0120good"), (6, "\u0120plot"), (8, "\u0120poor")]
     knobs = SimpleNamespace(**KNOBS.__dict__ | {"mode": mode, "options": 60})
     found = by_masked_lm(freeze(load_masked_lm(folder, CPU)), places, tokenizer, knobs, lambda *told, **named: None)
     options = [option for several in found.values() for option in several]
-    assert len(options) >= 8 and all(option.isascii() and f"\u0120{option}" in tokenizer.get_vocab() for option in options)
+    assert len(options) >= 8 and all(
+        option.isascii() and f"\u0120{option}" in tokenizer.get_vocab() for option in options
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "xlnet"])

@@ -31,7 +31,9 @@ def batch(tiny_bert: Path):
 
 
 def knobs(**changes: object) -> SimpleNamespace:
-    return SimpleNamespace(**{"layer_map": "uniform", "hidden": 1.0, "attention": 1.0, "projection": "none", "formula": "masked"} | changes)
+    return SimpleNamespace(
+        **{"layer_map": "uniform", "hidden": 1.0, "attention": 1.0, "projection": "none", "formula": "masked"} | changes
+    )
 
 
 def test_scores_give_the_models_own_probabilities(teacher, batch) -> None:
@@ -50,7 +52,9 @@ def test_a_student_equal_to_its_teacher_loses_nothing(teacher, batch) -> None:
 
 @pytest.mark.parametrize("formula", ["masked", "paper"])
 def test_padding_changes_only_the_papers_formula(teacher, tiny_bert: Path, formula: str) -> None:
-    student = build_student("random", teacher, SimpleNamespace(layers=2, hidden=8, heads=4, feed_forward=16), seed=1).eval()
+    student = build_student(
+        "random", teacher, SimpleNamespace(layers=2, hidden=8, heads=4, feed_forward=16), seed=1
+    ).eval()
     matcher = Matcher(student, teacher, knobs(projection="shared", formula=formula))
     encoded = encode(load_tokenizer(tiny_bert), ["the film was good", "a book " * 6], None, 16)
     alone = matcher.loss(collate(encoded, [0], 0, CPU))

@@ -24,7 +24,9 @@ def test_the_share_and_the_mean(share: float, dtype: torch.dtype) -> None:
     assert drawn.dtype == dtype and drawn.shape == (1000, 1001)
     assert float((drawn == 0).float().mean()) == pytest.approx(share, abs=0.002)
     assert float(drawn.float().mean()) == pytest.approx(1, abs=0.005)
-    assert float((drawn == 0).float().mean(0).std()) == pytest.approx((share * (1 - share) / 1000) ** 0.5, rel=0.2), "units fall independently"
+    assert float((drawn == 0).float().mean(0).std()) == pytest.approx((share * (1 - share) / 1000) ** 0.5, rel=0.2), (
+        "units fall independently"
+    )
 
 
 def test_a_step_draws_what_it_drew_before() -> None:
@@ -34,7 +36,11 @@ def test_a_step_draws_what_it_drew_before() -> None:
         masks.start(*names)
         draws.append((masks.draw(like, 0.5), masks.draw(like, 0.5)))
     assert all(torch.equal(first, again) for first, again in zip(draws[0], draws[3], strict=True))
-    assert not torch.equal(draws[0][0], draws[0][1]) and not torch.equal(draws[0][0], draws[1][0]) and not torch.equal(draws[0][0], draws[2][0])
+    assert (
+        not torch.equal(draws[0][0], draws[0][1])
+        and not torch.equal(draws[0][0], draws[1][0])
+        and not torch.equal(draws[0][0], draws[2][0])
+    )
 
 
 def test_gradients_pass_where_units_were_kept() -> None:
@@ -42,7 +48,9 @@ def test_gradients_pass_where_units_were_kept() -> None:
     values = torch.ones(2, 30, requires_grad=True)
     out = Dropout(0.3)(values)
     out.sum().backward()
-    assert torch.equal(out.detach(), values.grad) and (out == 0).any() and torch.equal(Dropout(0.3).eval()(values), values)
+    assert (
+        torch.equal(out.detach(), values.grad) and (out == 0).any() and torch.equal(Dropout(0.3).eval()(values), values)
+    )
 
 
 def test_every_step_of_a_training_draws_anew(tmp_path: Path) -> None:
@@ -55,19 +63,34 @@ def test_every_step_of_a_training_draws_anew(tmp_path: Path) -> None:
         return out.sum()
 
     knobs = SimpleNamespace(
-        steps=6, seed=0, learning_rate=1e-6, weight_decay=0.0, beta1=0.9, beta2=0.999, eps=1e-8, warmup=0, schedule="constant", clip=1.0, precision="fp32",
-        evaluations=0, checkpoint_minutes=1e9,
-    )  # fmt: skip
+        steps=6,
+        seed=0,
+        learning_rate=1e-6,
+        weight_decay=0.0,
+        beta1=0.9,
+        beta2=0.999,
+        eps=1e-8,
+        warmup=0,
+        schedule="constant",
+        clip=1.0,
+        precision="fp32",
+        evaluations=0,
+        checkpoint_minutes=1e9,
+    )
     job = Job({"job": "test", "knobs": {}, "output": str(tmp_path), "checkpoints": str(tmp_path / "checkpoints")})
     train(job, knobs, Course(modules, lambda epoch: [np.arange(1)] * 3, loss), torch.device("cpu"))
     assert len({tuple(mask.flatten().tolist()) for mask in seen}) == 6
     MASKS.start(0, 4, 0)
-    assert torch.equal(seen[4], MASKS.draw(torch.empty(1, 200), 0.5) == 0), "drawn from our own stream, named by seed, step and process"
+    assert torch.equal(seen[4], MASKS.draw(torch.empty(1, 200), 0.5) == 0), (
+        "drawn from our own stream, named by seed, step and process"
+    )
 
 
 def test_every_dropout_is_exchanged_and_given_back() -> None:
     modules = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Dropout(0.1)), nn.Dropout(0.0))
     before = list(modules.modules())
     with cheap_masks(modules):
-        assert [type(module) for module in modules.modules()][-2:] == [Dropout, nn.Dropout], "a dropout of nothing costs nothing"
+        assert [type(module) for module in modules.modules()][-2:] == [Dropout, nn.Dropout], (
+            "a dropout of nothing costs nothing"
+        )
     assert all(module is other for module, other in zip(modules.modules(), before, strict=True))

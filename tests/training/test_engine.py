@@ -21,15 +21,23 @@ ROOT = Path(__file__).resolve().parents[2]
 def start(folder: Path, rows: Path, bert: Path, *, steps: int) -> subprocess.Popen[str]:
     """Start a fine-tuning job."""
     path = write_job(folder, rows, bert, steps=steps)
-    return subprocess.Popen([sys.executable, "-m", "tasks.training", str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "tasks.training", str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
 
 
 def write_job(folder: Path, rows: Path, bert: Path, *, steps: int) -> Path:
     """Write the order of a fine-tuning job."""
     folder.mkdir(exist_ok=True)
     knobs = Teacher(steps=steps, batch_size=8, max_length=16, evaluations=2, precision="fp32").model_dump(mode="json")
-    order = {"job": "finetune", "knobs": knobs, "inputs": {"rows": str(rows), "base": str(bert)}, "output": str(folder / "output"),
-             "checkpoints": str(folder / "checkpoints"), "threads": 1}  # fmt: skip
+    order = {
+        "job": "finetune",
+        "knobs": knobs,
+        "inputs": {"rows": str(rows), "base": str(bert)},
+        "output": str(folder / "output"),
+        "checkpoints": str(folder / "checkpoints"),
+        "threads": 1,
+    }
     (folder / "job.json").write_text(json.dumps(order))
     return folder / "job.json"
 
@@ -61,7 +69,8 @@ def test_a_stopped_training_ends_with_the_same_bytes(rows: Path, tiny_bert: Path
 
 
 def test_an_engine_starts_without_what_it_does_not_need(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    """Every stage starts an engine: pandas alone, which pyarrow brings along where it is asked for a dataset, would be half a second each time."""
+    """Every stage starts an engine: pandas alone, which pyarrow brings along where it is asked for a dataset, would be
+    half a second each time."""
     probe = """
 import runpy, sys
 try:
@@ -76,8 +85,12 @@ except SystemExit as end:
 
 def test_an_unknown_job_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(json.dumps({"job": "distil", "output": str(tmp_path)}))
-    done = subprocess.run([sys.executable, "-m", "tasks.training", str(tmp_path / "job.json")], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and "unknown job 'distil'; choose one of" in done.stdout and "Traceback" not in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "tasks.training", str(tmp_path / "job.json")], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (
+        done.returncode == 2 and "unknown job 'distil'; choose one of" in done.stdout and "Traceback" not in done.stderr
+    )
 
 
 def test_batches_hold_every_row_once_and_pad_little() -> None:

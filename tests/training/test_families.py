@@ -1,4 +1,5 @@
-"""Every family of encoders as teacher and as student: what the engine makes of it, what can be read of it, and what is refused."""
+"""Every family of encoders as teacher and as student: what the engine makes of it, what can be read of it, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -19,7 +20,15 @@ from tasks.families import FAMILIES, HIDDEN, SCORES, STATES, shape_of
 from tasks.preflight import check_students
 from tasks.recipe.data import CorpusText
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import AnswerSlice, ContributionSlice, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice, SignalSlice
+from tasks.recipe.slices import (
+    AnswerSlice,
+    ContributionSlice,
+    DropSlice,
+    GeneralSlice,
+    IntermediateSlice,
+    PredictionSlice,
+    SignalSlice,
+)
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Teacher
 from tasks.scoring.predict import logits_of
@@ -71,7 +80,12 @@ def teachers(written: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
 
 def job(name: str, knobs: Any, output: Path, *, checkpoints: Path | None = None, **inputs: Path) -> Job:
     output.mkdir(exist_ok=True, parents=True)
-    order = {"job": name, "knobs": knobs.model_dump(mode="json"), "inputs": {key: str(path) for key, path in inputs.items()}, "output": str(output)}
+    order = {
+        "job": name,
+        "knobs": knobs.model_dump(mode="json"),
+        "inputs": {key: str(path) for key, path in inputs.items()},
+        "output": str(output),
+    }
     return Job(order | ({"checkpoints": str(checkpoints)} if checkpoints else {}))
 
 
@@ -82,7 +96,10 @@ def batch_of(folder: Path, texts: list[str], pairs: list[str] | None = None) -> 
 
 
 def matching(**changes: Any) -> SimpleNamespace:
-    return SimpleNamespace(**{"layer_map": "uniform", "hidden": 1.0, "attention": 0.0, "projection": "shared", "formula": "masked"} | changes)
+    return SimpleNamespace(
+        **{"layer_map": "uniform", "hidden": 1.0, "attention": 0.0, "projection": "shared", "formula": "masked"}
+        | changes
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,14 +107,19 @@ def matching(**changes: Any) -> SimpleNamespace:
 def test_padding_changes_no_answer(teachers: dict[str, Path], name: str, pairs: list[str] | None) -> None:
     model = freeze(load_classifier(teachers[name], TASK, CPU))
     together = model(**batch_of(teachers[name], TEXTS, pairs).inputs(model)).logits
-    alone = [model(**batch_of(teachers[name], [text], pairs and [pairs[row]]).inputs(model)).logits for row, text in enumerate(TEXTS)]
+    alone = [
+        model(**batch_of(teachers[name], [text], pairs and [pairs[row]]).inputs(model)).logits
+        for row, text in enumerate(TEXTS)
+    ]
     torch.testing.assert_close(torch.cat(alone), together, rtol=1e-4, atol=1e-5)
     assert together.std(0).min() > 1e-3, "all texts get one answer, and this test shows nothing"
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("pairs", [None, SECOND])
-def test_whoever_loads_the_folder_gets_the_engines_answers(teachers: dict[str, Path], name: str, pairs: list[str] | None) -> None:
+def test_whoever_loads_the_folder_gets_the_engines_answers(
+    teachers: dict[str, Path], name: str, pairs: list[str] | None
+) -> None:
     """Nothing of ours is asked there: the saved tokenizer knows on which side to pad, and what the model takes."""
     tokenizer, model = load_tokenizer(teachers[name]), freeze(load_classifier(teachers[name], TASK, CPU))
     ours_NC = all_logits(model, encode(tokenizer, TEXTS, pairs, 24), tokenizer.pad_token_id, precision="fp32")
@@ -119,16 +141,21 @@ def test_padding_changes_no_inner_loss(teachers: dict[str, Path], name: str) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_family_shows_is_its_own(teachers: dict[str, Path], name: str) -> None:
-    """The proof of a first batch: twice the same, and, where scores are read or can be made, the model's own probabilities."""
+    """The proof of a first batch: twice the same, and, where scores are read or can be made, the model's own
+    probabilities."""
     model = freeze(load_classifier(teachers[name], TASK, CPU))
     shows, every = FAMILIES[name].shows, range(4)
-    capture = Capture(model, hidden=range(5), attention=every if SCORES in shows else (), states=every if STATES in shows else ())
+    capture = Capture(
+        model, hidden=range(5), attention=every if SCORES in shows else (), states=every if STATES in shows else ()
+    )
     batch = batch_of(teachers[name], TEXTS)
     prove(capture, batch.inputs(model), batch.mask_BT)
     shown = capture(**batch.inputs(model))
     assert [tuple(state.shape) for state in shown.hidden.values()] == [(4, batch.ids_BT.shape[1], 16)] * 5
     if STATES in shows:
-        assert {state.shape for by_name in shown.states.values() for state in by_name.values()} == {(4, 4, batch.ids_BT.shape[1], 4)}
+        assert {state.shape for by_name in shown.states.values() for state in by_name.values()} == {
+            (4, 4, batch.ids_BT.shape[1], 4)
+        }
     model.train()
     set_dropout(model, 0.3)
     with pytest.raises(ModelError, match="asked twice"):
@@ -141,39 +168,73 @@ def test_deberta_shows_what_its_maps_make_of_the_text_not_of_positions(teachers:
     batch = batch_of(teachers["deberta-v2"], TEXTS)
     shown = Capture(model, hidden=[0], states=[0])(**batch.inputs(model))
     attention = model.base_model.encoder.layer[0].attention.self
-    for signal, linear in (("query", attention.query_proj), ("key", attention.key_proj), ("value", attention.value_proj)):
+    for signal, linear in (
+        ("query", attention.query_proj),
+        ("key", attention.key_proj),
+        ("value", attention.value_proj),
+    ):
         whole_BTD = shown.states[0][signal].transpose(1, 2).flatten(2)
         torch.testing.assert_close(whole_BTD, linear(shown.hidden[0]))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_job_of_the_engine(written: dict[str, Path], rows: Path, name: str, tmp_path: Path) -> None:
-    """Fine-tuning, answers, kept layers, both phases of a narrower student, contributions, dropping; what comes out answers alike after a reload."""
+    """Fine-tuning, answers, kept layers, both phases of a narrower student, contributions, dropping; what comes out
+    answers alike after a reload."""
     teacher, base = tmp_path / "teacher", written[name]
     finetune(job("finetune", Teacher(**FAST), teacher, rows=rows, base=base))
-    answer(job("answer", AnswerSlice(max_length=16, precision="fp32"), tmp_path / "answers", rows=rows, teacher=teacher))
+    answer(
+        job("answer", AnswerSlice(max_length=16, precision="fp32"), tmp_path / "answers", rows=rows, teacher=teacher)
+    )
     attention = SCORES in FAMILIES[name].shows
     shape = Shape(layers=2, hidden=8, heads=4) if attention else SMALL
     kept = SignalSlice(layers=2, max_length=16, precision="fp32", attention=attention)
     record_signals(job("signals", kept, tmp_path / "kept", rows=rows, teacher=teacher))
     first = IntermediateSlice(**FAST, matching={"attention": float(attention)}, shape=shape, start="embeddings")
-    distill_intermediate(job("intermediate", first, tmp_path / "first", rows=rows, teacher=teacher, signals=tmp_path / "kept"))
+    distill_intermediate(
+        job("intermediate", first, tmp_path / "first", rows=rows, teacher=teacher, signals=tmp_path / "kept")
+    )
     second = PredictionSlice(**FAST, transfer_alone=False)
-    distill_prediction(job("prediction", second, tmp_path / "student", rows=rows, teacher=teacher, answers=tmp_path / "answers", start=tmp_path / "first"))
-    measured = measure_contributions(job("contributions", ContributionSlice(max_length=16), tmp_path / "shares", rows=rows, base=base))
+    distill_prediction(
+        job(
+            "prediction",
+            second,
+            tmp_path / "student",
+            rows=rows,
+            teacher=teacher,
+            answers=tmp_path / "answers",
+            start=tmp_path / "first",
+        )
+    )
+    measured = measure_contributions(
+        job("contributions", ContributionSlice(max_length=16), tmp_path / "shares", rows=rows, base=base)
+    )
     assert len(measured["cosines"]) == 4
-    dropped = drop_and_train(job("drop", DropSlice(**FAST, strategy="contribution", drop=1), tmp_path / "dropped", rows=rows, base=base,
-                                 contributions=tmp_path / "shares"))  # fmt: skip
+    dropped = drop_and_train(
+        job(
+            "drop",
+            DropSlice(**FAST, strategy="contribution", drop=1),
+            tmp_path / "dropped",
+            rows=rows,
+            base=base,
+            contributions=tmp_path / "shares",
+        )
+    )
     assert len(dropped["kept_layers"]) == 3 and ("fewer turns" in dropped.get("note", "")) == (name == "albert")
     for made in (teacher, tmp_path / "student", tmp_path / "dropped"):
         same_after_reload(made)
     assert shape_of(json.loads((tmp_path / "student" / "config.json").read_text())) | {"feed_forward": 0} == {
-        "layers": 2, "hidden": 8, "heads": shape.heads, "feed_forward": 0}  # fmt: skip
+        "layers": 2,
+        "hidden": 8,
+        "heads": shape.heads,
+        "feed_forward": 0,
+    }
     scored(teacher, tmp_path / "student")
 
 
 def same_after_reload(folder: Path) -> None:
-    """Load a folder twice, by transformers alone and by the engine: their answers are the same, bit for bit under one attention."""
+    """Load a folder twice, by transformers alone and by the engine: their answers are the same, bit for bit under one
+    attention."""
     from transformers import AutoModelForSequenceClassification
 
     plain = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
@@ -190,7 +251,9 @@ def scored(teacher: Path, student: Path) -> None:
     assert parameters_of(student) < parameters_of(teacher) and flops_of(student, 16) < flops_of(teacher, 16)
     assert flops_of(student, 16) == pytest.approx(counted_flops(student, 16), rel=0.01)
     assert flops_of(student, 128) > flops_of(student, 64) > 0, "more tokens than a tiny model has positions"
-    timed = measure_latency({"model": student, "teacher": teacher}, batch=1, length=8, threads=1, repeats=2, warmup=0, seconds=0.01)
+    timed = measure_latency(
+        {"model": student, "teacher": teacher}, batch=1, length=8, threads=1, repeats=2, warmup=0, seconds=0.01
+    )
     assert timed["model"]["p50_ms"] > 0 and peak_increase(student, batch=1, length=8, threads=1) >= 0
 
 
@@ -213,7 +276,9 @@ def test_students_of_every_start(teachers: dict[str, Path], name: str, start: st
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_resumed_training_ends_with_the_same_bytes(written: dict[str, Path], rows: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_training_ends_with_the_same_bytes(
+    written: dict[str, Path], rows: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Embedding rows in use, dropout and optimizer included."""
     knobs = Teacher(**FAST | {"steps": 6}, checkpoint_minutes=1e-9, dropout=0.1)
     finetune(job("finetune", knobs, tmp_path / "whole", rows=rows, base=written[name]))
@@ -227,8 +292,12 @@ def test_a_resumed_training_ends_with_the_same_bytes(written: dict[str, Path], r
 
     with monkeypatch.context() as patched, pytest.raises(RuntimeError):
         patched.setattr(loop.Run, "one_step", breaks)
-        finetune(job("finetune", knobs, tmp_path / "broken", checkpoints=tmp_path / "points", rows=rows, base=written[name]))
-    finetune(job("finetune", knobs, tmp_path / "resumed", checkpoints=tmp_path / "points", rows=rows, base=written[name]))
+        finetune(
+            job("finetune", knobs, tmp_path / "broken", checkpoints=tmp_path / "points", rows=rows, base=written[name])
+        )
+    finetune(
+        job("finetune", knobs, tmp_path / "resumed", checkpoints=tmp_path / "points", rows=rows, base=written[name])
+    )
     whole, resumed = (load_file(tmp_path / made / "model.safetensors") for made in ("whole", "resumed"))
     assert all(torch.equal(value, resumed[key]) for key, value in whole.items())
 
@@ -269,28 +338,46 @@ def test_general_text_stands_in_the_familys_own_frame(written: dict[str, Path], 
     import pyarrow.parquet as pq
 
     (tmp_path / "documents").mkdir()
-    pq.write_table(pa.table({"text": [" ".join(TEXTS) + " " + " ".join(SECOND)] * 8}), tmp_path / "documents" / "documents.parquet")
+    pq.write_table(
+        pa.table({"text": [" ".join(TEXTS) + " " + " ".join(SECOND)] * 8}), tmp_path / "documents" / "documents.parquet"
+    )
     knobs = CorpusText(source="", max_tokens=2000, max_length=16)
     tokenize_corpus(job("tokenize", knobs, tmp_path / "corpus", base=written[name], documents=tmp_path / "documents"))
     tokenizer, encoded = load_tokenizer(written[name]), read_corpus(tmp_path / "corpus")
     first = encoded.ids_S[: encoded.offsets[1]].tolist()
     assert len(first) == 16
     assert first == tokenizer(tokenizer.decode(first, skip_special_tokens=True))["input_ids"]
-    method = {"method": "relations"} if STATES in FAMILIES[name].shows else {"method": "layers", "matching": {"attention": 0.0}}
+    method = (
+        {"method": "relations"}
+        if STATES in FAMILIES[name].shows
+        else {"method": "layers", "matching": {"attention": 0.0}}
+    )
     knobs = GeneralSlice(**FAST, shape=SMALL, start="random", **method)
     distill_general(job("general", knobs, tmp_path / "student", base=written[name], corpus=tmp_path / "corpus"))
     assert (tmp_path / "student" / "model.safetensors").is_file()
 
 
-def test_kept_layers_of_a_model_padded_on_the_left_are_those_of_a_live_teacher(teachers: dict[str, Path], rows: Path, tmp_path: Path) -> None:
+def test_kept_layers_of_a_model_padded_on_the_left_are_those_of_a_live_teacher(
+    teachers: dict[str, Path], rows: Path, tmp_path: Path
+) -> None:
     from tasks.training.data.rows import read_rows
 
     folder = teachers["xlnet"]
-    record_signals(job("signals", SignalSlice(layers=2, max_length=16, precision="fp32", attention=False), tmp_path, rows=rows, teacher=folder))
+    record_signals(
+        job(
+            "signals",
+            SignalSlice(layers=2, max_length=16, precision="fp32", attention=False),
+            tmp_path,
+            rows=rows,
+            teacher=folder,
+        )
+    )
     train, tokenizer = read_rows(rows, "train", "classification"), load_tokenizer(folder)
     teacher = freeze(load_classifier(folder, TASK, CPU))
     matcher = Matcher(build_student("random", teacher, SMALL, seed=3).eval(), teacher, matching())
-    kept = recorded(Job({"job": "intermediate", "inputs": {"signals": str(tmp_path)}, "output": str(tmp_path)}), train.ids_N)
+    kept = recorded(
+        Job({"job": "intermediate", "inputs": {"signals": str(tmp_path)}, "output": str(tmp_path)}), train.ids_N
+    )
     batch = np.asarray([5, 0, 17, 30])
     tensors = collate(encode(tokenizer, train.texts, None, 16), batch, tokenizer.pad_token_id, CPU)
     assert kept is not None and 0 in tensors.mask_BT[:, 0] and (tensors.mask_BT[:, -1] == 1).all()
@@ -298,8 +385,18 @@ def test_kept_layers_of_a_model_padded_on_the_left_are_those_of_a_live_teacher(t
 
 
 def test_xlnet_contributes_where_its_summary_stands(written: dict[str, Path], rows: Path, tmp_path: Path) -> None:
-    measured = {token: measure_contributions(job("contributions", ContributionSlice(max_length=16, token=token), tmp_path / token, rows=rows,
-                                                 base=written["xlnet"]))["cosines"] for token in ("cls", "mean")}  # fmt: skip
+    measured = {
+        token: measure_contributions(
+            job(
+                "contributions",
+                ContributionSlice(max_length=16, token=token),
+                tmp_path / token,
+                rows=rows,
+                base=written["xlnet"],
+            )
+        )["cosines"]
+        for token in ("cls", "mean")
+    }
     model, batch = freeze(load_classifier(written["xlnet"], TASK, CPU)), batch_of(written["xlnet"], TEXTS[:1])
     states = model(**batch.inputs(model), output_hidden_states=True).hidden_states
     assert batch.ids_BT[0, -1] == load_tokenizer(written["xlnet"]).cls_token_id and len(states) == 5
@@ -323,7 +420,9 @@ def test_a_student_of_another_family_is_saved_with_its_own_inputs(written: dict[
     (other / "config.json").write_text((written["xlnet"] / "config.json").read_text())
     with pytest.raises(ModelError, match="sums a text up at its other end"):
         copying = {"intermediate": {"matching": {"attention": 0.0}}}
-        check_students(recipe({"layers": 4, "start": "a/folder"}, task_distillation=copying), written["bert"], {"small": other})
+        check_students(
+            recipe({"layers": 4, "start": "a/folder"}, task_distillation=copying), written["bert"], {"small": other}
+        )
 
 
 def test_a_local_layer_of_modernbert_is_not_copied_where_it_does_not_look(teachers: dict[str, Path]) -> None:
@@ -343,35 +442,59 @@ def test_a_local_layer_of_modernbert_is_not_copied_where_it_does_not_look(teache
 
 
 def test_what_else_a_config_holds_follows_the_shape(teachers: dict[str, Path]) -> None:
-    configs = {name: build_student("random", freeze(load_classifier(teachers[name], TASK, CPU)), SMALL, seed=0).config for name in NAMES}
+    configs = {
+        name: build_student("random", freeze(load_classifier(teachers[name], TASK, CPU)), SMALL, seed=0).config
+        for name in NAMES
+    }
     assert (configs["xlnet"].d_head, configs["xlnet"].d_inner, configs["distilbert"].hidden_dim) == (4, 12, 12)
     assert configs["deberta-v2"].pooler_hidden_size == 8 and len(configs["modernbert"].layer_types) == 2
     assert configs["electra"].embedding_size == configs["albert"].embedding_size == 8
 
 
-def test_a_tokenizer_without_padding_borrows_a_token_that_is_masked_anyway(written: dict[str, Path], tmp_path: Path) -> None:
+def test_a_tokenizer_without_padding_borrows_a_token_that_is_masked_anyway(
+    written: dict[str, Path], tmp_path: Path
+) -> None:
     folder = shutil.copytree(written["distilbert"], tmp_path / "bare")
     values = json.loads((folder / "tokenizer_config.json").read_text())
     del values["pad_token"]
     (folder / "tokenizer_config.json").write_text(json.dumps(values))
     assert load_tokenizer(folder).pad_token == "[SEP]"
-    ours, theirs = (freeze(load_classifier(place, TASK, CPU))(**batch_of(place, TEXTS).inputs(load_classifier(place, TASK, CPU))).logits
-                    for place in (folder, written["distilbert"]))  # fmt: skip
+    ours, theirs = (
+        freeze(load_classifier(place, TASK, CPU))(
+            **batch_of(place, TEXTS).inputs(load_classifier(place, TASK, CPU))
+        ).logits
+        for place in (folder, written["distilbert"])
+    )
     torch.testing.assert_close(ours, theirs)
 
 
 def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
-    own = {"name": "tiny", "task": {"name": "tiny"}, "gate": {"split": "validation"}, "students": [{"name": "small", "layers": 2, **student}]}
+    own = {
+        "name": "tiny",
+        "task": {"name": "tiny"},
+        "gate": {"split": "validation"},
+        "students": [{"name": "small", "layers": 2, **student}],
+    }
     return Recipe.model_validate({**own, **sections})
 
 
 @pytest.mark.parametrize(
     ("name", "student", "sections", "sentence"),
     [
-        ("xlnet", {}, {"task_distillation": {"intermediate": {}}},
-         "small, task_distillation.intermediate: attention scores cannot be read from a xlnet model, because its attention is one piece.*"
-         "set matching.attention: 0 and copy hidden states, or use one of albert, bert"),
-        ("deberta-v2", {}, {"task_distillation": {"intermediate": {}}}, "because its attention adds terms of position .* copy hidden states"),
+        (
+            "xlnet",
+            {},
+            {"task_distillation": {"intermediate": {}}},
+            "small, task_distillation.intermediate: attention scores cannot be read from a xlnet model, because its "
+            "attention is one piece.*"
+            "set matching.attention: 0 and copy hidden states, or use one of albert, bert",
+        ),
+        (
+            "deberta-v2",
+            {},
+            {"task_distillation": {"intermediate": {}}},
+            "because its attention adds terms of position .* copy hidden states",
+        ),
         ("xlnet", {}, {"augmentation": {"masked_lm": "teacher"}}, "a xlnet is none; name another model there"),
         ("xlnet", {"hidden": 18, "start": "random"}, {}, "width 18 does not divide by 4 heads"),
         ("modernbert", {"hidden": 12, "start": "random"}, {}, "choose heads of an even size"),
@@ -379,7 +502,7 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
         ("xlnet", {"layers": 5}, {}, "has 5 layers and its teacher 4"),
         ("albert", {}, {"layer_dropping": {"drop": [4]}}, "cannot drop 4 of 4 layers"),
     ],
-)  # fmt: skip
+)
 def test_what_a_family_cannot_do_is_refused_before_anything_is_spent(
     written: dict[str, Path], name: str, student: dict[str, Any], sections: dict[str, Any], sentence: str
 ) -> None:
@@ -390,12 +513,32 @@ def test_what_a_family_cannot_do_is_refused_before_anything_is_spent(
 @pytest.mark.parametrize(
     ("name", "phase", "section", "sentence"),
     [
-        ("xlnet", {"method": "relations"}, "general_distillation", "queries, keys and values cannot be read from a xlnet model.* use method: layers"),
+        (
+            "xlnet",
+            {"method": "relations"},
+            "general_distillation",
+            "queries, keys and values cannot be read from a xlnet model.* use method: layers",
+        ),
         ("deberta-v2", {"method": "relations"}, "task_distillation", None),
-        ("deberta-v2", {"method": "triple"}, "general_distillation", "deberta-v2 is not among albert, bert, .*; use method: relations"),
-        ("xlnet", {"method": "triple"}, "general_distillation", "xlnet is not among albert, bert, .*; use method: layers with matching.attention: 0"),
+        (
+            "deberta-v2",
+            {"method": "triple"},
+            "general_distillation",
+            "deberta-v2 is not among albert, bert, .*; use method: relations",
+        ),
+        (
+            "xlnet",
+            {"method": "triple"},
+            "general_distillation",
+            "xlnet is not among albert, bert, .*; use method: layers with matching.attention: 0",
+        ),
         ("albert", {"method": "triple"}, "general_distillation", None),
-        ("albert", {"method": "replacing"}, "task_distillation", "layers of a albert model cannot be replaced one by one; use method: layers"),
+        (
+            "albert",
+            {"method": "replacing"},
+            "task_distillation",
+            "layers of a albert model cannot be replaced one by one; use method: layers",
+        ),
         ("roberta", {"method": "replacing"}, "task_distillation", None),
     ],
 )
@@ -403,7 +546,10 @@ def test_every_method_is_refused_where_the_family_cannot_serve_it(
     written: dict[str, Path], name: str, phase: dict[str, Any], section: str, sentence: str | None
 ) -> None:
     general = {"corpus": {"source": "x"}, "general_distillation": phase}
-    asked = recipe({"start": "random" if general.get(section) else "teacher"}, **(general if section in general else {section: {"intermediate": phase}}))
+    asked = recipe(
+        {"start": "random" if general.get(section) else "teacher"},
+        **(general if section in general else {section: {"intermediate": phase}}),
+    )
     if sentence is None:
         check_students(asked, written[name], {})
     else:
@@ -425,10 +571,18 @@ def test_a_summary_is_where_the_family_keeps_it(teachers: dict[str, Path], name:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_family_can_do_is_not_refused(written: dict[str, Path], name: str) -> None:
     attention = float(SCORES in FAMILIES[name].shows)
-    check_students(recipe({}, task_distillation={"intermediate": {"matching": {"attention": attention}}}, layer_dropping={"drop": [1]}), written[name], {})
+    check_students(
+        recipe(
+            {}, task_distillation={"intermediate": {"matching": {"attention": attention}}}, layer_dropping={"drop": [1]}
+        ),
+        written[name],
+        {},
+    )
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {*OF[STATES]}))
 def test_the_engine_refuses_too(teachers: dict[str, Path], name: str) -> None:
-    with pytest.raises(ModelError, match="queries, keys and values cannot be read from a xlnet model, because .* use method: layers"):
+    with pytest.raises(
+        ModelError, match="queries, keys and values cannot be read from a xlnet model, because .* use method: layers"
+    ):
         Capture(load_classifier(teachers[name], TASK, CPU), states=[0])

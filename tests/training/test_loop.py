@@ -21,19 +21,41 @@ from tasks.training.models.attention import own_attention
 CPU = torch.device("cpu")
 LENGTHS = np.random.default_rng(0).integers(3, 24, 64)
 ENCODED = Encoded(
-    np.random.default_rng(1).integers(1, 80, LENGTHS.sum()).astype(np.int32), np.zeros(LENGTHS.sum(), np.int32), np.concatenate([[0], np.cumsum(LENGTHS)])
+    np.random.default_rng(1).integers(1, 80, LENGTHS.sum()).astype(np.int32),
+    np.zeros(LENGTHS.sum(), np.int32),
+    np.concatenate([[0], np.cumsum(LENGTHS)]),
 )
 LABELS = torch.from_numpy((ENCODED.ids_S[ENCODED.offsets[:-1]] > 40).astype(np.int64))
 KNOBS = SimpleNamespace(
-    steps=24, epochs=1, seed=0, learning_rate=1e-2, weight_decay=0.05, beta1=0.8, beta2=0.98, eps=1e-5, warmup=0.1, schedule="linear", clip=0.7,
-    precision="fp32", evaluations=0, checkpoint_minutes=1e9,
-)  # fmt: skip
+    steps=24,
+    epochs=1,
+    seed=0,
+    learning_rate=1e-2,
+    weight_decay=0.05,
+    beta1=0.8,
+    beta2=0.98,
+    eps=1e-5,
+    warmup=0.1,
+    schedule="linear",
+    clip=0.7,
+    precision="fp32",
+    evaluations=0,
+    checkpoint_minutes=1e9,
+)
 
 
 def model() -> BertForSequenceClassification:
     torch.manual_seed(0)
-    sizes = {"vocab_size": 90, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 32}
-    return BertForSequenceClassification(BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="eager", **sizes))
+    sizes = {
+        "vocab_size": 90,
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "intermediate_size": 32,
+    }
+    return BertForSequenceClassification(
+        BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="eager", **sizes)
+    )
 
 
 def batches(epoch: int) -> list[np.ndarray]:
@@ -41,7 +63,8 @@ def batches(epoch: int) -> list[np.ndarray]:
 
 
 def plain(learned: nn.Module) -> tuple[list[float], list[float]]:
-    """The loop of a textbook: padded to one width, gradients clipped by a pass of their own, every parameter's moments moved at every step."""
+    """The loop of a textbook: padded to one width, gradients clipped by a pass of their own, every parameter's moments
+    moved at every step."""
     losses, norms = [], []
     order = [batch for epoch in range(3) for batch in batches(epoch)]
     decayed = [value for value in learned.parameters() if value.ndim > 1]
@@ -53,7 +76,11 @@ def plain(learned: nn.Module) -> tuple[list[float], list[float]]:
             group["lr"] = KNOBS.learning_rate * rate(step, KNOBS.steps, KNOBS.warmup, KNOBS.schedule)
         batch = collate(ENCODED, order[step], 0, CPU)
         width = 30 - batch.ids_BT.shape[1]
-        loss = learned(input_ids=F.pad(batch.ids_BT, (0, width)), attention_mask=F.pad(batch.mask_BT, (0, width)), labels=LABELS[order[step]]).loss
+        loss = learned(
+            input_ids=F.pad(batch.ids_BT, (0, width)),
+            attention_mask=F.pad(batch.mask_BT, (0, width)),
+            labels=LABELS[order[step]],
+        ).loss
         loss.backward()
         norms.append(float(nn.utils.clip_grad_norm_(learned.parameters(), KNOBS.clip)))
         optimizer.step()

@@ -1,4 +1,5 @@
-"""Every inner objective in the engine: it learns, it leaves a plain model, and what it reads of the models is what it says."""
+"""Every inner objective in the engine: it learns, it leaves a plain model, and what it reads of the models is what it
+says."""
 
 from __future__ import annotations
 
@@ -58,8 +59,14 @@ def scene(tiny_bert: Path, tiny_rows: Path, tmp_path_factory: pytest.TempPathFac
 def do(name: str, folder: Path, knobs: Any, lists: dict[str, list[Path]] | None = None, **inputs: Path) -> Path:
     """Do a job here and return its output folder; its facts are written beside it."""
     values = knobs if isinstance(knobs, dict) else knobs.model_dump(mode="json")
-    order = {"job": name, "knobs": values, "inputs": {key: str(path) for key, path in inputs.items()}, "output": str(folder / "output"),
-             "lists": {key: [str(path) for path in paths] for key, paths in (lists or {}).items()}, "checkpoints": str(folder / "checkpoints")}  # fmt: skip
+    order = {
+        "job": name,
+        "knobs": values,
+        "inputs": {key: str(path) for key, path in inputs.items()},
+        "output": str(folder / "output"),
+        "lists": {key: [str(path) for path in paths] for key, paths in (lists or {}).items()},
+        "checkpoints": str(folder / "checkpoints"),
+    }
     job = Job(order, silent=True)
     job.output.mkdir(parents=True, exist_ok=True)
     (folder / "facts.json").write_text(json.dumps(JOBS[name](job)))
@@ -81,7 +88,9 @@ def teacher(scene: SimpleNamespace) -> Any:
 
 @pytest.fixture
 def batch(scene: SimpleNamespace) -> Any:
-    encoded = encode(load_tokenizer(scene.base), ["the film was good", "a book", "the plot was not very fine"], None, 16)
+    encoded = encode(
+        load_tokenizer(scene.base), ["the film was good", "a book", "the plot was not very fine"], None, 16
+    )
     return collate(encoded, [0, 1, 2], 0, CPU)
 
 
@@ -100,7 +109,10 @@ def test_relations_read_the_very_projections_of_a_layer(teacher: Any, batch: Any
     """What is captured is what the layer's own linear maps put out, head by head."""
     seen: dict[str, torch.Tensor] = {}
     attention = teacher.base_model.encoder.layer[2].attention.self
-    hooks = [getattr(attention, name).register_forward_hook(lambda _, __, out, name=name: seen.update({name: out})) for name in ("query", "key", "value")]
+    hooks = [
+        getattr(attention, name).register_forward_hook(lambda _, __, out, name=name: seen.update({name: out}))
+        for name in ("query", "key", "value")
+    ]
     shown = Relations(teacher, teacher, relations(layer=3)).of_teacher(**batch.inputs(teacher)).states[2]
     for hook in hooks:
         hook.remove()
@@ -109,9 +121,12 @@ def test_relations_read_the_very_projections_of_a_layer(teacher: Any, batch: Any
 
 
 def test_relations_do_not_change_with_padding(teacher: Any, scene: SimpleNamespace) -> None:
-    """The projections are made larger: relations of fresh weights are so alike that single precision leaves four digits of their distance."""
+    """The projections are made larger: relations of fresh weights are so alike that single precision leaves four digits
+    of their distance."""
     teacher = copy.deepcopy(teacher)
-    student = build_student("random", teacher, SimpleNamespace(layers=2, hidden=8, heads=2, feed_forward=16), seed=1).eval()
+    student = build_student(
+        "random", teacher, SimpleNamespace(layers=2, hidden=8, heads=2, feed_forward=16), seed=1
+    ).eval()
     for name, weight in [*teacher.named_parameters(), *student.named_parameters()]:
         weight.data *= 10 if re.search(r"(query|key|value)\.weight", name) else 1
     objective = Relations(student, teacher, relations())
@@ -122,9 +137,17 @@ def test_relations_do_not_change_with_padding(teacher: Any, scene: SimpleNamespa
     assert alone > 0.01 and alone == pytest.approx(float(objective.loss(padded).detach()), rel=1e-5)
 
 
-def test_general_distillation_by_relations_with_other_heads_and_another_width(scene: SimpleNamespace, tmp_path: Path) -> None:
+def test_general_distillation_by_relations_with_other_heads_and_another_width(
+    scene: SimpleNamespace, tmp_path: Path
+) -> None:
     shape = Shape(layers=2, hidden=8, heads=2, feed_forward=16)
-    made = do("general", tmp_path, GeneralSlice(**FAST, evaluations=2, shape=shape, start="random"), base=scene.base, corpus=scene.corpus)
+    made = do(
+        "general",
+        tmp_path,
+        GeneralSlice(**FAST, evaluations=2, shape=shape, start="random"),
+        base=scene.base,
+        corpus=scene.corpus,
+    )
     assert facts(made)["relation_heads"] == 8 and facts(made)["teacher_layer"] == 4
     assert set(weights(made)) == set(weights_of_plain(made)), "nothing but the plain model is saved"
 
@@ -159,7 +182,9 @@ def test_the_triple_loss_falls(scene: SimpleNamespace, tmp_path: Path) -> None:
     from tasks.training.objectives.triple import Triple
 
     base, text = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus)
-    student = build_student("distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0)
+    student = build_student(
+        "distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0
+    )
     knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
     objective = Triple(student, base, knobs, load_tokenizer(scene.base), text)
     optimizer = torch.optim.AdamW(student.parameters(), lr=3e-3)
@@ -180,7 +205,9 @@ def test_checkpoints_of_the_triple_loss_are_judged_on_the_same_masked_words(scen
     from tasks.training.objectives.triple import Triple
 
     base, text = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus)
-    student = build_student("distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0).eval()
+    student = build_student(
+        "distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0
+    ).eval()
     losses = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
     objective = Triple(student, base, losses, load_tokenizer(scene.base), text)
     scores = []
@@ -200,11 +227,15 @@ def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monk
     from tasks.training.objectives.objectives import triple
 
     base, tokenizer = freeze(load_masked_lm(scene.base, CPU)), load_tokenizer(scene.base)
-    student = build_student("distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0).eval()
+    student = build_student(
+        "distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0
+    ).eval()
     knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
     objective = triple.Triple(student, base, knobs, tokenizer, read_corpus(scene.corpus))
     # Which tokens are drawn depends on the shape of a batch; here it is always the third of each row, shown as a mask.
-    monkeypatch.setattr(triple, "draw_targets", lambda ids, mask, weights, share: torch.arange(ids.shape[1]).expand(ids.shape) == 3)
+    monkeypatch.setattr(
+        triple, "draw_targets", lambda ids, mask, weights, share: torch.arange(ids.shape[1]).expand(ids.shape) == 3
+    )
     monkeypatch.setattr(triple, "shown", lambda ids, drawn, mask_token, vocabulary: torch.where(drawn, mask_token, ids))
     encoded = encode(tokenizer, ["the film was good", "a book " * 6], None, 16)
     both = collate(encoded, [0, 1], 0, CPU)
@@ -220,10 +251,14 @@ def test_chunks_of_the_vocabulary_change_nothing(scene: SimpleNamespace, monkeyp
     base, text, found = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus), []
     for chunk in (1024, 7):
         monkeypatch.setattr(triple, "CHUNK", chunk)
-        student = build_student("distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0)
+        student = build_student(
+            "distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0
+        )
         knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
         torch.manual_seed(3)
-        loss = triple.Triple(student, base, knobs, load_tokenizer(scene.base), text).loss(collate(text, list(range(8)), 0, CPU))
+        loss = triple.Triple(student, base, knobs, load_tokenizer(scene.base), text).loss(
+            collate(text, list(range(8)), 0, CPU)
+        )
         loss.backward()
         found.append((float(loss.detach()), student.distilbert.transformer.layer[0].ffn.lin1.weight.grad.clone()))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
@@ -231,7 +266,8 @@ def test_chunks_of_the_vocabulary_change_nothing(scene: SimpleNamespace, monkeyp
 
 
 def test_a_start_as_distilbert_answers_as_the_layers_that_it_kept(scene: SimpleNamespace) -> None:
-    """All layers kept, one segment, and no pooler between: the masked-LM logits are the teacher's, once its one token type is added."""
+    """All layers kept, one segment, and no pooler between: the masked-LM logits are the teacher's, once its one token
+    type is added."""
     base = freeze(load_masked_lm(scene.base, CPU))
     shape = SimpleNamespace(layers=4, hidden=None, heads=None, feed_forward=None)
     student = build_student("distilbert", base, shape, seed=0).eval()
@@ -250,19 +286,30 @@ def test_a_model_without_a_head_for_words_is_refused(scene: SimpleNamespace, tmp
 
 
 def theseus(**changes: Any) -> IntermediateSlice:
-    return IntermediateSlice(**(FAST | {"method": "replacing", "evaluations": 0, "shape": Shape(layers=2), "start": "top"} | changes))
+    return IntermediateSlice(
+        **(FAST | {"method": "replacing", "evaluations": 0, "shape": Shape(layers=2), "start": "top"} | changes)
+    )
 
 
 def test_replacing_trains_the_students_layers_alone(scene: SimpleNamespace, tmp_path: Path) -> None:
     made = do("intermediate", tmp_path, theseus(), rows=scene.rows, teacher=scene.teacher)
     ours, theirs = weights(made), weights(scene.teacher)
     moved = {name for name in ours if not np.array_equal(ours[name], theirs[name])}
-    assert moved and all(name.startswith("bert.encoder.layer.") for name in moved), "embeddings and head are frozen, and no wrapper's name is saved"
-    assert facts(made)["replaced"] == [[0, 1], [2, 3]] and json.loads((made / "config.json").read_text())["num_hidden_layers"] == 2
+    assert moved and all(name.startswith("bert.encoder.layer.") for name in moved), (
+        "embeddings and head are frozen, and no wrapper's name is saved"
+    )
+    assert (
+        facts(made)["replaced"] == [[0, 1], [2, 3]]
+        and json.loads((made / "config.json").read_text())["num_hidden_layers"] == 2
+    )
 
 
-def test_a_student_that_always_stands_in_is_the_student_and_one_that_never_does_is_the_teacher(teacher: Any, batch: Any) -> None:
-    student = build_student("top", teacher, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0)
+def test_a_student_that_always_stands_in_is_the_student_and_one_that_never_does_is_the_teacher(
+    teacher: Any, batch: Any
+) -> None:
+    student = build_student(
+        "top", teacher, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0
+    )
     alone = student.eval()(**batch.inputs(student)).logits
     knobs = SimpleNamespace(replacing=SimpleNamespace(first=0.3, share=0.5), seed=0)
     objective = Replacing(student, teacher, knobs, np.zeros(3, dtype=np.int64), "classification")
@@ -276,7 +323,9 @@ def test_a_student_that_always_stands_in_is_the_student_and_one_that_never_does_
         torch.testing.assert_close(student(**batch.inputs(student)).logits, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_stopped_replacing_ends_with_the_same_bytes(scene: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_replacing_ends_with_the_same_bytes(
+    scene: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     knobs = theseus(steps=30)
     whole = do("intermediate", tmp_path / "whole", knobs, rows=scene.rows, teacher=scene.teacher)
     asked = iter([False] * 11 + [True] * 99)
@@ -292,16 +341,29 @@ def test_a_stopped_replacing_ends_with_the_same_bytes(scene: SimpleNamespace, tm
 
 
 def last_phase(**changes: Any) -> PredictionSlice:
-    return PredictionSlice(**(FAST | {"evaluations": 1, "shape": Shape(layers=2), "start": "top", "origin": "finetuned"} | changes))
+    return PredictionSlice(
+        **(FAST | {"evaluations": 1, "shape": Shape(layers=2), "start": "top", "origin": "finetuned"} | changes)
+    )
 
 
-def test_patience_changes_the_student_and_is_zero_for_the_teacher_itself(scene: SimpleNamespace, tmp_path: Path, teacher: Any, batch: Any) -> None:
+def test_patience_changes_the_student_and_is_zero_for_the_teacher_itself(
+    scene: SimpleNamespace, tmp_path: Path, teacher: Any, batch: Any
+) -> None:
     kept = AnswerSlice(max_length=16, precision="fp32", patience=PatienceOf(layer_map="skip", layers=2))
     answers = do("answer", tmp_path / "answers", kept, rows=scene.rows, teacher=scene.teacher)
     stored = load_file(answers / "answers.safetensors")
     assert stored["summaries"].shape == (len(stored["ids"]), 1, 16)
-    impatient = do("prediction", tmp_path / "without", last_phase(), rows=scene.rows, teacher=scene.teacher, answers=answers)
-    patient = do("prediction", tmp_path / "with", last_phase(patience={"weight": 100}), rows=scene.rows, teacher=scene.teacher, answers=answers)
+    impatient = do(
+        "prediction", tmp_path / "without", last_phase(), rows=scene.rows, teacher=scene.teacher, answers=answers
+    )
+    patient = do(
+        "prediction",
+        tmp_path / "with",
+        last_phase(patience={"weight": 100}),
+        rows=scene.rows,
+        teacher=scene.teacher,
+        answers=answers,
+    )
     assert any(not np.array_equal(weights(patient)[name], weights(impatient)[name]) for name in weights(patient))
 
 
@@ -320,10 +382,22 @@ def test_kept_summaries_are_those_of_a_live_teacher(scene: SimpleNamespace, tmp_
 
 
 def test_an_ensembles_answers_are_the_mixture(scene: SimpleNamespace, tmp_path: Path) -> None:
-    second = do("finetune", tmp_path / "second", Teacher(**FAST, evaluations=1, seed=7), rows=scene.rows, base=scene.base)
-    theirs = do("answer", tmp_path / "answers", AnswerSlice(max_length=16, precision="fp32"), rows=scene.rows, teacher=second)
-    mixed = do("mix", tmp_path / "mix", MixSlice(weights=(1.0, 3.0), temperature=2.0), lists={"answers": [scene.answers, theirs]})
-    logits = [torch.from_numpy(load_file(folder / "answers.safetensors")["logits"]) for folder in (scene.answers, theirs, mixed)]
+    second = do(
+        "finetune", tmp_path / "second", Teacher(**FAST, evaluations=1, seed=7), rows=scene.rows, base=scene.base
+    )
+    theirs = do(
+        "answer", tmp_path / "answers", AnswerSlice(max_length=16, precision="fp32"), rows=scene.rows, teacher=second
+    )
+    mixed = do(
+        "mix",
+        tmp_path / "mix",
+        MixSlice(weights=(1.0, 3.0), temperature=2.0),
+        lists={"answers": [scene.answers, theirs]},
+    )
+    logits = [
+        torch.from_numpy(load_file(folder / "answers.safetensors")["logits"])
+        for folder in (scene.answers, theirs, mixed)
+    ]
     first, other, both = ((each / 2).softmax(-1) for each in logits)
     torch.testing.assert_close(both, 0.25 * first + 0.75 * other)
 
@@ -335,7 +409,9 @@ def test_a_student_starts_where_its_recipe_says(scene: SimpleNamespace, tmp_path
     frozen = {"learning_rate": 1e-12, "weight_decay": 0.0}
     common = {"rows": scene.rows, "teacher": scene.teacher, "answers": scene.answers}
     for origin, inputs, source in (("finetuned", {}, scene.teacher), ("pretrained", {"base": scene.base}, scene.base)):
-        made = do("prediction", tmp_path / origin, last_phase(**frozen, start="bottom", origin=origin), **common, **inputs)
+        made = do(
+            "prediction", tmp_path / origin, last_phase(**frozen, start="bottom", origin=origin), **common, **inputs
+        )
         name = "bert.encoder.layer.{}.output.dense.weight"
         np.testing.assert_allclose(weights(made)[name.format(0)], weights(source)[name.format(2)], atol=1e-6)
     assert json.loads((made / "config.json").read_text())["kept_layers"] == [2, 3]
@@ -366,15 +442,28 @@ def foreigner(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_student_with_another_tokenizer_learns_answers_by_its_own_reading(scene: SimpleNamespace, foreigner: Path, tmp_path: Path) -> None:
+def test_a_student_with_another_tokenizer_learns_answers_by_its_own_reading(
+    scene: SimpleNamespace, foreigner: Path, tmp_path: Path
+) -> None:
     common = {"rows": scene.rows, "teacher": scene.teacher, "answers": scene.answers, "start": foreigner}
     made = do("prediction", tmp_path / "made", PredictionSlice(**FAST, evaluations=1), **common)
-    assert load_tokenizer(made).get_vocab() == load_tokenizer(foreigner).get_vocab() != load_tokenizer(scene.base).get_vocab()
+    assert (
+        load_tokenizer(made).get_vocab()
+        == load_tokenizer(foreigner).get_vocab()
+        != load_tokenizer(scene.base).get_vocab()
+    )
 
 
 def test_its_layers_are_not_compared_token_by_token(scene: SimpleNamespace, foreigner: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be compared token by token"):
-        do("intermediate", tmp_path / "made", IntermediateSlice(**FAST, evaluations=0), rows=scene.rows, teacher=scene.teacher, start=foreigner)
+        do(
+            "intermediate",
+            tmp_path / "made",
+            IntermediateSlice(**FAST, evaluations=0),
+            rows=scene.rows,
+            teacher=scene.teacher,
+            start=foreigner,
+        )
 
 
 def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace, foreigner: Path, teacher: Any) -> None:
@@ -383,8 +472,15 @@ def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace,
     from tasks.training.data.rows import read_rows
     from tasks.training.data.variants import Varied
 
-    rows, own, other = read_rows(scene.rows, "train", "classification"), load_tokenizer(scene.base), load_tokenizer(foreigner)
-    candidates = {(int(number), "text"): (text.split(), [["fine", "good"] for _ in text.split()]) for number, text in zip(rows.ids_N, rows.texts, strict=True)}
+    rows, own, other = (
+        read_rows(scene.rows, "train", "classification"),
+        load_tokenizer(scene.base),
+        load_tokenizer(foreigner),
+    )
+    candidates = {
+        (int(number), "text"): (text.split(), [["fine", "good"] for _ in text.split()])
+        for number, text in zip(rows.ids_N, rows.texts, strict=True)
+    }
     found = []
     for tokenizer in (own, other):
         varied = Varied(rows, tokenizer, 16, 0, SimpleNamespace(share=1.0, probability=0.5), candidates)

@@ -24,9 +24,14 @@ def test_weights_stored_as_they_are_multiplied_change_no_number(tiny_bert: Path)
         store_as_multiplied(model, precision)
         assert (model.classifier.weight.dtype == torch.bfloat16) == narrowed
         with torch.no_grad(), arithmetic(precision, CPU):
-            ours, theirs = model(input_ids=ids_BT, output_hidden_states=True), wide(input_ids=ids_BT, output_hidden_states=True)
+            ours, theirs = (
+                model(input_ids=ids_BT, output_hidden_states=True),
+                wide(input_ids=ids_BT, output_hidden_states=True),
+            )
         assert torch.equal(ours.logits, theirs.logits)
-        assert all(torch.equal(mine, other) for mine, other in zip(ours.hidden_states, theirs.hidden_states, strict=True))
+        assert all(
+            torch.equal(mine, other) for mine, other in zip(ours.hidden_states, theirs.hidden_states, strict=True)
+        )
 
 
 def test_words_are_looked_up_as_they_are_where_a_vocabulary_head_shares_their_table(tiny_bert: Path) -> None:
@@ -34,16 +39,24 @@ def test_words_are_looked_up_as_they_are_where_a_vocabulary_head_shares_their_ta
     model = copy.deepcopy(wide)
     store_as_multiplied(model, "bf16")
     ids_BT = torch.randint(5, 60, (4, 12))
-    assert model.get_input_embeddings().weight.dtype == torch.float32 and model.cls.predictions.transform.dense.weight.dtype == torch.bfloat16
+    assert (
+        model.get_input_embeddings().weight.dtype == torch.float32
+        and model.cls.predictions.transform.dense.weight.dtype == torch.bfloat16
+    )
     with torch.no_grad(), arithmetic("bf16", CPU):
-        ours, theirs = model(input_ids=ids_BT, output_hidden_states=True), wide(input_ids=ids_BT, output_hidden_states=True)
+        ours, theirs = (
+            model(input_ids=ids_BT, output_hidden_states=True),
+            wide(input_ids=ids_BT, output_hidden_states=True),
+        )
     assert torch.equal(ours.logits, theirs.logits) and torch.equal(ours.hidden_states[0], theirs.hidden_states[0])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU that is asked for is there")
 def test_what_is_keyed_as_a_gpus_is_never_computed_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMBECK_DEVICE", "cuda")
-    with pytest.raises(ModelError, match="this torch cannot use it; install a torch that is built for it, or set LIMBECK_DEVICE=cpu"):
+    with pytest.raises(
+        ModelError, match="this torch cannot use it; install a torch that is built for it, or set LIMBECK_DEVICE=cpu"
+    ):
         device()
     monkeypatch.setenv("LIMBECK_DEVICE", "cpu")
     assert device() == CPU

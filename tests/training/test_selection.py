@@ -13,7 +13,10 @@ from tasks.training.data.rows import Task
 from tasks.training.selection import RANKINGS, selection_score
 
 RANDOM = np.random.default_rng(0)
-CLASSES = [RANDOM.integers(0, classes, (2, 60)) for classes in (2, 2, 3, 5)] + [np.array([[0] * 6, [0, 1] * 3]), np.array([[2] * 6, [0, 1] * 3])]
+CLASSES = [RANDOM.integers(0, classes, (2, 60)) for classes in (2, 2, 3, 5)] + [
+    np.array([[0] * 6, [0, 1] * 3]),
+    np.array([[2] * 6, [0, 1] * 3]),
+]
 VALUES = [
     RANDOM.normal(size=(2, 60)),
     RANDOM.integers(0, 5, (2, 60)) / 2,  # full of ties

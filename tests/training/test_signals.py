@@ -26,11 +26,22 @@ CPU = torch.device("cpu")
 
 def order(job: str, knobs: Any, output: Path, **inputs: Path) -> Job:
     output.mkdir(exist_ok=True, parents=True)
-    return Job({"job": job, "knobs": knobs.model_dump(mode="json"), "inputs": {name: str(path) for name, path in inputs.items()}, "output": str(output)})
+    return Job(
+        {
+            "job": job,
+            "knobs": knobs.model_dump(mode="json"),
+            "inputs": {name: str(path) for name, path in inputs.items()},
+            "output": str(output),
+        }
+    )
 
 
 def record(rows: Path, bert: Path, output: Path, **knobs: Any) -> dict[str, Any]:
-    return record_signals(order("signals", SignalSlice(layers=2, max_length=16, precision="fp32", **knobs), output, rows=rows, teacher=bert))
+    return record_signals(
+        order(
+            "signals", SignalSlice(layers=2, max_length=16, precision="fp32", **knobs), output, rows=rows, teacher=bert
+        )
+    )
 
 
 def reopened(kept: Path, ids: np.ndarray) -> Any:
@@ -40,7 +51,9 @@ def reopened(kept: Path, ids: np.ndarray) -> Any:
 
 
 @pytest.mark.parametrize("attention", [1.0, 0.0])
-def test_the_loss_by_kept_signals_is_the_loss_beside_a_live_teacher(rows: Path, tiny_bert: Path, tmp_path: Path, attention: float) -> None:
+def test_the_loss_by_kept_signals_is_the_loss_beside_a_live_teacher(
+    rows: Path, tiny_bert: Path, tmp_path: Path, attention: float
+) -> None:
     assert record(rows, tiny_bert, tmp_path / "kept", attention=bool(attention)) == {"kept": True, "rows": 196}
     task, tokenizer = read_task(rows), load_tokenizer(tiny_bert)
     train = read_rows(rows, "train", task.kind)
@@ -55,7 +68,9 @@ def test_the_loss_by_kept_signals_is_the_loss_beside_a_live_teacher(rows: Path, 
         assert float(live) > 0
         torch.testing.assert_close(stored, live, rtol=1e-4, atol=0)
         other = matcher.loss(tensors, kept.of(batch[::-1].copy(), CPU)) if len(batch) == 4 else live * 2
-        assert abs(float(other) - float(live)) > 4e-4 * float(live), "rows must not be interchangeable, or this test shows nothing"
+        assert abs(float(other) - float(live)) > 4e-4 * float(live), (
+            "rows must not be interchangeable, or this test shows nothing"
+        )
 
 
 def test_kept_signals_are_found_by_row_id_not_by_position(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
@@ -73,10 +88,24 @@ def test_beyond_the_budget_nothing_is_kept_and_students_learn_live(rows: Path, t
     assert not facts["kept"] and "signal_budget_gb is 0.0001" in facts["reason"]
     assert json.loads((tmp_path / "none" / "index.json").read_text()) == {"kept": False}
     record(rows, tiny_bert, tmp_path / "kept")
-    knobs = IntermediateSlice(steps=6, batch_size=16, max_length=16, precision="fp32", shape=Shape(layers=2), start="random", learning_rate=1e-3)
+    knobs = IntermediateSlice(
+        steps=6,
+        batch_size=16,
+        max_length=16,
+        precision="fp32",
+        shape=Shape(layers=2),
+        start="random",
+        learning_rate=1e-3,
+    )
     weights = {}
-    for name, kept in (("live", {}), ("none", {"signals": tmp_path / "none"}), ("kept", {"signals": tmp_path / "kept"})):
-        distill_intermediate(order("intermediate", knobs, tmp_path / f"student-{name}", rows=rows, teacher=tiny_bert, **kept))
+    for name, kept in (
+        ("live", {}),
+        ("none", {"signals": tmp_path / "none"}),
+        ("kept", {"signals": tmp_path / "kept"}),
+    ):
+        distill_intermediate(
+            order("intermediate", knobs, tmp_path / f"student-{name}", rows=rows, teacher=tiny_bert, **kept)
+        )
         from safetensors.torch import load_file
 
         weights[name] = load_file(tmp_path / f"student-{name}" / "model.safetensors")
@@ -85,14 +114,18 @@ def test_beyond_the_budget_nothing_is_kept_and_students_learn_live(rows: Path, t
     assert 0 < max(gaps) < 1e-2  # 16 bits are not 32, and the student hardly notices
 
 
-def test_what_does_not_fit_16_bits_is_asked_live(rows: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_fit_16_bits_is_asked_live(
+    rows: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(signals, "LARGEST", 0.5)
     facts = record(rows, tiny_bert, tmp_path / "none")
     assert not facts["kept"] and "too large to keep in 16 bits" in facts["reason"]
     assert [path.name for path in (tmp_path / "none").iterdir()] == ["index.json"]
 
 
-def test_a_disk_that_fills_is_no_crash(rows: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_is_no_crash(
+    rows: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -26,21 +26,36 @@ from tasks.recipe.students import Shape
 from tasks.recipe.training import Teacher
 from tasks.training.together import Crew
 
-FAST: dict[str, Any] = {"steps": 12, "batch_size": 10, "max_length": 16, "evaluations": 2, "precision": "fp32", "dropout": 0.0, "learning_rate": 1e-3}
+FAST: dict[str, Any] = {
+    "steps": 12,
+    "batch_size": 10,
+    "max_length": 16,
+    "evaluations": 2,
+    "precision": "fp32",
+    "dropout": 0.0,
+    "learning_rate": 1e-3,
+}
 
 
 def start(folder: Path, job: str, knobs: Any, processes: int, **inputs: Path) -> subprocess.Popen[str]:
     """Start an engine as the house does."""
     folder.mkdir(exist_ok=True)
-    order = {"job": job, "knobs": knobs.model_dump(mode="json"), "inputs": {name: str(path) for name, path in inputs.items()},
-             "output": str(folder / "output"), "checkpoints": str(folder / "checkpoints"), "threads": 1}  # fmt: skip
+    order = {
+        "job": job,
+        "knobs": knobs.model_dump(mode="json"),
+        "inputs": {name: str(path) for name, path in inputs.items()},
+        "output": str(folder / "output"),
+        "checkpoints": str(folder / "checkpoints"),
+        "threads": 1,
+    }
     (folder / "job.json").write_text(json.dumps(order))
     words = [*command("tasks.training", processes), str(folder / "job.json")]
     return subprocess.Popen(words, env=environment(1), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def said(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """Wait for an engine; return its events, but for what each of its processes took: the last of them says that when it likes."""
+    """Wait for an engine; return its events, but for what each of its processes took: the last of them says that when
+    it likes."""
     out, errors = process.communicate(timeout=300)
     events = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert events, errors[-2000:]
@@ -57,14 +72,27 @@ def orders(rows: Path, bert: Path, tmp_path: Path) -> dict[str, tuple[Any, dict[
     return {
         "finetune": (Teacher(**FAST), {"rows": rows, "base": bert}),
         "intermediate": (IntermediateSlice(**FAST, **student), {"rows": rows, "teacher": bert}),
-        "intermediate-paper": (IntermediateSlice(**FAST, **student, matching={"formula": "paper"}), {"rows": rows, "teacher": bert}),
-        "general": (GeneralSlice(**FAST, shape=Shape(layers=2), start="teacher", method="layers"), {"base": bert, "corpus": tmp_path / "corpus" / "output"}),
-        "general-relations": (GeneralSlice(**FAST, shape=Shape(layers=2), start="teacher"), {"base": bert, "corpus": tmp_path / "corpus" / "output"}),
+        "intermediate-paper": (
+            IntermediateSlice(**FAST, **student, matching={"formula": "paper"}),
+            {"rows": rows, "teacher": bert},
+        ),
+        "general": (
+            GeneralSlice(**FAST, shape=Shape(layers=2), start="teacher", method="layers"),
+            {"base": bert, "corpus": tmp_path / "corpus" / "output"},
+        ),
+        "general-relations": (
+            GeneralSlice(**FAST, shape=Shape(layers=2), start="teacher"),
+            {"base": bert, "corpus": tmp_path / "corpus" / "output"},
+        ),
         "intermediate-replacing": (
-            IntermediateSlice(**FAST, shape=Shape(layers=2), start="top", method="replacing"), {"rows": rows, "teacher": bert},
+            IntermediateSlice(**FAST, shape=Shape(layers=2), start="top", method="replacing"),
+            {"rows": rows, "teacher": bert},
         ),
         "drop": (DropSlice(**FAST, strategy="top", drop=1), {"rows": rows, "base": bert}),
-        "prediction": (PredictionSlice(**FAST, **student, hard_weight=0.5), {"rows": rows, "teacher": bert, "answers": tmp_path / "answer" / "output"}),
+        "prediction": (
+            PredictionSlice(**FAST, **student, hard_weight=0.5),
+            {"rows": rows, "teacher": bert, "answers": tmp_path / "answer" / "output"},
+        ),
     }
 
 
@@ -75,26 +103,62 @@ def write_documents(folder: Path, rows: Path) -> None:
 
 
 BY_DEFAULT = ("general", "intermediate-paper", "prediction")  # the others take the same paths: `make slow`
-JOBS = ["finetune", "general", "general-relations", "intermediate", "intermediate-paper", "intermediate-replacing", "drop", "prediction"]
+JOBS = [
+    "finetune",
+    "general",
+    "general-relations",
+    "intermediate",
+    "intermediate-paper",
+    "intermediate-replacing",
+    "drop",
+    "prediction",
+]
 
 
-@pytest.mark.parametrize("job", [job if job in BY_DEFAULT else pytest.param(job, marks=pytest.mark.slow) for job in JOBS])
+@pytest.mark.parametrize(
+    "job", [job if job in BY_DEFAULT else pytest.param(job, marks=pytest.mark.slow) for job in JOBS]
+)
 def test_two_processes_learn_what_one_learns(job: str, rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
     if job == "prediction":
-        said(start(tmp_path / "answer", "answer", AnswerSlice(max_length=16, precision="fp32"), 1, rows=rows, teacher=tiny_bert))
+        said(
+            start(
+                tmp_path / "answer",
+                "answer",
+                AnswerSlice(max_length=16, precision="fp32"),
+                1,
+                rows=rows,
+                teacher=tiny_bert,
+            )
+        )
     if job.startswith("general"):
         write_documents(tmp_path / "documents", rows)
-        said(start(tmp_path / "corpus", "tokenize", CorpusText(source="x", max_length=16), 1, base=tiny_bert, documents=tmp_path / "documents"))
+        said(
+            start(
+                tmp_path / "corpus",
+                "tokenize",
+                CorpusText(source="x", max_length=16),
+                1,
+                base=tiny_bert,
+                documents=tmp_path / "documents",
+            )
+        )
     knobs, inputs = orders(rows, tiny_bert, tmp_path)[job]
     events = {count: said(start(tmp_path / str(count), job.split("-")[0], knobs, count, **inputs)) for count in (1, 2)}
     assert [event["event"] for event in events[2]].count("result") == 1, "one process speaks"
-    curves = {count: [event["figures"]["loss"] for event in said if event["event"] == "curve" and "loss" in event["figures"]] for count, said in events.items()}
+    curves = {
+        count: [event["figures"]["loss"] for event in said if event["event"] == "curve" and "loss" in event["figures"]]
+        for count, said in events.items()
+    }
     # A random model relates its tokens almost evenly, so that the loss of relations is near the rounding of a float.
     assert curves[2] == pytest.approx(curves[1], rel=1e-4, abs=1e-8) and curves[1]
     one, two = weights(tmp_path / "1"), weights(tmp_path / "2")
     before = load_file(tiny_bert / "model.safetensors")
     # Where layers are replaced, they alone are trained.
-    table = "bert.encoder.layer.0.output.dense.weight" if job.endswith("replacing") else "bert.embeddings.word_embeddings.weight"
+    table = (
+        "bert.encoder.layer.0.output.dense.weight"
+        if job.endswith("replacing")
+        else "bert.embeddings.word_embeddings.weight"
+    )
     after = one[table if table in one else table.removeprefix("bert.")]
     assert float((after - before[table]).abs().max()) > 1e-3, "a training that changes nothing shows nothing"
     for name, value in one.items():
@@ -118,7 +182,14 @@ def test_two_stopped_processes_go_on_as_if_nothing_had_happened(rows: Path, tiny
 
 
 def test_a_killed_process_ends_the_others(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    process = start(tmp_path / "killed", "finetune", Teacher(**{**FAST, "steps": 100_000, "evaluations": 0}), 2, rows=rows, base=tiny_bert)
+    process = start(
+        tmp_path / "killed",
+        "finetune",
+        Teacher(**{**FAST, "steps": 100_000, "evaluations": 0}),
+        2,
+        rows=rows,
+        base=tiny_bert,
+    )
     assert process.stdout is not None
     process.stdout.readline()
     children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]

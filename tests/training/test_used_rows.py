@@ -18,11 +18,30 @@ from tasks.training.loop import Course, train
 from tasks.training.models.used_rows import used_rows_only
 
 CPU = torch.device("cpu")
-SIZES = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 8}
+SIZES = {
+    "vocab_size": 60,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 8,
+}
 KNOBS = SimpleNamespace(
-    steps=12, epochs=1, seed=0, learning_rate=1e-2, weight_decay=0.1, beta1=0.9, beta2=0.999, eps=1e-8, warmup=0.1, schedule="linear", clip=0.5,
-    precision="fp32", evaluations=2, checkpoint_minutes=1e9,
-)  # fmt: skip
+    steps=12,
+    epochs=1,
+    seed=0,
+    learning_rate=1e-2,
+    weight_decay=0.1,
+    beta1=0.9,
+    beta2=0.999,
+    eps=1e-8,
+    warmup=0.1,
+    schedule="linear",
+    clip=0.5,
+    precision="fp32",
+    evaluations=2,
+    checkpoint_minutes=1e9,
+)
 EPOCH = 4
 PAD = 0
 TEXTS = np.random.default_rng(0).integers(1, 30, (EPOCH * 2, 6))
@@ -40,7 +59,8 @@ def model() -> BertForSequenceClassification:
 
 
 def course(learned: nn.Module, *, few: bool, count: Callable[[], None] = lambda: None) -> Course:
-    """A course whose text changes after the first epoch, as augmented text does, and which scores a token that no epoch shows."""
+    """A course whose text changes after the first epoch, as augmented text does, and which scores a token that no epoch
+    shows."""
     shown = {"ids": TEXTS}
 
     def batches(epoch: int) -> list[np.ndarray]:
@@ -59,13 +79,18 @@ def course(learned: nn.Module, *, few: bool, count: Callable[[], None] = lambda:
 
 
 def job(folder: Path) -> Job:
-    return Job({"job": "test", "knobs": {}, "output": str(folder / "output"), "checkpoints": str(folder / "checkpoints")})
+    return Job(
+        {"job": "test", "knobs": {}, "output": str(folder / "output"), "checkpoints": str(folder / "checkpoints")}
+    )
 
 
 def test_it_gives_what_the_whole_table_gives(tmp_path: Path) -> None:
     whole, few = model(), model()
     before = few.get_input_embeddings()
-    facts = [train(job(tmp_path / str(number)), KNOBS, course(learned, few=bool(number)), CPU) for number, learned in enumerate((whole, few))]
+    facts = [
+        train(job(tmp_path / str(number)), KNOBS, course(learned, few=bool(number)), CPU)
+        for number, learned in enumerate((whole, few))
+    ]
     assert few.get_input_embeddings() is before
     assert facts[0]["selection_score"] == pytest.approx(facts[1]["selection_score"], abs=1e-6)
     same(whole, few)
@@ -75,7 +100,12 @@ def test_it_gives_what_the_whole_table_gives(tmp_path: Path) -> None:
 
 def test_only_the_rows_in_use_are_a_parameter(tmp_path: Path) -> None:
     learned, seen = model(), []
-    train(job(tmp_path), KNOBS, course(learned, few=True, count=lambda: seen.append(len(learned.get_input_embeddings().weight))), CPU)
+    train(
+        job(tmp_path),
+        KNOBS,
+        course(learned, few=True, count=lambda: seen.append(len(learned.get_input_embeddings().weight))),
+        CPU,
+    )
     first, later = len({*TEXTS.ravel()}), len({*TEXTS.ravel(), *LATER.ravel()})
     assert seen == [first] * EPOCH + [later] * (KNOBS.steps - EPOCH) and first < later < SIZES["vocab_size"]
 
@@ -108,7 +138,10 @@ def test_a_resumed_training_ends_with_the_same_bytes(tmp_path: Path, stop: int) 
     train(job(tmp_path / "whole"), KNOBS, course(whole, few=True), CPU)
     shutil.copytree(halted(tmp_path / "halted", few=True, stop=stop), tmp_path / "resumed/checkpoints")
     train(job(tmp_path / "resumed"), KNOBS, course(resumed, few=True), CPU)
-    assert all(torch.equal(value, other) for value, other in zip(whole.state_dict().values(), resumed.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(value, other)
+        for value, other in zip(whole.state_dict().values(), resumed.state_dict().values(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("few", [True, False])

@@ -35,7 +35,8 @@ def cosines_BL(hidden_states: Sequence[Tensor], mask_BT: Tensor, *, token: str =
 
 
 def token_means_BL(values_BLT: Tensor, mask_BT: Tensor, *, token: str) -> Tensor:
-    """Return the values of the first valid token (``cls``), the last (``last``), or their mean over all valid tokens (``mean``)."""
+    """Return the values of the first valid token (``cls``), the last (``last``), or their mean over all valid tokens
+    (``mean``)."""
     if token not in TOKENS:
         raise RecipeError(f"unknown token {token!r} for layer contributions; choose one of {', '.join(TOKENS)}")
     weights_BT = {"cls": _first_valid, "last": _last_valid, "mean": Tensor.bool}[token](mask_BT)

@@ -97,7 +97,6 @@ def _renumber(root: nn.Module, attribute: str, value: int) -> None:
             setattr(module, attribute, value)
 
 
-
 def _require_kept(kept: Sequence[int], depth: int) -> None:
     if not kept or any(not 0 <= index < depth for index in kept) or sorted(set(kept)) != list(kept):
         raise RecipeError(

@@ -56,7 +56,8 @@ def skip(students: int, teachers: int) -> LayerMap:
 
 
 def of_kept(kept: Sequence[int]) -> LayerMap:
-    """Let every layer copy the one that it was in the teacher: for a student that is its teacher with layers dropped."""
+    """Let every layer copy the one that it was in the teacher: for a student that is its teacher with layers
+    dropped."""
     return _from_hidden([0, *(layer + 1 for layer in kept)])
 
 

@@ -1,8 +1,10 @@
-"""Layer similarity: how much of a layer is left as it was after fine-tuning, whatever its units were turned or stretched to.
+"""Layer similarity: how much of a layer is left as it was after fine-tuning, whatever its units were turned or
+stretched to.
 
-Paper: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", arXiv:1905.00414 (linear CKA); the cosine of the summary
-token before and after fine-tuning: Sajjad et al. 2020, "On the Effect of Dropping Layers of Pre-trained Transformer Models", arXiv:2004.03844.
-Shape letters in this file: N rows (one token each), D and E widths, B batch, T tokens, L states (the embeddings and every layer).
+Paper: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", arXiv:1905.00414 (linear CKA);
+the cosine of the summary token before and after fine-tuning: Sajjad et al. 2020, "On the Effect of Dropping Layers of
+Pre-trained Transformer Models", arXiv:2004.03844. Shape letters in this file: N rows (one token each), D and E widths,
+B batch, T tokens, L states (the embeddings and every layer).
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ CONSTANT = 1e-12  # a spread below this share of what was summed is rounding: su
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over rows, in float64, from which linear CKA follows: they add up over batches, so that no run keeps all its tokens."""
+    """Sums over rows, in float64, from which linear CKA follows: they add up over batches, so that no run keeps all its
+    tokens."""
 
     rows: int
     first_D: Tensor
@@ -34,21 +37,36 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         """Return the sums over the rows of both."""
         return Moments(
-            self.rows + other.rows, self.first_D + other.first_D, self.second_E + other.second_E,
-            self.first_DD + other.first_DD, self.second_EE + other.second_EE, self.both_DE + other.both_DE,
-        )  # fmt: skip
+            self.rows + other.rows,
+            self.first_D + other.first_D,
+            self.second_E + other.second_E,
+            self.first_DD + other.first_DD,
+            self.second_EE + other.second_EE,
+            self.both_DE + other.both_DE,
+        )
 
 
 def moments_of(first_ND: Tensor, second_NE: Tensor) -> Moments:
     """Return the sums over some rows of two models."""
     if first_ND.shape[0] != second_NE.shape[0]:
-        raise ModelError(f"two models are compared on the same rows, not on {first_ND.shape[0]} and {second_NE.shape[0]}; tokenize the text once for both")
+        raise ModelError(
+            f"two models are compared on the same rows, not on {first_ND.shape[0]} and {second_NE.shape[0]}; "
+            f"tokenize the text once for both"
+        )
     first_ND, second_NE = first_ND.double(), second_NE.double()
-    return Moments(len(first_ND), first_ND.sum(0), second_NE.sum(0), first_ND.T @ first_ND, second_NE.T @ second_NE, first_ND.T @ second_NE)
+    return Moments(
+        len(first_ND),
+        first_ND.sum(0),
+        second_NE.sum(0),
+        first_ND.T @ first_ND,
+        second_NE.T @ second_NE,
+        first_ND.T @ second_NE,
+    )
 
 
 def linear_cka(first_ND: Tensor, second_NE: Tensor) -> float:
-    """Return the linear CKA of two representations of the same rows: 1 where one is the other turned, stretched and moved, 0 where they share nothing."""
+    """Return the linear CKA of two representations of the same rows: 1 where one is the other turned, stretched and
+    moved, 0 where they share nothing."""
     return linear_cka_of(moments_of(first_ND, second_NE))
 
 
@@ -62,12 +80,20 @@ def linear_cka_of(sums: Moments) -> float:
     return float(both_DE.square().sum() / (first_DD.norm() * second_EE.norm()))
 
 
-def between_models_BL(before: Sequence[Tensor], after: Sequence[Tensor], mask_BT: Tensor, *, token: str = "cls") -> Tensor:
-    """Return for each example and state the cosine between two models: of the first valid token, or the mean over valid tokens."""
+def between_models_BL(
+    before: Sequence[Tensor], after: Sequence[Tensor], mask_BT: Tensor, *, token: str = "cls"
+) -> Tensor:
+    """Return for each example and state the cosine between two models: of the first valid token, or the mean over valid
+    tokens."""
     if len(before) != len(after) or any(one.shape != other.shape for one, other in zip(before, after, strict=True)):
-        raise ModelError("a cosine compares states of one shape, and these two models differ in depth or width; compare a model with what was tuned from it")
+        raise ModelError(
+            "a cosine compares states of one shape, and these two models differ in depth or width; compare a model "
+            "with what was tuned from it"
+        )
     # Two neighbouring states differ in the third decimal, which half precision does not hold.
-    per_state = [F.cosine_similarity(one.float(), other.float(), dim=-1) for one, other in zip(before, after, strict=True)]
+    per_state = [
+        F.cosine_similarity(one.float(), other.float(), dim=-1) for one, other in zip(before, after, strict=True)
+    ]
     return token_means_BL(torch.stack(per_state, dim=1), mask_BT, token=token)
 
 

@@ -1,8 +1,9 @@
 """Which layers to drop: the strategies, as sets of layer numbers; no model is touched here.
 
-Paper: Sajjad et al. 2020, "On the Effect of Dropping Layers of Pre-trained Transformer Models", arXiv:2004.03844; greedy is Peer et al. 2021,
-"Greedy-layer Pruning: Speeding up Transformer Models for Natural Language Processing", arXiv:2105.14839.
-Layers count from 0 in this file, as in code; the paper counts from 1, so its "odd" layers are 0, 2, 4 … here.
+Paper: Sajjad et al. 2020, "On the Effect of Dropping Layers of Pre-trained Transformer Models", arXiv:2004.03844;
+greedy is Peer et al. 2021, "Greedy-layer Pruning: Speeding up Transformer Models for Natural Language Processing",
+arXiv:2105.14839. Layers count from 0 in this file, as in code; the paper counts from 1, so its "odd" layers are 0, 2, 4
+… here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable, Sequence
 from tasks.errors import RecipeError
 
 Strategy = Callable[[int, int, Sequence[float] | None], list[int]]
-"""Layers, how many to drop, and what was measured before, where a strategy needs that: a cosine for each layer, or the layers that a search kept."""
+"""Layers, how many to drop, and what was measured before, where a strategy needs that: a cosine for each layer, or the
+layers that a search kept."""
 
 
 def top(layers: int, drop: int, contributions: Sequence[float] | None = None) -> list[int]:
@@ -58,19 +60,22 @@ def contribution(layers: int, drop: int, contributions: Sequence[float] | None =
 
 
 def greedy(layers: int, drop: int, kept: Sequence[float] | None = None) -> list[int]:
-    """Drop, round by round, the layer that is missed least; the rounds are trainings, so the layers that stay are handed over."""
+    """Drop, round by round, the layer that is missed least; the rounds are trainings, so the layers that stay are
+    handed over."""
     _require_droppable("greedy", layers, drop, layers - 1)
     found = sorted({int(layer) for layer in kept or ()})
     if len(found) != layers - drop or not set(found) <= set(range(layers)):
         raise RecipeError(
-            f"the strategy 'greedy' needs the {layers - drop} of {layers} layers that its search kept, not {list(kept or ())}; "
+            f"the strategy 'greedy' needs the {layers - drop} of {layers} layers that its search kept, not "
+            f"{list(kept or ())}; "
             "limbeck sweep searches for them"
         )
     return found
 
 
 def after_a_round(kept: Sequence[int]) -> list[list[int]]:
-    """Return what a round of the greedy search tries: the layers that stay, for each layer that could go next; the topmost goes first."""
+    """Return what a round of the greedy search tries: the layers that stay, for each layer that could go next; the
+    topmost goes first."""
     return [[layer for layer in kept if layer != gone] for gone in reversed(kept)]
 
 
@@ -99,7 +104,8 @@ def kept_layers(strategy: str, layers: int, drop: int, contributions: Sequence[f
 
 
 def namesake(strategy: str, layers: int, drop: int) -> str:
-    """Return the first strategy that is known to leave the same layers; those that must be measured or tried are only like themselves."""
+    """Return the first strategy that is known to leave the same layers; those that must be measured or tried are only
+    like themselves."""
     if strategy in FOUND:
         return strategy
     kept = kept_layers(strategy, layers, drop)

@@ -1,7 +1,7 @@
 """Attention distributions: where each token of the student looks copies where the teacher's looks.
 
-Paper: Wang et al. 2020, "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers", arXiv:2002.10957.
-Shape letters in this file: B batch, H heads, T tokens (first as query, then as key).
+Paper: Wang et al. 2020, "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained
+Transformers", arXiv:2002.10957. Shape letters in this file: B batch, H heads, T tokens (first as query, then as key).
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ def attention_distribution_loss(student_BHTT: Tensor, teacher_BHTT: Tensor, mask
     """Return KL(teacher || student) of the softmax over valid keys of raw scores, in nats per head and valid token."""
     if student_BHTT.shape != teacher_BHTT.shape or mask_BT.shape != (student_BHTT.shape[0], student_BHTT.shape[-1]):
         raise ModelError(
-            f"student attention scores have shape {tuple(student_BHTT.shape)}, the teacher's {tuple(teacher_BHTT.shape)} [batch, heads, tokens, tokens] "
-            f"and the mask {tuple(mask_BT.shape)}; give the student the teacher's number of heads, or use method: relations"
+            f"student attention scores have shape {tuple(student_BHTT.shape)}, the teacher's "
+            f"{tuple(teacher_BHTT.shape)} [batch, heads, tokens, tokens] "
+            f"and the mask {tuple(mask_BT.shape)}; give the student the teacher's number of heads, or use method: "
+            f"relations"
         )
     kept_BT = mask_BT.bool()
     student_logp, teacher_logp = (log_shares(scores, kept_BT) for scores in (student_BHTT, teacher_BHTT.detach()))
     pair_B1TT = (kept_BT[:, :, None] & kept_BT[:, None, :])[:, None]
-    # A padded key has probability 0 on both sides, whose logarithms have no difference: it is left out, not multiplied by 0.
+    # A padded key has probability 0 on both sides, whose logarithms have no difference: it is left out, not multiplied
+    # by 0.
     gap_BHTT = (teacher_logp - student_logp).masked_fill(~pair_B1TT, 0.0)
     return mean_of((teacher_logp.exp() * gap_BHTT).sum(), kept_BT.sum() * student_BHTT.shape[1])
 

@@ -47,7 +47,6 @@ def _without_masked(scores: Tensor) -> Tensor:
     return in_full(scores).masked_fill(scores <= PAPER_THRESHOLD, 0.0)
 
 
-
 def _require_heads(student: Tensor, teacher: Tensor) -> None:
     if student.shape != teacher.shape:
         raise ModelError(

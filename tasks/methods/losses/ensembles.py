@@ -1,9 +1,10 @@
-"""Ensembles: the answers of several teachers, mixed into those of one, by fixed weights or by how sure each teacher is of the row at hand.
+"""Ensembles: the answers of several teachers, mixed into those of one, by fixed weights or by how sure each teacher is
+of the row at hand.
 
-Paper: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Network", arXiv:1503.02531, who mix the predictive distributions.
-Each teacher is softened before it is mixed: softening the mixture instead would leave one sure teacher as sure as before among unsure ones.
-The weight by certainty, 1 - entropy / log C of the answer as it is, is the plainest of those in use.
-Shape letters in this file: M teachers, N rows, C classes (1 for regression).
+Paper: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Network", arXiv:1503.02531, who mix the
+predictive distributions. Each teacher is softened before it is mixed: softening the mixture instead would leave one
+sure teacher as sure as before among unsure ones. The weight by certainty, 1 - entropy / log C of the answer as it is,
+is the plainest of those in use. Shape letters in this file: M teachers, N rows, C classes (1 for regression).
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def by_weights(logits_MNC: Tensor, weights_M: Sequence[float]) -> Tensor:
 def by_certainty(logits_MNC: Tensor, weights_M: Sequence[float]) -> Tensor:
     """Return weights [M, N] that follow each teacher's certainty of each row, times those that the recipe gives."""
     if logits_MNC.shape[-1] < 2:
-        raise RecipeError("an ensemble weighed by certainty needs classes, and this task predicts a number; use combine: weights")
+        raise RecipeError(
+            "an ensemble weighed by certainty needs classes, and this task predicts a number; use combine: weights"
+        )
     logp_MNC = logits_MNC.double().log_softmax(-1)
     entropy_MN = -(logp_MNC.exp() * logp_MNC).sum(-1)
     certain_MN = (1 - entropy_MN / math.log(logits_MNC.shape[-1])).clamp(min=LEAST) * by_weights(logits_MNC, weights_M)
@@ -40,10 +43,9 @@ def by_certainty(logits_MNC: Tensor, weights_M: Sequence[float]) -> Tensor:
 MIXTURES: dict[str, Mixture] = {"weights": by_weights, "certainty": by_certainty}
 
 
-def mixed(
-    logits_MNC: Tensor, weights_M: Sequence[float], *, combine: str, temperature: float
-) -> Tensor:
-    """Return logits [N, C] that give, divided by ``temperature``, the mixture of the teachers' distributions softened at it.
+def mixed(logits_MNC: Tensor, weights_M: Sequence[float], *, combine: str, temperature: float) -> Tensor:
+    """Return logits [N, C] that give, divided by ``temperature``, the mixture of the teachers' distributions softened
+    at it.
 
     For regression they are the mixture of the teachers' values, whatever the temperature. Raises RecipeError for an
     unknown mixture or temperature, ModelError for weights that do not fit the teachers.

@@ -24,7 +24,9 @@ def hidden_state_loss(
             "it must be [batch, tokens]"
         )
     kept_BT1 = mask_BT.bool()[:, :, None]
-    gap_BTE = _gap(student_BTD, teacher_BTE, projection) * kept_BT1.float()  # several times faster than masked_fill on a CPU
+    gap_BTE = (
+        _gap(student_BTD, teacher_BTE, projection) * kept_BT1.float()
+    )  # several times faster than masked_fill on a CPU
     return mean_of(gap_BTE.square().sum(), kept_BT1.sum() * gap_BTE.shape[-1])
 
 
@@ -73,7 +75,6 @@ def _gap(student_BTD: Tensor, teacher_BTE: Tensor, projection: nn.Module | None)
             f"{tuple(teacher_BTE.shape)}; use a projection to the teacher's width and the same batch for both"
         )
     return in_full(projected_BTE) - in_full(teacher_BTE.detach())
-
 
 
 def _require_widths(student_width: int, teacher_width: int, kind: str) -> None:

@@ -1,7 +1,8 @@
 """The mean over everything that a step sees, also where several processes share the step.
 
-A mean of means is not the mean where the shares differ in size (tokens, pairs, labelled rows). Each process therefore divides its sum by its
-part of everybody's count, and gradients are averaged over processes as Li et al. 2020, PyTorch Distributed, arXiv:2006.15704, do.
+A mean of means is not the mean where the shares differ in size (tokens, pairs, labelled rows). Each process therefore
+divides its sum by its part of everybody's count, and gradients are averaged over processes as Li et al. 2020, PyTorch
+Distributed, arXiv:2006.15704, do.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ Count = Callable[[Tensor], Tensor]
 
 
 def in_full(values: Tensor) -> Tensor:
-    """Return numbers in float32 at least: half precision rounds small shares and differences away. float64 stays as it is."""
+    """Return numbers in float32 at least: half precision rounds small shares and differences away. float64 stays as it
+    is."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 

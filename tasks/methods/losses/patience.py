@@ -16,10 +16,12 @@ PATIENCE_MAPS = ("skip", "last")
 
 
 def patience_loss(student_BLD: Tensor, teacher_BLD: Tensor, *, normalise: bool) -> Tensor:
-    """Return the squared difference per number, of vectors of length one where ``normalise`` is set, as the paper has it."""
+    """Return the squared difference per number, of vectors of length one where ``normalise`` is set, as the paper has
+    it."""
     if student_BLD.shape != teacher_BLD.shape:
         raise ModelError(
-            f"student summaries have shape {tuple(student_BLD.shape)} and the teacher's {tuple(teacher_BLD.shape)} [batch, layers, width]; "
+            f"student summaries have shape {tuple(student_BLD.shape)} and the teacher's {tuple(teacher_BLD.shape)} "
+            f"[batch, layers, width]; "
             "patience compares layers of one width: give the student the teacher's, or leave patience out"
         )
     ours, theirs = in_full(student_BLD), in_full(teacher_BLD.detach())
@@ -29,12 +31,15 @@ def patience_loss(student_BLD: Tensor, teacher_BLD: Tensor, *, normalise: bool) 
 
 
 def patience_layers(name: str, students: int, teachers: int) -> list[int]:
-    """Return the teacher's hidden state that each hidden state 1, 2 … of the student copies; the student's last layer copies none."""
+    """Return the teacher's hidden state that each hidden state 1, 2 … of the student copies; the student's last layer
+    copies none."""
     if name not in PATIENCE_MAPS:
         raise RecipeError(f"unknown patience map {name!r}; choose one of {', '.join(PATIENCE_MAPS)}")
     if not 2 <= students <= teachers:
-        raise ModelError(f"patience cannot compare a student of {students} layers with a teacher of {teachers}; give it 2 to {teachers} layers")
+        raise ModelError(
+            f"patience cannot compare a student of {students} layers with a teacher of {teachers}; give it 2 to "
+            f"{teachers} layers"
+        )
     if name == "last":
         return list(range(teachers - students + 1, teachers))
     return [layer * teachers // students for layer in range(1, students)]
-

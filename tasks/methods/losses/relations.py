@@ -1,8 +1,10 @@
-"""Self-attention relations: how tokens relate to one another by their queries, keys and values, copied from one layer of the teacher.
+"""Self-attention relations: how tokens relate to one another by their queries, keys and values, copied from one layer
+of the teacher.
 
-Papers: Wang et al. 2020, "MiniLMv2: Multi-Head Self-Attention Relation Distillation", arXiv:2012.15828; the value relation alone is that of
-Wang et al. 2020, MiniLM, arXiv:2002.10957. Widths and head counts of student and teacher may differ: heads are joined and split anew.
-Shape letters in this file: B batch, H attention heads, T tokens, K head size, A relation heads, R size of a relation head.
+Papers: Wang et al. 2020, "MiniLMv2: Multi-Head Self-Attention Relation Distillation", arXiv:2012.15828; the value
+relation alone is that of Wang et al. 2020, MiniLM, arXiv:2002.10957. Widths and head counts of student and teacher may
+differ: heads are joined and split anew. Shape letters in this file: B batch, H attention heads, T tokens, K head size,
+A relation heads, R size of a relation head.
 """
 
 from __future__ import annotations
@@ -20,13 +22,19 @@ MOST_HEADS = 48  # the paper's choice for teachers of the size of BERT-base
 
 def relation_loss(student_BHTK: Tensor, teacher_BHTK: Tensor, mask_BT: Tensor, *, heads: int) -> Tensor:
     """Return KL(teacher || student) between relations, in nats per relation head and valid token."""
-    if mask_BT.shape != (student_BHTK.shape[0], student_BHTK.shape[2]) or mask_BT.shape != (teacher_BHTK.shape[0], teacher_BHTK.shape[2]):
+    if mask_BT.shape != (student_BHTK.shape[0], student_BHTK.shape[2]) or mask_BT.shape != (
+        teacher_BHTK.shape[0],
+        teacher_BHTK.shape[2],
+    ):
         raise ModelError(
-            f"the mask has shape {tuple(mask_BT.shape)} beside states of shapes {tuple(student_BHTK.shape)} and {tuple(teacher_BHTK.shape)}; "
+            f"the mask has shape {tuple(mask_BT.shape)} beside states of shapes {tuple(student_BHTK.shape)} and "
+            f"{tuple(teacher_BHTK.shape)}; "
             "it must be [batch, tokens] of both"
         )
     # A relation is where tokens would look, were states their own queries and keys.
-    return attention_distribution_loss(relation_scores(student_BHTK, heads), relation_scores(teacher_BHTK, heads), mask_BT)
+    return attention_distribution_loss(
+        relation_scores(student_BHTK, heads), relation_scores(teacher_BHTK, heads), mask_BT
+    )
 
 
 def relation_scores(states_BHTK: Tensor, heads: int) -> Tensor:
@@ -47,4 +55,7 @@ def relation_heads(student_width: int, teacher_width: int) -> int:
 def require_heads(heads: int, width: int) -> None:
     """Refuse a number of relation heads that does not divide a width."""
     if heads < 1 or width % heads:
-        raise ModelError(f"{heads} relation heads do not divide the width {width}; choose a number that divides both widths, or leave heads out")
+        raise ModelError(
+            f"{heads} relation heads do not divide the width {width}; choose a number that divides both widths, or "
+            f"leave heads out"
+        )

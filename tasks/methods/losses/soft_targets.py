@@ -97,7 +97,7 @@ def _class_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
     kept_B = labels_B >= 0
     total = F.cross_entropy(
         in_full(student_BC), labels_B.masked_fill(~kept_B, -100), ignore_index=-100, reduction="sum"
-    )  # fmt: skip
+    )
     return mean_of(total, kept_B.sum())
 
 
@@ -109,7 +109,6 @@ def _value_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
     # NaN is replaced before the subtraction: zero times NaN would still poison the gradient.
     target_B = torch.where(kept_B, labels_B.to(student_B.dtype), student_B.detach())
     return mean_of((student_B - target_B).square().sum(), kept_B.sum())
-
 
 
 def _require_same_shape(student_BC: Tensor, teacher_BC: Tensor) -> None:

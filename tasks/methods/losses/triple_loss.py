@@ -1,8 +1,9 @@
-"""DistilBERT's terms beside the softened predictions: predicting masked words, and hidden states that point the same way.
+"""DistilBERT's terms beside the softened predictions: predicting masked words, and hidden states that point the same
+way.
 
-Paper: Sanh et al. 2019, "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter", arXiv:1910.01108.
-Which tokens are masked is drawn as in Lample, Conneau 2019, XLM, arXiv:1901.07291: rare tokens more often.
-Shape letters in this file: B batch, T tokens, N tokens that count, D width, V vocabulary.
+Paper: Sanh et al. 2019, "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
+arXiv:1910.01108. Which tokens are masked is drawn as in Lample, Conneau 2019, XLM, arXiv:1901.07291: rare tokens more
+often. Shape letters in this file: B batch, T tokens, N tokens that count, D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def direction_loss(student_ND: Tensor, teacher_ND: Tensor) -> Tensor:
     if student_ND.shape != teacher_ND.shape:
         raise ModelError(
             f"student hidden states have shape {tuple(student_ND.shape)} and the teacher's {tuple(teacher_ND.shape)}; "
-            "directions are compared at one width: give the student the teacher's, or set the weight of the direction to 0"
+            "directions are compared at one width: give the student the teacher's, or set the weight of the "
+            "direction to 0"
         )
     cosines_N = F.cosine_similarity(in_full(student_ND), in_full(teacher_ND.detach()), dim=-1)
     return mean_of((1 - cosines_N).sum(), len(cosines_N))
@@ -44,7 +46,8 @@ def rarity(counts_V: Tensor, specials: Sequence[int]) -> Tensor:
 
 
 def draw_targets(ids_BT: Tensor, mask_BT: Tensor, weights_V: Tensor, *, share: float) -> Tensor:
-    """Return which tokens are to be predicted, a boolean [B, T]: a share of the batch's tokens, drawn without replacement over the whole batch."""
+    """Return which tokens are to be predicted, a boolean [B, T]: a share of the batch's tokens, drawn without
+    replacement over the whole batch."""
     chances = (weights_V[ids_BT.cpu()] * mask_BT.cpu()).flatten()
     wanted = min(int(torch.ceil(share * mask_BT.sum())), int((chances > 0).sum()))
     drawn = torch.zeros_like(chances, dtype=torch.bool)
@@ -60,4 +63,3 @@ def shown(ids_BT: Tensor, drawn_BT: Tensor, *, mask_token: int, vocabulary: int)
     hidden_BT = torch.where(dice_BT < SHOWN_AS_MASK, torch.full_like(ids_BT, mask_token), other_BT)
     hidden_BT = torch.where(dice_BT >= 1 - SHOWN_AS_IT_IS, ids_BT, hidden_BT)
     return torch.where(drawn_BT, hidden_BT, ids_BT)
-

@@ -1,7 +1,9 @@
-"""Digests: of files, of folders, of the code that a stage can reach, of the machine where it matters; and the key made of them all.
+"""Digests: of files, of folders, of the code that a stage can reach, of the machine where it matters; and the key made
+of them all.
 
-Code counts by its syntax tree, so comments, docstrings and formatting are free, and files may move. Of a family of choices (a dict of functions) that
-is asked by a knob alone, only the entries that the knob names count, so a new method does not re-run the old ones.
+Code counts by its syntax tree, so comments, docstrings and formatting are free, and files may move. Of a family of
+choices (a dict of functions) that is asked by a knob alone, only the entries that the knob names count, so a new method
+does not re-run the old ones.
 """
 
 from __future__ import annotations
@@ -29,19 +31,36 @@ from tasks.ports.memo import remembered
 
 ROOT = Path(__file__).resolve().parents[3]
 NEVER_COUNTED = (
-    "tasks.stage", "tasks.engine.process", "tasks.engine.fork_server", "tasks.engine.job", "tasks.engine.sources",
-    "tasks.contracts", "tasks.errors", "tasks.recipe", "tasks.catalog", "tasks.own_sources", "tasks.report",
-    "tasks.ports.store", "tasks.ports.code", "tasks.ports.memo", "tasks.ports.tracking.tracker",
-    "tasks.ports.tracking.client", "tasks.ports.tracking.history", "tasks.ports.tracking.runs",
-    "tasks.ports.tracking.candidates", "tasks.ports.tracking.versions", "tasks.ports.tracking.download",
+    "tasks.stage",
+    "tasks.engine.process",
+    "tasks.engine.fork_server",
+    "tasks.engine.job",
+    "tasks.engine.sources",
+    "tasks.contracts",
+    "tasks.errors",
+    "tasks.recipe",
+    "tasks.catalog",
+    "tasks.own_sources",
+    "tasks.report",
+    "tasks.ports.store",
+    "tasks.ports.code",
+    "tasks.ports.memo",
+    "tasks.ports.tracking.tracker",
+    "tasks.ports.tracking.client",
+    "tasks.ports.tracking.history",
+    "tasks.ports.tracking.runs",
+    "tasks.ports.tracking.candidates",
+    "tasks.ports.tracking.versions",
+    "tasks.ports.tracking.download",
     "tasks.ports.tracking.figures",
-)  # fmt: skip
-"""Modules, and packages, whose code is in no key: they give types and errors to those that count, and set nothing that reaches a number."""
+)
+"""Modules, and packages, whose code is in no key: they give types and errors to those that count, and set nothing that
+reaches a number."""
 KEY_SCHEMA = 2
 """How keys are made; 2: code by what it is and not by where it lies, threads and environment in the key."""
 
 
-# --- files -------------------------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 RACY = 2.0  # seconds; file systems that keep times coarsely keep them to two seconds
@@ -50,8 +69,8 @@ RACY = 2.0  # seconds; file systems that keep times coarsely keep them to two se
 class HashMemo:
     """Remembers hashes by path, size, times and inode, so that a large file is read once per host, not once per run.
 
-    What was changed a moment before it was hashed is not remembered: an edit of the same size within the clock's granularity would leave size,
-    times and inode as they are (Git calls such entries racily clean).
+    What was changed a moment before it was hashed is not remembered: an edit of the same size within the clock's
+    granularity would leave size, times and inode as they are (Git calls such entries racily clean).
     """
 
     def __init__(self, path: Path) -> None:
@@ -98,7 +117,13 @@ def known_hashes(path: Path) -> dict[str, list[Any]]:
 
 def is_entry(entry: Any) -> bool:
     """Tell whether a memo's entry is a stamp and a hash."""
-    return isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and isinstance(entry[1], str) and len(entry[1]) == 64
+    return (
+        isinstance(entry, list)
+        and len(entry) == 2
+        and isinstance(entry[0], list)
+        and isinstance(entry[1], str)
+        and len(entry[1]) == 64
+    )
 
 
 @cache
@@ -121,7 +146,7 @@ def hash_file(path: Path, *, remember: bool = True) -> str:
     return memo().get(path.resolve()) if remember else hash_now(path)
 
 
-# --- code --------------------------------------------------------------------------------------------------------------------------------
+# --- code -------------------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -137,9 +162,11 @@ def narrowing(roots: tuple[Root, ...]) -> Narrowing:
 
 
 def code_digest(roots: Iterable[Root], knobs: Mapping[str, Any]) -> str:
-    """Return the digest of every definition that the roots can reach; of families of choices, the entries that the knobs can ask for.
+    """Return the digest of every definition that the roots can reach; of families of choices, the entries that the
+    knobs can ask for.
 
-    Reading the syntax takes most of a second for a whole recipe; while no source has changed, it is read once a machine.
+    Reading the syntax takes most of a second for a whole recipe; while no source has changed, it is read once a
+    machine.
     """
     asked = [list(root) for root in roots], sorted({(path, value or "") for path, value in leaves(knobs)})
     digest: str = remembered("code", [sys.version, sources_sha256(), asked], lambda: read_digest(roots, knobs))
@@ -158,7 +185,7 @@ def read_digest(roots: Iterable[Root], knobs: Mapping[str, Any]) -> str:
     return program().digest(starts, narrowing(starts).entries(knobs))
 
 
-# --- keys --------------------------------------------------------------------------------------------------------------------------------
+# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 def library_versions(names: Iterable[str]) -> dict[str, str]:
@@ -180,9 +207,13 @@ def key_of(explanation: Mapping[str, Any]) -> str:
 
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Yield the fields in which two explanations of a stage differ, as sentences; keys of two schemas differ in how they are made, which is all to say."""
+    """Yield the fields in which two explanations of a stage differ, as sentences; keys of two schemas differ in how
+    they are made, which is all to say."""
     if not path and now.get("schema", 1) != then.get("schema", 1):
-        yield f"keys are made in another way since schema {max(now.get('schema', 1), then.get('schema', 1))}, so what was stored before is made anew"
+        yield (
+            f"keys are made in another way since schema {max(now.get('schema', 1), then.get('schema', 1))}, so "
+            f"what was stored before is made anew"
+        )
         return
     for name in sorted({*now, *then}):
         ours, theirs = now.get(name), then.get(name)

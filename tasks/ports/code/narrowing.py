@@ -142,7 +142,8 @@ class Place:
             node = outer
 
     def value_of(self, name: ast.Name) -> ast.expr | None:
-        """Return the expression that a name stands for, or the list that a loop takes it from; None if not plain to see."""
+        """Return the expression that a name stands for, or the list that a loop takes it from; None if not plain to
+        see."""
         for outer in self.around(name):
             if isinstance(outer, COMPREHENSIONS):
                 bound = [one for one in outer.generators if name.id in names_in(one.target)]

@@ -95,7 +95,8 @@ def is_guard(node: ast.stmt) -> bool:
 
 
 def run_at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the syntax that runs when a module is imported: not what is inside of functions, but decorators and defaults."""
+    """Yield the syntax that runs when a module is imported: not what is inside of functions, but decorators and
+    defaults."""
     yield node
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         inner: list[ast.AST] = [*node.args.defaults, *filter(None, node.args.kw_defaults)]

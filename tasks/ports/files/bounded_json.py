@@ -1,4 +1,5 @@
-"""Reading JSON that somebody else wrote: within bounds of size and depth, so that a file of a few kilobytes cannot hold a process up or end it."""
+"""Reading JSON that somebody else wrote: within bounds of size and depth, so that a file of a few kilobytes cannot hold
+a process up or end it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ LARGEST = 300_000_000  # bytes; tokenizers of a quarter of a million words have 
 
 
 def read_json(path: Path, largest: int = LARGEST) -> Any:
-    """Return what a JSON file holds. Raises ValueError, with a reason for people, where it is no JSON, too large or too deep; OSError as ``open`` does."""
+    """Return what a JSON file holds. Raises ValueError, with a reason for people, where it is no JSON, too large or too
+    deep; OSError as ``open`` does."""
     if not path.is_file():
         raise FileNotFoundError(2, "there is no such file", str(path))
     if path.stat().st_size > largest:

@@ -1,4 +1,5 @@
-"""Reading YAML that somebody wrote, within bounds: aliases that multiply, lists in lists and mountains of brackets are refused before they are built."""
+"""Reading YAML that somebody wrote, within bounds: aliases that multiply, lists in lists and mountains of brackets are
+refused before they are built."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ SHOWN = 200  # characters that are shown of what the library says
 
 
 def read_yaml_file(path: Path, typ: str = "safe") -> Any:
-    """Return what a YAML file holds; ``typ`` as ruamel.yaml takes it. Raises ValueError, with the line and a reason, where it cannot be read."""
+    """Return what a YAML file holds; ``typ`` as ruamel.yaml takes it. Raises ValueError, with the line and a reason,
+    where it cannot be read."""
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"it has {path.stat().st_size:,} bytes, and at most {LARGEST:,} are read")
@@ -42,7 +44,8 @@ def parse_yaml(text: str, typ: str = "safe") -> Any:
 
 
 def require_bounds(text: str) -> None:
-    """Count a text's values as they will be, with every alias in place, without building any of them; raises ValueError beyond the bounds."""
+    """Count a text's values as they will be, with every alias in place, without building any of them; raises ValueError
+    beyond the bounds."""
     known: dict[str, int] = {}
     open_: list[tuple[str | None, int]] = []  # anchor of a collection that is open, and the count before it
     count = 0

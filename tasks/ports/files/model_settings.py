@@ -1,4 +1,5 @@
-"""The settings of a model's JSON files that are refused wherever a model comes from: what asks for code, kernels or weights, and sizes that no model has.
+"""The settings of a model's JSON files that are refused wherever a model comes from: what asks for code, kernels or
+weights, and sizes that no model has.
 
 One list for both ways in: a model that a recipe names (``sources``), and a version that is pulled (``pulled``).
 """
@@ -14,8 +15,17 @@ from tasks.errors import ModelError
 from tasks.families import MOST_PARAMETERS, about_parameters, family_of, kind_of
 from tasks.ports.files.bounded_json import read_json
 
-CODE_KEYS = {"auto_map", "custom_pipelines", "custom_generate", "trust_remote_code", "transformers_weights", "use_kernels", "kernel_config"}
-"""Settings by which transformers would load a model's own code, a hub's kernels, or other weights than those that were judged."""
+CODE_KEYS = {
+    "auto_map",
+    "custom_pipelines",
+    "custom_generate",
+    "trust_remote_code",
+    "transformers_weights",
+    "use_kernels",
+    "kernel_config",
+}
+"""Settings by which transformers would load a model's own code, a hub's kernels, or other weights than those that were
+judged."""
 KERNEL = re.compile(r"implementation|kernel")
 """Names of settings that may name a kernel; one that names a repository is fetched from a hub and run."""
 WORDS = {"label2id", "id2label"}
@@ -27,9 +37,15 @@ WORD_FILES = ("tokenizer.json", "vocab.json", "added_tokens.json")
 LARGEST_FILE = 20_000_000  # bytes of a file of settings
 LIMITS = {"layers": 1_000, "hidden": 100_000, "heads": 10_000, "feed_forward": 1_000_000}
 OTHER_LIMITS = {
-    "vocab_size": 10_000_000, "max_position_embeddings": 10_000_000, "type_vocab_size": 10_000, "embedding_size": 100_000, "num_hidden_groups": 1_000,
-    "inner_group_num": 1_000, "num_labels": 1_000_000, "head_dim": 100_000,
-}  # fmt: skip
+    "vocab_size": 10_000_000,
+    "max_position_embeddings": 10_000_000,
+    "type_vocab_size": 10_000,
+    "embedding_size": 100_000,
+    "num_hidden_groups": 1_000,
+    "inner_group_num": 1_000,
+    "num_labels": 1_000_000,
+    "head_dim": 100_000,
+}
 """The greatest sizes that a config may give; the largest encoders have a tenth of them."""
 
 
@@ -42,7 +58,9 @@ def foreign(values: Any) -> Iterator[str]:
 
 def settings_in(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the keys and values of nested mappings."""
-    for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ():
+    for key, inner in (
+        value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    ):
         if isinstance(key, str):
             yield key, inner
         if key not in WORDS:
@@ -59,14 +77,20 @@ def names_repository(value: Any) -> bool:
 def require_plain_settings(folder: Path) -> dict[str, Any]:
     """Return a model's config after looking through its settings.
 
-    Raises ModelError where one asks for code, a kernel or other weights, or where a size is no number or one that no model has.
+    Raises ModelError where one asks for code, a kernel or other weights, or where a size is no number or one that no
+    model has.
     """
     found = {name: read_settings(folder / name) for name in SETTINGS}
     for name, values in found.items():
         for key in foreign(values):
             if key == "transformers_weights":
-                raise ModelError(f"{folder} names weights of its own choice ({key} in {name}); only model.safetensors is loaded")
-            raise ModelError(f"{folder} asks for code of its own ({key} in {name}), which is never run; use a model of a known family, without that setting")
+                raise ModelError(
+                    f"{folder} names weights of its own choice ({key} in {name}); only model.safetensors is loaded"
+                )
+            raise ModelError(
+                f"{folder} asks for code of its own ({key} in {name}), which is never run; use a model of a known "
+                f"family, without that setting"
+            )
     require_sizes(found["config.json"], folder)
     return found["config.json"]
 
@@ -83,15 +107,24 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def require_sizes(config: Mapping[str, Any], folder: Path) -> None:
-    """Refuse sizes that are no whole numbers or beyond any model's: transformers would build whatever is asked, for hours or until memory is gone."""
+    """Refuse sizes that are no whole numbers or beyond any model's: transformers would build whatever is asked, for
+    hours or until memory is gone."""
     names = family_of(config).names
     for name, most in {**{names[knob]: limit for knob, limit in LIMITS.items()}, **OTHER_LIMITS}.items():
         size = config.get(name)
         if size is not None and (type(size) is not int or not 0 <= size <= most):
             said = f"{name}: {str(size)[:40]!r}"
-            raise ModelError(f"{folder / 'config.json'} says {said}; a whole number up to {most:,} is legal; correct it, or name another model")
+            raise ModelError(
+                f"{folder / 'config.json'} says {said}; a whole number up to {most:,} is legal; correct it, or name "
+                f"another model"
+            )
     layers, width, inner = (config.get(names[knob]) or 0 for knob in ("layers", "hidden", "feed_forward"))
     stacked = config.get("num_hidden_groups") or 1 if kind_of(config) == "albert" else layers
-    parameters = about_parameters(stacked, width, inner, (config.get("vocab_size") or 0) * (config.get("embedding_size") or width))
+    parameters = about_parameters(
+        stacked, width, inner, (config.get("vocab_size") or 0) * (config.get("embedding_size") or width)
+    )
     if parameters > MOST_PARAMETERS:
-        raise ModelError(f"{folder / 'config.json'} describes a model of {parameters:.2g} parameters; at most {MOST_PARAMETERS:.0g} are loaded")
+        raise ModelError(
+            f"{folder / 'config.json'} describes a model of {parameters:.2g} parameters; at most "
+            f"{MOST_PARAMETERS:.0g} are loaded"
+        )

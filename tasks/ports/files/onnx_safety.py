@@ -1,7 +1,8 @@
 """ONNX graphs on their way in: what may come along with a pulled model, and what no graph of ours would hold.
 
-A graph is data, and ONNX Runtime runs nothing else than its own operations. Two things reach outside all the same: weights that lie in another file,
-named by a path, and operations of a domain that a library of somebody's would have to bring.
+A graph is data, and ONNX Runtime runs nothing else than its own operations. Two things reach outside all the same:
+weights that lie in another file, named by a path, and operations of a domain that a library of somebody's would have to
+bring.
 """
 
 from __future__ import annotations
@@ -68,7 +69,12 @@ def nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 def graphs_in(node: NodeProto) -> list[GraphProto]:
     """Return the graphs that an operation holds."""
-    return [graph for attribute in node.attribute for graph in (attribute.g, *attribute.graphs) if graph.node or graph.initializer]
+    return [
+        graph
+        for attribute in node.attribute
+        for graph in (attribute.g, *attribute.graphs)
+        if graph.node or graph.initializer
+    ]
 
 
 def tensors(model: ModelProto) -> Iterator[TensorProto]:

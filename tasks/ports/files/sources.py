@@ -1,9 +1,10 @@
-"""What a recipe names from outside: a folder, a file or a hub id becomes a parcel with the digest of exactly the files that count.
+"""What a recipe names from outside: a folder, a file or a hub id becomes a parcel with the digest of exactly the files
+that count.
 
 Nothing is ever loaded that could carry code: only safetensors weights, and no model that asks for code of its own.
 
-A source is hashed when a run begins, and a stage may read it hours later. So a stage that computes never reads the original: it reads a copy,
-made while it is hashed, that holds the files of the digest and no other (``copy_source``).
+A source is hashed when a run begins, and a stage may read it hours later. So a stage that computes never reads the
+original: it reads a copy, made while it is hashed, that holds the files of the digest and no other (``copy_source``).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tasks.ports.files.model_files import (
     model_files,
     require_settings,
     sentencepiece_size,
-)  # fmt: skip
+)
 from tasks.ports.files.model_settings import require_plain_settings
 
 DATA_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
@@ -49,12 +50,16 @@ def resolve_data(source: str, revision: str | None, spec: TaskSpec) -> Parcel:
     configuration = f"{spec.name}/*" if not source or source == GLUE_HUB else "*"
     patterns = [configuration + suffix for suffix in DATA_SUFFIXES]
     folder = find(source or GLUE_HUB, revision, DataError, "data", patterns)
-    return parcel_of(folder / spec.name if (folder / spec.name).is_dir() and not source else folder, data_files, DataError)
+    return parcel_of(
+        folder / spec.name if (folder / spec.name).is_dir() and not source else folder, data_files, DataError
+    )
 
 
 def resolve_corpus(source: str, revision: str | None) -> Parcel:
     """Find general text."""
-    return parcel_of(find(source, revision, DataError, "data", ["*" + suffix for suffix in DATA_SUFFIXES]), data_files, DataError)
+    return parcel_of(
+        find(source, revision, DataError, "data", ["*" + suffix for suffix in DATA_SUFFIXES]), data_files, DataError
+    )
 
 
 def resolve_file(source: str) -> Parcel:
@@ -75,7 +80,11 @@ def find(source: str, revision: str | None, kind: type[LimbeckError], hub: str |
     if path.exists():
         return path.resolve()
     if hub is None or looks_like_path(source):
-        near = get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], 1) if path.parent.is_dir() else []
+        near = (
+            get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], 1)
+            if path.parent.is_dir()
+            else []
+        )
         hint = f"; did you mean {path.parent / near[0]}?" if near else "; check the path"
         raise kind(f"there is no file or folder {source!r}{hint}")
     return download(source, revision, kind, hub, patterns)
@@ -83,7 +92,12 @@ def find(source: str, revision: str | None, kind: type[LimbeckError], hub: str |
 
 def looks_like_path(source: str) -> bool:
     """Tell a path from a hub id, which is a name or owner/name."""
-    return source.startswith((".", "/", "~")) or source.count("/") > 1 or Path(source).suffix in (*DATA_SUFFIXES, ".gz") or os.sep * 2 in source
+    return (
+        source.startswith((".", "/", "~"))
+        or source.count("/") > 1
+        or Path(source).suffix in (*DATA_SUFFIXES, ".gz")
+        or os.sep * 2 in source
+    )
 
 
 def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str, patterns: list[str]) -> Path:
@@ -91,7 +105,11 @@ def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
-    options: dict[str, Any] = {"revision": revision, "allow_patterns": patterns, "repo_type": "dataset" if hub == "data" else "model"}
+    options: dict[str, Any] = {
+        "revision": revision,
+        "allow_patterns": patterns,
+        "repo_type": "dataset" if hub == "data" else "model",
+    }
     cached = None
     try:
         cached = Path(snapshot_download(name, local_files_only=True, **options))
@@ -106,7 +124,10 @@ def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str
     except (LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
         if cached is not None:
             return cached
-        raise kind(f"the hub id {name!r} is not in the local cache and could not be fetched; name a local folder, or check the id and the network") from error
+        raise kind(
+            f"the hub id {name!r} is not in the local cache and could not be fetched; name a local folder, or check "
+            f"the id and the network"
+        ) from error
 
 
 def parcel_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Parcel:
@@ -149,7 +170,8 @@ def place_of(source: Parcel) -> Path:
 
 
 def listing_of(source: Parcel) -> Listing:
-    """Return how the files of a source were chosen: so that they bear its digest. Raises DataError where the source has changed."""
+    """Return how the files of a source were chosen: so that they bear its digest. Raises DataError where the source has
+    changed."""
     for listing in (model_files, data_files, all_files):
         with suppress(LimbeckError):  # no model, or nothing of this kind
             if parcel_of(place_of(source), listing, DataError).sha256 == source.sha256:
@@ -178,7 +200,9 @@ def copy_source(source: Parcel, folder: Path) -> None:
 
 def changed(source: Parcel) -> DataError:
     """Return the error of a source that is not any more what the run hashed when it began."""
-    return DataError(f"{place_of(source)} has changed, or is gone, since this run began; nothing was made of it; run again")
+    return DataError(
+        f"{place_of(source)} has changed, or is gone, since this run began; nothing was made of it; run again"
+    )
 
 
 def check_model(folder: Path) -> None:
@@ -186,7 +210,10 @@ def check_model(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} has no config.json; name a folder that a Hugging Face model was saved to")
     if not list(folder.glob("*.safetensors")):
-        raise ModelError(f"{folder} has no safetensors weights; pickled weights are not loaded; save the model again with safetensors")
+        raise ModelError(
+            f"{folder} has no safetensors weights; pickled weights are not loaded; save the model again with "
+            f"safetensors"
+        )
     config = require_plain_settings(folder)
     require_settings(folder, config)
     model_files(folder)  # which refuses a weight map that names what is not loaded
@@ -200,7 +227,9 @@ def check_vocabulary(folder: Path, expected: int) -> None:
     """Refuse a tokenizer that makes ids which the model does not have, or whose files are too large to be one."""
     for path in (folder / name for name in SMALL_FILES if (folder / name).is_file()):
         if path.stat().st_size > LARGEST:
-            raise ModelError(f"{path} has {path.stat().st_size:,} bytes, and at most {LARGEST:,} are read; save the tokenizer again")
+            raise ModelError(
+                f"{path} has {path.stat().st_size:,} bytes, and at most {LARGEST:,} are read; save the tokenizer again"
+            )
     if (folder / "tokenizer.json").is_file():
         from tokenizers import Tokenizer
 
@@ -217,7 +246,10 @@ def check_vocabulary(folder: Path, expected: int) -> None:
     else:
         raise ModelError(f"{folder} has no tokenizer; save the tokenizer into the same folder, as tokenizer.json")
     if size < SMALLEST or size > expected:
-        raise ModelError(f"the tokenizer in {folder} has {size:,} tokens and the model {expected:,}; use the tokenizer that the model was trained with")
+        raise ModelError(
+            f"the tokenizer in {folder} has {size:,} tokens and the model {expected:,}; use the tokenizer that the "
+            f"model was trained with"
+        )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,9 +1,10 @@
 """A small language of its own, for the demo: opinions whose meaning is composed, and plain text to go with them.
 
 Opinion words are invented and drawn by the seed, so nothing can be known beforehand. Negation turns an opinion round,
-and where two opinions meet, the one after "but" (or the one that "although" does not introduce) counts. Counting words is therefore not enough.
-Documents of plain text keep to one mood, and where an opinion is composed, they often say how people took it: a masked language model
-could find out which words go together. The demo's is trained for seconds and finds out little; its teacher learns from the labels.
+and where two opinions meet, the one after "but" (or the one that "although" does not introduce) counts. Counting words
+is therefore not enough. Documents of plain text keep to one mood, and where an opinion is composed, they often say how
+people took it: a masked language model could find out which words go together. The demo's is trained for seconds and
+finds out little; its teacher learns from the labels.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ import numpy as np
 from tasks.ports.rows.overlap import NONE, HeldBack, sentences_of
 
 THINGS = (
-    "film book song meal hotel phone garden market river train lamp coat school boat chair story road bridge house play lake tower shop camera radio clock "
-    "table window door carpet bicycle tram ferry island castle museum theatre novel poem concert lecture recipe cake soup tea coffee jacket stove"
+    "film book song meal hotel phone garden market river train lamp coat school boat chair story road bridge house "
+    "play lake tower shop camera radio clock "
+    "table window door carpet bicycle tram ferry island castle museum theatre novel poem concert lecture recipe "
+    "cake soup tea coffee jacket stove"
 ).split()
 PARTS = (
-    "plot end start taste view price sound colour shape service voice cover menu room light seat frame handle corner surface middle front back top edge "
+    "plot end start taste view price sound colour shape service voice cover menu room light seat frame handle "
+    "corner surface middle front back top edge "
     "smell weight finish pattern name title size"
 ).split()
 COPULAS = ["is", "was", "seems", "looks", "feels", "remains"]
@@ -31,8 +35,17 @@ DEGREES = ["", "", "very", "rather", "truly", "quite", "so"]
 NEGATIONS = ["not", "never", "hardly", "by no means"]
 OTHERS = ["my friend", "the paper", "a neighbour", "the crowd"]
 GLAD, SORRY = "glad happy pleased content".split(), "sorry sad angry upset".split()
-FACTS = ["the {thing} is near the {other}", "we saw the {thing} and the {other}", "a {thing} has a {part}", "the {thing} came after the {other}"]
-ONSETS, VOWELS, CODAS = "b d f g k l m n p r s t v z br dr fl gr kl pl st tr".split(), "a e i o u ai ea ou".split(), "l m n r s t x nd rk st".split()
+FACTS = [
+    "the {thing} is near the {other}",
+    "we saw the {thing} and the {other}",
+    "a {thing} has a {part}",
+    "the {thing} came after the {other}",
+]
+ONSETS, VOWELS, CODAS = (
+    "b d f g k l m n p r s t v z br dr fl gr kl pl st tr".split(),
+    "a e i o u ai ea ou".split(),
+    "l m n r s t x nd rk st".split(),
+)
 OPINIONS = 40  # invented words of each mood
 EDITION = 2  # raised when the same seed writes another language
 NOISE = 0.05  # share of training labels that are wrong, as in any real data set; validation labels are right
@@ -57,11 +70,14 @@ class Opinion:
     good: bool
 
 
-def write_language(folder: Path, *, seed: int, train: int = 5000, validation: int = 2000, unlabelled: int = 3000, documents: int = 4000) -> None:
-    """Write ``data`` (train and validation rows), ``transfer`` (opinions without labels) and ``corpus`` (plain text) under ``folder``.
+def write_language(
+    folder: Path, *, seed: int, train: int = 5000, validation: int = 2000, unlabelled: int = 3000, documents: int = 4000
+) -> None:
+    """Write ``data`` (train and validation rows), ``transfer`` (opinions without labels) and ``corpus`` (plain text)
+    under ``folder``.
 
-    The same seed writes the same bytes. Nothing that is learned from overlaps with a validation row, and no plain text with a training row, from which
-    rows may be held back.
+    The same seed writes the same bytes. Nothing that is learned from overlaps with a validation row, and no plain text
+    with a training row, from which rows may be held back.
     """
     random = np.random.default_rng([seed, 7])
     lexicon = make_lexicon(random)
@@ -71,12 +87,16 @@ def write_language(folder: Path, *, seed: int, train: int = 5000, validation: in
     write_rows(folder / "data" / "validation.parquet", judging, random, noise=0.0)
     write_rows(folder / "data" / "train.parquet", learned, random, noise=NOISE)
     rows = [*judging, *learned]
-    write_texts(folder / "transfer" / "train.parquet", [opinion.text for opinion in fresh_opinions(random, lexicon, unlabelled, rows)])
+    write_texts(
+        folder / "transfer" / "train.parquet",
+        [opinion.text for opinion in fresh_opinions(random, lexicon, unlabelled, rows)],
+    )
     write_texts(folder / "corpus" / "train.parquet", apart(lambda: document(random, lexicon), str, documents, rows))
 
 
 def write_examples(path: Path, *, seed: int, count: int = 12) -> None:
-    """Write a few opinions of a seed's language as a table with the one column ``text``: something to ask a pulled model about."""
+    """Write a few opinions of a seed's language as a table with the one column ``text``: something to ask a pulled
+    model about."""
     lexicon, random = make_lexicon(np.random.default_rng([seed, 7])), np.random.default_rng([seed, 8])
     texts = [statement(random, lexicon, good=number % 2 == 0).text for number in range(count)]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +108,13 @@ def make_lexicon(random: np.random.Generator) -> Lexicon:
     """Invent opinion words of two syllables; which are good is chance."""
     words: list[str] = []
     while len(words) < 2 * OPINIONS:
-        word = pick(random, ONSETS) + pick(random, VOWELS) + pick(random, ONSETS) + pick(random, VOWELS) + pick(random, CODAS)
+        word = (
+            pick(random, ONSETS)
+            + pick(random, VOWELS)
+            + pick(random, ONSETS)
+            + pick(random, VOWELS)
+            + pick(random, CODAS)
+        )
         if word not in words:
             words.append(word)
     return Lexicon(words[:OPINIONS], words[OPINIONS:])
@@ -137,7 +163,13 @@ def clause(random: np.random.Generator, lexicon: Lexicon, good: bool) -> str:
     word = pick(random, mood)
     if random.random() < 0.6:
         word += f" {'or' if negated else 'and'} {pick(random, mood)}"
-    words = [subject(random), pick(random, COPULAS), pick(random, NEGATIONS) if negated else "", pick(random, DEGREES), word]
+    words = [
+        subject(random),
+        pick(random, COPULAS),
+        pick(random, NEGATIONS) if negated else "",
+        pick(random, DEGREES),
+        word,
+    ]
     return " ".join(word for word in words if word)
 
 
@@ -153,7 +185,11 @@ def document(random: np.random.Generator, lexicon: Lexicon) -> str:
     sentences = []
     for _ in range(int(random.integers(4, 8))):
         if random.random() < 0.15:
-            sentences.append(pick(random, FACTS).format(thing=pick(random, THINGS), other=pick(random, THINGS), part=pick(random, PARTS)))
+            sentences.append(
+                pick(random, FACTS).format(
+                    thing=pick(random, THINGS), other=pick(random, THINGS), part=pick(random, PARTS)
+                )
+            )
         else:
             sentences.append(report(random, lexicon, good if random.random() < 0.92 else not good))
     return " . ".join(sentences) + " ."
@@ -183,7 +219,9 @@ def write_rows(path: Path, opinions: list[Opinion], random: np.random.Generator,
     path.parent.mkdir(parents=True, exist_ok=True)
     wrong = random.random(len(opinions)) < noise
     labels = [int(opinion.good) ^ int(flip) for opinion, flip in zip(opinions, wrong, strict=True)]
-    pq.write_table(pa.table({"sentence": [opinion.text for opinion in opinions], "label": pa.array(labels, pa.int64())}), path)
+    pq.write_table(
+        pa.table({"sentence": [opinion.text for opinion in opinions], "label": pa.array(labels, pa.int64())}), path
+    )
 
 
 def write_texts(path: Path, texts: list[str]) -> None:

@@ -1,9 +1,10 @@
-"""Judging sets: labelled rows beside a task's own, read in the task's terms, and held against everything that is learned from.
+"""Judging sets: labelled rows beside a task's own, read in the task's terms, and held against everything that is
+learned from.
 
-Their labels become the task's classes by name, or as the recipe says. Where a label stands for several classes (``not_entailment`` for neutral and
-contradiction), these are merged: an answer is decided among all classes first, and counts as the merged one then, as McCoy et al. 2019
-(arXiv:1902.01007) read models of three classes on two. A merged class bears the number of its first. A label that stands for no class at all is no
-label: its rows are left out.
+Their labels become the task's classes by name, or as the recipe says. Where a label stands for several classes
+(``not_entailment`` for neutral and contradiction), these are merged: an answer is decided among all classes first, and
+counts as the merged one then, as McCoy et al. 2019 (arXiv:1902.01007) read models of three classes on two. A merged
+class bears the number of its first. A label that stands for no class at all is no label: its rows are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,16 @@ from tasks.errors import DataError
 from tasks.ports.files.sources import nearest, resolve_data
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, sentences_of
 from tasks.ports.rows.splits import MOST_PURGED, Split
-from tasks.ports.rows.tables import READERS, SHARD, clean, declared_names, digest_of, read_documents, read_split, write_split
+from tasks.ports.rows.tables import (
+    READERS,
+    SHARD,
+    clean,
+    declared_names,
+    digest_of,
+    read_documents,
+    read_split,
+    write_split,
+)
 from tasks.recipe.data import Data, JudgingSet
 from tasks.recipe.slices import JudgingRowsSlice
 
@@ -34,11 +44,12 @@ FIRST = ("validation", "valid", "dev", "test")
 """Files of a folder that are taken where nobody names one, the first that is there."""
 
 
-# --- where they are ----------------------------------------------------------------------------------------------------------------------
+# --- where they are ---------------------------------------------------------------------------------------------------
 
 
 def resolve_judging_set(name: str, given: JudgingSet, data: Data, spec: TaskSpec) -> Parcel:
-    """Find a set's rows: one file where they are in one, else the folder that holds its shards. Raises DataError where there are none."""
+    """Find a set's rows: one file where they are in one, else the folder that holds its shards. Raises DataError where
+    there are none."""
     source, revision = (given.source, given.revision) if given.source else (data.source, data.revision)
     if not source and spec.name not in GLUE:
         raise DataError(f"data.judge.{name} names no source, and neither does data; name a file, a folder or a hub id")
@@ -53,27 +64,35 @@ def files_of_set(source: Path, split: str, where: str) -> list[Path]:
         return [source]
     found: dict[str, list[Path]] = {}
     for path in sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file()):
-        found.setdefault(str(path.relative_to(source).parent / SHARD.sub(".", path.name)).removesuffix(path.suffix), []).append(path)
+        found.setdefault(
+            str(path.relative_to(source).parent / SHARD.sub(".", path.name)).removesuffix(path.suffix), []
+        ).append(path)
     wanted = [split] if split else [*FIRST, *(found if len(found) == 1 else ())]
     for one in wanted:
         fitting = [known for known in found if known == one or known.endswith(f"/{one}")]
         if len(fitting) == 1:
             return found[fitting[0]]
     asked = f"no {split}" if split else "several files"
-    raise DataError(f"{where}: {source} holds {asked}; set split to one of {', '.join(found) or 'its files, of which there are none'}"
-                    f"{nearest(split, found) if split else ''}")  # fmt: skip
+    raise DataError(
+        f"{where}: {source} holds {asked}; set split to one of "
+        f"{', '.join(found) or 'its files, of which there are none'}"
+        f"{nearest(split, found) if split else ''}"
+    )
 
 
-# --- what is read ------------------------------------------------------------------------------------------------------------------------
+# --- what is read -----------------------------------------------------------------------------------------------------
 
 
 def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, output: Path) -> dict[str, Any]:
-    """Read and check a set, give its labels the task's numbers, and write it; ``rows`` are the prepared rows of the task. Return counts and what was merged.
+    """Read and check a set, give its labels the task's numbers, and write it; ``rows`` are the prepared rows of the
+    task. Return counts and what was merged.
 
     Raises DataError for what cannot be read, for labels that are no class of the task, and where no row is left.
     """
     names = json.loads((rows / "task.json").read_text())["labels"]
-    split, facts = judging_rows(source, knobs, names, read_sentences(rows / "train.parquet") if knobs.leave_out else None)
+    split, facts = judging_rows(
+        source, knobs, names, read_sentences(rows / "train.parquet") if knobs.leave_out else None
+    )
     output.mkdir(parents=True, exist_ok=True)
     write_split(output / FILE, split, 0, knobs.kind, split.numbers.tolist())
     (output / "task.json").write_text(json.dumps({"merged": facts["merged"]}))
@@ -83,23 +102,34 @@ def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, outpu
 def judging_rows(
     source: Path, knobs: JudgingRowsSlice, names: Sequence[str] | None, learned: Iterable[Sentences] | None = None
 ) -> tuple[Split, dict[str, Any]]:
-    """Read a set's rows as the task's; ``names`` are those of its classes, and rows that overlap with ``learned`` ones are left out."""
+    """Read a set's rows as the task's; ``names`` are those of its classes, and rows that overlap with ``learned`` ones
+    are left out."""
     where = f"data.judge.{knobs.name}"
     files = files_of_set(source, knobs.split, where)
     spec = TaskSpec(name="judging", kind=knobs.kind, text=knobs.text, pair=knobs.pair, label=knobs.label)
     split, merged = read_split(files, spec), None
     if knobs.kind == "classification":
-        split.labels, merged = as_classes(split.labels, knobs, list(names or ()), declared_names(files[0], knobs.label), where)
+        split.labels, merged = as_classes(
+            split.labels, knobs, list(names or ()), declared_names(files[0], knobs.label), where
+        )
     before = len(split)
     unlabelled = clean(split, spec, [str(number) for number in range(len(names or ()))])
     taken_out_N = np.zeros(len(split), bool) if learned is None else overlapping(split.sentences, learned)[0]
     split = split.take(np.flatnonzero(~taken_out_N).tolist())
     split = split if knobs.rows is None else split.take(sampled(split, knobs.rows))
     if not len(split):
-        raise DataError(f"{where}: none of the {before:,} rows of {split.file} is left to judge by ({unlabelled:,} bear no label, "
-                        f"{taken_out_N.sum():,} overlap with training rows); name other rows")  # fmt: skip
-    facts = {"rows": len(split), "rows_sha256": digest_of(split), "unlabelled": unlabelled, "left_out": int(taken_out_N.sum()), "merged": merged,
-             "merges": said_of(merged, list(names or ()))}  # fmt: skip
+        raise DataError(
+            f"{where}: none of the {before:,} rows of {split.file} is left to judge by ({unlabelled:,} bear no label, "
+            f"{taken_out_N.sum():,} overlap with training rows); name other rows"
+        )
+    facts = {
+        "rows": len(split),
+        "rows_sha256": digest_of(split),
+        "unlabelled": unlabelled,
+        "left_out": int(taken_out_N.sum()),
+        "merged": merged,
+        "merges": said_of(merged, list(names or ())),
+    }
     return split, facts
 
 
@@ -113,19 +143,27 @@ def sampled(split: Split, count: int) -> list[int]:
 def as_classes(
     labels: Sequence[Any], knobs: JudgingRowsSlice, names: list[str], declared: Sequence[str], where: str
 ) -> tuple[list[int | None], list[int] | None]:
-    """Return labels as numbers of the task's classes, None where there is none; and by class the number that it is merged into, None where none is."""
+    """Return labels as numbers of the task's classes, None where there is none; and by class the number that it is
+    merged into, None where none is."""
     meaning = knobs.labels or tuple(declared)
-    called = {label: called_by(label, meaning, names, where, numbered=knobs.numbered) for label in dict.fromkeys(labels)}
+    called = {
+        label: called_by(label, meaning, names, where, numbered=knobs.numbered) for label in dict.fromkeys(labels)
+    }
     present = [name for name in dict.fromkeys(called.values()) if name is not None]
     meant = dict(knobs.classes)
     idle = next((name for name in meant if name not in (*present, *meaning)), None)
     if idle is not None:
-        raise DataError(f"{where}.classes names {idle!r}, and there is no such label; the labels are {', '.join(present)}{nearest(idle, present)}")
+        raise DataError(
+            f"{where}.classes names {idle!r}, and there is no such label; the labels are "
+            f"{', '.join(present)}{nearest(idle, present)}"
+        )
     stands = {name: numbers_of_classes(name, meant.get(name, (name,)), names, where) for name in present}
     for (first, ours), (second, theirs) in combinations(stands.items(), 2):
         if ours != theirs and set(ours) & set(theirs):
-            raise DataError(f"{where}: the labels {first!r} and {second!r} stand for classes that overlap and are not the same; "
-                            "let each class of the task belong to one of them")  # fmt: skip
+            raise DataError(
+                f"{where}: the labels {first!r} and {second!r} stand for classes that overlap and are not the same; "
+                "let each class of the task belong to one of them"
+            )
     merged = list(range(len(names)))
     for numbers in stands.values():
         for number in numbers:
@@ -142,9 +180,15 @@ def called_by(label: Any, meaning: Sequence[str], names: Sequence[str], where: s
         return str(label)
     known = meaning or (names if numbered and str(label) not in names else ())
     if not known and str(label) not in names:
-        raise DataError(f"{where}: its labels are numbers ({label}), and nobody says what they mean; give labels: [{', '.join(names)}], in their order")
+        raise DataError(
+            f"{where}: its labels are numbers ({label}), and nobody says what they mean; give labels: "
+            f"[{', '.join(names)}], in their order"
+        )
     if known and not 0 <= label < len(known):
-        raise DataError(f"{where}: the label {label} is none of 0 to {len(known) - 1}, which mean {', '.join(known)}; correct labels, or the rows")
+        raise DataError(
+            f"{where}: the label {label} is none of 0 to {len(known) - 1}, which mean {', '.join(known)}; correct "
+            f"labels, or the rows"
+        )
     return known[label] if known else str(label)
 
 
@@ -153,37 +197,49 @@ def numbers_of_classes(label: str, classes: Sequence[str], names: Sequence[str],
     unknown = next((one for one in classes if one not in names), None)
     if unknown is not None:
         alike = {name.casefold(): name for name in names}.get(unknown.casefold(), names[0])
-        raise DataError(f"{where}: the label {unknown!r} is none of the task's classes {', '.join(names)}; say for which of them it stands, "
-                        f"as in classes: {{{label}: {alike}}}")  # fmt: skip
+        raise DataError(
+            f"{where}: the label {unknown!r} is none of the task's classes {', '.join(names)}; say for which of "
+            f"them it stands, "
+            f"as in classes: {{{label}: {alike}}}"
+        )
     return tuple(sorted(names.index(one) for one in classes))
 
 
 def said_of(merged: Sequence[int] | None, names: Sequence[str]) -> list[str]:
     """Say which classes count as one."""
-    groups = [[names[number] for number, into in enumerate(merged or ()) if into == first] for first in range(len(names))]
+    groups = [
+        [names[number] for number, into in enumerate(merged or ()) if into == first] for first in range(len(names))
+    ]
     return [" and ".join(group) for group in groups if len(group) > 1]
 
 
-# --- what they are held against ----------------------------------------------------------------------------------------------------------
+# --- what they are held against ---------------------------------------------------------------------------------------
 
 
 def overlapping(held: Sequence[Sentences], learned: Iterable[Sentences]) -> tuple[np.ndarray, np.ndarray]:
-    """Tell of each row of a set whether a learned row overlaps with it, and of each learned row whether it does with one of the set."""
+    """Tell of each row of a set whether a learned row overlaps with it, and of each learned row whether it does with
+    one of the set."""
     index = HeldBack(held)
     first_N = index.overlaps(learned)
     return index.found(), first_N < NONE
 
 
-def compare_judging_set(folder: Path, rows: Path, transfer: Path | None, corpus: Path | None, column: str, most: int | None) -> dict[str, Any]:
-    """Count which rows of a set overlap with what is learned from: training rows, transfer text, and a corpus of which so many words are read."""
+def compare_judging_set(
+    folder: Path, rows: Path, transfer: Path | None, corpus: Path | None, column: str, most: int | None
+) -> dict[str, Any]:
+    """Count which rows of a set overlap with what is learned from: training rows, transfer text, and a corpus of which
+    so many words are read."""
     held, learned = read_sentences(folder / FILE), {"training rows": read_sentences(rows / "train.parquet")}
     if transfer is not None:
         learned["transfer text"] = read_sentences(transfer / "train.parquet")
     found = {where: overlapping(held, texts) for where, texts in learned.items()}
     if corpus is not None:
         found["general text"] = overlapping(held, documents(corpus, column, most))
-    return {"rows": len(held), "leaked": {where: int(ours_N.sum()) for where, (ours_N, _) in found.items()},
-            "learned": {where: int(theirs_N.sum()) for where, (_, theirs_N) in found.items()}}  # fmt: skip
+    return {
+        "rows": len(held),
+        "leaked": {where: int(ours_N.sum()) for where, (ours_N, _) in found.items()},
+        "learned": {where: int(theirs_N.sum()) for where, (_, theirs_N) in found.items()},
+    }
 
 
 def read_sentences(path: Path) -> list[Sentences]:
@@ -204,11 +260,12 @@ def documents(source: Path, column: str, most: int | None) -> Iterator[Sentences
         yield from sentences_of([text])
 
 
-# --- taken out of train ------------------------------------------------------------------------------------------------------------------
+# --- taken out of train -----------------------------------------------------------------------------------------------
 
 
 def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> dict[str, Any]:
-    """Copy prepared rows without the training rows that overlap with one of the sets; return how many went because of which, and what is left.
+    """Copy prepared rows without the training rows that overlap with one of the sets; return how many went because of
+    which, and what is left.
 
     Raises DataError where more would go than may.
     """
@@ -222,12 +279,17 @@ def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> dict[str,
         also_N = overlapping(read_sentences(folder / FILE), sentences)[1] & ~gone_N
         gone_N, by[name] = gone_N | also_N, int(also_N.sum())
     if gone_N.sum() > MOST_PURGED * len(sentences):
-        raise DataError(f"{gone_N.sum():,} of {len(sentences):,} training rows overlap with rows of {', '.join(sets)} and would be taken out; at most "
-                        f"{MOST_PURGED:.0%} may go: set overlaps: leave-out, which takes rows out of the set instead")  # fmt: skip
+        raise DataError(
+            f"{gone_N.sum():,} of {len(sentences):,} training rows overlap with rows of {', '.join(sets)} and would "
+            f"be taken out; at most "
+            f"{MOST_PURGED:.0%} may go: set overlaps: leave-out, which takes rows out of the set instead"
+        )
     output.mkdir(parents=True, exist_ok=True)
     for path in sorted(rows.iterdir()):
         if path.name != "train.parquet":
             copyfile(path, output / path.name)
     pq.write_table(table.filter(pa.array(~gone_N)), output / "train.parquet", compression="zstd")
-    words = [sum(len(sentence.split()) for sentence in row) for row, gone in zip(sentences, gone_N, strict=True) if not gone]
+    words = [
+        sum(len(sentence.split()) for sentence in row) for row, gone in zip(sentences, gone_N, strict=True) if not gone
+    ]
     return {"rows": int(gone_N.sum()), "by": by, "left": len(words), "words_left": float(np.mean(words))}

@@ -1,4 +1,5 @@
-"""Leakage: rows that choose or judge a model and overlap with what it learns from, by the measure by which train is purged (``overlap``).
+"""Leakage: rows that choose or judge a model and overlap with what it learns from, by the measure by which train is
+purged (``overlap``).
 
 Augmented rows are variants of training rows, and so are looked for where those are.
 """
@@ -21,8 +22,11 @@ def leaked(learned: Iterable[Sentences], held: Mapping[str, Sequence[Sentences]]
     return by_split(index.found().tolist(), held)
 
 
-def leaked_by_group(learned: Iterable[tuple[str, Sentences]], held: Mapping[str, Sequence[tuple[str, Sentences]]]) -> dict[str, int]:
-    """Count by split the held-back rows whose group is also learned from, or whose very text is; rows are given with their groups."""
+def leaked_by_group(
+    learned: Iterable[tuple[str, Sentences]], held: Mapping[str, Sequence[tuple[str, Sentences]]]
+) -> dict[str, int]:
+    """Count by split the held-back rows whose group is also learned from, or whose very text is; rows are given with
+    their groups."""
     groups, texts = set(), set()
     for group, row in learned:
         groups.add(group)

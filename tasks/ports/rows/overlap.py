@@ -7,9 +7,11 @@ A learned row overlaps with a held-back one where a sentence of one (its text or
 - stands in it in full, if it is the learned one's and has ``LEARNED`` words or more.
 Sentences are compared as ``folded``: words count, not their case, their width or the white space between them.
 
-Sequences of words are looked up by hashes of 64 bits in sorted arrays, so that time grows with the number of words, whatever the texts repeat.
+Sequences of words are looked up by hashes of 64 bits in sorted arrays, so that time grows with the number of words,
+whatever the texts repeat.
 
-Shape letters in this file: N learned rows, S words of a batch of them, P places in held-back sentences, G different sequences of words.
+Shape letters in this file: N learned rows, S words of a batch of them, P places in held-back sentences, G different
+sequences of words.
 """
 
 from __future__ import annotations
@@ -74,7 +76,8 @@ class HeldBack:
             self.parts[count] = Sequences(hashes_S[inside_S], places.rows_S[inside_S])
 
     def overlaps(self, learned: Iterable[Sentences]) -> np.ndarray:
-        """Return for each learned row the number of the first held-back row that it overlaps with, ``NONE`` where there is none. [N]"""
+        """Return for each learned row the number of the first held-back row that it overlaps with, ``NONE`` where there
+        is none. [N]"""
         return np.concatenate([np.zeros(0, np.int64), *(self.overlaps_of(batch) for batch in batches(learned))])
 
     def overlaps_of(self, batch: Sequence[Sentences]) -> np.ndarray:
@@ -98,7 +101,8 @@ class HeldBack:
 
 
 def related(rows: Sequence[Sentences]) -> np.ndarray:
-    """Return for each row the number of its group: rows that overlap, directly or by way of others, are in one; groups are numbered as they appear. [N]
+    """Return for each row the number of its group: rows that overlap, directly or by way of others, are in one; groups
+    are numbered as they appear. [N]
 
     A great group has a phrase in common that stands everywhere, which relates nobody: its rows stand for themselves.
     """
@@ -115,7 +119,9 @@ def related(rows: Sequence[Sentences]) -> np.ndarray:
         edges.append(np.stack([places.rows_S[chosen_S][there_S], nodes + sequence_S[there_S]]))
         nodes += len(known.hashes_G)
     ends = np.concatenate(edges, axis=1)
-    names = connected_components(coo_array((np.ones(ends.shape[1]), ends), shape=(nodes, nodes)), directed=False)[1][: len(rows)]
+    names = connected_components(coo_array((np.ones(ends.shape[1]), ends), shape=(nodes, nodes)), directed=False)[1][
+        : len(rows)
+    ]
     great = np.bincount(names) > max(GREAT, GREAT_SHARE * len(rows))
     return numbered([(name, row if great[name] else -1) for row, name in enumerate(names.tolist())])
 
@@ -127,7 +133,8 @@ def numbered(names: Sequence[object]) -> np.ndarray:
 
 
 class Places:
-    """The words of a batch of rows laid end to end; a zero stands after each sentence, and for each word that the vocabulary does not have."""
+    """The words of a batch of rows laid end to end; a zero stands after each sentence, and for each word that the
+    vocabulary does not have."""
 
     def __init__(self, rows: Sequence[Sentences], vocabulary: dict[str, int]) -> None:
         number_of = vocabulary.get
@@ -142,7 +149,8 @@ class Places:
         self.values = mixed(len(vocabulary) + 1)
 
     def sequences(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield from 1 on how many words, and at each place a hash of so many words from there on; only places with ``inside`` have a meaning."""
+        """Yield from 1 on how many words, and at each place a hash of so many words from there on; only places with
+        ``inside`` have a meaning."""
         values_S = self.values[self.words_S]
         hashes_S = values_S.copy()
         yield 1, hashes_S
@@ -162,7 +170,8 @@ class Places:
 
 
 class Sequences:
-    """Different sequences of words, the rows that have them, and whether each was found elsewhere. Places are given in the order of their rows."""
+    """Different sequences of words, the rows that have them, and whether each was found elsewhere. Places are given in
+    the order of their rows."""
 
     def __init__(self, hashes_P: np.ndarray, rows_P: np.ndarray) -> None:
         self.hashes_G, first, self.sequence_P = np.unique(hashes_P, return_index=True, return_inverse=True)
@@ -170,7 +179,8 @@ class Sequences:
         self.found_G = np.zeros(len(self.hashes_G), bool)
 
     def first_rows(self, hashes: np.ndarray) -> np.ndarray:
-        """Return the first row that has each of these sequences, ``NONE`` where no row has it; note which were found."""
+        """Return the first row that has each of these sequences, ``NONE`` where no row has it; note which were
+        found."""
         numbers = self.numbers(hashes)
         there = numbers >= 0
         self.found_G[numbers[there]] = True
@@ -205,14 +215,14 @@ def mixed(count: int) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
-# --- sentences inside of others of the same table ----------------------------------------------------------------------------------------
+# --- sentences inside of others of the same table ---------------------------------------------------------------------
 
 
 def standing_alone(sentences: Sequence[str]) -> np.ndarray:
     """Tell of each sentence whether no longer one of them contains it; equal sentences are given once.
 
-    All places are sorted by the words that follow (a suffix array, by doubling: Manber and Myers 1993). Places that begin with the same sentence
-    are then neighbours, so that looking at two neighbours is enough.
+    All places are sorted by the words that follow (a suffix array, by doubling: Manber and Myers 1993). Places that
+    begin with the same sentence are then neighbours, so that looking at two neighbours is enough.
     """
     places = Places([(sentence,) for sentence in sentences], numbers_of(sentences))
     if not len(places.words_S):
@@ -275,6 +285,9 @@ def begins_alike(places: Places, others: np.ndarray) -> np.ndarray:
         many = lengths[chosen]
         ends = np.cumsum(many)
         within = np.arange(ends[-1]) - np.repeat(ends - many, many)
-        same = places.words_S[np.repeat(starts[chosen], many) + within] == places.words_S[np.repeat(others[chosen], many) + within]
+        same = (
+            places.words_S[np.repeat(starts[chosen], many) + within]
+            == places.words_S[np.repeat(others[chosen], many) + within]
+        )
         alike[chosen] = np.logical_and.reduceat(same, ends - many)
     return alike

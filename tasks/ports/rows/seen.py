@@ -1,8 +1,9 @@
 """Digests of sentences: which texts a model learned from, and which judged it, without saying what they are.
 
-They travel with a version, so that years later two models can be compared on rows that neither has seen. A sentence (a text, or the second text of a
-pair) is folded as for the purge (``overlap``) and hashed to 64 bits. Digests hide a text from whoever does not know it; whoever does can tell that it
-was there. Of general text and of variants that augmentation made there are none.
+They travel with a version, so that years later two models can be compared on rows that neither has seen. A sentence (a
+text, or the second text of a pair) is folded as for the purge (``overlap``) and hashed to 64 bits. Digests hide a text
+from whoever does not know it; whoever does can tell that it was there. Of general text and of variants that
+augmentation made there are none.
 """
 
 from __future__ import annotations
@@ -45,5 +46,7 @@ def rows_seen(path: Path, learned: np.ndarray) -> int:
 def learned_digests(folders: Sequence[Path]) -> np.ndarray:
     """Return the digests of all sentences that are learned from, each once, sorted; ``folders`` hold prepared rows."""
     files = [folder / "train.parquet" for folder in folders]
-    found = {number for path in files if path.is_file() for row in sentence_digests(read_sentences(path)) for number in row}
+    found = {
+        number for path in files if path.is_file() for row in sentence_digests(read_sentences(path)) for number in row
+    }
     return np.sort(np.fromiter(found, np.int64, len(found)))

@@ -1,8 +1,8 @@
 """Splits: which rows of a table are held back, and which of the others may be learned from.
 
-Held-back rows come first: the validation split, drawn or given, then selection and holdout. Rows are drawn among those that stand inside of no
-other row, and every training row that overlaps with a held-back one (``overlap``) is then taken out of train. A column of groups does the same by
-groups: no group, and no text, is on both sides.
+Held-back rows come first: the validation split, drawn or given, then selection and holdout. Rows are drawn among those
+that stand inside of no other row, and every training row that overlaps with a held-back one (``overlap``) is then taken
+out of train. A column of groups does the same by groups: no group, and no text, is on both sides.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Split:
 
     def take(self, rows: Sequence[int]) -> Split:
         """Return some of the rows."""
-        pairs, groups = (None if column is None else [column[row] for row in rows] for column in (self.pairs, self.groups))
+        pairs, groups = (
+            None if column is None else [column[row] for row in rows] for column in (self.pairs, self.groups)
+        )
         return Split(self.file, [self.texts[row] for row in rows], pairs, [self.labels[row] for row in rows], groups)
 
     @property
@@ -49,13 +51,15 @@ class Split:
 
     @property
     def numbers(self) -> np.ndarray:
-        """The group of every row by number: the user's, or rows that overlap with each other; figures of one group are not independent. [N]"""
+        """The group of every row by number: the user's, or rows that overlap with each other; figures of one group are
+        not independent. [N]"""
         return related(self.sentences) if self.groups is None else numbered(self.groups)
 
 
 @dataclass(frozen=True)
 class Held:
-    """What is held back, in the order in which it was: the rows of a given validation split, then those drawn from train, by split in groups."""
+    """What is held back, in the order in which it was: the rows of a given validation split, then those drawn from
+    train, by split in groups."""
 
     given: Split | None
     drawn: Mapping[str, Sequence[Sequence[int]]]
@@ -78,7 +82,8 @@ class Held:
 
 
 def divide(splits: Mapping[str, Split], data: Data) -> tuple[dict[str, Split], dict[str, Any]]:
-    """Hold rows back and take what overlaps with them out of train; return the splits, and facts about what was taken out."""
+    """Hold rows back and take what overlaps with them out of train; return the splits, and facts about what was taken
+    out."""
     train, sentences = splits["train"], splits["train"].sentences
     groups = shuffled_groups(train, sentences, data)
     held = draw(train, drawable(groups, sentences, data), splits.get("validation"), data)
@@ -92,15 +97,24 @@ def divide(splits: Mapping[str, Split], data: Data) -> tuple[dict[str, Split], d
     if not rest:
         raise DataError(f"{train.file} has {len(train)} rows and none is left to learn from; hold fewer back")
     words_N = np.asarray([sum(len(sentence.split()) for sentence in row) for row in sentences])
-    facts = {"rows": int(purged_N.sum()), "of": len(train), "way": "group" if data.group else "text" if data.purge else "none",
-             "by": purged_by_split(first_N[purged_N], held), "words_before": float(words_N.mean()), "words_left": float(words_N[rest].mean()),
-             "short": dict(held.short)}  # fmt: skip
-    parts = {name: train.take(sorted(held.rows(name))) for name in held.drawn if held.drawn[name] or name == "selection"}
+    facts = {
+        "rows": int(purged_N.sum()),
+        "of": len(train),
+        "way": "group" if data.group else "text" if data.purge else "none",
+        "by": purged_by_split(first_N[purged_N], held),
+        "words_before": float(words_N.mean()),
+        "words_left": float(words_N[rest].mean()),
+        "short": dict(held.short),
+    }
+    parts = {
+        name: train.take(sorted(held.rows(name))) for name in held.drawn if held.drawn[name] or name == "selection"
+    }
     return {"train": train.take(sorted(rest)), **({"validation": held.given} if held.given else {}), **parts}, facts
 
 
 def shuffled_groups(train: Split, sentences: Sequence[Sentences], data: Data) -> list[list[int]]:
-    """Return rows of equal text, or of one group of the user's, together; the order depends on the seed and on what rows say, not on where they stand."""
+    """Return rows of equal text, or of one group of the user's, together; the order depends on the seed and on what
+    rows say, not on where they stand."""
     groups: dict[bytes, list[int]] = {}
     for row, names in enumerate(sentences if train.groups is None else ((group,) for group in train.groups)):
         groups.setdefault(sha256("\0".join([str(data.seed), *names]).encode()).digest(), []).append(row)
@@ -131,18 +145,27 @@ def draw(train: Split, order: Sequence[Sequence[int]], given: Split | None, data
         if rows < limit:
             short[name] = count
         if limit and not rows:
-            raise DataError(f"no row of {train.file} is left to be held back for {name}: {len(order):,} of its {len(train):,} rows stand inside of "
-                            f"no other row; hold fewer back, give a validation file, {WAY_OUT}")  # fmt: skip
+            raise DataError(
+                f"no row of {train.file} is left to be held back for {name}: {len(order):,} of its {len(train):,} "
+                f"rows stand inside of "
+                f"no other row; hold fewer back, give a validation file, {WAY_OUT}"
+            )
     return Held(given, drawn, short)
 
 
 def first_overlaps(train: Split, sentences: Sequence[Sentences], held: Held, data: Data) -> np.ndarray:
-    """Return for each row of train the place of the first held-back row that takes it out of train, ``NONE`` where none does. [N]"""
+    """Return for each row of train the place of the first held-back row that takes it out of train, ``NONE`` where none
+    does. [N]"""
     given, drawn = held.given, held.all_drawn
     rows = [*(given.sentences if given else ()), *(sentences[row] for row in drawn)]
     if data.group:
-        groups = [*((given.groups or ()) if given else ()), *(train.groups[row] for row in drawn)] if train.groups else []
-        return first_in_common([(group, row) for group, row in zip(groups, rows, strict=True)], list(zip(train.groups or (), sentences, strict=True)))
+        groups = (
+            [*((given.groups or ()) if given else ()), *(train.groups[row] for row in drawn)] if train.groups else []
+        )
+        return first_in_common(
+            [(group, row) for group, row in zip(groups, rows, strict=True)],
+            list(zip(train.groups or (), sentences, strict=True)),
+        )
     if not data.purge:
         return np.full(len(train), NONE)
     return HeldBack(rows).overlaps(sentences)
@@ -160,26 +183,40 @@ def first_in_common(held: Sequence[tuple[str, Sentences]], learned: Sequence[tup
 
 def purged_by_split(first: np.ndarray, held: Held) -> dict[str, int]:
     """Count what was taken out of train by the split that took it out first."""
-    ends = {**({"validation": held.before} if held.given else {}), **{name: len(held.rows(name)) for name in held.drawn}}
+    ends = {
+        **({"validation": held.before} if held.given else {}),
+        **{name: len(held.rows(name)) for name in held.drawn},
+    }
     edges = np.cumsum([0, *ends.values()])
-    return {name: int(((first >= low) & (first < high)).sum()) for name, low, high in zip(ends, edges[:-1], edges[1:], strict=True)}
+    return {
+        name: int(((first >= low) & (first < high)).sum())
+        for name, low, high in zip(ends, edges[:-1], edges[1:], strict=True)
+    }
 
 
 def refusal(train: Split, held: Held, first_N: np.ndarray, purged: int) -> str:
     """Say that too much of train would go, and the largest holdout with which it would not."""
     many = sum(len(held.rows(name)) for name in held.drawn) + held.before
-    said = (f"{purged:,} of the {len(train):,} rows of {train.file} ({purged / len(train):.1%}) overlap with the {many:,} rows that are held back and would be "
-            f"taken out of train; at most {MOST_PURGED:.0%} may go")  # fmt: skip
+    said = (
+        f"{purged:,} of the {len(train):,} rows of {train.file} ({purged / len(train):.1%}) overlap with the "
+        f"{many:,} rows that are held back and would be "
+        f"taken out of train; at most {MOST_PURGED:.0%} may go"
+    )
     largest = largest_holdout(held, first_N, MOST_PURGED * len(train))
     if largest is None:
         return f"{said}, and even without a holdout more would; lower data.selection_rows, {WAY_OUT}"
-    return f"{said}; the largest holdout that fits is {largest:,} rows: set data.holdout_rows to {largest} or less, or {WAY_OUT}"
+    return (
+        f"{said}; the largest holdout that fits is {largest:,} rows: set data.holdout_rows to {largest} or less, "
+        f"or {WAY_OUT}"
+    )
 
 
 def largest_holdout(held: Held, first_N: np.ndarray, most: float) -> int | None:
-    """Return the most holdout rows with which no more than ``most`` rows are taken out of train; None where even without them more would be.
+    """Return the most holdout rows with which no more than ``most`` rows are taken out of train; None where even
+    without them more would be.
 
-    Rows are drawn for the holdout last, so a smaller one is the beginning of a larger one, and its rows stand in the same order.
+    Rows are drawn for the holdout last, so a smaller one is the beginning of a larger one, and its rows stand in the
+    same order.
     """
     sizes = np.cumsum([0, *(len(group) for group in held.drawn["holdout"])])
     drawn = sum(len(held.rows(name)) for name in held.drawn if name != "holdout") + sizes
@@ -190,7 +227,8 @@ def largest_holdout(held: Held, first_N: np.ndarray, most: float) -> int | None:
 
 
 def leaks_of(splits: Mapping[str, Split]) -> dict[str, int]:
-    """Count the held-back rows that overlap with train; where rows come in groups, those whose group or text is on both sides."""
+    """Count the held-back rows that overlap with train; where rows come in groups, those whose group or text is on both
+    sides."""
     held = {name: rows for name, rows in splits.items() if name in HELD}
     train = splits["train"]
     if train.groups is None:

@@ -1,4 +1,5 @@
-"""Rows of the user's own, in any of four formats, to rows in one: checked, divided, and written so that equal rows give equal bytes."""
+"""Rows of the user's own, in any of four formats, to rows in one: checked, divided, and written so that equal rows give
+equal bytes."""
 
 from __future__ import annotations
 
@@ -52,13 +53,21 @@ def split_files(source: Path, spec: TaskSpec) -> dict[str, list[Path]]:
         return {"train": [source]}
     files = sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file())
     names = (spec.validation, "validation", "valid", "dev")
-    validation = next((found for name in names if (found := [path for path in files if path.name.startswith(name)])), [])
+    validation = next(
+        (found for name in names if (found := [path for path in files if path.name.startswith(name)])), []
+    )
     train = [path for path in files if path.name.startswith("train")]
     if not train:
-        raise DataError(f"{source} holds no train file; found {', '.join(path.name for path in files) or 'nothing'}; name one train.csv or train.parquet")
+        raise DataError(
+            f"{source} holds no train file; found {', '.join(path.name for path in files) or 'nothing'}; name one "
+            f"train.csv or train.parquet"
+        )
     for found in (train, validation):
         if len(found) > 1 and not all(SHARD.search(path.name) for path in found):
-            raise DataError(f"{source} holds {', '.join(path.name for path in found)}; keep one of them, or name shards like train-00000-of-00002.parquet")
+            raise DataError(
+                f"{source} holds {', '.join(path.name for path in found)}; keep one of them, or name shards like "
+                f"train-00000-of-00002.parquet"
+            )
     return {"train": train} | ({"validation": validation} if validation else {})
 
 
@@ -76,17 +85,23 @@ def read_table(path: Path) -> Any:
         if path.suffix == ".txt":
             import pyarrow
 
-            return pyarrow.table({"text": [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]})
+            return pyarrow.table(
+                {"text": [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]}
+            )
         options = pyarrow.csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",", newlines_in_values=True)
         return pyarrow.csv.read_csv(path, parse_options=options)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path.name} cannot be read as {READERS.get(path.suffix, 'a table')}: {str(error).splitlines()[0]}") from error
+        raise DataError(
+            f"{path.name} cannot be read as {READERS.get(path.suffix, 'a table')}: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def read_split(paths: list[Path], spec: TaskSpec, group: str | None = None) -> Split:
     """Read the task's columns of a file, or of its shards in order; ``group`` is a column of groups."""
     shards = [read_columns(path, spec, group) for path in paths]
-    pairs, groups = ([value for shard in shards for value in getattr(shard, name) or ()] for name in ("pairs", "groups"))
+    pairs, groups = (
+        [value for shard in shards for value in getattr(shard, name) or ()] for name in ("pairs", "groups")
+    )
     texts, labels = ([value for shard in shards for value in getattr(shard, name)] for name in ("texts", "labels"))
     return Split(paths[0].name, texts, pairs if spec.pair else None, labels, groups if group else None)
 
@@ -97,7 +112,9 @@ def read_columns(path: Path, spec: TaskSpec, group: str | None) -> Split:
     for role, column in (("text", spec.text), ("pair", spec.pair), ("label", spec.label), ("group", group)):
         if column is not None and column not in table.column_names:
             hint = nearest(column, table.column_names)
-            raise DataError(f"{path.name} has no {role} column {column!r}; it has {', '.join(table.column_names)}{hint}")
+            raise DataError(
+                f"{path.name} has no {role} column {column!r}; it has {', '.join(table.column_names)}{hint}"
+            )
     texts, labels = table.column(spec.text).to_pylist(), table.column(spec.label).to_pylist()
     groups = group_names(path, group, table.column(group).to_pylist()) if group else None
     return Split(path.name, texts, table.column(spec.pair).to_pylist() if spec.pair else None, labels, groups)
@@ -107,7 +124,10 @@ def group_names(path: Path, column: str, values: list[Any]) -> list[str]:
     """Return the groups of rows by name; a row without one could not be kept together with those that it belongs to."""
     empty = next((number for number, value in enumerate(values, start=1) if value is None or value == ""), None)
     if empty is not None:
-        raise DataError(f"{path.name}, row {empty}: the group in column {column!r} is empty; give each row a group, or leave data.group out")
+        raise DataError(
+            f"{path.name}, row {empty}: the group in column {column!r} is empty; give each row a group, or leave "
+            f"data.group out"
+        )
     return [str(value) for value in values]
 
 
@@ -116,9 +136,15 @@ def label_names(path: Path, spec: TaskSpec, rows: Split) -> list[str]:
     declared = declared_names(path, spec.label)
     if declared:
         return declared
-    found = sorted({label for label in rows.labels if label is not None and label != -1}, key=lambda label: (isinstance(label, str), label))
+    found = sorted(
+        {label for label in rows.labels if label is not None and label != -1},
+        key=lambda label: (isinstance(label, str), label),
+    )
     if len(found) < 2 or len(found) > MOST_CLASSES:
-        raise DataError(f"{rows.file} has {len(found)} different labels in column {spec.label!r}; 2 to {MOST_CLASSES} are needed, or set kind: regression")
+        raise DataError(
+            f"{rows.file} has {len(found)} different labels in column {spec.label!r}; 2 to {MOST_CLASSES} are "
+            f"needed, or set kind: regression"
+        )
     return [str(label) for label in found]
 
 
@@ -133,11 +159,15 @@ def declared_names(path: Path, column: str) -> list[str]:
 
 
 def clean(rows: Split, spec: TaskSpec, names: list[str] | None) -> int:
-    """Check texts and turn labels into class numbers or values, in place; rows without a label go. Return how many went."""
+    """Check texts and turn labels into class numbers or values, in place; rows without a label go. Return how many
+    went."""
     for column, values in ((spec.text, rows.texts), (spec.pair, rows.pairs or [])):
         for number, text in enumerate(values):
             if not isinstance(text, str) or not text.strip():
-                raise DataError(f"{rows.file}, row {number + 1}: the text in column {column!r} is empty; remove the row or fill it in")
+                raise DataError(
+                    f"{rows.file}, row {number + 1}: the text in column {column!r} is empty; remove the row or fill "
+                    f"it in"
+                )
     read = value_reader(spec, names)
     labels = [read(label, rows.file, number) for number, label in enumerate(rows.labels)]
     kept = [row for row, label in enumerate(labels) if label is not None]
@@ -159,7 +189,10 @@ def value_reader(spec: TaskSpec, names: list[str] | None) -> Any:
         if isinstance(label, int) and str(label) not in numbers and 0 <= label < len(numbers):
             return label
         if str(label) not in numbers:
-            raise DataError(f"{file}, row {row + 1}: the label {label!r} is not one of {', '.join(numbers)}; correct it or name it in task.labels")
+            raise DataError(
+                f"{file}, row {row + 1}: the label {label!r} is not one of {', '.join(numbers)}; correct it or name "
+                f"it in task.labels"
+            )
         return numbers[str(label)]
 
     return read
@@ -172,7 +205,9 @@ def read_number(label: Any, file: str, row: int) -> float | None:
     try:
         value = float(label)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{file}, row {row + 1}: the label {label!r} is not a number; correct it, or set kind: classification") from error
+        raise DataError(
+            f"{file}, row {row + 1}: the label {label!r} is not a number; correct it, or set kind: classification"
+        ) from error
     if not np.isfinite(value):
         raise DataError(f"{file}, row {row + 1}: the label is {value}; give a finite number")
     return value
@@ -183,7 +218,9 @@ def require_classes(splits: dict[str, Split], names: list[str]) -> None:
     for split, rows in splits.items():
         missing = [names[index] for index in sorted(set(range(len(names))) - set(rows.labels))]
         if missing and len(rows):
-            raise DataError(f"the {split} split has no row labelled {', '.join(missing)}; give more rows, or hold fewer back")
+            raise DataError(
+                f"the {split} split has no row labelled {', '.join(missing)}; give more rows, or hold fewer back"
+            )
 
 
 def write_rows(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None, output: Path) -> None:
@@ -194,7 +231,14 @@ def write_rows(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None
         numbers = None if split == "train" else splits[split].numbers.tolist()
         write_split(output / f"{split}.parquet", splits[split], start, spec.kind, numbers)
         start += len(splits[split])
-    about = {"name": spec.name, "kind": spec.kind, "labels": names, "metrics": list(spec.metrics), "headline": spec.headline, "pairs": spec.pair is not None}
+    about = {
+        "name": spec.name,
+        "kind": spec.kind,
+        "labels": names,
+        "metrics": list(spec.metrics),
+        "headline": spec.headline,
+        "pairs": spec.pair is not None,
+    }
     (output / "task.json").write_text(json.dumps(about, sort_keys=True))
 
 
@@ -217,9 +261,12 @@ def write_split(path: Path, rows: Split, start: int, kind: str, groups: list[int
 def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) -> dict[str, Any]:
     """Return what a person wants to know of the rows."""
     train = splits["train"]
-    facts: dict[str, Any] = {"rows": {split: len(rows) for split, rows in splits.items()}, "leaked": leaks_of(splits),
-                             "rows_sha256": {split: digest_of(rows) for split, rows in splits.items() if split in JUDGING},
-                             "longest_words": max(len(text.split()) for text in train.texts)}  # fmt: skip
+    facts: dict[str, Any] = {
+        "rows": {split: len(rows) for split, rows in splits.items()},
+        "leaked": leaks_of(splits),
+        "rows_sha256": {split: digest_of(rows) for split, rows in splits.items() if split in JUDGING},
+        "longest_words": max(len(text.split()) for text in train.texts),
+    }
     if spec.kind == "classification":
         counts = np.bincount(splits["validation"].labels, minlength=len(names or []))
         facts |= {"labels": names, "label_shares": [round(float(share), 4) for share in counts / counts.sum()]}
@@ -227,7 +274,8 @@ def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) 
 
 
 def digest_of(rows: Split) -> str:
-    """Hash what rows say, in order: equal digests mean the same rows, whatever ids they have and whatever file they came from."""
+    """Hash what rows say, in order: equal digests mean the same rows, whatever ids they have and whatever file they
+    came from."""
     digest = sha256()
     for row in zip(rows.texts, rows.pairs or [None] * len(rows), rows.labels, strict=True):
         digest.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
@@ -235,15 +283,19 @@ def digest_of(rows: Split) -> str:
 
 
 def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, rows: Path) -> dict[str, Any]:
-    """Write unlabelled text of the user's own as training rows without labels; count which of the held-back ``rows`` overlap with it."""
+    """Write unlabelled text of the user's own as training rows without labels; count which of the held-back ``rows``
+    overlap with it."""
     texts, pairs = read_texts(source, text, pair)
     output.mkdir(parents=True, exist_ok=True)
-    write_split(output / "train.parquet", Split(source.name, texts, pairs, [None] * len(texts)), TRANSFER_IDS, "classification")
+    write_split(
+        output / "train.parquet", Split(source.name, texts, pairs, [None] * len(texts)), TRANSFER_IDS, "classification"
+    )
     return {"rows": len(texts), "leaked": leaked(sentences_of(texts, pairs), held_sentences(rows))}
 
 
 def leaks_of_corpus(source: Path, column: str, most: int | None, rows: Path) -> dict[str, Any]:
-    """Count which of the held-back ``rows`` overlap with the documents of a corpus, of which so many words are read (None: all)."""
+    """Count which of the held-back ``rows`` overlap with the documents of a corpus, of which so many words are read
+    (None: all)."""
     held, words = held_sentences(rows), 0
 
     def documents() -> Iterator[Sentences]:
@@ -265,9 +317,16 @@ def read_texts(source: Path, text: str = "text", pair: str | None = None) -> tup
         table = read_table(path)
         for column in filter(None, (text, pair)):
             if column not in table.column_names:
-                raise DataError(f"{path.name} has no column {column!r}; it has {', '.join(table.column_names)}{nearest(column, table.column_names)}")
+                raise DataError(
+                    f"{path.name} has no column {column!r}; it has "
+                    f"{', '.join(table.column_names)}{nearest(column, table.column_names)}"
+                )
         seconds = table.column(pair).to_pylist() if pair else [None] * len(table)
-        rows.extend((first, second) for first, second in zip(table.column(text).to_pylist(), seconds, strict=True) if first and first.strip())
+        rows.extend(
+            (first, second)
+            for first, second in zip(table.column(text).to_pylist(), seconds, strict=True)
+            if first and first.strip()
+        )
     if not rows:
         raise DataError(f"{source} holds no text")
     return [first for first, _ in rows], [second or "" for _, second in rows] if pair else None
@@ -286,7 +345,10 @@ def read_documents(source: Path, column: str) -> Iterator[str]:
             continue
         table = pq.ParquetFile(path)
         if column not in table.schema_arrow.names:
-            raise DataError(f"{path.name} has no text column {column!r}; it has {', '.join(table.schema_arrow.names)}; set corpus.text")
+            raise DataError(
+                f"{path.name} has no text column {column!r}; it has {', '.join(table.schema_arrow.names)}; set "
+                f"corpus.text"
+            )
         for part in table.iter_batches(200, columns=[column]):
             yield from (text for text in part.column(column).to_pylist() if text and text.strip())
 
@@ -295,10 +357,24 @@ def sniff(path: Path) -> dict[str, Any]:
     """Guess the columns and the kind of a user's table, with a sentence for each guess."""
     table = read_table(path)
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
-    words = {name: np.mean([len(str(value).split()) for value in values if value is not None] or [0]) for name, values in columns.items()}
-    label = next((name for name in columns if name.lower() in ("label", "labels", "target", "class", "score", "sentiment", "category")), None)
+    words = {
+        name: np.mean([len(str(value).split()) for value in values if value is not None] or [0])
+        for name, values in columns.items()
+    }
+    label = next(
+        (
+            name
+            for name in columns
+            if name.lower() in ("label", "labels", "target", "class", "score", "sentiment", "category")
+        ),
+        None,
+    )
     label = label or min(columns, key=lambda name: len(set(map(str, columns[name]))))
-    texts = [name for name in sorted(columns, key=lambda name: -words[name]) if name != label and all(isinstance(v, str) for v in columns[name][:50])]
+    texts = [
+        name
+        for name in sorted(columns, key=lambda name: -words[name])
+        if name != label and all(isinstance(v, str) for v in columns[name][:50])
+    ]
     if not texts:
         raise DataError(f"{path.name} has no text column beside {label!r}; it has {', '.join(columns)}")
     pair = texts[1] if len(texts) > 1 and words[texts[1]] >= 3 else None
@@ -306,4 +382,11 @@ def sniff(path: Path) -> dict[str, Any]:
     values = columns[label]
     regression = any(isinstance(value, float) and value != int(value) for value in values if value is not None)
     names = None if regression else sorted({str(value) for value in values if value is not None})
-    return {"text": first, "pair": second, "label": label, "kind": "regression" if regression else "classification", "labels": names, "rows": len(values)}
+    return {
+        "text": first,
+        "pair": second,
+        "label": label,
+        "kind": "regression" if regression else "classification",
+        "labels": names,
+        "rows": len(values),
+    }

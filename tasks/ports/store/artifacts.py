@@ -1,10 +1,12 @@
 """What every store agrees on: what an artifact is, what a manifest says of it, and what a store must be able to do.
 
-An artifact is a folder of plain files. Its inventory lists path, size and sha256 of each; the digest of the inventory names the artifact, so
-whoever holds the files can check all of them against the name alone. A file too many, a link or a special file is damage like a changed byte.
+An artifact is a folder of plain files. Its inventory lists path, size and sha256 of each; the digest of the inventory
+names the artifact, so whoever holds the files can check all of them against the name alone. A file too many, a link or
+a special file is damage like a changed byte.
 
-A manifest is bound to its key: the explanation in it must hash to the key, and a seal (a digest over all its fields) finds edited figures.
-Manifests of other releases are read for upkeep alone: they are never taken as results, and never set aside.
+A manifest is bound to its key: the explanation in it must hash to the key, and a seal (a digest over all its fields)
+finds edited figures. Manifests of other releases are read for upkeep alone: they are never taken as results, and never
+set aside.
 """
 
 from __future__ import annotations
@@ -63,34 +65,50 @@ class Store(Protocol):
         """Raise StoreError if the store cannot be read and written right now."""
 
     def identity(self) -> str:
-        """Return the random name that this store was given when it was first asked; it lies among the store's files, and moves with them."""
+        """Return the random name that this store was given when it was first asked; it lies among the store's files,
+        and moves with them."""
 
     def find(self, key: str) -> Parcel | None:
         """Return the verified result of a key, or None."""
 
     def publish(
-        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0,
+        self,
+        key: str,
+        *,
+        kind: str,
+        folder: Path,
+        facts: Mapping[str, Any],
+        stage: str,
+        explanation: Mapping[str, Any],
+        lease: Lease,
+        seconds: float = 0.0,
         used: Mapping[str, Any] | None = None,
     ) -> Parcel:
         """Make a finished folder the result of a key, whole or not at all."""
 
     def folder(self, parcel: Parcel) -> Path:
-        """Return a local folder with a parcel's files, fetched and checked if need be; of a source, where the user keeps it.
+        """Return a local folder with a parcel's files, fetched and checked if need be; of a source, where the user
+        keeps it.
 
         Raises ArtifactDamaged where the files are gone, or are not what the parcel's digest says.
         """
 
     def own_copy(self, source: Parcel) -> Path:
-        """Return a copy of a source in the store's own place, which has the source's digest whatever is done to the original.
+        """Return a copy of a source in the store's own place, which has the source's digest whatever is done to the
+        original.
 
         Raises DataError where the source is not any more what its digest says.
         """
 
-    def lease(self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True) -> AbstractAsyncContextManager[Lease]:
-        """Hold the right to compute a key; where another holds it, wait, or raise LeaseTaken. The note says to others what is being computed."""
+    def lease(
+        self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True
+    ) -> AbstractAsyncContextManager[Lease]:
+        """Hold the right to compute a key; where another holds it, wait, or raise LeaseTaken. The note says to others
+        what is being computed."""
 
     def checkpoints(self, key: str, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Path]:
-        """Give the folder in which a stage under way keeps its checkpoints, filled with those of whoever was interrupted before."""
+        """Give the folder in which a stage under way keeps its checkpoints, filled with those of whoever was
+        interrupted before."""
 
     def workspace(self) -> Path:
         """Return the folder under which stages work."""
@@ -102,7 +120,8 @@ class Store(Protocol):
         """Yield every readable manifest, those of other releases too."""
 
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
-        """Hash every file behind a manifest anew; say what is wrong, or None. What is wrong is set aside, so that it is made again."""
+        """Hash every file behind a manifest anew; say what is wrong, or None. What is wrong is set aside, so that it is
+        made again."""
 
     def unreadable(self) -> Iterator[tuple[str, str]]:
         """Yield key and damage of every manifest that is damaged itself; each is set aside."""
@@ -120,17 +139,30 @@ class Store(Protocol):
         """Remove an artifact that no manifest names."""
 
     def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
-        """Remove what crashed workers left more than ``older`` seconds ago, checkpoints of the keys in ``keep`` excepted; return what it is."""
+        """Remove what crashed workers left more than ``older`` seconds ago, checkpoints of the keys in ``keep``
+        excepted; return what it is."""
 
 
 def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
     """Return the parcel that a manifest describes; where it lies is the store's word, never the manifest's."""
-    return Parcel(str(manifest["kind"]), str(manifest["sha256"]), uri, int(manifest["bytes"]), dict(manifest["facts"]), used_of(manifest))
+    return Parcel(
+        str(manifest["kind"]),
+        str(manifest["sha256"]),
+        uri,
+        int(manifest["bytes"]),
+        dict(manifest["facts"]),
+        used_of(manifest),
+    )
 
 
 def used_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what making a result took; no seal covers the manifests of other releases, so that only plain values are read."""
-    plain = {name: value for name, value in manifest.get("used", {}).items() if is_figure(value) or name in NAMES_IN_USED and isinstance(value, str)}
+    """Return what making a result took; no seal covers the manifests of other releases, so that only plain values are
+    read."""
+    plain = {
+        name: value
+        for name, value in manifest.get("used", {}).items()
+        if is_figure(value) or name in NAMES_IN_USED and isinstance(value, str)
+    }
     return {"seconds": manifest.get("seconds"), **plain}  # an older manifest has the seconds alone
 
 
@@ -148,7 +180,8 @@ class Entry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The fields by which upkeep reads a manifest, whichever release wrote it; someone else may have written it, too."""
+    """The fields by which upkeep reads a manifest, whichever release wrote it; someone else may have written it,
+    too."""
 
     model_config = ConfigDict(strict=True)
     schema_: int = Field(alias="schema")
@@ -170,7 +203,8 @@ class Manifest(BaseModel):
 def manifest_from(body: bytes, key: str) -> dict[str, Any] | None:
     """Read a manifest as it stands; None for one of another release that cannot be read here.
 
-    Raises ArtifactDamaged, with what is wrong, where a manifest of this release is not whole or not the one of this key.
+    Raises ArtifactDamaged, with what is wrong, where a manifest of this release is not whole or not the one of this
+    key.
     """
     try:
         values = json.loads(body, parse_constant=refuse_constant)
@@ -209,7 +243,11 @@ def problem_of_manifest(manifest: Mapping[str, Any], key: str) -> str | None:
     if manifest["explanation"].get("stage") != manifest["stage"]:
         return "its manifest belongs to another stage"
     size = sum(entry["size"] for entry in manifest["inventory"].values())
-    if digest_of(manifest["inventory"]) != manifest["sha256"] or size != manifest["bytes"] or manifest["kind"] not in KINDS:
+    if (
+        digest_of(manifest["inventory"]) != manifest["sha256"]
+        or size != manifest["bytes"]
+        or manifest["kind"] not in KINDS
+    ):
         return "its manifest contradicts itself"
     return "its manifest was edited" if manifest.get("seal") != sealed else None
 
@@ -247,14 +285,22 @@ def manifest_to_take(body: bytes | None, key: str, set_aside: Callable[[str], No
         return None
     if manifest is not None and is_of_this_release(manifest):
         return manifest
-    log.warning("stored result %s was made by another release of Limbeck: it is not taken, and stays until limbeck gc", key[:12])
+    log.warning(
+        "stored result %s was made by another release of Limbeck: it is not taken, and stays until limbeck gc", key[:12]
+    )
     return None
 
 
 def is_sound(manifest: Mapping[str, Any], problem: str | None, fate: str) -> bool:
     """Tell whether a result can be used; for one that cannot, the log says what is wrong and what becomes of it."""
     if problem is not None:
-        log.warning("stage %s: stored result %s is damaged (%s); it is %s", manifest["stage"], manifest["key"][:12], problem, fate)
+        log.warning(
+            "stage %s: stored result %s is damaged (%s); it is %s",
+            manifest["stage"],
+            manifest["key"][:12],
+            problem,
+            fate,
+        )
     return problem is None
 
 
@@ -278,18 +324,25 @@ def plain_files(folder: Path) -> tuple[dict[str, Path], set[str]]:
             elif entry.is_file(follow_symlinks=False):
                 files[name] = Path(entry.path)
             else:
-                raise StoreError(f"{name} is {'a link' if entry.is_symlink() else 'a special file'}; an artifact holds plain files only")
+                raise StoreError(
+                    f"{name} is {'a link' if entry.is_symlink() else 'a special file'}; an artifact holds plain "
+                    f"files only"
+                )
     return dict(sorted(files.items())), folders
 
 
 def take_inventory(folder: Path, kind: str, *, remember: bool = False) -> dict[str, dict[str, Any]]:
     """List a folder's files with size and sha256; refuse links, and what may carry code."""
     files = publishable(folder, kind)
-    return {name: {"size": path.stat().st_size, "sha256": hash_file(path, remember=remember)} for name, path in files.items()}
+    return {
+        name: {"size": path.stat().st_size, "sha256": hash_file(path, remember=remember)}
+        for name, path in files.items()
+    }
 
 
 def publishable(folder: Path, kind: str) -> dict[str, Path]:
-    """Return the files that a stage wrote by their names; refuse links, what may carry code, and a stage that wrote nothing."""
+    """Return the files that a stage wrote by their names; refuse links, what may carry code, and a stage that wrote
+    nothing."""
     files, _ = plain_files(folder)
     carriers = [name for name in files if kind != "any" and may_carry_code(name)]
     if carriers:
@@ -300,7 +353,8 @@ def publishable(folder: Path, kind: str) -> dict[str, Path]:
 
 
 def copy_artifact(folder: Path, target: Path, kind: str) -> dict[str, dict[str, Any]]:
-    """Copy what a stage wrote into a new folder and return the inventory of the copy: the bytes that are hashed are those that are kept."""
+    """Copy what a stage wrote into a new folder and return the inventory of the copy: the bytes that are hashed are
+    those that are kept."""
     files = publishable(folder, kind)
     target.mkdir(parents=True)
     inventory = {}
@@ -312,7 +366,8 @@ def copy_artifact(folder: Path, target: Path, kind: str) -> dict[str, dict[str, 
 
 
 def problem_of_files(folder: Path, inventory: Inventory, *, remember: bool) -> str | None:
-    """Say how a folder differs from an inventory, or None: a file too many is as wrong as one that is missing or changed."""
+    """Say how a folder differs from an inventory, or None: a file too many is as wrong as one that is missing or
+    changed."""
     try:
         files, folders = plain_files(folder)
         missing, surplus = sorted(inventory.keys() - files.keys()), sorted(files.keys() - inventory.keys())
@@ -320,7 +375,10 @@ def problem_of_files(folder: Path, inventory: Inventory, *, remember: bool) -> s
         if missing or surplus:
             return f"{missing[0]} is missing" if missing else f"{surplus[0]} is in it, and was not stored with it"
         for name, expected in inventory.items():
-            if files[name].stat().st_size != expected["size"] or hash_file(files[name], remember=remember) != expected["sha256"]:
+            if (
+                files[name].stat().st_size != expected["size"]
+                or hash_file(files[name], remember=remember) != expected["sha256"]
+            ):
                 return f"{name} has changed"
     except GONE:
         return "its files are missing"
@@ -356,16 +414,33 @@ def first_link(root: Path, path: Path) -> Path | None:
 
 
 def new_manifest(
-    key: str, kind: str, digest: str, inventory: Inventory, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], seconds: float,
+    key: str,
+    kind: str,
+    digest: str,
+    inventory: Inventory,
+    facts: Mapping[str, Any],
+    stage: str,
+    explanation: Mapping[str, Any],
+    seconds: float,
     used: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return a manifest as plain JSON values; a figure that is not a number is an error here, not later."""
     size = sum(entry["size"] for entry in inventory.values())
     values = {
-        "schema": SCHEMA, "key_schema": KEY_SCHEMA, "key": key, "stage": stage, "kind": kind, "sha256": digest, "bytes": size, "facts": dict(facts),
-        "inventory": inventory, "explanation": explanation, "made_at": time.time(), "seconds": round(seconds, 3),
+        "schema": SCHEMA,
+        "key_schema": KEY_SCHEMA,
+        "key": key,
+        "stage": stage,
+        "kind": kind,
+        "sha256": digest,
+        "bytes": size,
+        "facts": dict(facts),
+        "inventory": inventory,
+        "explanation": explanation,
+        "made_at": time.time(),
+        "seconds": round(seconds, 3),
         "used": dict(used or {}),
-    }  # fmt: skip
+    }
     plain: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
     return plain | {"seal": seal_of(plain)}
 
@@ -377,7 +452,8 @@ def is_safe(name: str) -> bool:
 
 
 def untouched(root: Path, rooms: Collection[str], older: float, keep: Collection[str], *, dry: bool) -> list[str]:
-    """Remove what lies in some rooms of a folder and was not touched for ``older`` seconds, unless ``dry``; return what it is."""
+    """Remove what lies in some rooms of a folder and was not touched for ``older`` seconds, unless ``dry``; return what
+    it is."""
     found = [path for room in rooms if (root / room).is_dir() for path in sorted((root / room).iterdir())]
     old = [path for path in found if path.name not in keep and time.time() - path.lstat().st_mtime > older]
     for path in old if not dry else []:
@@ -397,8 +473,11 @@ def require_identity(found: str, address: str) -> str:
     """Return a store's own name as it was read; one that was emptied or edited keeps nobody out, and is refused."""
     name = found.strip()
     if not re.fullmatch(r"[0-9a-f]{32}", name):
-        raise StoreError(f"the file {IDENTITY!r} of the store {address} holds no name of a store ({name[:40]!r}), and promotions under it would not keep each "
-                         "other out; bring the file back, or delete it if no model was ever promoted with this store")  # fmt: skip
+        raise StoreError(
+            f"the file {IDENTITY!r} of the store {address} holds no name of a store ({name[:40]!r}), and promotions "
+            f"under it would not keep each "
+            "other out; bring the file back, or delete it if no model was ever promoted with this store"
+        )
     return name
 
 

@@ -1,7 +1,7 @@
 """Sources that travel: a user's own model or text, put into the store so that a worker elsewhere finds it.
 
-A source is named by the digest of its files, as an artifact is. So what is brought lies under the very name that keys have always known it by, and
-whoever takes it out of the store has checked every byte against that name.
+A source is named by the digest of its files, as an artifact is. So what is brought lies under the very name that keys
+have always known it by, and whoever takes it out of the store has checked every byte against that name.
 """
 
 from __future__ import annotations
@@ -43,8 +43,19 @@ async def bring(store: Store, source: Parcel) -> None:
             return
         with tempfile.TemporaryDirectory(prefix="source-", dir=store.workspace()) as folder:
             await asyncio.to_thread(copy_source, source, Path(folder))
-            one = {"file": place_of(source).name} if place_of(source).is_file() else {}  # word vectors are a file, and engines take them as one
-            publish = partial(store.publish, key, kind="source", folder=Path(folder), facts=one, stage=STAGE, explanation=explanation, lease=lease)
+            one = (
+                {"file": place_of(source).name} if place_of(source).is_file() else {}
+            )  # word vectors are a file, and engines take them as one
+            publish = partial(
+                store.publish,
+                key,
+                kind="source",
+                folder=Path(folder),
+                facts=one,
+                stage=STAGE,
+                explanation=explanation,
+                lease=lease,
+            )
             brought = await asyncio.to_thread(publish)
     if brought.sha256 != source.sha256:
         raise StoreError(f"the source {source.uri} changed while it was stored; run again")

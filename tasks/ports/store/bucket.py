@@ -1,7 +1,9 @@
-"""A bucket, as the store needs it: small objects whole, large files in parts, a conditional create, and patience with a network that fails.
+"""A bucket, as the store needs it: small objects whole, large files in parts, a conditional create, and patience with a
+network that fails.
 
-Every transfer is checked by sha256, because a connection can be cut in the middle of a body and a disk can flip a bit. What botocore does not
-retry (a body that ends early, a server that is away for half a minute) is retried here; nothing waits for ever.
+Every transfer is checked by sha256, because a connection can be cut in the middle of a body and a disk can flip a bit.
+What botocore does not retry (a body that ends early, a server that is away for half a minute) is retried here; nothing
+waits for ever.
 """
 
 from __future__ import annotations
@@ -26,8 +28,17 @@ CONNECT, READ = 5.0, 30.0  # seconds until a connection, and until the next byte
 PATIENCE = 90.0  # seconds that a failing operation is tried again
 NOT_THERE = {"NoSuchKey", "404", "NotFound"}
 TAKEN = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
-FOR_EVER = {"AccessDenied", "403", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "InvalidBucketName", "NoSuchUpload",
-            "RequestTimeTooSkewed"}  # fmt: skip
+FOR_EVER = {
+    "AccessDenied",
+    "403",
+    "Forbidden",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "NoSuchBucket",
+    "InvalidBucketName",
+    "NoSuchUpload",
+    "RequestTimeTooSkewed",
+}
 
 Result = TypeVar("Result")
 log = logging.getLogger("limbeck.store")
@@ -71,13 +82,20 @@ class Bucket:
 
     def write(self, name: str, body: bytes) -> None:
         """Write an object, over whatever was there."""
-        self.patiently(lambda: self.client.put_object(Bucket=self.name, Key=self.prefix + name, Body=body, ContentMD5=md5(body)), f"write {name}")
+        self.patiently(
+            lambda: self.client.put_object(Bucket=self.name, Key=self.prefix + name, Body=body, ContentMD5=md5(body)),
+            f"write {name}",
+        )
 
     def create(self, name: str, body: bytes) -> bool:
-        """Write an object only if none is there: of many who try, one succeeds. An answer that got lost on its way does not make us lose."""
+        """Write an object only if none is there: of many who try, one succeeds. An answer that got lost on its way does
+        not make us lose."""
         try:
             self.patiently(
-                lambda: self.client.put_object(Bucket=self.name, Key=self.prefix + name, Body=body, ContentMD5=md5(body), IfNoneMatch="*"), f"create {name}"
+                lambda: self.client.put_object(
+                    Bucket=self.name, Key=self.prefix + name, Body=body, ContentMD5=md5(body), IfNoneMatch="*"
+                ),
+                f"create {name}",
             )
         except StoreError as error:
             if code_of(error.__cause__) not in TAKEN:
@@ -100,16 +118,22 @@ class Bucket:
 
     def pages(self, prefix: str) -> Iterator[Entry]:
         """Yield a listing, page by page."""
-        for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=self.prefix + prefix):
+        for page in self.client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.name, Prefix=self.prefix + prefix
+        ):
             now = parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"])
             for item in page.get("Contents", []):
-                yield Entry(item["Key"].removeprefix(self.prefix), item["Size"], (now - item["LastModified"]).total_seconds())
+                yield Entry(
+                    item["Key"].removeprefix(self.prefix), item["Size"], (now - item["LastModified"]).total_seconds()
+                )
 
     # --- files ---
 
     def has(self, name: str, size: int, digest: str) -> bool:
         """Tell whether an object of this size and sha256 is there, by what was noted when it was written."""
-        head = self.unless_missing(lambda: self.client.head_object(Bucket=self.name, Key=self.prefix + name), f"look at {name}")
+        head = self.unless_missing(
+            lambda: self.client.head_object(Bucket=self.name, Key=self.prefix + name), f"look at {name}"
+        )
         return head is not None and head["ContentLength"] == size and head["Metadata"].get("sha256") == digest
 
     def upload(self, path: Path, name: str, digest: str) -> None:
@@ -121,7 +145,13 @@ class Bucket:
             body, note = path.read_bytes(), {"sha256": digest}
             if hashlib.sha256(body).hexdigest() != digest:
                 raise StoreError(f"{path.name} changed while it was stored; nothing was published")
-            put = {"Bucket": self.name, "Key": self.prefix + name, "Body": body, "ContentMD5": md5(body), "Metadata": note}
+            put = {
+                "Bucket": self.name,
+                "Key": self.prefix + name,
+                "Body": body,
+                "ContentMD5": md5(body),
+                "Metadata": note,
+            }
             self.patiently(lambda: self.client.put_object(**put), f"write {name}")
         else:
             self.upload_parts(path, name, size, digest)
@@ -135,7 +165,8 @@ class Bucket:
         def send(number: int) -> dict[str, Any]:
             body = read_range(path, (number - 1) * PART, PART)
             etag = f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'
-            # Where a key of KMS encrypts the bucket, a part's tag is not its md5: what the server answered counts, and such parts are sent again.
+            # Where a key of KMS encrypts the bucket, a part's tag is not its md5: what the server answered counts, and
+            # such parts are sent again.
             if there.get(number) != etag:
                 part = where | {"UploadId": upload, "PartNumber": number, "Body": body, "ContentMD5": md5(body)}
                 etag = self.patiently(lambda: tag_of(self.client.upload_part(**part)), f"write part {number} of {name}")
@@ -146,7 +177,9 @@ class Bucket:
 
     def begin(self, name: str, digest: str) -> str:
         """Open an upload in parts."""
-        answer = self.client.create_multipart_upload(Bucket=self.name, Key=self.prefix + name, Metadata={"sha256": digest})
+        answer = self.client.create_multipart_upload(
+            Bucket=self.name, Key=self.prefix + name, Metadata={"sha256": digest}
+        )
         return str(answer["UploadId"])
 
     def unfinished(self, name: str) -> str | None:
@@ -157,13 +190,18 @@ class Bucket:
 
     def parts(self, name: str, upload: str) -> dict[int, str]:
         """Return the parts that arrived: number to tag, which is the md5 in quotes unless KMS encrypts the bucket."""
-        pages = self.client.get_paginator("list_parts").paginate(Bucket=self.name, Key=self.prefix + name, UploadId=upload)
+        pages = self.client.get_paginator("list_parts").paginate(
+            Bucket=self.name, Key=self.prefix + name, UploadId=upload
+        )
         return {part["PartNumber"]: part["ETag"] for page in pages for part in page.get("Parts", [])}
 
     def complete(self, name: str, upload: str, parts: list[dict[str, Any]], size: int, digest: str) -> None:
-        """Join the parts; when the answer to an earlier try was lost, the whole object is there and the upload is not."""
+        """Join the parts; when the answer to an earlier try was lost, the whole object is there and the upload is
+        not."""
         try:
-            self.client.complete_multipart_upload(Bucket=self.name, Key=self.prefix + name, UploadId=upload, MultipartUpload={"Parts": parts})
+            self.client.complete_multipart_upload(
+                Bucket=self.name, Key=self.prefix + name, UploadId=upload, MultipartUpload={"Parts": parts}
+            )
         except Exception as error:
             if code_of(error) != "NoSuchUpload" or not self.has(name, size, digest):
                 raise
@@ -190,8 +228,11 @@ class Bucket:
         return body
 
     def stale_uploads(self, older: float, *, dry: bool = False) -> list[str]:
-        """Abort uploads in parts that were begun more than ``older`` seconds ago, unless ``dry``; return their names."""
-        answer = self.patiently(lambda: self.client.list_multipart_uploads(Bucket=self.name, Prefix=self.prefix), "list uploads")
+        """Abort uploads in parts that were begun more than ``older`` seconds ago, unless ``dry``; return their
+        names."""
+        answer = self.patiently(
+            lambda: self.client.list_multipart_uploads(Bucket=self.name, Prefix=self.prefix), "list uploads"
+        )
         now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
         old = [item for item in answer.get("Uploads", []) if (now - item["Initiated"]).total_seconds() > older]
         for item in old if not dry else []:
@@ -215,7 +256,12 @@ class Bucket:
         from botocore.exceptions import BotoCoreError, ClientError
         from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-        again = Retrying(stop=stop_after_delay(self.patience), wait=wait_random_exponential(0.1, max=5), retry=retry_if_exception(may_pass), reraise=True)
+        again = Retrying(
+            stop=stop_after_delay(self.patience),
+            wait=wait_random_exponential(0.1, max=5),
+            retry=retry_if_exception(may_pass),
+            reraise=True,
+        )
         try:
             return again(once)
         except Exception as error:
@@ -225,7 +271,8 @@ class Bucket:
 
 
 def new_client(settings: Mapping[str, str]) -> Any:
-    """Return an S3 client set up by the usual AWS settings, with time-outs; checksums are ours, because not every server knows AWS's newest.
+    """Return an S3 client set up by the usual AWS settings, with time-outs; checksums are ours, because not every
+    server knows AWS's newest.
 
     What ``settings`` says, by the names of AWS's environment variables, goes before the environment.
     """
@@ -234,11 +281,17 @@ def new_client(settings: Mapping[str, str]) -> Any:
     from botocore.exceptions import BotoCoreError
 
     config = Config(
-        connect_timeout=CONNECT, read_timeout=READ, retries={"mode": "standard", "total_max_attempts": 2}, max_pool_connections=2 * THREADS,
-        request_checksum_calculation="when_required", response_checksum_validation="when_required",
-    )  # fmt: skip
+        connect_timeout=CONNECT,
+        read_timeout=READ,
+        retries={"mode": "standard", "total_max_attempts": 2},
+        max_pool_connections=2 * THREADS,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
     try:
-        keys = {word.lower(): settings[word] for word in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if word in settings}
+        keys = {
+            word.lower(): settings[word] for word in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if word in settings
+        }
         session = boto3.session.Session(**keys, region_name=settings.get("AWS_DEFAULT_REGION"))
         return session.client("s3", config=config, endpoint_url=settings.get("AWS_ENDPOINT_URL_S3"))
     except (BotoCoreError, ValueError) as error:
@@ -248,7 +301,14 @@ def new_client(settings: Mapping[str, str]) -> Any:
 def split_address(address: str) -> tuple[str, str]:
     """Return bucket and prefix of ``s3://bucket/prefix``."""
     parts = urlsplit(address)
-    if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment or ".." in parts.path.split("/") or "@" in parts.netloc:
+    if (
+        parts.scheme != "s3"
+        or not parts.netloc
+        or parts.query
+        or parts.fragment
+        or ".." in parts.path.split("/")
+        or "@" in parts.netloc
+    ):
         shown = address.rsplit("@", 1)[-1]  # what stands before may be a password
         raise StoreError(f"{shown!r} is no store; write s3://BUCKET or s3://BUCKET/PREFIX, or the path of a folder")
     prefix = parts.path.strip("/")
@@ -257,14 +317,22 @@ def split_address(address: str) -> tuple[str, str]:
 
 def may_pass(error: BaseException) -> bool:
     """Tell whether trying again can help: not when the answer was a clear no."""
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError, PartialCredentialsError
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        NoCredentialsError,
+        ParamValidationError,
+        PartialCredentialsError,
+    )
 
     if isinstance(error, (NoCredentialsError, PartialCredentialsError, ParamValidationError)):
         return False
     if isinstance(error, ClientError):
         return code_of(error) not in NOT_THERE | TAKEN | FOR_EVER
     # A cut body surfaces as urllib3's own exception, which is no BotoCoreError.
-    return isinstance(error, (BotoCoreError, Damaged, ConnectionError, TimeoutError)) or type(error).__module__.startswith("urllib3")
+    return isinstance(error, (BotoCoreError, Damaged, ConnectionError, TimeoutError)) or type(
+        error
+    ).__module__.startswith("urllib3")
 
 
 def code_of(error: BaseException | None) -> str:
@@ -277,11 +345,13 @@ def reason_of(error: BaseException) -> str:
     """Say a failure in a few words."""
     code = code_of(error)
     hints = {
-        "NoSuchBucket": "there is no such bucket; create it", "AccessDenied": "access denied; check the credentials and the bucket's policy",
-        "403": "access denied; check the credentials and the bucket's policy", "InvalidAccessKeyId": "the access key is not known; check AWS_ACCESS_KEY_ID",
+        "NoSuchBucket": "there is no such bucket; create it",
+        "AccessDenied": "access denied; check the credentials and the bucket's policy",
+        "403": "access denied; check the credentials and the bucket's policy",
+        "InvalidAccessKeyId": "the access key is not known; check AWS_ACCESS_KEY_ID",
         "RequestTimeTooSkewed": "this machine's clock is wrong by more than S3 allows; set it (NTP) and run again",
         "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
-    }  # fmt: skip
+    }
     text = hints.get(code) or str(error).strip().splitlines()[0]
     return f"{text}; check AWS_ENDPOINT_URL and the network" if "connect to the endpoint" in text.lower() else text
 

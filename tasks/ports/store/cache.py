@@ -1,6 +1,8 @@
-"""A local cache of artifacts that live elsewhere: read through, bounded, and never emptied under the feet of whoever reads it.
+"""A local cache of artifacts that live elsewhere: read through, bounded, and never emptied under the feet of whoever
+reads it.
 
-Each artifact in use is held by a shared lock of the kernel, which ends with the process that holds it; only what no process holds can go.
+Each artifact in use is held by a shared lock of the kernel, which ends with the process that holds it; only what no
+process holds can go.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class ArtifactCache:
             (root / name).mkdir(parents=True, exist_ok=True)
 
     def folder(self, digest: str, fetch: Callable[[Path], None]) -> Path:
-        """Return the files of an artifact; what is not here, or not whole any more, is fetched into a new folder, checked by ``fetch``."""
+        """Return the files of an artifact; what is not here, or not whole any more, is fetched into a new folder,
+        checked by ``fetch``."""
         self.hold(digest)
         final = self.path(digest)
         if self.holds(digest):
@@ -50,7 +53,8 @@ class ArtifactCache:
         return first_link(self.root, final) is None and is_whole(final, digest, remember=True)
 
     def put(self, digest: str, folder: Path) -> None:
-        """Move a whole artifact into the cache, then make room. Where another process was faster its copy stays: it may be read right now."""
+        """Move a whole artifact into the cache, then make room. Where another process was faster its copy stays: it may
+        be read right now."""
         self.hold(digest)
         final = self.path(digest)
         with self.alone():
@@ -90,7 +94,9 @@ class ArtifactCache:
         for old in (self.root / "temporary").glob("old-*"):
             with contextlib.suppress(OSError):
                 remove_tree(old)
-        found = sorted((folder.lstat().st_mtime, bytes_of(folder), folder) for folder in (self.root / "objects").glob("*/*"))
+        found = sorted(
+            (folder.lstat().st_mtime, bytes_of(folder), folder) for folder in (self.root / "objects").glob("*/*")
+        )
         excess = sum(size for _, size, _ in found) - self.limit
         for _, size, folder in found:
             if excess <= 0:
@@ -99,8 +105,11 @@ class ArtifactCache:
                 excess -= size
 
     def unused(self, older: float, *, dry: bool) -> list[str]:
-        """Remove what no process holds and nobody has used for ``older`` seconds, unless ``dry``; return the digests."""
-        old = [path for path in sorted((self.root / "objects").glob("*/*")) if time.time() - path.lstat().st_mtime > older]
+        """Remove what no process holds and nobody has used for ``older`` seconds, unless ``dry``; return the
+        digests."""
+        old = [
+            path for path in sorted((self.root / "objects").glob("*/*")) if time.time() - path.lstat().st_mtime > older
+        ]
         with self.alone():
             return [path.name for path in old if (not self.is_held(path) if dry else self.remove(path))]
 

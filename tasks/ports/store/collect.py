@@ -1,7 +1,7 @@
 """What may go: everything in a store that no registered model, no running lease and no recent result was made from.
 
-Marking is by need: a result is needed if its artifact is, and it needs in turn the artifacts that it was made from. So the parents of a
-registered model stay, and a stage under way never loses an input.
+Marking is by need: a result is needed if its artifact is, and it needs in turn the artifacts that it was made from. So
+the parents of a registered model stay, and a stage under way never loses an input.
 """
 
 from __future__ import annotations
@@ -32,17 +32,21 @@ class Sweep:
 def sweep(store: Store, registered: Collection[str], *, keep_days: float, dry: bool, unnamed: float = UNNAMED) -> Sweep:
     """Remove what nothing needs; ``registered`` are the digests of the checkpoints behind the registry's versions.
 
-    Manifests go before the artifacts that they name, so that whatever stops this leaves no result without its files. Leases are asked last:
-    a stage that began while we were counting keeps its inputs.
+    Manifests go before the artifacts that they name, so that whatever stops this leaves no result without its files.
+    Leases are asked last: a stage that began while we were counting keeps its inputs.
     """
     manifests = list(store.manifests())
     recent = [manifest for manifest in manifests if time.time() - manifest["made_at"] < keep_days * 86400]
     there, notes = store.artifacts(), store.running()
     needed = closure(manifests, [*registered, *(manifest["sha256"] for manifest in recent), *inputs_of(notes)])
     under_way = {str(note["key"]) for note in notes}
-    doomed = [manifest for manifest in manifests if manifest["sha256"] not in needed and manifest["key"] not in under_way]
+    doomed = [
+        manifest for manifest in manifests if manifest["sha256"] not in needed and manifest["key"] not in under_way
+    ]
     named = {manifest["sha256"] for manifest in manifests}
-    artifacts = [digest for digest, (_, age) in there.items() if digest not in needed and (digest in named or age > unnamed)]
+    artifacts = [
+        digest for digest, (_, age) in there.items() if digest not in needed and (digest in named or age > unnamed)
+    ]
     if not dry:
         for manifest in doomed:
             store.remove_result(manifest["key"])

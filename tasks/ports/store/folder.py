@@ -1,7 +1,7 @@
 """A store in one folder, for one machine or a shared disk with working locks.
 
-An artifact is committed by one rename; its manifest is committed after it, by another. What decides a hit is a manifest whose inventory
-matches the files: sizes always, hashes once per host and file.
+An artifact is committed by one rename; its manifest is committed after it, by another. What decides a hit is a manifest
+whose inventory matches the files: sizes always, hashes once per host and file.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class FolderStore:
                 (self.root / name).mkdir(parents=True, exist_ok=True)
             self.sources = ArtifactCache(self.root / "sources", SOURCES_BYTES)
         except OSError as error:
-            raise StoreError(f"the store {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder that can") from error
+            raise StoreError(
+                f"the store {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder that can"
+            ) from error
 
     def check(self) -> None:
         """Raise StoreError if nothing can be written."""
@@ -80,7 +82,10 @@ class FolderStore:
         place, given = self.root / IDENTITY, self.workspace() / f"identity-{uuid.uuid4().hex}"
         try:
             if place.is_symlink() or (place.exists() and not place.is_file()):
-                raise StoreError(f"{place} is a link, or no file; a store's name is a file of its own: put one back, or delete the link")
+                raise StoreError(
+                    f"{place} is a link, or no file; a store's name is a file of its own: put one back, or delete "
+                    f"the link"
+                )
             if not place.exists():
                 given.write_text(uuid.uuid4().hex)
                 with contextlib.suppress(FileExistsError):
@@ -109,7 +114,8 @@ class FolderStore:
         return manifest_to_list(self.manifest_body(key), key)
 
     def manifest_body(self, key: str) -> bytes | None:
-        """Return the bytes of a manifest, or None; a link or a special file, or what lies behind a link, has bytes that are no manifest."""
+        """Return the bytes of a manifest, or None; a link or a special file, or what lies behind a link, has bytes that
+        are no manifest."""
         path = self.manifest_path(key)
         try:
             plain = first_link(self.root, path) is None and stat.S_ISREG(path.lstat().st_mode)
@@ -130,7 +136,16 @@ class FolderStore:
         return problem_of_files(folder, manifest["inventory"], remember=remember)
 
     def publish(
-        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0,
+        self,
+        key: str,
+        *,
+        kind: str,
+        folder: Path,
+        facts: Mapping[str, Any],
+        stage: str,
+        explanation: Mapping[str, Any],
+        lease: Lease,
+        seconds: float = 0.0,
         used: Mapping[str, Any] | None = None,
     ) -> Parcel:
         """Copy a finished folder into the store and bind the key to it; nothing is visible before it is whole."""
@@ -150,7 +165,8 @@ class FolderStore:
         return self.parcel(manifest)
 
     def commit_object(self, temporary: Path, digest: str) -> None:
-        """Sync a copy and rename it to its place; a whole artifact that is there already stays, for others may read it."""
+        """Sync a copy and rename it to its place; a whole artifact that is there already stays, for others may read
+        it."""
         final = self.object_path(digest)
         if self.holds(digest):
             return
@@ -209,7 +225,10 @@ class FolderStore:
         if folder.exists() or folder.is_symlink():
             self.set_aside(folder, self.root / "quarantine" / f"{parcel.sha256[:16]}-{uuid.uuid4().hex[:8]}")
             log.warning("artifact %s is damaged; it is set aside", parcel.sha256[:12])
-            raise ArtifactDamaged(f"the artifact {parcel.sha256[:12]} in {self.root} is damaged; it was set aside; run again to make it anew")
+            raise ArtifactDamaged(
+                f"the artifact {parcel.sha256[:12]} in {self.root} is damaged; it was set aside; run again to make "
+                f"it anew"
+            )
         raise ArtifactDamaged(f"the artifact {parcel.sha256[:12]} is gone from {self.root}; run again to make it anew")
 
     def own_copy(self, source: Parcel) -> Path:
@@ -219,8 +238,11 @@ class FolderStore:
         return self.sources.folder(source.sha256, partial(copy_source, source))
 
     @asynccontextmanager
-    async def lease(self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True) -> AsyncIterator[KernelLease]:
-        """Hold the right to compute a key, or wait for it. The kernel frees it when the holder dies, however it dies."""
+    async def lease(
+        self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True
+    ) -> AsyncIterator[KernelLease]:
+        """Hold the right to compute a key, or wait for it. The kernel frees it when the holder dies, however it
+        dies."""
         held = KernelLease(self.root / "locks" / key)
         while not held.acquire(note or {}):
             if not wait:
@@ -247,7 +269,9 @@ class FolderStore:
 
     def unreadable(self) -> Iterator[tuple[str, str]]:
         """Yield key and damage of every manifest that is damaged itself; each is set aside."""
-        for key in sorted(path.stem for path in (self.root / "manifests").glob("*/*.json") if path == self.manifest_path(path.stem)):
+        for key in sorted(
+            path.stem for path in (self.root / "manifests").glob("*/*.json") if path == self.manifest_path(path.stem)
+        ):
             try:
                 manifest_from(self.manifest_body(key) or b"", key)
             except ArtifactDamaged as error:
@@ -263,11 +287,18 @@ class FolderStore:
 
     def running(self) -> list[dict[str, Any]]:
         """Return the notes of the leases that are held right now."""
-        return [note for path in sorted((self.root / "locks").iterdir()) if (note := KernelLease(path).note_of_holder()) is not None]
+        return [
+            note
+            for path in sorted((self.root / "locks").iterdir())
+            if (note := KernelLease(path).note_of_holder()) is not None
+        ]
 
     def artifacts(self) -> dict[str, tuple[int, float]]:
         """Return bytes and age of every artifact by its digest."""
-        return {folder.name: (bytes_of(folder), time.time() - folder.lstat().st_ctime) for folder in sorted((self.root / "objects").glob("*/*"))}
+        return {
+            folder.name: (bytes_of(folder), time.time() - folder.lstat().st_ctime)
+            for folder in sorted((self.root / "objects").glob("*/*"))
+        }
 
     def remove_result(self, key: str) -> None:
         """Remove a manifest."""
@@ -281,10 +312,15 @@ class FolderStore:
             remove_tree(doomed)
 
     def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
-        """Remove workspaces, checkpoints, quarantined files and copies of sources that nobody has touched for ``older`` seconds."""
+        """Remove workspaces, checkpoints, quarantined files and copies of sources that nobody has touched for ``older``
+        seconds."""
         unused = [f"sources/{digest}" for digest in self.sources.unused(older, dry=dry)]
         half_copied = [f"sources/{name}" for name in untouched(self.sources.root, ("temporary",), older, keep, dry=dry)]
-        return unused + half_copied + untouched(self.root, ("temporary", "checkpoints", "quarantine"), older, keep, dry=dry)
+        return (
+            unused
+            + half_copied
+            + untouched(self.root, ("temporary", "checkpoints", "quarantine"), older, keep, dry=dry)
+        )
 
     def manifest_path(self, key: str) -> Path:
         """Return where a key's manifest lies."""

@@ -1,10 +1,11 @@
 """Leases: of many workers that want a key, one computes.
 
-In a folder the kernel's file lock is the lease: it is free the moment its holder dies. In a bucket there is no kernel: a lease is an object
-that its holder writes again and again, and a lease that was not written for a while has died with its holder. Each lease of a key has a
-number; to take over is to create the next number, which a conditional PUT grants to one worker only. The clock of the bucket alone says how
-old a lease is, so workers whose clocks are wrong agree all the same. If that clock jumps, whoever waits sees ages that do not fit the time that
-it has waited, and then goes by that time: by the kernel's clock that never jumps.
+In a folder the kernel's file lock is the lease: it is free the moment its holder dies. In a bucket there is no kernel:
+a lease is an object that its holder writes again and again, and a lease that was not written for a while has died with
+its holder. Each lease of a key has a number; to take over is to create the next number, which a conditional PUT grants
+to one worker only. The clock of the bucket alone says how old a lease is, so workers whose clocks are wrong agree all
+the same. If that clock jumps, whoever waits sees ages that do not fit the time that it has waited, and then goes by
+that time: by the kernel's clock that never jumps.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class KernelLease:
 
 
 class Watch:
-    """What a waiter has seen of another's lease: since when it was not renewed, by the waiter's own clock and by the bucket's."""
+    """What a waiter has seen of another's lease: since when it was not renewed, by the waiter's own clock and by the
+    bucket's."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -89,7 +91,8 @@ class Watch:
         now = time.monotonic()
         off = age - self.age - (now - self.since)
         if number != self.number or abs(off) > self.seconds / BEATS:
-            # Another lease, or one that was renewed: it is younger than it would be. One that is older by far shows that the bucket's clock was set
+            # Another lease, or one that was renewed: it is younger than it would be. One that is older by far shows
+            # that the bucket's clock was set
             # ahead: it may live all the same, and is watched for its whole length.
             self.by_age = number != self.number or off < 0
             self.number, self.age, self.since = number, age, now

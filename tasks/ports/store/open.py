@@ -14,7 +14,8 @@ def whole_address(address: str) -> str:
 
 
 def open_store(address: str, cache: Path) -> Store:
-    """Open ``s3://bucket/prefix`` with a cache folder, or a folder by its path; boto3 is loaded only where it is needed."""
+    """Open ``s3://bucket/prefix`` with a cache folder, or a folder by its path; boto3 is loaded only where it is
+    needed."""
     if "://" not in address:
         return FolderStore(Path(address).expanduser().resolve())
     from tasks.ports.store.s3 import S3Store

@@ -1,7 +1,8 @@
 """The S3 store: what one worker made, every other worker finds.
 
-A manifest is the commit: it is written last, by a plain conditional PUT, so a result is visible whole or not at all. A hit costs two small
-requests, and moves no artifact; files are fetched when a stage asks for them, and checked against the digest that names them.
+A manifest is the commit: it is written last, by a plain conditional PUT, so a result is visible whole or not at all. A
+hit costs two small requests, and moves no artifact; files are fetched when a stage asks for them, and checked against
+the digest that names them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,13 @@ class S3Store:
     """A store in ``s3://bucket/prefix``, with a cache folder of this host in front of it."""
 
     def __init__(
-        self, address: str, cache: Path, *, cache_bytes: int = CACHE_BYTES, lease_seconds: float = LEASE_SECONDS, patience: float = PATIENCE
+        self,
+        address: str,
+        cache: Path,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        lease_seconds: float = LEASE_SECONDS,
+        patience: float = PATIENCE,
     ) -> None:
         self.bucket = Bucket(address, patience=patience)
         self.local, self.lease_seconds = cache, lease_seconds
@@ -62,7 +69,9 @@ class S3Store:
             self.cache = ArtifactCache(cache, cache_bytes)
             self.workspace().mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"the cache folder {cache} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder that can") from error
+            raise StoreError(
+                f"the cache folder {cache} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder that can"
+            ) from error
 
     def check(self) -> None:
         """Raise StoreError if the bucket cannot be read and written right now."""
@@ -82,13 +91,15 @@ class S3Store:
         return require_identity(found[:100].decode("utf-8", "replace"), self.bucket.address)
 
     def workspace(self) -> Path:
-        """Return the folder under which stages work, on the disk of the cache, so that what they made can be moved into it."""
+        """Return the folder under which stages work, on the disk of the cache, so that what they made can be moved into
+        it."""
         return self.local / "workspace"
 
     # --- results ---
 
     def find(self, key: str) -> Parcel | None:
-        """Return the parcel of a key if its manifest is there and its files have the names and the sizes that the manifest says."""
+        """Return the parcel of a key if its manifest is there and its files have the names and the sizes that the
+        manifest says."""
         manifest = manifest_to_take(self.bucket.read(manifest_name(key)), key, self.set_manifest_aside)
         if manifest is None:
             return None
@@ -119,13 +130,15 @@ class S3Store:
         return parcel_of(manifest, f"{self.bucket.address.rstrip('/')}/{object_name(manifest['sha256'], '')}")
 
     def folder(self, parcel: Parcel) -> Path:
-        """Return a parcel's files from the cache; the first use on a host fetches them and checks every byte. A source lies with the user, or was brought."""
+        """Return a parcel's files from the cache; the first use on a host fetches them and checks every byte. A source
+        lies with the user, or was brought."""
         if parcel.kind == "source" and not parcel.uri.startswith("s3://"):
             return Path(parcel.uri.removeprefix("file://"))
         return self.cache.folder(parcel.sha256, lambda folder: self.fetch(parcel.sha256, folder))
 
     def own_copy(self, source: Parcel) -> Path:
-        """Return a source as it lies in this host's cache: fetched from where it was brought, else copied once from where the user keeps it."""
+        """Return a source as it lies in this host's cache: fetched from where it was brought, else copied once from
+        where the user keeps it."""
         if source.uri.startswith("s3://"):
             return self.folder(source)
         return self.cache.folder(source.sha256, partial(copy_source, source))
@@ -135,21 +148,30 @@ class S3Store:
         prefix = object_name(digest, "")
         entries = self.bucket.entries(prefix)
         if not entries:
-            raise ArtifactDamaged(f"the artifact {digest[:12]} is gone from {self.bucket.address}; run again to make it anew")
+            raise ArtifactDamaged(
+                f"the artifact {digest[:12]} is gone from {self.bucket.address}; run again to make it anew"
+            )
         for entry in entries:
             path = folder / entry.name.removeprefix(prefix)
             if path.resolve() == folder.resolve() or not path.resolve().is_relative_to(folder.resolve()):
-                raise ArtifactDamaged(f"the artifact {digest[:12]} in {self.bucket.address} names a file outside of itself; it is not read")
+                raise ArtifactDamaged(
+                    f"the artifact {digest[:12]} in {self.bucket.address} names a file outside of itself; it is not "
+                    f"read"
+                )
             self.bucket.download(entry.name, path, entry.size)
         if not is_whole(folder, digest):
             if set_aside:
                 self.quarantine(digest)
-            raise ArtifactDamaged(f"the artifact {digest[:12]} in {self.bucket.address} is damaged; it was set aside; run again to make it anew")
+            raise ArtifactDamaged(
+                f"the artifact {digest[:12]} in {self.bucket.address} is damaged; it was set aside; run again to "
+                f"make it anew"
+            )
 
     def quarantine(self, digest: str) -> None:
         """Set a damaged artifact aside, for a person to look at; without its files no manifest is a hit.
 
-        A worker may not remove artifacts: then they stay until upkeep (limbeck verify) sets them aside, and are not taken meanwhile.
+        A worker may not remove artifacts: then they stay until upkeep (limbeck verify) sets them aside, and are not
+        taken meanwhile.
         """
         place = f"quarantine/{digest[:16]}-{uuid.uuid4().hex[:8]}/"
         try:
@@ -160,7 +182,16 @@ class S3Store:
             log.warning("the damaged artifact %s could not be set aside: %s", digest[:12], error)
 
     def publish(
-        self, key: str, *, kind: str, folder: Path, facts: Mapping[str, Any], stage: str, explanation: Mapping[str, Any], lease: Lease, seconds: float = 0.0,
+        self,
+        key: str,
+        *,
+        kind: str,
+        folder: Path,
+        facts: Mapping[str, Any],
+        stage: str,
+        explanation: Mapping[str, Any],
+        lease: Lease,
+        seconds: float = 0.0,
         used: Mapping[str, Any] | None = None,
     ) -> Parcel:
         """Upload a finished folder, then bind the key to it; nothing is visible before the manifest is."""
@@ -182,7 +213,8 @@ class S3Store:
         shutil.rmtree(self.local / "checkpoints" / key, ignore_errors=True)
 
     def commit(self, key: str, manifest: Mapping[str, Any], lease: Lease) -> None:
-        """Make a manifest visible; one that is there already is replaced only by the holder of the lease, who knows that it must be."""
+        """Make a manifest visible; one that is there already is replaced only by the holder of the lease, who knows
+        that it must be."""
         lease.assert_held()
         body = rfc8785.dumps(dict(manifest))
         if self.bucket.create(manifest_name(key), body):
@@ -201,7 +233,11 @@ class S3Store:
 
     def keys(self) -> list[str]:
         """Return the keys that have a manifest, readable or not."""
-        keys = [entry.name.rsplit("/", 1)[-1].removesuffix(".json") for entry in self.bucket.entries("manifests/") if entry.name.endswith(".json")]
+        keys = [
+            entry.name.rsplit("/", 1)[-1].removesuffix(".json")
+            for entry in self.bucket.entries("manifests/")
+            if entry.name.endswith(".json")
+        ]
         return sorted({key for key in keys if key})
 
     # --- upkeep ---
@@ -216,7 +252,8 @@ class S3Store:
                 yield key, str(error)
 
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
-        """Fetch every file behind a manifest and hash it, whatever the cache holds; what is wrong is set aside, unless another release made it."""
+        """Fetch every file behind a manifest and hash it, whatever the cache holds; what is wrong is set aside, unless
+        another release made it."""
         ours, problem = is_of_this_release(manifest), self.problem(manifest)
         if problem is None:
             with tempfile.TemporaryDirectory(dir=self.workspace()) as folder:
@@ -242,7 +279,11 @@ class S3Store:
     def running(self) -> list[dict[str, Any]]:
         """Return the notes of the leases that are held right now."""
         keys = sorted({entry.name.split("/")[1] for entry in self.bucket.entries("leases/")})
-        return [note for key in keys if (note := BucketLease(self.bucket, key, self.lease_seconds).note_of_holder()) is not None]
+        return [
+            note
+            for key in keys
+            if (note := BucketLease(self.bucket, key, self.lease_seconds).note_of_holder()) is not None
+        ]
 
     def artifacts(self) -> dict[str, tuple[int, float]]:
         """Return bytes and age of every artifact by its digest; it is as old as its newest file."""
@@ -263,17 +304,28 @@ class S3Store:
 
     def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
         """Remove what nobody has touched for ``older`` seconds: in the bucket, and in the cache folder of this host."""
-        found = [entry for room in ("checkpoints/", "quarantine/", "leases/", "temporary/") for entry in self.bucket.entries(room)]
+        found = [
+            entry
+            for room in ("checkpoints/", "quarantine/", "leases/", "temporary/")
+            for entry in self.bucket.entries(room)
+        ]
         old = [entry.name for entry in found if entry.age > older and entry.name.split("/")[1] not in keep]
         for name in old if not dry else []:
             self.bucket.delete(name)
-        return old + self.bucket.stale_uploads(older, dry=dry) + untouched(self.local, ("workspace", "temporary", "checkpoints"), older, keep, dry=dry)
+        return (
+            old
+            + self.bucket.stale_uploads(older, dry=dry)
+            + untouched(self.local, ("workspace", "temporary", "checkpoints"), older, keep, dry=dry)
+        )
 
     # --- work under way ---
 
     @asynccontextmanager
-    async def lease(self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True) -> AsyncIterator[BucketLease]:
-        """Hold the right to compute a key, or wait for it; a holder that died without a word loses it after ``lease_seconds``."""
+    async def lease(
+        self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True
+    ) -> AsyncIterator[BucketLease]:
+        """Hold the right to compute a key, or wait for it; a holder that died without a word loses it after
+        ``lease_seconds``."""
         held = BucketLease(self.bucket, key, self.lease_seconds)
         while not await asyncio.to_thread(held.acquire, note or {}):
             if not wait:
@@ -282,7 +334,8 @@ class S3Store:
             await asyncio.sleep(min(5.0, self.lease_seconds / 10) * random.uniform(0.5, 1))
         try:
             yield held
-        except LeaseLost:  # a worker that was stopped sends checkpoints again once it goes on; where there is a result nobody needs them
+        # a worker that was stopped sends checkpoints again once it goes on; where there is a result nobody needs them
+        except LeaseLost:
             if await asyncio.to_thread(self.manifest, key) is not None:
                 await asyncio.to_thread(self.remove_checkpoints, key)
             raise
@@ -291,7 +344,8 @@ class S3Store:
 
     @asynccontextmanager
     async def checkpoints(self, key: str, tell: Callable[[str], None]) -> AsyncIterator[Path]:
-        """Give a folder that holds the newest checkpoint of this key, and upload new ones from it while the stage works."""
+        """Give a folder that holds the newest checkpoint of this key, and upload new ones from it while the stage
+        works."""
         folder = self.local / "checkpoints" / key
         travelling = TravellingCheckpoints(self.bucket, f"checkpoints/{key}/", folder)
         await asyncio.to_thread(travelling.bring, tell)

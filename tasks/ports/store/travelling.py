@@ -1,7 +1,7 @@
 """Checkpoints that travel: uploaded beside the training, fetched by whoever takes over on another machine.
 
-A checkpoint is one folder, ``step-N``. Its files go up first and a marker with their hashes last, so a checkpoint is there whole or not at
-all; the last two stay.
+A checkpoint is one folder, ``step-N``. Its files go up first and a marker with their hashes last, so a checkpoint is
+there whole or not at all; the last two stay.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ class TravellingCheckpoints:
         self.thread = threading.Thread(target=self.watch, name="checkpoints", daemon=True)
 
     def bring(self, tell: Callable[[str], None]) -> None:
-        """Fetch the newest whole checkpoint unless this host has a newer one; a damaged one is removed, and the one before it is taken."""
-        mine = max((path.name for path in self.folder.glob("step-*") if read_marker(path, of=self.folder.name)), default="")
+        """Fetch the newest whole checkpoint unless this host has a newer one; a damaged one is removed, and the one
+        before it is taken."""
+        mine = max(
+            (path.name for path in self.folder.glob("step-*") if read_marker(path, of=self.folder.name)), default=""
+        )
         for step in sorted(self.remote(), reverse=True):
             if step <= mine:
                 return
@@ -57,13 +60,19 @@ class TravellingCheckpoints:
     def remote(self) -> list[str]:
         """Return the names of the whole checkpoints in the bucket."""
         names = [entry.name.removeprefix(self.prefix) for entry in self.bucket.entries(self.prefix)]
-        return [step for name in names if name.endswith(f"/{MARKER}") and STEP.fullmatch(step := name.removesuffix(f"/{MARKER}"))]
+        return [
+            step
+            for name in names
+            if name.endswith(f"/{MARKER}") and STEP.fullmatch(step := name.removesuffix(f"/{MARKER}"))
+        ]
 
     def fetch(self, step: str) -> None:
         """Fetch one checkpoint beside its place, check it, and rename it there."""
         marker = json.loads(self.bucket.read(f"{self.prefix}{step}/{MARKER}") or b"{}")
         temporary = self.folder / f".fetching-{uuid.uuid4().hex}"
-        there = {entry.name.removeprefix(f"{self.prefix}{step}/") for entry in self.bucket.entries(f"{self.prefix}{step}/")}
+        there = {
+            entry.name.removeprefix(f"{self.prefix}{step}/") for entry in self.bucket.entries(f"{self.prefix}{step}/")
+        }
         if not set(marker["inventory"]) <= there:
             raise ArtifactDamaged("some of its files are gone")
         try:
@@ -85,7 +94,8 @@ class TravellingCheckpoints:
         self.thread.start()
 
     def watch(self) -> None:
-        """Upload what is new, again and again; a bucket that is away is tried again, for training must not stop for it."""
+        """Upload what is new, again and again; a bucket that is away is tried again, for training must not stop for
+        it."""
         sent: set[str] = set()
         while True:
             last = self.done.wait(LOOK)
@@ -97,7 +107,8 @@ class TravellingCheckpoints:
                 return
 
     def send_new(self, sent: set[str]) -> None:
-        """Upload the newest whole local checkpoint if it was not yet, then remove all but the last two from the bucket."""
+        """Upload the newest whole local checkpoint if it was not yet, then remove all but the last two from the
+        bucket."""
         for step in sorted((path.name for path in self.folder.glob("step-*")), reverse=True):
             if step in sent:
                 return

@@ -1,6 +1,8 @@
-"""Whole buckets: made, tested for what the store needs of them, copied to a folder and back. What ``limbeck up``, ``doctor`` and ``backup`` do with S3.
+"""Whole buckets: made, tested for what the store needs of them, copied to a folder and back. What ``limbeck up``,
+``doctor`` and ``backup`` do with S3.
 
-``python -m tasks.ports.store.whole_buckets NAME`` makes a bucket where containers run; there the environment has the usual AWS settings.
+``python -m tasks.ports.store.whole_buckets NAME`` makes a bucket where containers run; there the environment has the
+usual AWS settings.
 """
 
 from __future__ import annotations
@@ -34,11 +36,15 @@ def make_bucket(name: str, settings: Mapping[str, str]) -> None:
         bucket.client.create_bucket(Bucket=name, **where)
     except (BotoCoreError, ClientError) as error:
         if code_of(error) not in THERE:
-            raise StoreError(f"the bucket {name} could not be made: {reason_of(error)}; make it yourself, or name others with --buckets") from error
+            raise StoreError(
+                f"the bucket {name} could not be made: {reason_of(error)}; make it yourself, or name others with "
+                f"--buckets"
+            ) from error
 
 
 def honours_conditions(address: str, settings: Mapping[str, str]) -> bool:
-    """Tell whether a PUT with ``If-None-Match: *`` is refused where something is: without that, two workers could both commit."""
+    """Tell whether a PUT with ``If-None-Match: *`` is refused where something is: without that, two workers could both
+    commit."""
     bucket, name = Bucket(address, patience=HASTE, settings=settings), f"temporary/probe-{uuid.uuid4().hex}"
     if not bucket.create(name, b"first"):
         return False
@@ -48,7 +54,9 @@ def honours_conditions(address: str, settings: Mapping[str, str]) -> bool:
         bucket.delete(name)
 
 
-def save_objects(address: str, folder: Path, settings: Mapping[str, str], leave_out: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+def save_objects(
+    address: str, folder: Path, settings: Mapping[str, str], leave_out: Collection[str] = ()
+) -> Iterator[tuple[str, str]]:
     """Copy the objects of a bucket into a folder; yield the name and the sha256 of each."""
     bucket = Bucket(address, settings=settings)
     for entry in bucket.entries(""):
@@ -56,7 +64,10 @@ def save_objects(address: str, folder: Path, settings: Mapping[str, str], leave_
             continue
         path = folder / entry.name
         if ".." in Path(entry.name).parts or entry.name.startswith("/") or entry.name.endswith("/"):
-            raise StoreError(f"{address} has an object named {entry.name!r}, which cannot be a file; remove it, or back the bucket up by other means")
+            raise StoreError(
+                f"{address} has an object named {entry.name!r}, which cannot be a file; remove it, or back the "
+                f"bucket up by other means"
+            )
         bucket.download(entry.name, path, entry.size)
         yield entry.name, hash_file(path, remember=False)
 

@@ -1,6 +1,8 @@
-"""MLflow's client, and what every question to MLflow needs: an address that answers, one sentence for its failures, no password in a text.
+"""MLflow's client, and what every question to MLflow needs: an address that answers, one sentence for its failures, no
+password in a text.
 
-MLflow's client is used throughout, never its "active run", which is global state that branches side by side would fight over.
+MLflow's client is used throughout, never its "active run", which is global state that branches side by side would fight
+over.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Client:
         logging.getLogger("alembic").setLevel(logging.WARNING)
         logging.getLogger("mlflow").setLevel(logging.ERROR)
         require_reachable(self.uri)
-        # MLflow would hand out addresses of its S3 server as it sees it itself; who has no way to that server would wait for ever.
+        # MLflow would hand out addresses of its S3 server as it sees it itself; who has no way to that server would
+        # wait for ever.
         for way in ("UPLOAD", "DOWNLOAD"):
             os.environ.setdefault(f"MLFLOW_ENABLE_PROXY_MULTIPART_{way}", "false")
         import mlflow
@@ -50,7 +53,8 @@ class Client:
 
     @property
     def served(self) -> Path | None:
-        """The folder behind ``mlflow-artifacts:/``, where this tracker opens the database of the server that keeps it."""
+        """The folder behind ``mlflow-artifacts:/``, where this tracker opens the database of the server that keeps
+        it."""
         return self.artifact_root if self.uri.startswith("sqlite:") else None
 
     @contextlib.contextmanager
@@ -62,11 +66,14 @@ class Client:
             if not isinstance(error, troubles()):
                 raise
             said = [line for line in str(error).strip().splitlines() if not line.startswith(SQL_NOISE)]
-            raise RegistryError(without_secrets(f"MLflow at {self.uri} could not {what}: {said[-1] if said else type(error).__name__}")) from error
+            raise RegistryError(
+                without_secrets(f"MLflow at {self.uri} could not {what}: {said[-1] if said else type(error).__name__}")
+            ) from error
 
 
 def troubles() -> tuple[type[Exception], ...]:
-    """Return the errors that are MLflow's, its database's, its network's or the disk's; loaded only when something has gone wrong."""
+    """Return the errors that are MLflow's, its database's, its network's or the disk's; loaded only when something has
+    gone wrong."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -78,18 +85,27 @@ def require_reachable(uri: str) -> None:
     advice = "start it, or set MLFLOW_TRACKING_URI to one that is there"
     if uri.startswith("sqlite:///"):
         file = Path(unquote(urlparse(uri).path.removeprefix("/")))
-        place = next(path for path in (file, *file.absolute().parents) if path.exists())  # MLflow makes the folders between
+        place = next(
+            path for path in (file, *file.absolute().parents) if path.exists()
+        )  # MLflow makes the folders between
         if place.is_dir() == (place == file) or not os.access(place, os.W_OK):
-            raise RegistryError(f"MLflow's database {file} cannot be written; set LIMBECK_HOME or MLFLOW_TRACKING_URI to a place that can")
+            raise RegistryError(
+                f"MLflow's database {file} cannot be written; set LIMBECK_HOME or MLFLOW_TRACKING_URI to a place "
+                f"that can"
+            )
     elif uri.startswith(("http://", "https://")):
         try:
             urllib.request.urlopen(without_secrets(uri).rstrip("/") + "/health", timeout=5).close()
         except urllib.error.HTTPError as error:
             if error.code < 500:
                 return  # somebody answers; whether it is MLflow shows in the first real question
-            raise RegistryError(without_secrets(f"the MLflow server at {uri} does not do its work (status {error.code}); {advice}")) from error
+            raise RegistryError(
+                without_secrets(f"the MLflow server at {uri} does not do its work (status {error.code}); {advice}")
+            ) from error
         except (OSError, ValueError) as error:
-            raise RegistryError(without_secrets(f"there is no MLflow server at {uri} ({getattr(error, 'reason', error)}); {advice}")) from error
+            raise RegistryError(
+                without_secrets(f"there is no MLflow server at {uri} ({getattr(error, 'reason', error)}); {advice}")
+            ) from error
     elif urlparse(uri).scheme.partition("+")[0] in PORTS:
         require_database(uri, advice)
 
@@ -99,7 +115,9 @@ def require_database(uri: str, advice: str) -> None:
     place = urlparse(uri)
     try:
         if place.hostname:
-            socket.create_connection((place.hostname, place.port or PORTS[place.scheme.partition("+")[0]]), timeout=5).close()
+            socket.create_connection(
+                (place.hostname, place.port or PORTS[place.scheme.partition("+")[0]]), timeout=5
+            ).close()
     except (OSError, ValueError) as error:
         raise RegistryError(without_secrets(f"there is no database of MLflow at {uri} ({error}); {advice}")) from error
 
@@ -107,8 +125,8 @@ def require_database(uri: str, advice: str) -> None:
 def resolve_served_artifacts(uri: str, root: Path | None) -> None:
     """Let MLflow find artifacts without the server through which they were logged.
 
-    An experiment that was made through ``limbeck ui`` has ``mlflow-artifacts:/…`` for its place: what that server keeps in this home's own folder. Where
-    the database of the home is opened itself, the folder is, too.
+    An experiment that was made through ``limbeck ui`` has ``mlflow-artifacts:/…`` for its place: what that server keeps
+    in this home's own folder. Where the database of the home is opened itself, the folder is, too.
     """
     if root is None:
         return
@@ -130,7 +148,8 @@ def resolve_served_artifacts(uri: str, root: Path | None) -> None:
 
 
 def local_folder(place: str, served: Path | None) -> Path | None:
-    """Return the folder behind an artifact location; None where it is not on this machine. ``served`` is what a server of this home serves."""
+    """Return the folder behind an artifact location; None where it is not on this machine. ``served`` is what a server
+    of this home serves."""
     found = urlparse(place)
     if found.scheme == "mlflow-artifacts" and served is not None and not found.netloc:
         inside = Path(unquote(found.path)).relative_to("/")

@@ -20,7 +20,8 @@ class VersionFiles(Client):
     """The files behind registered versions."""
 
     def download(self, name: str, alias: str | int, folder: Path) -> dict[str, Any]:
-        """Write a registered version as one flat Hugging Face folder, after its hash was checked; a folder with anything in it is never touched."""
+        """Write a registered version as one flat Hugging Face folder, after its hash was checked; a folder with
+        anything in it is never touched."""
         folder = folder.resolve()
         if folder.exists() and not folder.is_dir():
             raise RegistryError(f"{folder} is a file; name a new folder")
@@ -46,7 +47,8 @@ class VersionFiles(Client):
         return {"name": name, "version": str(version.version), "description": version.description}
 
     def require_own(self, version: Any) -> str:
-        """Refuse a version whose files do not lie where its experiment, and this tracker, keep their files: an entry alone can be made to point anywhere.
+        """Refuse a version whose files do not lie where its experiment, and this tracker, keep their files: an entry
+        alone can be made to point anywhere.
 
         Return where they lie.
         """
@@ -55,13 +57,22 @@ class VersionFiles(Client):
         own = self.client.get_experiment(model.experiment_id).artifact_location.rstrip("/") + "/" if model else ""
         place = unquote(model.artifact_location if model else version.source)
         if not model or not place.startswith(unquote(own)) or ".." in place.split("/"):
-            raise RegistryError(f"{version.name} version {version.version} points at {place}, outside of its experiment's own files; nothing was fetched")
-        if self.artifact_root is not None and not any(place.startswith(root) for root in self.roots(self.artifact_root)):
-            raise RegistryError(f"{version.name} version {version.version} points at {place}, where this MLflow keeps no models; nothing was fetched")
+            raise RegistryError(
+                f"{version.name} version {version.version} points at {place}, outside of its experiment's own "
+                f"files; nothing was fetched"
+            )
+        if self.artifact_root is not None and not any(
+            place.startswith(root) for root in self.roots(self.artifact_root)
+        ):
+            raise RegistryError(
+                f"{version.name} version {version.version} points at {place}, where this MLflow keeps no models; "
+                f"nothing was fetched"
+            )
         return str(model.artifact_location)
 
     def roots(self, own: Path) -> Iterator[str]:
-        """Yield where this tracker's files may lie: in this home, behind the server, or beside the server's default experiment."""
+        """Yield where this tracker's files may lie: in this home, behind the server, or beside the server's default
+        experiment."""
         yield from (unquote(own.resolve().as_uri()) + "/", f"{own.resolve()}/", "mlflow-artifacts:/")
         default = self.client.get_experiment("0").artifact_location.rstrip("/").rpartition("/")[0]
         if "://" in default or default.startswith("/"):
@@ -83,9 +94,15 @@ class VersionFiles(Client):
         except MlflowException as error:
             raise RegistryError(self.unknown_model(name)) from error
         if not alias.isdigit() and alias not in aliases:
-            raise RegistryError(f"{name} has no alias {alias!r}; it has {', '.join(sorted(aliases)) or 'none: the gate refused every candidate'}")
+            raise RegistryError(
+                f"{name} has no alias {alias!r}; it has "
+                f"{', '.join(sorted(aliases)) or 'none: the gate refused every candidate'}"
+            )
         number = alias if alias.isdigit() else aliases[alias]
-        known = {str(version.version): version for version in every(self.client.search_model_versions, filter_string=f"name = '{name}'")}
+        known = {
+            str(version.version): version
+            for version in every(self.client.search_model_versions, filter_string=f"name = '{name}'")
+        }
         if number not in known:
             raise RegistryError(f"{name} has no version {number}; it has {', '.join(sorted(known, key=int)) or 'none'}")
         return known[number]
@@ -97,8 +114,11 @@ class VersionFiles(Client):
 
 
 def require_judged_exports(files: Mapping[str, Path], version: Any) -> None:
-    """Refuse graphs that are not, byte for byte, those that passed their parity, graphs that nobody judged, and graphs that reach outside of themselves."""
+    """Refuse graphs that are not, byte for byte, those that passed their parity, graphs that nobody judged, and graphs
+    that reach outside of themselves."""
     tags = {name: tag for tag, name in EXPORT_TAGS.items()}
     graphs = [name for name in files if name.endswith(".onnx")]
     for name in {*graphs, *(name for name, tag in tags.items() if tag in version.tags)}:
-        require_plain_graph(files.get(name), version.tags.get(tags.get(name, "")), name, f"{version.name} version {version.version}")
+        require_plain_graph(
+            files.get(name), version.tags.get(tags.get(name, "")), name, f"{version.name} version {version.version}"
+        )

@@ -10,39 +10,58 @@ WORDS = ("worse", "inside the noise", "not known by one seed", "better")
 
 
 def best_of(tags: Mapping[str, str]) -> str:
-    """Return a run's best candidate, with its standing where it is not champion; of sweeps and of older runs what they call their winner."""
+    """Return a run's best candidate, with its standing where it is not champion; of sweeps and of older runs what they
+    call their winner."""
     if "best" not in tags:
         return tags.get("winner", "")
     return tags["best"] if tags["standing"] == "champion" else f"{tags['best']}: {tags['standing']}"
 
 
 def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split: str) -> list[Any]:
-    """Return the figures that a chooser compares, as MLflow metrics with names short enough for its cards; what is undefined is left out."""
+    """Return the figures that a chooser compares, as MLflow metrics with names short enough for its cards; what is
+    undefined is left out."""
     from mlflow.entities import Metric
 
-    ours, theirs, retained = score_of(model, split), score_of(teacher, split), ((model["retained"] or {}).get(split) or {}).get("value")
+    ours, theirs, retained = (
+        score_of(model, split),
+        score_of(teacher, split),
+        ((model["retained"] or {}).get(split) or {}).get("value"),
+    )
     values = {
-        "score": ours, "retained_pct": scaled(retained, 100), "params_m": scaled(model["parameters"], 1e-6), "size_mb": scaled(model["bytes"], 1e-6),
-        "flops_g": scaled(model["flops"], 1e-9), **paces_of(model),
-        "compression_x": teacher["bytes"] / model["bytes"] if model["bytes"] else None, "memory_mb": scaled(model.get("memory_bytes"), 1e-6),
+        "score": ours,
+        "retained_pct": scaled(retained, 100),
+        "params_m": scaled(model["parameters"], 1e-6),
+        "size_mb": scaled(model["bytes"], 1e-6),
+        "flops_g": scaled(model["flops"], 1e-9),
+        **paces_of(model),
+        "compression_x": teacher["bytes"] / model["bytes"] if model["bytes"] else None,
+        "memory_mb": scaled(model.get("memory_bytes"), 1e-6),
         "quality_drop_pts": None if ours is None or theirs is None else 100 * (theirs - ours),
-        "score_deviation": (model.get("deviation") or {}).get(split, {}).get(model["headline"]), **least_lead(model, split), **costs_of(model),
+        "score_deviation": (model.get("deviation") or {}).get(split, {}).get(model["headline"]),
+        **least_lead(model, split),
+        **costs_of(model),
         **judged_figures(model),
-    }  # fmt: skip
+    }
     now = int(time.time() * 1000)
     return [Metric(name, float(value), now, 0) for name, value in values.items() if value is not None]
 
 
 def paces_of(model: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return latency and speed-up, and what follows from them; of unsteady ones only how far they spread, because a chooser would compare them."""
+    """Return latency and speed-up, and what follows from them; of unsteady ones only how far they spread, because a
+    chooser would compare them."""
     latency, high = model["latency_ms"], model.get("latency_high_ms")
     spread = {"latency_spread": None if not latency or high is None else 100 * (high / latency - 1)}
     return spread if model.get("unsteady") else {"latency_ms": latency, "speedup_x": model["speedup"], **spread}
 
 
 def words_against(model: Mapping[str, Any], split: str) -> dict[str, str]:
-    """Return the tags that say how a candidate stands to the plain baselines of its size, where there are any, and that its speed is unsteady, where it is."""
-    said = [f"{splits[split]['verdict']}: {baseline}" for baseline, splits in (model.get("against") or {}).items() if split in splits]
+    """Return the tags that say how a candidate stands to the plain baselines of its size, where there are any, and that
+    its speed is unsteady, where it is."""
+    said = [
+        f"{splits[split]['verdict']}: {baseline}"
+        for baseline, splits in (model.get("against") or {}).items()
+        if split in splits
+    ]
     shaky = {"speed": "unsteady"} if model.get("unsteady") else {}
     return {"against": "; ".join(said), **shaky} if said else shaky
 
@@ -51,27 +70,45 @@ def least_lead(model: Mapping[str, Any], split: str) -> dict[str, float]:
     """Return a candidate's difference to the baseline that is hardest to beat, with its interval, in points."""
     found = [splits[split] for splits in (model.get("against") or {}).values() if split in splits]
     least = min(found, key=lambda one: (WORDS.index(one["verdict"]), -one["p"]), default=None)
-    return {} if least is None else {f"lead_{name}pts": 100 * least[part] for name, part in (("", "value"), ("low_", "low"), ("high_", "high"))}
+    return (
+        {}
+        if least is None
+        else {
+            f"lead_{name}pts": 100 * least[part] for name, part in (("", "value"), ("low_", "low"), ("high_", "high"))
+        }
+    )
 
 
 def judged_figures(model: Mapping[str, Any]) -> dict[str, float | None]:
     """Return a model's figures on every judging set; MLflow shows each set in a section of its own."""
     found: dict[str, float | None] = {}
     for name, one in (model.get("judged") or {}).items():
-        figures = {"score": one["metrics"][model["headline"]]["value"], "retained_pct": scaled((one.get("retained") or {}).get("value"), 100),
-                   "drop_pts": scaled(one.get("drop"), 100)}  # fmt: skip
+        figures = {
+            "score": one["metrics"][model["headline"]]["value"],
+            "retained_pct": scaled((one.get("retained") or {}).get("value"), 100),
+            "drop_pts": scaled(one.get("drop"), 100),
+        }
         found |= {f"judge/{name}/{figure}": value for figure, value in figures.items()}
         found |= {f"judge/{name}/{metric}": score["value"] for metric, score in one["metrics"].items()}
     return found
 
 
 def costs_of(model: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return what one inference draws, and what making a candidate took, shared stages left out; the run's own totals have other names."""
+    """Return what one inference draws, and what making a candidate took, shared stages left out; the run's own totals
+    have other names."""
     cost = model.get("cost") or {}
     named = {
-        "joules": "joules", "made_kwh": "kwh", "made_co2e_kg": "co2e_kg", "made_dollars": "dollars_on_demand", "made_dollar_spot": "dollars_spot",
-    }  # fmt: skip
-    return {name: (cost.get(part) or {}).get("value") for name, part in named.items() if name != "joules" or not model.get("unsteady")}
+        "joules": "joules",
+        "made_kwh": "kwh",
+        "made_co2e_kg": "co2e_kg",
+        "made_dollars": "dollars_on_demand",
+        "made_dollar_spot": "dollars_spot",
+    }
+    return {
+        name: (cost.get(part) or {}).get("value")
+        for name, part in named.items()
+        if name != "joules" or not model.get("unsteady")
+    }
 
 
 def scaled(value: float | None, factor: float) -> float | None:

@@ -13,7 +13,12 @@ from typing import Any
 from tasks.ports.tracking.client import Client, every
 from tasks.ports.tracking.figures import best_of
 
-SHOWN = ("score", "retained_pct", "speedup_x", "size_mb")  # of the figures that decide, those that a list of runs has room for
+SHOWN = (
+    "score",
+    "retained_pct",
+    "speedup_x",
+    "size_mb",
+)  # of the figures that decide, those that a list of runs has room for
 
 
 class RunHistory(Client):
@@ -22,12 +27,25 @@ class RunHistory(Client):
     def runs(self, limit: int) -> list[dict[str, Any]]:
         """Return the newest flow runs."""
         with self.asking("list the runs"):
-            experiments = {experiment.experiment_id: experiment.name for experiment in every(self.client.search_experiments)}
-            found = self.client.search_runs(list(experiments), "tags.limbeck = 'flow'", max_results=limit, order_by=["attributes.start_time DESC"])
-            return [{"run": run.info.run_id, "recipe": run.data.tags.get("recipe", ""), "kind": run.data.tags.get("limbeck.kind", "run"),
-                     "experiment": experiments[run.info.experiment_id],
-                     "status": run.info.status, "started": run.info.start_time, "best": best_of(run.data.tags),
-                     "figures": {name: run.data.metrics[name] for name in SHOWN if name in run.data.metrics}} for run in found]  # fmt: skip
+            experiments = {
+                experiment.experiment_id: experiment.name for experiment in every(self.client.search_experiments)
+            }
+            found = self.client.search_runs(
+                list(experiments), "tags.limbeck = 'flow'", max_results=limit, order_by=["attributes.start_time DESC"]
+            )
+            return [
+                {
+                    "run": run.info.run_id,
+                    "recipe": run.data.tags.get("recipe", ""),
+                    "kind": run.data.tags.get("limbeck.kind", "run"),
+                    "experiment": experiments[run.info.experiment_id],
+                    "status": run.info.status,
+                    "started": run.info.start_time,
+                    "best": best_of(run.data.tags),
+                    "figures": {name: run.data.metrics[name] for name in SHOWN if name in run.data.metrics},
+                }
+                for run in found
+            ]
 
     def recall(self, run: str, name: str) -> dict[str, Any]:
         """Return what a run noted of itself: its ``recipe``, its ``stages`` or its ``ledger``."""
@@ -44,9 +62,16 @@ class RunHistory(Client):
             experiments = [experiment.experiment_id for experiment in every(self.client.search_experiments)]
             wanted = "tags.limbeck = 'flow' and attributes.status = 'RUNNING'"
             found = self.client.search_runs(experiments, wanted, max_results=1000) if experiments else []
-            return [{"run": run.info.run_id, "experiment": run.info.experiment_id, "recipe": run.data.tags.get("recipe", ""),
-                     "process": run.data.tags.get("limbeck.process", ""), "flow_run": run.data.tags.get("prefect.flow_run_id", "")}
-                    for run in found]  # fmt: skip
+            return [
+                {
+                    "run": run.info.run_id,
+                    "experiment": run.info.experiment_id,
+                    "recipe": run.data.tags.get("recipe", ""),
+                    "process": run.data.tags.get("limbeck.process", ""),
+                    "flow_run": run.data.tags.get("prefect.flow_run_id", ""),
+                }
+                for run in found
+            ]
 
     def end_for(self, row: Mapping[str, str]) -> int:
         """End a run whose process is gone, with the runs below it, as KILLED; return how many."""
@@ -72,7 +97,9 @@ class RunHistory(Client):
             given_up = (LoggedModelStatus.PENDING, LoggedModelStatus.FAILED)
             named = {version.source for version in every(self.client.search_model_versions)} if found else set()
             old = [model for model in found if model.status in given_up and model.creation_timestamp < limit]
-            pending = [model for model in old if f"models:/{model.model_id}" not in named]  # what a version points at is not ours to judge
+            pending = [
+                model for model in old if f"models:/{model.model_id}" not in named
+            ]  # what a version points at is not ours to judge
             for model in pending:
                 self.client.delete_logged_model(model.model_id)
             return [str(model.name) for model in pending]

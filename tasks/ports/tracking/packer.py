@@ -1,7 +1,7 @@
 """A packer: one process that writes checkpoint folders as MLflow models, one after another.
 
-Loading torch and MLflow costs seconds, so it happens once for all models of a run, and never in the flow's own process. Where a run has engines that
-are forked from a process with torch in it, the packer is forked from there too.
+Loading torch and MLflow costs seconds, so it happens once for all models of a run, and never in the flow's own process.
+Where a run has engines that are forked from a process with torch in it, the packer is forked from there too.
 """
 
 from __future__ import annotations
@@ -35,17 +35,23 @@ class Process(Protocol):
 
 
 Start = Callable[[str, Path, tuple[IO[Any], IO[Any], IO[Any]], Mapping[str, str]], Process]
-"""Starts ``python -m`` of a module: in a folder, between what it reads, what it answers and what it complains to, in an environment."""
+"""Starts ``python -m`` of a module: in a folder, between what it reads, what it answers and what it complains to, in an
+environment."""
 
 
-def started(module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def started(
+    module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     """Start a Python that loads everything by itself."""
     stdin, stdout, stderr = handles
-    return subprocess.Popen([sys.executable, "-P", "-m", module], cwd=folder, stdin=stdin, stdout=stdout, stderr=stderr, env=environment)
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module], cwd=folder, stdin=stdin, stdout=stdout, stderr=stderr, env=environment
+    )
 
 
 class Packer:
-    """Writes packages under ``workspace``; its process starts with the first order, and ends with the ``with`` block."""
+    """Writes packages under ``workspace``; its process starts with the first order, and ends with the ``with``
+    block."""
 
     def __init__(self, workspace: Path, start: Start = started) -> None:
         self.workspace, self.starting = workspace.absolute(), start
@@ -55,7 +61,9 @@ class Packer:
     def __enter__(self) -> Packer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.over = True
         if self.process is None:
             return
@@ -71,10 +79,11 @@ class Packer:
             self.process.wait()
 
     def pack(self, folder: Path, name: str, *, card: str, pairs: bool, files: Mapping[str, Path] | None = None) -> Path:
-        """Write a checkpoint folder as an MLflow model and return where it is; ``files`` go into the model's folder, by their place in it.
+        """Write a checkpoint folder as an MLflow model and return where it is; ``files`` go into the model's folder, by
+        their place in it.
 
-        A model takes strings, or with ``pairs`` ``{"text": …, "text_pair": …}``. A regression answers with its bare logit as ``score``,
-        because the checkpoint's config says ``problem_type: regression``.
+        A model takes strings, or with ``pairs`` ``{"text": …, "text_pair": …}``. A regression answers with its bare
+        logit as ``score``, because the checkpoint's config says ``problem_type: regression``.
         """
         output = self.workspace / name
         order = {"folder": str(folder.absolute()), "output": str(output), "card": card, "pairs": pairs}
@@ -108,7 +117,9 @@ class Packer:
         (reads, orders), (answers, writes) = os.pipe(), os.pipe()
         self.orders, self.answers = os.fdopen(orders, "w"), os.fdopen(answers)
         with os.fdopen(reads, "rb") as stdin, os.fdopen(writes, "wb") as stdout, self.errors.open("wb") as stderr:
-            return self.starting("tasks.ports.tracking.package", self.workspace, (stdin, stdout, stderr), environment(1))
+            return self.starting(
+                "tasks.ports.tracking.package", self.workspace, (stdin, stdout, stderr), environment(1)
+            )
 
     @property
     def errors(self) -> Path:

@@ -1,14 +1,18 @@
-"""One registered model: what stands in MLflow's registry, the history of decisions about it, and the few ways to change it.
+"""One registered model: what stands in MLflow's registry, the history of decisions about it, and the few ways to change
+it.
 
-MLflow has no compare-and-swap: whoever changes aliases holds the lease of the store (``lease``), and asks it again before every write, so that
-one who was taken for dead and comes back writes nothing more. An alias moves by one atomic upsert and is never deleted to be set again.
+MLflow has no compare-and-swap: whoever changes aliases holds the lease of the store (``lease``), and asks it again
+before every write, so that one who was taken for dead and comes back writes nothing more. An alias moves by one atomic
+upsert and is never deleted to be set again.
 
-The history is one tag of the registered model for each decision, ``decision.<number>``, written before anything moves and never written twice:
-a JSON object with number, time, kind, moves and a word on every version concerned. A history that says more than the aliases do means that
-somebody was stopped on the way, or changed the registry by other means; ``missing`` says so.
+The history is one tag of the registered model for each decision, ``decision.<number>``, written before anything moves
+and never written twice: a JSON object with number, time, kind, moves and a word on every version concerned. A history
+that says more than the aliases do means that somebody was stopped on the way, or changed the registry by other means;
+``missing`` says so.
 
-A lease keeps out only those who ask the same store. So the first decision tags the model with the store's own name (``limbeck.store``), and whoever comes
-with another store is refused. Two first decisions at one moment under two stores are not kept apart: one of them is refused from its second on.
+A lease keeps out only those who ask the same store. So the first decision tags the model with the store's own name
+(``limbeck.store``), and whoever comes with another store is refused. Two first decisions at one moment under two stores
+are not kept apart: one of them is refused from its second on.
 """
 
 from __future__ import annotations
@@ -33,7 +37,10 @@ from tasks.ports.tracking.versions import require_legal_name
 DECISION = "decision."
 STORE = "limbeck.store"
 LONGEST = 5000  # what MLflow's databases keep of a tag
-REASON, BECAUSE = 120, 500  # characters that are kept of the gate's and of a person's reason where a decision would not fit
+REASON, BECAUSE = (
+    120,
+    500,
+)  # characters that are kept of the gate's and of a person's reason where a decision would not fit
 
 
 @dataclass(frozen=True)
@@ -62,15 +69,20 @@ class Registry:
             return Standing({}, {}, [])
         with self.tracker.asking(f"read {self.name}"):
             found = every(self.tracker.client.search_model_versions, filter_string=f"name = '{self.name}'")
-            versions = {str(version.version): {**version.tags, "description": version.description or ""} for version in found}
+            versions = {
+                str(version.version): {**version.tags, "description": version.description or ""} for version in found
+            }
         aliases = {alias: str(number) for alias, number in model.aliases.items()}
         return Standing(aliases, versions, history_of(model.tags), model.tags.get(STORE, ""))
 
     def model(self) -> Any:
-        """Return the registered model as MLflow has it, or None; one that is decided on under another store's lock is refused."""
+        """Return the registered model as MLflow has it, or None; one that is decided on under another store's lock is
+        refused."""
         require_legal_name(self.name)
         with self.tracker.asking(f"read {self.name}"):
-            model = next(iter(every(self.tracker.client.search_registered_models, filter_string=f"name = '{self.name}'")), None)
+            model = next(
+                iter(every(self.tracker.client.search_registered_models, filter_string=f"name = '{self.name}'")), None
+            )
         if model is not None:
             require_same_store(self.name, model.tags.get(STORE, ""), self.store)
         return model
@@ -78,7 +90,8 @@ class Registry:
     def evaluation(self, number: str, workspace: Path) -> Path:
         """Return a copy of the evaluation that travels with a version, which is the registered one to the last byte.
 
-        Raises DataError where there is none that can be held against the registry, EvaluationChanged where it is another.
+        Raises DataError where there is none that can be held against the registry, EvaluationChanged where it is
+        another.
         """
         folder = workspace / f"{EVALUATION}-{number}"
         if folder.exists():
@@ -89,7 +102,9 @@ class Registry:
             if "rows.sha256" not in version.tags:
                 raise DataError(f"version {number} was registered without its evaluation")
             self.tracker.require_own(version)
-            place = urlparse(self.tracker.client.get_logged_model(version.source.removeprefix("models:/")).artifact_location)
+            place = urlparse(
+                self.tracker.client.get_logged_model(version.source.removeprefix("models:/")).artifact_location
+            )
             fetched = workspace / f"fetched-{number}"
             if place.scheme in ("", "file"):
                 package = Path(unquote(place.path))
@@ -149,17 +164,21 @@ class Registry:
 def lock_key(name: str) -> str:
     """Return the key of a registered model's lease.
 
-    The name alone: workers reach one MLflow by different addresses. Two MLflows behind one store would at worst wait for each other.
+    The name alone: workers reach one MLflow by different addresses. Two MLflows behind one store would at worst wait
+    for each other.
     """
     return sha256(f"promotion\0{name}".encode()).hexdigest()
 
 
 def require_same_store(name: str, theirs: str, ours: str) -> None:
-    """Refuse a decision under another store's lock: two stores do not keep each other out, and the last to write would win."""
+    """Refuse a decision under another store's lock: two stores do not keep each other out, and the last to write would
+    win."""
     if ours and theirs and ours != theirs:
         raise RegistryError(
-            f"{name} is decided on under the lock of store {theirs}, and LIMBECK_STORE names another here, {ours} (the file {IDENTITY!r} of a store says which "
-            f"it is); set LIMBECK_STORE to the store that the other workers share, or, if that is gone for good, delete the tag {STORE} of the registered "
+            f"{name} is decided on under the lock of store {theirs}, and LIMBECK_STORE names another here, {ours} "
+            f"(the file {IDENTITY!r} of a store says which "
+            f"it is); set LIMBECK_STORE to the store that the other workers share, or, if that is gone for good, "
+            f"delete the tag {STORE} of the registered "
             "model in MLflow: the next decision binds it to its own store"
         )
 
@@ -179,7 +198,8 @@ def history_of(tags: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def fitting(entry: Mapping[str, Any]) -> str:
-    """Return an entry as JSON that MLflow keeps whole: long reasons are shortened, and of very many versions the last words are left out."""
+    """Return an entry as JSON that MLflow keeps whole: long reasons are shortened, and of very many versions the last
+    words are left out."""
     body = as_json(entry)
     if len(body) <= LONGEST:
         return body
@@ -191,7 +211,11 @@ def fitting(entry: Mapping[str, Any]) -> str:
             break
         words = words[:-1]
     # A body that is cut anywhere is no JSON, and a history without its moves cannot say what is missing.
-    return body if len(body) <= LONGEST else as_json({name: entry[name] for name in ("n", "at", "kind", "moves") if name in entry} | {"cut": True})
+    return (
+        body
+        if len(body) <= LONGEST
+        else as_json({name: entry[name] for name in ("n", "at", "kind", "moves") if name in entry} | {"cut": True})
+    )
 
 
 def as_json(entry: Mapping[str, Any]) -> str:

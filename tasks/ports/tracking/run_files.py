@@ -1,4 +1,5 @@
-"""What a run's page needs of MLflow: the curves of its stages, cached ones by the run that made them, and a place for the page beside the run."""
+"""What a run's page needs of MLflow: the curves of its stages, cached ones by the run that made them, and a place for
+the page beside the run."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ from tasks.ports.tracking.tracker import Tracker
 CURVES = ("loss", "selection_score")
 
 
-def read_curves(tracker: Tracker, keys: Sequence[str], *, experiment: str | None = None) -> dict[str, dict[str, list[list[float]]]]:
-    """Return the points (step, value) of stages' trainings, by key and figure; stages without curves, or made elsewhere, are not there."""
+def read_curves(
+    tracker: Tracker, keys: Sequence[str], *, experiment: str | None = None
+) -> dict[str, dict[str, list[list[float]]]]:
+    """Return the points (step, value) of stages' trainings, by key and figure; stages without curves, or made
+    elsewhere, are not there."""
     wanted = set(keys)
     with tracker.asking("read the curves"):
         if experiment is not None:
@@ -23,7 +27,10 @@ def read_curves(tracker: Tracker, keys: Sequence[str], *, experiment: str | None
             tracker.experiment_id = found.experiment_id if found else ""
         runs = {key: run for key, run in tracker.makers().items() if key in wanted} if tracker.experiment_id else {}
         # The run of a stage that has ended does not change; to read all of a recipe's takes MLflow seconds.
-        curves = {str(key): remembered("curves", [tracker.uri, run], partial(curves_of, tracker, run)) for key, run in runs.items()}
+        curves = {
+            str(key): remembered("curves", [tracker.uri, run], partial(curves_of, tracker, run))
+            for key, run in runs.items()
+        }
     return {key: found for key, found in curves.items() if found}
 
 
@@ -32,7 +39,10 @@ def curves_of(tracker: Tracker, run: str) -> dict[str, list[list[float]]]:
     there = tracker.client.get_run(run).data.metrics
     asked = {name: tracker.client.get_metric_history(run, name) for name in CURVES if name in there}
     # A stage leaves its last figures at step 0; its curve begins after that.
-    points = {name: sorted([metric.step, metric.value] for metric in metrics if metric.step > 0) for name, metrics in asked.items()}
+    points = {
+        name: sorted([metric.step, metric.value] for metric in metrics if metric.step > 0)
+        for name, metrics in asked.items()
+    }
     return {name: found for name, found in points.items() if len(found) > 1}
 
 

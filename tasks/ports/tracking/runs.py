@@ -32,9 +32,15 @@ class RunLog(RunHistory):
     """One parent run and its children."""
 
     def __init__(
-        self, uri: str, artifact_root: Path | None, *, experiment: str = "", run_name: str = "", tags: Mapping[str, str] | None = None,
+        self,
+        uri: str,
+        artifact_root: Path | None,
+        *,
+        experiment: str = "",
+        run_name: str = "",
+        tags: Mapping[str, str] | None = None,
         recipe: Mapping[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(uri, artifact_root)
         self.experiment, self.run_name, self.tags = experiment, run_name, dict(tags or {})
         self.recipe = recipe or {}
@@ -83,14 +89,18 @@ class RunLog(RunHistory):
         where = None
         if self.artifact_root is not None and not self.uri.startswith("http"):
             where = (self.artifact_root / self.experiment.replace("/", "-")).as_uri()
-        tags = {"mlflow.experimentKind": "custom_model_development",
-                "mlflow.note.content": f"Limbeck: small models for {plain_words(self.experiment)}. "
-                "Parent runs are flow runs; the registry holds the models."}  # fmt: skip
+        tags = {
+            "mlflow.experimentKind": "custom_model_development",
+            "mlflow.note.content": f"Limbeck: small models for {plain_words(self.experiment)}. "
+            "Parent runs are flow runs; the registry holds the models.",
+        }
         return str(self.client.create_experiment(self.experiment, artifact_location=where, tags=tags))
 
     def new_child(self, name: str, tags: Mapping[str, str]) -> str:
         """Start a run below the parent and remember that it is open."""
-        run: str = self.client.create_run(self.experiment_id, run_name=name, tags={"mlflow.parentRunId": self.parent, **tags}).info.run_id
+        run: str = self.client.create_run(
+            self.experiment_id, run_name=name, tags={"mlflow.parentRunId": self.parent, **tags}
+        ).info.run_id
         self.unfinished[run] = None
         return run
 
@@ -101,15 +111,24 @@ class RunLog(RunHistory):
         self.found = None
 
     def stage_started(self, record: Any) -> None:
-        """Start a child run for a stage that is executed; the number keeps the order, because MLflow lists the newest first."""
+        """Start a child run for a stage that is executed; the number keeps the order, because MLflow lists the newest
+        first."""
         tags = {"stage": record.name, "cache": "miss", "cache.key": record.key, "prefect.task_run_id": record.task_run}
         self.sent[id(record)] = time.monotonic()
         with self.asking("start a stage's run"):
             run = self.new_child(f"{next(self.numbers)}-{record.name} {record.label}".rstrip(), tags)
             self.children[id(record)] = run
-            self.send(run, params={f"{record.name}.{name}": value for name, value in flatten(record.explanation.get("knobs", {})).items()})
+            self.send(
+                run,
+                params={
+                    f"{record.name}.{name}": value
+                    for name, value in flatten(record.explanation.get("knobs", {})).items()
+                },
+            )
 
-    def send(self, run: str, *, metrics: Sequence[tuple[str, float, int]] = (), params: Mapping[str, Any] | None = None) -> None:
+    def send(
+        self, run: str, *, metrics: Sequence[tuple[str, float, int]] = (), params: Mapping[str, Any] | None = None
+    ) -> None:
         """Send metrics (name, value, step) and parameters in as few calls as MLflow allows."""
         from mlflow.entities import Metric, Param
 
@@ -122,7 +141,8 @@ class RunLog(RunHistory):
             self.client.log_batch(run, params=knobs[start : start + PARAMS_AT_ONCE])
 
     def curve(self, record: Any, step: int, figures: Mapping[str, float]) -> None:
-        """Remember points of a curve; they are sent together, now and then, by another thread: whoever calls this must not wait for MLflow."""
+        """Remember points of a curve; they are sent together, now and then, by another thread: whoever calls this must
+        not wait for MLflow."""
         with self.lock:
             self.points.setdefault(id(record), []).extend((name, value, step) for name, value in figures.items())
         now = time.monotonic()
@@ -168,35 +188,53 @@ class RunLog(RunHistory):
         self.terminate(run, status)
 
     def story(self, records: Sequence[Any]) -> None:
-        """Note on the parent what became of every stage, a cache hit with the run that made it: one search and one call, however many there are."""
+        """Note on the parent what became of every stage, a cache hit with the run that made it: one search and one
+        call, however many there are."""
         if not records:
             return
         with self.asking("note what became of the stages"):
             makers = self.makers() if any(record.cache == "hit" for record in records) else {}
             rows = [
-                {"stage": record.shown, "state": record.state, "cache": record.cache, "why": record.why, "seconds": round(record.seconds, 3), "key": record.key,
-                 "sha256": record.parcel.sha256 if record.parcel else None, "made_by_run": makers.get(record.key) if record.cache == "hit" else None}
+                {
+                    "stage": record.shown,
+                    "state": record.state,
+                    "cache": record.cache,
+                    "why": record.why,
+                    "seconds": round(record.seconds, 3),
+                    "key": record.key,
+                    "sha256": record.parcel.sha256 if record.parcel else None,
+                    "made_by_run": makers.get(record.key) if record.cache == "hit" else None,
+                }
                 for record in records
-            ]  # fmt: skip
+            ]
             self.client.log_dict(self.parent, {"stages": rows}, "run/stages.json")
 
     def ledger(self, ledger: Mapping[str, Any]) -> None:
-        """Log what the run took and what its cache saved: the whole of it as a file, what is known as figures of the parent."""
+        """Log what the run took and what its cache saved: the whole of it as a file, what is known as figures of the
+        parent."""
         if not ledger:
             return
         market = f"dollars_{ledger['basis']['market'].replace('-', '_')}"
         named = {"kwh": "kwh", "co2e_kg": "co2e_kg", "dollars": market}
         parts = {"": ledger["total"], "saved_": ledger["saved"]}
-        known = [(f"{before}{name}", part[figure]["value"], 0) for before, part in parts.items() for name, figure in named.items()]
+        known = [
+            (f"{before}{name}", part[figure]["value"], 0)
+            for before, part in parts.items()
+            for name, figure in named.items()
+        ]
         with self.asking("log the ledger"):
             self.client.log_dict(self.parent, dict(ledger), "run/ledger.json")
             self.send(self.parent, metrics=[point for point in known if point[1] is not None])
 
     def makers(self) -> dict[str | None, str]:
-        """Return which run made what, by key; of two that made the same, the newer one made what is there now. Asked once, until a stage ends."""
+        """Return which run made what, by key; of two that made the same, the newer one made what is there now. Asked
+        once, until a stage ends."""
         if self.found is None:
-            # A single search over all experiments would be slower than it is worth; a result nearly always comes from its own.
-            found = self.client.search_runs([self.experiment_id], "tags.cache = 'miss' and attributes.status = 'FINISHED'", max_results=5000)
+            # A single search over all experiments would be slower than it is worth; a result nearly always comes from
+            # its own.
+            found = self.client.search_runs(
+                [self.experiment_id], "tags.cache = 'miss' and attributes.status = 'FINISHED'", max_results=5000
+            )
             self.found = {run.data.tags.get("cache.key"): run.info.run_id for run in reversed(found)}
         return self.found
 
@@ -209,7 +247,8 @@ class RunLog(RunHistory):
         with self.asking("end the run"):
             for run in list(self.unfinished):
                 self.terminate(run, "KILLED" if status == "KILLED" else "FAILED")
-            # A worker elsewhere that died left its stage's run open. One that still works, for a run that was cut off, ends its own in its time.
+            # A worker elsewhere that died left its stage's run open. One that still works, for a run that was cut off,
+            # ends its own in its time.
             for run in self.open_below(self.parent, self.experiment_id) if self.lent else []:
                 self.client.set_terminated(run, "KILLED")
             if not self.joined:
@@ -245,14 +284,20 @@ class RunLog(RunHistory):
             self.client.set_tag(self.parent, "mlflow.note.content", text)
 
     def report_files(self) -> dict[str, str]:
-        """Return the files of the run's report that are there, by name: a picture by its own address, the others by MLflow's page of them.
+        """Return the files of the run's report that are there, by name: a picture by its own address, the others by
+        MLflow's page of them.
 
         The addresses are empty where MLflow is no server.
         """
         with self.asking("list the report"):
-            names = [Path(entry.path).name for entry in self.client.list_artifacts(self.parent, "report") if not entry.is_dir]
+            names = [
+                Path(entry.path).name for entry in self.client.list_artifacts(self.parent, "report") if not entry.is_dir
+            ]
         root = self.root()
-        picture, page = f"{root}/get-artifact?run_uuid={self.parent}&path=report%2F", f"{self.url_of(self.parent)}/artifacts/report/"
+        picture, page = (
+            f"{root}/get-artifact?run_uuid={self.parent}&path=report%2F",
+            f"{self.url_of(self.parent)}/artifacts/report/",
+        )
         return {name: f"{picture if name.endswith('.png') else page}{name}" if root else "" for name in names}
 
     def report_file(self, name: str) -> bytes:
@@ -268,7 +313,9 @@ def made_with() -> dict[str, str]:
         if not (ROOT / ".git").exists():
             return tags
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            asked = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], check=True, capture_output=True, text=True, timeout=5)
+            asked = subprocess.run(
+                ["git", "-C", str(ROOT), "rev-parse", "HEAD"], check=True, capture_output=True, text=True, timeout=5
+            )
             tags["mlflow.source.git.commit"] = asked.stdout.strip()
         return tags
     return {}

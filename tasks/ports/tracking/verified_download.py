@@ -1,7 +1,9 @@
-"""What a pulled model is made of: which files of a stored package it holds, what they hash to, and what is never let through.
+"""What a pulled model is made of: which files of a stored package it holds, what they hash to, and what is never let
+through.
 
-The digest is taken over the folder as a user gets it, so that a changed config or tokenizer is noticed like a changed weight; it is made from the
-same list of files when a model is registered, when it has arrived in MLflow, and when somebody pulls it.
+The digest is taken over the folder as a user gets it, so that a changed config or tokenizer is noticed like a changed
+weight; it is made from the same list of files when a model is registered, when it has arrived in MLflow, and when
+somebody pulls it.
 """
 
 from __future__ import annotations
@@ -36,8 +38,12 @@ def files_of(package: Path) -> dict[str, Path]:
             enter(found, place + path.relative_to(package / part).as_posix(), path)
     if (package / "README.md").is_file():
         enter(found, "README.md", package / "README.md")
-    if not {"config.json", "model.safetensors"} <= found.keys() or not any(name.startswith(("tokenizer", "vocab", *SENTENCEPIECE)) for name in found):
-        raise RegistryError("the stored model is not whole: it lacks its config, weights or tokenizer; nothing was written")
+    if not {"config.json", "model.safetensors"} <= found.keys() or not any(
+        name.startswith(("tokenizer", "vocab", *SENTENCEPIECE)) for name in found
+    ):
+        raise RegistryError(
+            "the stored model is not whole: it lacks its config, weights or tokenizer; nothing was written"
+        )
     return found
 
 
@@ -46,13 +52,17 @@ def enter(found: dict[str, Path], name: str, path: Path) -> None:
     if name in found:
         raise RegistryError(f"the stored model holds two files that would be {name}; nothing was written")
     if not is_safe(name) or (path.suffix.lower() not in PLAIN and path.name not in SENTENCEPIECE):
-        raise RegistryError(f"the stored model holds {name}, which is no kind of file that a model needs; nothing was written")
+        raise RegistryError(
+            f"the stored model holds {name}, which is no kind of file that a model needs; nothing was written"
+        )
     found[name] = path
 
 
 def folder_digest(files: Mapping[str, Path]) -> str:
     """Return the digest of a folder as it is pulled: names, sizes and bytes of every file."""
-    return digest_of({name: {"size": path.stat().st_size, "sha256": hash_file(path, remember=False)} for name, path in files.items()})
+    return digest_of(
+        {name: {"size": path.stat().st_size, "sha256": hash_file(path, remember=False)} for name, path in files.items()}
+    )
 
 
 def evaluation_digest(files: Mapping[str, Path]) -> str | None:
@@ -62,10 +72,11 @@ def evaluation_digest(files: Mapping[str, Path]) -> str | None:
 
 
 def require_judged_evaluation(folder: Path, package: Callable[[], Path], tags: Mapping[str, str], shown: str) -> None:
-    """Refuse an evaluation that is not, byte for byte, what was registered: its own checksum proves nothing, for who changes one file changes the other.
+    """Refuse an evaluation that is not, byte for byte, what was registered: its own checksum proves nothing, for who
+    changes one file changes the other.
 
-    Versions registered before evaluations had a digest are held against that of their whole ``package``, which is fetched for it. Raises EvaluationChanged,
-    and DataError where the registry has no digest at all.
+    Versions registered before evaluations had a digest are held against that of their whole ``package``, which is
+    fetched for it. Raises EvaluationChanged, and DataError where the registry has no digest at all.
     """
     ours = {f"{PARTS[EVALUATION]}{path.name}": path for path in sorted(folder.iterdir())}
     if any(path.is_symlink() or not path.is_file() for path in ours.values()):
@@ -76,9 +87,15 @@ def require_judged_evaluation(folder: Path, package: Callable[[], Path], tags: M
         others = {name: path for name, path in files_of(package()).items() if not name.startswith(PARTS[EVALUATION])}
         same = folder_digest(others | ours) == tags["model.folder.sha256"]
     else:
-        raise DataError(f"{shown} was registered without a digest of its evaluation, so it is not compared; run its recipe again, or promote by hand")
+        raise DataError(
+            f"{shown} was registered without a digest of its evaluation, so it is not compared; run its recipe "
+            f"again, or promote by hand"
+        )
     if not same:
-        raise EvaluationChanged(f"the evaluation of {shown} is not the one that was registered: somebody changed its files; it is not believed")
+        raise EvaluationChanged(
+            f"the evaluation of {shown} is not the one that was registered: somebody changed its files; it is not "
+            f"believed"
+        )
 
 
 def write_folder(files: Mapping[str, Path], folder: Path) -> Path:
@@ -94,7 +111,10 @@ def require_no_code(files: Mapping[str, Path]) -> None:
     for name, path in files.items():
         if path.suffix == ".json" and "/" not in name and name not in WORD_FILES:
             for key in foreign(settings_of(name, path)):
-                raise RegistryError(f"the stored model asks for code or weights of its own ({key} in {name}), which are never loaded; nothing was written")
+                raise RegistryError(
+                    f"the stored model asks for code or weights of its own ({key} in {name}), which are never "
+                    f"loaded; nothing was written"
+                )
 
 
 def settings_of(name: str, path: Path) -> Any:
@@ -106,9 +126,13 @@ def settings_of(name: str, path: Path) -> Any:
 
 
 def require_judged(files: Mapping[str, Path], tags: Mapping[str, str], shown: str) -> None:
-    """Refuse a model that is not, byte for byte, the one that the gate judged; versions of older releases have a digest of their weights alone."""
+    """Refuse a model that is not, byte for byte, the one that the gate judged; versions of older releases have a digest
+    of their weights alone."""
     weights = hash_file(files["model.safetensors"], remember=False)
     if weights != tags.get("model.sha256"):
         raise RegistryError(f"the weights of {shown} are not those that were judged; nothing was written")
     if "model.folder.sha256" in tags and folder_digest(files) != tags["model.folder.sha256"]:
-        raise RegistryError(f"the files of {shown} are not those that were judged: config, tokenizer, card or another file was changed; nothing was written")
+        raise RegistryError(
+            f"the files of {shown} are not those that were judged: config, tokenizer, card or another file was "
+            f"changed; nothing was written"
+        )

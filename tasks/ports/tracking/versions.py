@@ -19,7 +19,13 @@ from tasks.ports.tracking.client import every, legal, local_folder
 from tasks.ports.tracking.download import VersionFiles
 from tasks.ports.tracking.packer import Packer
 from tasks.ports.tracking.runs import RunLog
-from tasks.ports.tracking.verified_download import EVALUATION_TAG, evaluation_digest, files_of, folder_digest, require_judged
+from tasks.ports.tracking.verified_download import (
+    EVALUATION_TAG,
+    evaluation_digest,
+    files_of,
+    folder_digest,
+    require_judged,
+)
 
 LOCK_SECONDS = 600.0  # longer than any registration takes
 
@@ -28,32 +34,62 @@ class Versions(VersionFiles, RunLog):
     """The registry behind a run."""
 
     def register(
-        self, name: str, candidate: str, folder: Callable[[], Path], *, card: str, tags: Mapping[str, str], description: str, pairs: bool,
-        packer: Packer, alias: str | None, beside: Mapping[str, Callable[[], Path]] | None = None, files: Callable[[], Mapping[str, Path]] = dict,
-    ) -> dict[str, Any]:  # fmt: skip
-        """Register a checkpoint folder as a new version; the same weights and exports with the same verdict on the same rows are not registered twice.
+        self,
+        name: str,
+        candidate: str,
+        folder: Callable[[], Path],
+        *,
+        card: str,
+        tags: Mapping[str, str],
+        description: str,
+        pairs: bool,
+        packer: Packer,
+        alias: str | None,
+        beside: Mapping[str, Callable[[], Path]] | None = None,
+        files: Callable[[], Mapping[str, Path]] = dict,
+    ) -> dict[str, Any]:
+        """Register a checkpoint folder as a new version; the same weights and exports with the same verdict on the same
+        rows are not registered twice.
 
-        Only if there is something new to register are these asked for: ``folder``; ``files``, which go into the model's folder by their place there;
-        and the folders that go ``beside`` the model under their names.
+        Only if there is something new to register are these asked for: ``folder``; ``files``, which go into the model's
+        folder by their place there; and the folders that go ``beside`` the model under their names.
         """
         require_legal_name(name)
         with self.asking(f"register {candidate}"), only_one(f"{self.uri} {name}"):
             known = self.known_version(name, tags)
-            version = known or self.new_version(name, candidate, folder(), card, dict(tags), description, pairs, packer, beside or {}, files())
+            version = known or self.new_version(
+                name, candidate, folder(), card, dict(tags), description, pairs, packer, beside or {}, files()
+            )
             if alias:
                 self.move_alias(name, alias, version)
             return {"version": version, "new": known is None}
 
     def known_version(self, name: str, tags: Mapping[str, str]) -> str | None:
-        """Return the version that holds this checkpoint and these exports, with this verdict on these rows; what depends on the champion is not asked."""
-        found = self.client.search_model_versions(f"name = '{name}' and tags.`checkpoint.sha256` = '{tags['checkpoint.sha256']}'")
-        same = [version for version in found if same_judgement(version.tags, tags) and all(version.tags.get(tag) == tags.get(tag) for tag in EXPORT_TAGS)]
+        """Return the version that holds this checkpoint and these exports, with this verdict on these rows; what
+        depends on the champion is not asked."""
+        found = self.client.search_model_versions(
+            f"name = '{name}' and tags.`checkpoint.sha256` = '{tags['checkpoint.sha256']}'"
+        )
+        same = [
+            version
+            for version in found
+            if same_judgement(version.tags, tags) and all(version.tags.get(tag) == tags.get(tag) for tag in EXPORT_TAGS)
+        ]
         return str(max(same, key=lambda version: int(version.version)).version) if same else None
 
     def new_version(
-        self, name: str, candidate: str, folder: Path, card: str, tags: dict[str, str], description: str, pairs: bool, packer: Packer,
-        beside: Mapping[str, Callable[[], Path]], files: Mapping[str, Path],
-    ) -> str:  # fmt: skip
+        self,
+        name: str,
+        candidate: str,
+        folder: Path,
+        card: str,
+        tags: dict[str, str],
+        description: str,
+        pairs: bool,
+        packer: Packer,
+        beside: Mapping[str, Callable[[], Path]],
+        files: Mapping[str, Path],
+    ) -> str:
         """Package, upload, check and register a model."""
         tags |= {"model.sha256": hash_file(folder / "model.safetensors")}
         package = packer.pack(folder, candidate, card=card, pairs=pairs, files=files)
@@ -67,17 +103,24 @@ class Versions(VersionFiles, RunLog):
         finally:
             shutil.rmtree(package, ignore_errors=True)  # several models of full size would fill the disk
         self.require_registered(name)
-        version = self.client.create_model_version(name, f"models:/{model}", self.parent, tags=tags, description=description, model_id=model)
+        version = self.client.create_model_version(
+            name, f"models:/{model}", self.parent, tags=tags, description=description, model_id=model
+        )
         return str(version.version)
 
     def upload(self, candidate: str, package: Path, tags: Mapping[str, str], workspace: Path) -> str:
-        """Store a package and read it back; a model that did not arrive whole ends as FAILED and is never registered."""
+        """Store a package and read it back; a model that did not arrive whole ends as FAILED and is never
+        registered."""
         from mlflow.entities import LoggedModelOutput
 
-        model = self.client.create_logged_model(self.experiment_id, name=candidate, source_run_id=self.parent, tags={"candidate": candidate})
+        model = self.client.create_logged_model(
+            self.experiment_id, name=candidate, source_run_id=self.parent, tags={"candidate": candidate}
+        )
         try:
             self.client.log_model_artifacts(model.model_id, str(package))
-            require_judged(files_of(self.stored_package(model, workspace)), tags, f"{candidate}, as they arrived in MLflow,")
+            require_judged(
+                files_of(self.stored_package(model, workspace)), tags, f"{candidate}, as they arrived in MLflow,"
+            )
         except BaseException:
             with contextlib.suppress(Exception):
                 self.client.finalize_logged_model(model.model_id, "FAILED")
@@ -87,33 +130,43 @@ class Versions(VersionFiles, RunLog):
         return str(model.model_id)
 
     def stored_package(self, model: Any, workspace: Path) -> Path:
-        """Return a package as the artifact store has it: its own folder where it is on this machine, else a download."""
+        """Return a package as the artifact store has it: its own folder where it is on this machine, else a
+        download."""
         place = local_folder(model.artifact_location, self.served)
         if place is not None:
             return place
         import mlflow.artifacts
 
         workspace.mkdir(parents=True, exist_ok=True)
-        return Path(mlflow.artifacts.download_artifacts(f"models:/{model.model_id}", dst_path=str(workspace), tracking_uri=self.uri))
+        return Path(
+            mlflow.artifacts.download_artifacts(
+                f"models:/{model.model_id}", dst_path=str(workspace), tracking_uri=self.uri
+            )
+        )
 
     def require_registered(self, name: str) -> None:
         """Create the registered model if it is not there."""
         from mlflow.exceptions import MlflowException
 
         try:
-            self.client.create_registered_model(name, description="Small models made by Limbeck; the alias champion is the one to pull.")
+            self.client.create_registered_model(
+                name, description="Small models made by Limbeck; the alias champion is the one to pull."
+            )
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
 
     def note_scores(self, name: str, number: str, figures: Mapping[str, float], tags: Mapping[str, str]) -> str:
-        """Note what a registered version scores, on the version and in a run below the one that made it; return that run."""
+        """Note what a registered version scores, on the version and in a run below the one that made it; return that
+        run."""
         from mlflow.entities import RunTag
 
         with self.asking(f"note the scores of {name} version {number}"):
             maker = self.client.get_run(self.find_version(name, number).run_id)
             named = {"mlflow.parentRunId": maker.info.run_id, "score.of": f"{name} version {number}"}
-            run: str = self.client.create_run(maker.info.experiment_id, run_name=f"score {name} {number}", tags=named).info.run_id
+            run: str = self.client.create_run(
+                maker.info.experiment_id, run_name=f"score {name} {number}", tags=named
+            ).info.run_id
             self.send(run, metrics=[(figure, value, 0) for figure, value in figures.items()])
             self.client.log_batch(run, tags=[RunTag(legal(tag), value) for tag, value in tags.items()])
             self.client.set_terminated(run)
@@ -122,7 +175,8 @@ class Versions(VersionFiles, RunLog):
         return run
 
     def set_alias(self, name: str, alias: str, version: str | int) -> None:
-        """Point an alias at a version, one process of this home at a time; who decides by what is there needs the store's lock."""
+        """Point an alias at a version, one process of this home at a time; who decides by what is there needs the
+        store's lock."""
         with self.asking(f"move {name}@{alias}"), only_one(f"{self.uri} {name}"):
             self.move_alias(name, alias, str(version))
 
@@ -146,19 +200,32 @@ class Versions(VersionFiles, RunLog):
             for model in every(self.client.search_registered_models):
                 for alias, number in sorted(model.aliases.items()):
                     aliases.setdefault((model.name, str(number)), []).append(alias)
-            found = sorted(every(self.client.search_model_versions), key=lambda version: (version.name, -int(version.version)))
-            return [{**version.tags, "name": version.name, "version": str(version.version), "description": version.description or "",
-                     "alias": ", ".join(aliases.get((version.name, str(version.version)), []))} for version in found]  # fmt: skip
+            found = sorted(
+                every(self.client.search_model_versions), key=lambda version: (version.name, -int(version.version))
+            )
+            return [
+                {
+                    **version.tags,
+                    "name": version.name,
+                    "version": str(version.version),
+                    "description": version.description or "",
+                    "alias": ", ".join(aliases.get((version.name, str(version.version)), [])),
+                }
+                for version in found
+            ]
 
 
 def require_legal_name(name: str) -> None:
     """Refuse a name that MLflow's addresses (models:/NAME@alias) or its searches could not carry."""
     if not re.fullmatch(r"[\w][\w .-]*", name):
-        raise RegistryError(f"{name!r} cannot name a registered model; use letters, digits, '.', '_' and '-' in gate.register_as")
+        raise RegistryError(
+            f"{name!r} cannot name a registered model; use letters, digits, '.', '_' and '-' in gate.register_as"
+        )
 
 
 def same_judgement(known: Mapping[str, str], given: Mapping[str, str]) -> bool:
-    """Tell whether two versions of one checkpoint were judged alike: on the same rows, with the same word of the criteria that know no champion."""
+    """Tell whether two versions of one checkpoint were judged alike: on the same rows, with the same word of the
+    criteria that know no champion."""
     word, rows = ("gate.alone", "gate"), ("rows.sha256", "judging_sets.sha256")
     alone, ours = ((tags.get(word[0]) or tags.get(word[1])) for tags in (known, given))
     return alone == ours and all(known.get(tag) == given.get(tag) for tag in rows)
@@ -169,7 +236,9 @@ def only_one(what: str) -> Iterator[None]:
     """Hold a lock of this home folder; the kernel frees it when its holder dies."""
     folder = Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser() / "cache" / "locks"
     folder.mkdir(parents=True, exist_ok=True)
-    refusal = RegistryError("another process has been registering under this name for ten minutes; stop it and try again")
+    refusal = RegistryError(
+        "another process has been registering under this name for ten minutes; stop it and try again"
+    )
     with (folder / sha256(what.encode()).hexdigest()[:16]).open("w") as handle:
         take_lock(handle, LOCK_SECONDS, refusal)
         yield

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-VARIED = "seeds vary a candidate's own training; its teacher, general distillation, augmentation and rows are the same for all of them"
+VARIED = (
+    "seeds vary a candidate's own training; its teacher, general distillation, augmentation and rows are the "
+    "same for all of them"
+)
 
 
 def mean_of(model: Mapping[str, Any], split: str, metric: str) -> Mapping[str, Any]:
-    """Return a metric's mean over seeds with its interval; nothing of a model of one seed, and of results of older releases."""
+    """Return a metric's mean over seeds with its interval; nothing of a model of one seed, and of results of older
+    releases."""
     if deviation_of(model, split, metric) is None:
         return {}
     return ((model.get("means") or {}).get(split) or {}).get("metrics", {}).get(metric) or {}

@@ -1,6 +1,7 @@
 """The Pareto front: the models of which none other is at once as good and as cheap, and better in one of the two.
 
-Costs are latency, size and energy; a model whose cost is unknown is left out of that front and named, never drawn at zero.
+Costs are latency, size and energy; a model whose cost is unknown is left out of that front and named, never drawn at
+zero.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def front(points: Sequence[Point], *, less_is_better: bool = False) -> list[Poin
 
     def dominated(one: Point) -> bool:
         return any(
-            other.cost <= one.cost and sign * other.score >= sign * one.score and (other.cost < one.cost or sign * other.score > sign * one.score)
+            other.cost <= one.cost
+            and sign * other.score >= sign * one.score
+            and (other.cost < one.cost or sign * other.score > sign * one.score)
             for other in points
         )
 
@@ -69,9 +72,16 @@ def fronts(result: Mapping[str, Any]) -> list[Front]:
 
 
 def picture(
-    result: Mapping[str, Any], title: str, unit: str, cost: Callable[[Model], float | None], note: str = "", *, timed: bool = False
+    result: Mapping[str, Any],
+    title: str,
+    unit: str,
+    cost: Callable[[Model], float | None],
+    note: str = "",
+    *,
+    timed: bool = False,
 ) -> Front:
-    """Return one picture; who has no score or no such cost is left out by name, and where it follows from a latency, whose latency is unsteady."""
+    """Return one picture; who has no score or no such cost is left out by name, and where it follows from a latency,
+    whose latency is unsteady."""
     shaky = tuple(model["name"] for model in result["models"] if timed and model.get("unsteady"))
     steady = [model for model in result["models"] if model["name"] not in shaky]
     found = [point_of(model, result["split"], cost(model)) for model in steady]
@@ -87,7 +97,15 @@ def point_of(model: Model, split: str, cost: float | None) -> Point | None:
     value = number(score.get("value"))
     if cost is None or value is None or cost <= 0:
         return None
-    return Point(model["name"], model["role"], cost, value, number(score.get("low")), number(score.get("high")), model.get("gate") == "champion")
+    return Point(
+        model["name"],
+        model["role"],
+        cost,
+        value,
+        number(score.get("low")),
+        number(score.get("high")),
+        model.get("gate") == "champion",
+    )
 
 
 def energy_of_inference(model: Model) -> float | None:

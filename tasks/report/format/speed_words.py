@@ -1,4 +1,5 @@
-"""Latency and speed-up in words: with their spread, and called unsteady where they decide nothing. Results of older releases state no spread."""
+"""Latency and speed-up in words: with their spread, and called unsteady where they decide nothing. Results of older
+releases state no spread."""
 
 from __future__ import annotations
 
@@ -48,10 +49,19 @@ def times_as_fast(model: Model) -> str:
 
 
 def speed_lines(models: Sequence[Model]) -> list[str]:
-    """Return sentences on rows whose speed decides nothing, and on those whose products another library computes than the teacher's."""
-    shaky = [f"The speed of {model['name']} is unsteady and decides nothing: {model['unsteady']}." for model in models if model.get("unsteady")]
+    """Return sentences on rows whose speed decides nothing, and on those whose products another library computes than
+    the teacher's."""
+    shaky = [
+        f"The speed of {model['name']} is unsteady and decides nothing: {model['unsteady']}."
+        for model in models
+        if model.get("unsteady")
+    ]
     held = [(model["name"], (model.get("export") or {}).get("unsteady")) for model in models]
-    unheld = [f"{name} was not held to exports.min_speedup, because its speed beside its own fp32 is unsteady: {why}." for name, why in held if why]
+    unheld = [
+        f"{name} was not held to exports.min_speedup, because its speed beside its own fp32 is unsteady: {why}."
+        for name, why in held
+        if why
+    ]
     return [*shaky, *unheld, *library_lines(models)]
 
 

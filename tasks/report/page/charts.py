@@ -9,7 +9,24 @@ from typing import Any
 from markupsafe import Markup
 
 from tasks.report.format.pareto import Front, Point, number
-from tasks.report.page.svg import Labels, Plot, axes, box, drawing, labelled, line, log_ticks, mark, padded, path, scale, short, text, ticks, told
+from tasks.report.page.svg import (
+    Labels,
+    Plot,
+    axes,
+    box,
+    drawing,
+    labelled,
+    line,
+    log_ticks,
+    mark,
+    padded,
+    path,
+    scale,
+    short,
+    text,
+    ticks,
+    told,
+)
 
 WIDE, HIGH = 360.0, 270.0
 CROWD = 9
@@ -21,14 +38,33 @@ def front_chart(found: Front, headline: str) -> Markup:
     costs = [point.cost for point in found.points]
     log = max(costs) / min(costs) > WIDER_THAN
     low, high = (min(costs) / 1.25, max(costs) * 1.25) if log else padded(costs, 0.12)
-    bottom, top = padded([value for point in found.points for value in (point.low, point.score, point.high) if value is not None])
-    plot = Plot(52, WIDE - 14, 30, HIGH - 40, scale(max(low, 1e-9) if log else low, high, 52, WIDE - 14, log=log), scale(bottom, top, HIGH - 40, 30))
+    bottom, top = padded(
+        [value for point in found.points for value in (point.low, point.score, point.high) if value is not None]
+    )
+    plot = Plot(
+        52,
+        WIDE - 14,
+        30,
+        HIGH - 40,
+        scale(max(low, 1e-9) if log else low, high, 52, WIDE - 14, log=log),
+        scale(bottom, top, HIGH - 40, 30),
+    )
     across = [(at, told(at)) for at in log_ticks(low, high)] if log else labelled(ticks(max(0.0, low), high))
-    parts = [axes(plot, across, labelled(ticks(bottom, top)), (f"{found.title}, {found.unit}{', logarithmic' if log else ''}", headline))]
+    parts = [
+        axes(
+            plot,
+            across,
+            labelled(ticks(bottom, top)),
+            (f"{found.title}, {found.unit}{', logarithmic' if log else ''}", headline),
+        )
+    ]
     best = sorted((point for point in found.points if point.name in found.best), key=lambda point: point.cost)
     parts.append(path([(plot.x(point.cost), plot.y(point.score)) for point in best], "front", stairs=True))
     parts += [whisker(plot, point) for point in found.points]
-    parts += [spot(plot, point, found, headline) for point in sorted(found.points, key=lambda point: (point.champion, point.name in found.best))]
+    parts += [
+        spot(plot, point, found, headline)
+        for point in sorted(found.points, key=lambda point: (point.champion, point.name in found.best))
+    ]
     parts += names(plot, found)
     words = f"{headline} against {found.title}; on the front: {', '.join(point.name for point in best)}"
     return drawing(WIDE, HIGH, words, parts)
@@ -43,27 +79,57 @@ def whisker(plot: Plot, point: Point) -> Markup:
 
 def spot(plot: Plot, point: Point, found: Front, headline: str) -> Markup:
     """Draw one model's mark, ringed where it is the champion, hollow where another one is better and no dearer."""
-    title = f"{point.name} ({point.role}{', champion' if point.champion else ''}): {headline} {point.score:.3f}, {point.cost:.4g} {found.unit}"
-    ring = (
-        Markup('<circle cx="{}" cy="{}" r="10" class="ring"/>').format(short(plot.x(point.cost)), short(plot.y(point.score))) if point.champion else Markup("")
+    title = (
+        f"{point.name} ({point.role}{', champion' if point.champion else ''}): {headline} {point.score:.3f}, "
+        f"{point.cost:.4g} {found.unit}"
     )
-    return ring + mark(plot.x(point.cost), plot.y(point.score), point.role, title, more="" if point.name in found.best else "hollow")
+    ring = (
+        Markup('<circle cx="{}" cy="{}" r="10" class="ring"/>').format(
+            short(plot.x(point.cost)), short(plot.y(point.score))
+        )
+        if point.champion
+        else Markup("")
+    )
+    return ring + mark(
+        plot.x(point.cost), plot.y(point.score), point.role, title, more="" if point.name in found.best else "hollow"
+    )
 
 
 def names(plot: Plot, found: Front) -> list[Markup]:
-    """Write names beside marks: the champion's first, then the teacher's, then those on the front; in a crowd, of nobody else."""
-    told = [point for point in found.points if len(found.points) <= CROWD or point.champion or point.role == "teacher" or point.name in found.best]
-    order = sorted(told, key=lambda point: (not point.champion, point.role != "teacher", point.name not in found.best, point.cost))
-    labels = Labels(plot, [(plot.x(p.cost) - 6, plot.y(p.score) - 6, plot.x(p.cost) + 6, plot.y(p.score) + 6) for p in found.points])
-    return [labels.place(plot.x(point.cost), plot.y(point.score), point.name, "label strong" if point.champion else "label") for point in order]
+    """Write names beside marks: the champion's first, then the teacher's, then those on the front; in a crowd, of
+    nobody else."""
+    told = [
+        point
+        for point in found.points
+        if len(found.points) <= CROWD or point.champion or point.role == "teacher" or point.name in found.best
+    ]
+    order = sorted(
+        told, key=lambda point: (not point.champion, point.role != "teacher", point.name not in found.best, point.cost)
+    )
+    labels = Labels(
+        plot, [(plot.x(p.cost) - 6, plot.y(p.score) - 6, plot.x(p.cost) + 6, plot.y(p.score) + 6) for p in found.points]
+    )
+    return [
+        labels.place(plot.x(point.cost), plot.y(point.score), point.name, "label strong" if point.champion else "label")
+        for point in order
+    ]
 
 
 def interval_strip(rows: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Markup:
-    """Draw scores with their intervals below each other on one axis: (name, role, score); undefined ones are left out."""
+    """Draw scores with their intervals below each other on one axis: (name, role, score); undefined ones are left
+    out."""
     known = [(name, role, found) for name, role, found in rows if number(found.get("value")) is not None]
     if not known:
         return Markup("")
-    low, high = padded([value for _, _, found in known for part in ("low", "value", "high") if (value := number(found.get(part))) is not None], 0.1)
+    low, high = padded(
+        [
+            value
+            for _, _, found in known
+            for part in ("low", "value", "high")
+            if (value := number(found.get(part))) is not None
+        ],
+        0.1,
+    )
     place, height = scale(low, high, 84, 252), 20.0 * len(known) + 4
     parts = []
     for row, (name, role, found) in enumerate(known):
@@ -73,7 +139,9 @@ def interval_strip(rows: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Markup
         if number(found.get("low")) is not None and number(found.get("high")) is not None:
             parts.append(line(place(found["low"]), y, place(found["high"]), y, f"whisker thick {role}"))
         parts.append(mark(place(found["value"]), y, role, f"{name}: {found['value']:.4f}", size=4.5))
-    return drawing(260, height, "; ".join(f"{name} {found['value']:.3f}" for name, _, found in known), parts, kind="strip")
+    return drawing(
+        260, height, "; ".join(f"{name} {found['value']:.3f}" for name, _, found in known), parts, kind="strip"
+    )
 
 
 def clipped(words: str, most: int) -> str:
@@ -81,12 +149,14 @@ def clipped(words: str, most: int) -> str:
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
-# --- training ----------------------------------------------------------------------------------------------------------------------------
+# --- training ---------------------------------------------------------------------------------------------------------
 
 
 def curve_chart(title: str, lines: Mapping[str, Sequence[Sequence[float]]], name: str) -> Markup:
     """Draw one figure over the steps, a line for each seed; its last value stands at its end."""
-    known = {seed: [(step, value) for step, value in points if number(value) is not None] for seed, points in lines.items()}
+    known = {
+        seed: [(step, value) for step, value in points if number(value) is not None] for seed, points in lines.items()
+    }
     known = {seed: points for seed, points in known.items() if points}
     if not known:
         return Markup("")
@@ -97,31 +167,52 @@ def curve_chart(title: str, lines: Mapping[str, Sequence[Sequence[float]]], name
     for points in known.values():
         parts.append(path([(plot.x(step), plot.y(value)) for step, value in points], "curve"))
         if len(points) <= 12:
-            parts += [mark(plot.x(step), plot.y(value), "student", f"step {step:g}: {value:.4g}", size=2.6) for step, value in points]
+            parts += [
+                mark(plot.x(step), plot.y(value), "student", f"step {step:g}: {value:.4g}", size=2.6)
+                for step, value in points
+            ]
     ends = [points[-1][1] for points in known.values()]
     parts.append(text(268, plot.y(ends[0]) + 4, f"{ends[0]:.3g}", kind="label"))
     return drawing(300, 150, f"{title}: {name} over steps, at the end {', '.join(f'{end:.3g}' for end in ends)}", parts)
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------------------
 
 
 def reliability_chart(name: str, look: Mapping[str, Any]) -> Markup:
-    """Draw the reliability diagram: how often a model is right, by how certain it is; below, how many rows each bin has."""
+    """Draw the reliability diagram: how often a model is right, by how certain it is; below, how many rows each bin
+    has."""
     bins = look["bins"]
     first = min((one["low"] for one in bins), default=0.0)
     plot = Plot(46, 286, 26, 216, scale(first, 1, 46, 286), scale(0, 1, 216, 26))
     across = labelled(ticks(first, 1, 6))
-    parts = [axes(plot, [], labelled(ticks(0, 1, 6)), ("", "share that is right")), line(plot.left, plot.y(first), plot.right, plot.y(1), "ideal")]
+    parts = [
+        axes(plot, [], labelled(ticks(0, 1, 6)), ("", "share that is right")),
+        line(plot.left, plot.y(first), plot.right, plot.y(1), "ideal"),
+    ]
     parts += [bar(plot, one) for one in bins]
     most = max((one["rows"] for one in bins), default=1)
     for one in bins:
         tall = 34 * one["rows"] / most
-        parts.append(box(plot.x(one["low"]) + 1, 262 - tall, plot.x(one["high"]) - plot.x(one["low"]) - 2, tall, "count", f"{one['rows']:,} rows"))
-    parts += [line(plot.left, 262, plot.right, 262, "axis"), text(plot.left - 6, 252, "rows", anchor="end", kind="tick")]
+        parts.append(
+            box(
+                plot.x(one["low"]) + 1,
+                262 - tall,
+                plot.x(one["high"]) - plot.x(one["low"]) - 2,
+                tall,
+                "count",
+                f"{one['rows']:,} rows",
+            )
+        )
+    parts += [
+        line(plot.left, 262, plot.right, 262, "axis"),
+        text(plot.left - 6, 252, "rows", anchor="end", kind="tick"),
+    ]
     parts += [text(plot.x(at), 277, words, anchor="middle", kind="tick") for at, words in across]
     parts.append(text((plot.left + plot.right) / 2, 293, "certainty of the answer", anchor="middle", kind="name"))
-    said = "; ".join(f"{one['rows']} rows at certainty {one['certainty']:.2f}: {one['accuracy']:.2f} right" for one in bins)
+    said = "; ".join(
+        f"{one['rows']} rows at certainty {one['certainty']:.2f}: {one['accuracy']:.2f} right" for one in bins
+    )
     return drawing(300, 300, f"reliability of {name}: {said}", parts, kind="square")
 
 
@@ -129,9 +220,9 @@ def bar(plot: Plot, one: Mapping[str, Any]) -> Markup:
     """Draw one bin: a bar as high as it is right, and a tick as high as it is certain."""
     left, right = plot.x(one["low"]) + 1, plot.x(one["high"]) - 1
     title = f"certainty {one['certainty']:.3f}, right {one['accuracy']:.3f}, {one['rows']:,} rows"
-    return box(left, plot.y(one["accuracy"]), right - left, plot.bottom - plot.y(one["accuracy"]), "right", title) + line(
-        left, plot.y(one["certainty"]), right, plot.y(one["certainty"]), "certain"
-    )
+    return box(
+        left, plot.y(one["accuracy"]), right - left, plot.bottom - plot.y(one["accuracy"]), "right", title
+    ) + line(left, plot.y(one["certainty"]), right, plot.y(one["certainty"]), "certain")
 
 
 def scatter_chart(name: str, look: Mapping[str, Any]) -> Markup:
@@ -142,32 +233,47 @@ def scatter_chart(name: str, look: Mapping[str, Any]) -> Markup:
     low, high = padded([value for point in points for value in point], 0.05)
     plot = Plot(46, 286, 26, 250, scale(low, high, 46, 286), scale(low, high, 250, 26))
     where = labelled(ticks(low, high, 6))
-    parts = [axes(plot, where, where, ("true value", f"{clipped(name, 24)} says")), line(plot.left, plot.y(low), plot.right, plot.y(high), "ideal")]
-    parts += [Markup('<circle cx="{}" cy="{}" r="2.4" class="dot"/>').format(short(plot.x(true)), short(plot.y(said))) for true, said in points]
+    parts = [
+        axes(plot, where, where, ("true value", f"{clipped(name, 24)} says")),
+        line(plot.left, plot.y(low), plot.right, plot.y(high), "ideal"),
+    ]
+    parts += [
+        Markup('<circle cx="{}" cy="{}" r="2.4" class="dot"/>').format(short(plot.x(true)), short(plot.y(said)))
+        for true, said in points
+    ]
     return drawing(300, 290, f"{name}: {len(points)} answers against the true values", parts, kind="square")
 
 
-# --- dropped layers ----------------------------------------------------------------------------------------------------------------------
+# --- dropped layers ---------------------------------------------------------------------------------------------------
 
 
 def drop_chart(series: Mapping[str, Sequence[Mapping[str, Any]]], teacher: float | None, headline: str) -> Markup:
-    """Draw score against dropped layers, one line a strategy with intervals (``drop``, ``value``, ``low``, ``high``), and the teacher's line."""
+    """Draw score against dropped layers, one line a strategy with intervals (``drop``, ``value``, ``low``, ``high``),
+    and the teacher's line."""
     cells = [cell for line_of in series.values() for cell in line_of]
     drops = sorted({cell["drop"] for cell in cells})
     low, high = padded(
-        [value for cell in cells for part in ("low", "value", "high") if (value := number(cell.get(part))) is not None] + ([] if teacher is None else [teacher])
+        [value for cell in cells for part in ("low", "value", "high") if (value := number(cell.get(part))) is not None]
+        + ([] if teacher is None else [teacher])
     )
     plot = Plot(52, 388, 30, 230, scale(drops[0] - 0.4, drops[-1] + 0.4, 52, 388), scale(low, high, 230, 30))
-    parts = [axes(plot, [(drop, str(drop)) for drop in drops], labelled(ticks(low, high, 6)), ("layers dropped", headline))]
+    parts = [
+        axes(plot, [(drop, str(drop)) for drop in drops], labelled(ticks(low, high, 6)), ("layers dropped", headline))
+    ]
     if teacher is not None:
         parts += [line(plot.left, plot.y(teacher), plot.right, plot.y(teacher), "ideal")]
     for index, (strategy, found) in enumerate(series.items()):
         parts += strategy_line(plot, strategy, found, index, len(series))
-    said = [f"{name}: " + ", ".join(f"{cell['drop']} dropped {cell['value']:.3f}" for cell in found) for name, found in series.items()]
+    said = [
+        f"{name}: " + ", ".join(f"{cell['drop']} dropped {cell['value']:.3f}" for cell in found)
+        for name, found in series.items()
+    ]
     return drawing(400, 280 + 18 * math.ceil(len(series) / 3), "; ".join(said), [*parts, *legend(list(series))])
 
 
-def strategy_line(plot: Plot, strategy: str, found: Sequence[Mapping[str, Any]], index: int, count: int) -> list[Markup]:
+def strategy_line(
+    plot: Plot, strategy: str, found: Sequence[Mapping[str, Any]], index: int, count: int
+) -> list[Markup]:
     """Draw one strategy, a little beside the others so that intervals do not hide each other."""
     shift = 0.36 * ((index + 0.5) / count - 0.5)
     spots = [(plot.x(cell["drop"] + shift), cell) for cell in found]
@@ -176,7 +282,15 @@ def strategy_line(plot: Plot, strategy: str, found: Sequence[Mapping[str, Any]],
         if number(cell.get("low")) is not None and number(cell.get("high")) is not None:
             parts.append(line(x, plot.y(cell["low"]), x, plot.y(cell["high"]), f"whisker hue{index % 8}"))
         title = f"{strategy}, {cell['drop']} dropped: {cell['value']:.4f}"
-        parts.append(mark(x, plot.y(cell["value"]), SHAPES[index % len(SHAPES)], title, more=f"hue{index % 8}{' chosen' if cell.get('chosen') else ''}"))
+        parts.append(
+            mark(
+                x,
+                plot.y(cell["value"]),
+                SHAPES[index % len(SHAPES)],
+                title,
+                more=f"hue{index % 8}{' chosen' if cell.get('chosen') else ''}",
+            )
+        )
     return parts
 
 
@@ -194,7 +308,7 @@ def legend(strategies: Sequence[str]) -> list[Markup]:
     return parts
 
 
-# --- lineage -----------------------------------------------------------------------------------------------------------------------------
+# --- lineage ----------------------------------------------------------------------------------------------------------
 
 BOX_WIDE, BOX_HIGH, APART, BELOW = 164.0, 44.0, 14.0, 34.0
 
@@ -208,16 +322,29 @@ def lineage_chart(nodes: Sequence[Mapping[str, Any]], edges: Sequence[Sequence[s
         rows.setdefault(levels[node["id"]], []).append(node)
     ordered = crossings_undone([rows[level] for level in sorted(rows)], edges)
     wide = max(len(row) for row in ordered) * (BOX_WIDE + APART) + APART
-    places = {node["id"]: ((wide - len(row) * (BOX_WIDE + APART) + APART) / 2 + column * (BOX_WIDE + APART), 8 + level * (BOX_HIGH + BELOW))
-              for level, row in enumerate(ordered) for column, node in enumerate(row)}  # fmt: skip
+    places = {
+        node["id"]: (
+            (wide - len(row) * (BOX_WIDE + APART) + APART) / 2 + column * (BOX_WIDE + APART),
+            8 + level * (BOX_HIGH + BELOW),
+        )
+        for level, row in enumerate(ordered)
+        for column, node in enumerate(row)
+    }
     parts = [thread(places[first], places[second]) for first, second in edges]
     parts += [stage_box(node, *places[node["id"]]) for row in ordered for node in row]
     said = "; ".join(f"{node['name']} {node['label']}".strip() for node in nodes)
-    return drawing(wide, 16 + len(ordered) * (BOX_HIGH + BELOW) - BELOW, f"from sources to the model: {said}", parts, kind="lineage")
+    return drawing(
+        wide,
+        16 + len(ordered) * (BOX_HIGH + BELOW) - BELOW,
+        f"from sources to the model: {said}",
+        parts,
+        kind="lineage",
+    )
 
 
 def without_shortcuts(edges: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """Leave an edge out where a longer way leads to the same stage: nearly everything was made from the rows, and the teacher."""
+    """Leave an edge out where a longer way leads to the same stage: nearly everything was made from the rows, and the
+    teacher."""
     after: dict[str, set[str]] = {}
     for first, second in edges:
         after.setdefault(first, set()).add(second)
@@ -230,7 +357,11 @@ def without_shortcuts(edges: Sequence[Sequence[str]]) -> list[Sequence[str]]:
         return found
 
     beyond = {name: reached(name) for name in {name for edge in edges for name in edge}}
-    return [(first, second) for first, second in edges if not any(second in beyond[other] for other in after[first] - {second})]
+    return [
+        (first, second)
+        for first, second in edges
+        if not any(second in beyond[other] for other in after[first] - {second})
+    ]
 
 
 def levels_of(names: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str, int]:
@@ -245,13 +376,21 @@ def levels_of(names: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str,
     return levels
 
 
-def crossings_undone(rows: Sequence[Sequence[Mapping[str, Any]]], edges: Sequence[Sequence[str]]) -> list[list[Mapping[str, Any]]]:
+def crossings_undone(
+    rows: Sequence[Sequence[Mapping[str, Any]]], edges: Sequence[Sequence[str]]
+) -> list[list[Mapping[str, Any]]]:
     """Put each stage below the middle of what it is made from: fewer lines cross."""
     place: dict[str, float] = {}
     done = []
     for row in rows:
-        above = {node["id"]: [place[first] for first, second in edges if second == node["id"] and first in place] for node in row}
-        kept = sorted(row, key=lambda node, above=above: sum(above[node["id"]]) / len(above[node["id"]]) if above[node["id"]] else 0.5)  # type: ignore[misc]
+        above = {
+            node["id"]: [place[first] for first, second in edges if second == node["id"] and first in place]
+            for node in row
+        }
+        kept = sorted(
+            row,
+            key=lambda node, above=above: sum(above[node["id"]]) / len(above[node["id"]]) if above[node["id"]] else 0.5,
+        )  # type: ignore[misc]
         place |= {node["id"]: (column + 0.5) / len(kept) for column, node in enumerate(kept)}
         done.append(kept)
     return done
@@ -261,7 +400,9 @@ def thread(first: tuple[float, float], second: tuple[float, float]) -> Markup:
     """Draw a curve from the foot of one box to the head of another."""
     x1, y1, x2, y2 = first[0] + BOX_WIDE / 2, first[1] + BOX_HIGH, second[0] + BOX_WIDE / 2, second[1]
     half = (y2 - y1) / 2
-    return Markup('<path d="M{} {}C{} {} {} {} {} {}" class="thread"/>').format(*(short(value) for value in (x1, y1, x1, y1 + half, x2, y2 - half, x2, y2)))
+    return Markup('<path d="M{} {}C{} {} {} {} {} {}" class="thread"/>').format(
+        *(short(value) for value in (x1, y1, x1, y1 + half, x2, y2 - half, x2, y2))
+    )
 
 
 def stage_box(node: Mapping[str, Any], x: float, y: float) -> Markup:
@@ -270,8 +411,11 @@ def stage_box(node: Mapping[str, Any], x: float, y: float) -> Markup:
     first = clipped(node["name"], 25)
     second = " · ".join(part for part in (clipped(node["label"], 12), kind, node["id"][:6]) if part)
     title = f"{node['name']} {node['label']}: {kind}, {node['id']}"
-    return (box(x, y, BOX_WIDE, BOX_HIGH, f"stage {kind}", title) + text(x + BOX_WIDE / 2, y + 18, first, anchor="middle", kind="label strong")
-            + text(x + BOX_WIDE / 2, y + 34, second, anchor="middle", kind="tick"))  # fmt: skip
+    return (
+        box(x, y, BOX_WIDE, BOX_HIGH, f"stage {kind}", title)
+        + text(x + BOX_WIDE / 2, y + 18, first, anchor="middle", kind="label strong")
+        + text(x + BOX_WIDE / 2, y + 34, second, anchor="middle", kind="tick")
+    )
 
 
 def spread(points: Sequence[Any], most: int) -> list[Any]:

@@ -1,7 +1,8 @@
 """The page of a run: one HTML file that needs nothing from anywhere, rendered from the run's result alone.
 
-Its first screen says which model to take, how good, fast and big it is, what it cost, and how to get it; everything else explains that. Texts
-from data are hostile until escaped: the templates escape all that is not drawn here, and the page forbids the browser to load or run anything.
+Its first screen says which model to take, how good, fast and big it is, what it cost, and how to get it; everything
+else explains that. Texts from data are hostile until escaped: the templates escape all that is not drawn here, and the
+page forbids the browser to load or run anything.
 """
 
 from __future__ import annotations
@@ -47,40 +48,69 @@ Curves = Mapping[str, Mapping[str, Any]]
 def run_page(result: Mapping[str, Any], *, curves: Curves | None = None, texts: Mapping[str, Any] | None = None) -> str:
     """Return the page of a run.
 
-    ``curves`` are the points of its trainings by stage key and figure; ``texts`` the texts of shown rows by id, and None where they are left out.
+    ``curves`` are the points of its trainings by stage key and figure; ``texts`` the texts of shown rows by id, and
+    None where they are left out.
     """
     first = answer(result)
     model, teacher = first["model"], first["teacher"]
     parts = {
-        "fronts": front_parts(result), "rows": table_rows(result), "notes": notes(result), "conditions": conditions(result["models"][0]),
-        "curves": curve_parts(result, curves, [model["name"]]), "looks": look_parts(result, [model] + [teacher] * (teacher is not model)),
-        "apart": apart_part(result, model, texts), "drops": drop_part(result), "lineage": lineage_part(result, model),
-        "licences": licence_lines(result), "held": held_back_lines(result.get("held_back") or {}),
-        "ledger": ledger_part(result), "how": reproduction(result), "judged": judging_part(result),
-    }  # fmt: skip
+        "fronts": front_parts(result),
+        "rows": table_rows(result),
+        "notes": notes(result),
+        "conditions": conditions(result["models"][0]),
+        "curves": curve_parts(result, curves, [model["name"]]),
+        "looks": look_parts(result, [model] + [teacher] * (teacher is not model)),
+        "apart": apart_part(result, model, texts),
+        "drops": drop_part(result),
+        "lineage": lineage_part(result, model),
+        "licences": licence_lines(result),
+        "held": held_back_lines(result.get("held_back") or {}),
+        "ledger": ledger_part(result),
+        "how": reproduction(result),
+        "judged": judging_part(result),
+    }
     return page("page.html", result, answer=first, **parts)
 
 
 def sweep_page(result: Mapping[str, Any]) -> str:
-    """Return the page of a sweep: the answer first, then the table, the chart, and what fine-tuning changed in each layer."""
+    """Return the page of a sweep: the answer first, then the table, the chart, and what fine-tuning changed in each
+    layer."""
     parts = {
-        "answers": answer_lines(result), "title": sweep_title(result), "table": sweep_rows(result), "marks": sweep_notes(result), "chart": sweep_chart(result),
-        "similar": SIMILAR, "ledger": ledger_part({**result, "models": []}), "held": held_back_lines(result.get("held_back") or {}),
+        "answers": answer_lines(result),
+        "title": sweep_title(result),
+        "table": sweep_rows(result),
+        "marks": sweep_notes(result),
+        "chart": sweep_chart(result),
+        "similar": SIMILAR,
+        "ledger": ledger_part({**result, "models": []}),
+        "held": held_back_lines(result.get("held_back") or {}),
         "how": reproduction({**result, "models": [], "rows": {result["split"]: result["rows"]}}),
-    }  # fmt: skip
+    }
     return page("sweep.html", result, sweep=result, **parts)
 
 
 def sweep_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a row for each number of dropped layers."""
-    return [{"drop": drop, "cells": [{"text": text, "chosen": bool(cell.get("chosen"))} for cell, text in row_of(result, drop)]} for drop in result["drop"]]
+    return [
+        {
+            "drop": drop,
+            "cells": [{"text": text, "chosen": bool(cell.get("chosen"))} for cell, text in row_of(result, drop)],
+        }
+        for drop in result["drop"]
+    ]
 
 
 def sweep_chart(result: Mapping[str, Any]) -> Any:
     """Return the chart of a sweep; what dropped out or is undefined has no place in it."""
     scored = [cell for cell in result["cells"] if cell["state"] == "scored"]
-    series = {name: [{"drop": cell["drop"], **cell["score"], "chosen": cell["chosen"]} for cell in scored if cell["strategy"] == name]
-              for name in result["strategies"]}  # fmt: skip
+    series = {
+        name: [
+            {"drop": cell["drop"], **cell["score"], "chosen": cell["chosen"]}
+            for cell in scored
+            if cell["strategy"] == name
+        ]
+        for name in result["strategies"]
+    }
     known = {name: sorted(found, key=lambda cell: cell["drop"]) for name, found in series.items() if found}
     return drop_chart(known, result["teacher"]["score"]["value"], result["headline"]) if known else None
 
@@ -89,10 +119,16 @@ def page(template: str, result: Mapping[str, Any], **parts: Any) -> str:
     """Render a template; what every page has at its head goes with it."""
     stages, link = result["stages"], (result.get("links") or {}).get("run", "")
     head = {
-        "recipe": result["recipe"], "task": result["task"], "synthetic": result.get("synthetic", False), "date": (result.get("made") or {}).get("date"),
-        "stages": plural(len(stages), "stage"), "hits": sum(stage["cache"] == "hit" for stage in stages),
-        "link": link if str(link).startswith(("http://", "https://")) else "",  # an address that a click may follow, and nothing else
-    }  # fmt: skip
+        "recipe": result["recipe"],
+        "task": result["task"],
+        "synthetic": result.get("synthetic", False),
+        "date": (result.get("made") or {}).get("date"),
+        "stages": plural(len(stages), "stage"),
+        "hits": sum(stage["cache"] == "hit" for stage in stages),
+        "link": link
+        if str(link).startswith(("http://", "https://"))
+        else "",  # an address that a click may follow, and nothing else
+    }
     return str(environment().get_template(template).render(head=head, split=result["split"], stages=stages, **parts))
 
 
@@ -101,9 +137,12 @@ def environment() -> Environment:
     """Return the templates' environment: everything is escaped, and a name that is not there is a mistake."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
 
 
 def report_link(links: Mapping[str, str]) -> str | None:
-    """Return where MLflow shows the page of a run, from the links of the run's result; None where MLflow is no server."""
+    """Return where MLflow shows the page of a run, from the links of the run's result; None where MLflow is no
+    server."""
     return f"{links['run']}/artifacts/{PAGE}" if links.get("run") else None

@@ -6,7 +6,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.report.format.page_words import DASH, amount, bounds, count, figure, money, percent, plural, signed, span, times
+from tasks.report.format.page_words import (
+    DASH,
+    amount,
+    bounds,
+    count,
+    figure,
+    money,
+    percent,
+    plural,
+    signed,
+    span,
+    times,
+)
 from tasks.report.format.pareto import ERRORS, number
 from tasks.report.format.speed_words import latency_said, times_as_fast
 from tasks.report.page.charts import interval_strip
@@ -18,8 +30,11 @@ Result = Mapping[str, Any]
 
 
 def chosen(result: Result) -> Model:
-    """Return the model that the page is about: the champion, else the best that was accepted, else the one that missed least, else the best."""
-    candidates = [model for model in result["models"] if model["role"] not in ("teacher", "baseline", "export")] or list(result["models"])
+    """Return the model that the page is about: the champion, else the best that was accepted, else the one that missed
+    least, else the best."""
+    candidates = [
+        model for model in result["models"] if model["role"] not in ("teacher", "baseline", "export")
+    ] or list(result["models"])
     return min(candidates, key=lambda model: (standing(model), *worth(model, result["split"])))
 
 
@@ -30,15 +45,21 @@ def standing(model: Model) -> int:
 
 
 def standing_said(model: Model) -> str:
-    """Return how far a model came at the gate in a word or two, as a tag; one that the gate was not asked about has no place."""
-    return STANDINGS[standing(model)] if "verdict" in model or model.get("gate") in ("champion", "accepted", "refused") else "not judged"
+    """Return how far a model came at the gate in a word or two, as a tag; one that the gate was not asked about has no
+    place."""
+    return (
+        STANDINGS[standing(model)]
+        if "verdict" in model or model.get("gate") in ("champion", "accepted", "refused")
+        else "not judged"
+    )
 
 
 STANDINGS = ("champion", "accepted, not champion", "refused", "refused")
 
 
 def worth(model: Model, split: str) -> tuple[bool, float]:
-    """Return what is smallest for the best score, by the selection rows where they were asked; an undefined one comes last."""
+    """Return what is smallest for the best score, by the selection rows where they were asked; an undefined one comes
+    last."""
     chosen_by = number(model.get("selection_score"))
     if chosen_by is not None:
         return False, -chosen_by
@@ -58,16 +79,22 @@ def answer(result: Result) -> dict[str, Any]:
     came = min(standing(model), 2)
     entry = next((one for one in result["registered"] if one["candidate"] == model["name"]), {})
     return {
-        "model": model, "teacher": teacher, "title": title_of(result, model), "lead": lead(result, model, first_of(result, model, entry)),
+        "model": model,
+        "teacher": teacher,
+        "title": title_of(result, model),
+        "lead": lead(result, model, first_of(result, model, entry)),
         "tiles": [good(result, model, teacher), fast(model), big(model, teacher), price(result, model)],
-        "verdict": verdict_of(model, entry), "reasons": [str(reason) for reason in entry.get("reasons", ())],
+        "verdict": verdict_of(model, entry),
+        "reasons": [str(reason) for reason in entry.get("reasons", ())],
         "pull": pull(entry, champion=came == 0, texts=result.get("texts") or "texts.csv"),
-        "aliases": other_aliases(result, model), "exports": exports_inside(result, model),
-    }  # fmt: skip
+        "aliases": other_aliases(result, model),
+        "exports": exports_inside(result, model),
+    }
 
 
 def title_of(result: Result, model: Model) -> str:
-    """Say what became of the model; where the recipe leaves promotion to a person, there may be no champion that stays."""
+    """Say what became of the model; where the recipe leaves promotion to a person, there may be no champion that
+    stays."""
     came = min(standing(model), 2)
     nobody = came == 1 and "promotion" in result and result["promotion"]["champion"] is None
     return ("Nobody is champion; {} was accepted" if nobody else TITLES[came]).format(model["name"])
@@ -89,11 +116,18 @@ def lead(result: Result, model: Model, first: str) -> str:
     where = f"{count(rows)} {result['split']} rows" if rows else f"the {result['split']} rows"
     what = f"{ROLES.get(model['role'], model['role'])} for {result['task']}"
     gap = (model.get("difference") or {}).get(result["split"]) or {}
-    lies = f" On {where} its {model['headline']} lies {signed(gap.get('value'))} from its teacher's {bounds(gap, signed)}."
+    lies = (
+        f" On {where} its {model['headline']} lies {signed(gap.get('value'))} from its teacher's {bounds(gap, signed)}."
+    )
     return first.replace("{what}", what) + (lies if number(gap.get("value")) is not None else "")
 
 
-ROLES = {"student": "distilled student", "dropped": "model with layers removed", "export": "exported model", "baseline": "baseline"}
+ROLES = {
+    "student": "distilled student",
+    "dropped": "model with layers removed",
+    "export": "exported model",
+    "baseline": "baseline",
+}
 
 
 def tile(name: str, large: str, unit: str, lines: Sequence[str], chart: Any = "") -> dict[str, Any]:
@@ -105,10 +139,20 @@ def good(result: Result, model: Model, teacher: Model) -> dict[str, Any]:
     """Say how good the model is, against its teacher."""
     ours, theirs = score_of(model, result["split"]), score_of(teacher, result["split"])
     retained = (model.get("retained") or {}).get(result["split"]) or {}
-    share = "" if number(retained.get("value")) is None else f"{percent(retained.get('value'))} of the teacher's {figure(theirs.get('value'))}"
+    share = (
+        ""
+        if number(retained.get("value")) is None
+        else f"{percent(retained.get('value'))} of the teacher's {figure(theirs.get('value'))}"
+    )
     confidence = f"{100 * result['confidence']:g} % interval " if result.get("confidence") else "interval "
     strip = interval_strip([(model["name"], model["role"], ours), ("teacher", "teacher", theirs)])
-    return tile("How good", figure(ours.get("value")), model["headline"], [share, bounds(ours) and confidence + bounds(ours)], chart=strip)
+    return tile(
+        "How good",
+        figure(ours.get("value")),
+        model["headline"],
+        [share, bounds(ours) and confidence + bounds(ours)],
+        chart=strip,
+    )
 
 
 def fast(model: Model) -> dict[str, Any]:
@@ -119,27 +163,41 @@ def fast(model: Model) -> dict[str, Any]:
 def big(model: Model, teacher: Model) -> dict[str, Any]:
     """Say how big the model is."""
     memory = number(model.get("memory_bytes"))
-    return tile("How big", figure(model.get("bytes"), ".1f", 1e-6), "MB", [
-        times(teacher.get("bytes"), model.get("bytes"), "smaller than the teacher"),
-        f"{figure(model.get('parameters'), '.2f', 1e-6)} M parameters",
-        "" if memory is None else f"{memory * 1e-6:.0f} MB of memory at work",
-    ])  # fmt: skip
+    return tile(
+        "How big",
+        figure(model.get("bytes"), ".1f", 1e-6),
+        "MB",
+        [
+            times(teacher.get("bytes"), model.get("bytes"), "smaller than the teacher"),
+            f"{figure(model.get('parameters'), '.2f', 1e-6)} M parameters",
+            "" if memory is None else f"{memory * 1e-6:.0f} MB of memory at work",
+        ],
+    )
 
 
 def price(result: Result, model: Model) -> dict[str, Any]:
-    """Say what the model cost to make: money where it is known, else energy, else time; what is unknown is called so."""
+    """Say what the model cost to make: money where it is known, else energy, else time; what is unknown is called
+    so."""
     cost = model.get("cost") or {}
     dollars, energy, carbon = (number(cost.get(name)) for name in ("dollars_on_demand", "kwh", "co2e_kg"))
     seconds = number(cost.get("seconds")) or sum(number(one) or 0.0 for one in model.get("train_seconds") or ()) or None
     energy_said = spent(cost, energy, carbon)
-    unknown = [name for name, known in (("dollars", dollars), ("energy", energy_said or None), ("CO2e", carbon)) if known is None]
+    unknown = [
+        name
+        for name, known in (("dollars", dollars), ("energy", energy_said or None), ("CO2e", carbon))
+        if known is None
+    ]
     lines = [
         energy_said,
-        "its own stages, all seeds; shared ones are in the ledger" if cost else "training of all its seeds, without shared stages",
+        "its own stages, all seeds; shared ones are in the ledger"
+        if cost
+        else "training of all its seeds, without shared stages",
         f"{', '.join(unknown)}: unknown" if unknown else "",
     ]
     if dollars is not None:
-        return tile("What it cost", money(dollars), "on demand", ["" if seconds is None else f"{span(seconds)} of work", *lines])
+        return tile(
+            "What it cost", money(dollars), "on demand", ["" if seconds is None else f"{span(seconds)} of work", *lines]
+        )
     return tile("What it cost", span(seconds), "of work" if seconds else "", lines)
 
 
@@ -177,9 +235,14 @@ def quoted(words: str) -> str:
 
 def exports_inside(result: Result, model: Model) -> list[str]:
     """Say what else lies in the model's folder, with its figures: the same model for ONNX Runtime."""
-    published = [one for one in result["models"] if one["role"] == "export" and one.get("of") == model["name"] and one.get("gate") == "published"]
+    published = [
+        one
+        for one in result["models"]
+        if one["role"] == "export" and one.get("of") == model["name"] and one.get("gate") == "published"
+    ]
     return [
-        f"onnx/{FILES[one['export']['format']]}: {figure(score_of(one, result['split']).get('value'))} {one['headline']}, "
+        f"onnx/{FILES[one['export']['format']]}: {figure(score_of(one, result['split']).get('value'))} "
+        f"{one['headline']}, "
         f"{latency_said(one)} ms, {figure(one.get('bytes'), '.1f', 1e-6)} MB"
         for one in published
     ]
@@ -203,5 +266,7 @@ def aliases_of(entry: Mapping[str, Any]) -> list[str]:
 
 def seeds_said(model: Model) -> str:
     """Say over how many seeds a figure is a mean."""
-    seeds = len(model.get("seeds") or ()) or max((len(values) for found in (model.get("per_seed") or {}).values() for values in found.values()), default=1)
+    seeds = len(model.get("seeds") or ()) or max(
+        (len(values) for found in (model.get("per_seed") or {}).values() for values in found.values()), default=1
+    )
     return plural(seeds, "seed")

@@ -1,4 +1,5 @@
-"""What the page says below its first screen, part by part; a part whose figures a result does not have is None, and the page says so or leaves it out."""
+"""What the page says below its first screen, part by part; a part whose figures a result does not have is None, and the
+page says so or leaves it out."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ from tasks.report.format.means import mean_of
 from tasks.report.format.page_words import DASH, amount, bounds, count, figure, money, percent, plural, signed, span
 from tasks.report.format.pareto import Front, fronts, number
 from tasks.report.format.speed_words import latency_said, speed_lines, speedup_said
-from tasks.report.page.charts import curve_chart, drop_chart, front_chart, lineage_chart, reliability_chart, scatter_chart, spread
+from tasks.report.page.charts import (
+    curve_chart,
+    drop_chart,
+    front_chart,
+    lineage_chart,
+    reliability_chart,
+    scatter_chart,
+    spread,
+)
 from tasks.report.page.page_answer import score_of, seeds_said, verdict_of
 from tasks.report.page.svg import MARKS, drawing, mark
 from tasks.report.tables.ledger import counted_lines
@@ -23,13 +32,19 @@ Result = Mapping[str, Any]
 CURVE_POINTS, MOST_CLASSES, LONGEST_TEXT = 60, 12, 400
 
 
-# --- fronts and table --------------------------------------------------------------------------------------------------------------------
+# --- fronts and table -------------------------------------------------------------------------------------------------
 
 
 def front_parts(result: Result) -> list[dict[str, Any]]:
     """Return the three Pareto pictures, each with a sentence."""
-    return [{"title": f"Against {found.title}", "chart": front_chart(found, result["headline"]) if found.points else None, "said": front_said(found)}
-            for found in fronts(result)]  # fmt: skip
+    return [
+        {
+            "title": f"Against {found.title}",
+            "chart": front_chart(found, result["headline"]) if found.points else None,
+            "said": front_said(found),
+        }
+        for found in fronts(result)
+    ]
 
 
 def front_said(found: Front) -> str:
@@ -45,8 +60,18 @@ def front_said(found: Front) -> str:
 def table_rows(result: Result) -> list[dict[str, Any]]:
     """Return the rows of the table of all candidates."""
     entries = {entry["candidate"]: entry for entry in result["registered"]}
-    on = {name: [short for short, found in zip(("latency", "size", "energy"), fronts(result), strict=True) if name in found.best] for name in names(result)}
-    return [table_row(model, result["split"], entries.get(model["name"], {}), on[model["name"]]) for model in result["models"]]
+    on = {
+        name: [
+            short
+            for short, found in zip(("latency", "size", "energy"), fronts(result), strict=True)
+            if name in found.best
+        ]
+        for name in names(result)
+    }
+    return [
+        table_row(model, result["split"], entries.get(model["name"], {}), on[model["name"]])
+        for model in result["models"]
+    ]
 
 
 def names(result: Result) -> list[str]:
@@ -61,18 +86,31 @@ def table_row(model: Model, split: str, entry: Mapping[str, Any], on: Sequence[s
     mean = figure(mean_of(model, split, model["headline"]).get("value"))
     teacher = model["role"] == "teacher"
     return {
-        "name": model["name"], "role": model["role"], "mark": role_mark(model["role"]), "champion": model.get("gate") == "champion",
-        "of": model.get("of"), "engine": model.get("engine"),
-        "score": figure(score.get("value")), "bounds": bounds(score),
+        "name": model["name"],
+        "role": model["role"],
+        "mark": role_mark(model["role"]),
+        "champion": model.get("gate") == "champion",
+        "of": model.get("of"),
+        "engine": model.get("engine"),
+        "score": figure(score.get("value")),
+        "bounds": bounds(score),
         "spread": f"mean {mean} ± {deviation:.3f}, {seeds_said(model)}" if deviation is not None else seeds_said(model),
-        "retained": DASH if teacher else percent(retained.get("value")), "retained_bounds": "" if teacher else bounds(retained, hundredth),
-        "parameters": figure(model.get("parameters"), ".2f", 1e-6), "size": figure(model.get("bytes"), ".1f", 1e-6),
-        "flops": figure(model.get("flops"), ".2f", 1e-9), "latency": latency_said(model), "speedup": speedup_said(model, "×"),
-        "memory": figure(model.get("memory_bytes"), ".0f", 1e-6), "ece": figure((model.get("inspection") or {}).get("ece"), ".3f"),
-        "cost": money((model.get("cost") or {}).get("dollars_on_demand")), "gate": "teacher" if teacher else str(model.get("gate") or DASH),
-        "verdict": verdict_of(model, entry), "reasons": [str(reason) for reason in entry.get("reasons", ())], "front": ", ".join(on),
+        "retained": DASH if teacher else percent(retained.get("value")),
+        "retained_bounds": "" if teacher else bounds(retained, hundredth),
+        "parameters": figure(model.get("parameters"), ".2f", 1e-6),
+        "size": figure(model.get("bytes"), ".1f", 1e-6),
+        "flops": figure(model.get("flops"), ".2f", 1e-9),
+        "latency": latency_said(model),
+        "speedup": speedup_said(model, "×"),
+        "memory": figure(model.get("memory_bytes"), ".0f", 1e-6),
+        "ece": figure((model.get("inspection") or {}).get("ece"), ".3f"),
+        "cost": money((model.get("cost") or {}).get("dollars_on_demand")),
+        "gate": "teacher" if teacher else str(model.get("gate") or DASH),
+        "verdict": verdict_of(model, entry),
+        "reasons": [str(reason) for reason in entry.get("reasons", ())],
+        "front": ", ".join(on),
         "note": model.get("note"),
-    }  # fmt: skip
+    }
 
 
 def hundredth(value: Any) -> str:
@@ -86,18 +124,22 @@ def role_mark(role: str) -> Markup:
 
 
 def notes(result: Result) -> list[str]:
-    """Return what was said of candidates beside their plain baselines, what stages noted, and whose speed is unsteady."""
+    """Return what was said of candidates beside their plain baselines, what stages noted, and whose speed is
+    unsteady."""
     noted = sorted({f"{model['note']}." for model in result["models"] if model.get("note")})
     return [*against_lines(result["models"], result["split"]), *noted, *speed_lines(result["models"])]
 
 
-# --- training ----------------------------------------------------------------------------------------------------------------------------
+# --- training ---------------------------------------------------------------------------------------------------------
 
 SHOWN = {"loss": "loss", "selection_score": "score on the selection rows"}
 
 
-def curve_parts(result: Result, curves: Mapping[str, Mapping[str, Any]] | None, first: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Return charts of every training, all seeds of one together: those of the shown model and of no candidate first, the others apart."""
+def curve_parts(
+    result: Result, curves: Mapping[str, Mapping[str, Any]] | None, first: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return charts of every training, all seeds of one together: those of the shown model and of no candidate first,
+    the others apart."""
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for stage in result["stages"]:
         found = (curves or {}).get(stage["key"])
@@ -114,7 +156,14 @@ def curve_parts(result: Result, curves: Mapping[str, Mapping[str, Any]] | None, 
         title = f"{stage_name} {name}".rstrip()
         charts = [curve_chart(title, lines, SHOWN[what]) for what, lines in group["lines"].items()]
         where = "first" if name in first or name not in candidates else "others"
-        parts[where].append({"title": title, "cached": group["cached"], "charts": charts, "seeds": len(next(iter(group["lines"].values())))})
+        parts[where].append(
+            {
+                "title": title,
+                "cached": group["cached"],
+                "charts": charts,
+                "seeds": len(next(iter(group["lines"].values()))),
+            }
+        )
     return parts
 
 
@@ -124,7 +173,7 @@ def label_and_seed(label: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (label, "")
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------------------
 
 
 def look_parts(result: Result, models: Sequence[Model]) -> list[dict[str, Any]]:
@@ -143,9 +192,15 @@ def look_of(result: Result, model: Model) -> dict[str, Any]:
             ("negative log-likelihood", figure(look.get("nll"))),
             ("Brier score", figure(look.get("brier"))),
         ]
-        return {"name": model["name"], "role": model["role"], "figures": figures, "chart": reliability_chart(model["name"], look),
-                "confusion": confusion_rows(look["confusion"], labels) if small else None, "labels": labels,
-                "mistakes": None if small else mistakes(look["confusion"], labels)}  # fmt: skip
+        return {
+            "name": model["name"],
+            "role": model["role"],
+            "figures": figures,
+            "chart": reliability_chart(model["name"], look),
+            "confusion": confusion_rows(look["confusion"], labels) if small else None,
+            "labels": labels,
+            "mistakes": None if small else mistakes(look["confusion"], labels),
+        }
     figures = [
         ("mean error (said − true)", signed(look.get("bias"))),
         ("mean absolute error", figure(look.get("mae"))),
@@ -170,20 +225,33 @@ def label_names(result: Result, classes: int) -> list[str]:
 
 def confusion_rows(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row for each true class."""
-    return [{"label": label, "cells": confusion_cells(row, place)} for place, (label, row) in enumerate(zip(labels, counts, strict=True))]
+    return [
+        {"label": label, "cells": confusion_cells(row, place)}
+        for place, (label, row) in enumerate(zip(labels, counts, strict=True))
+    ]
 
 
 def confusion_cells(row: Sequence[int], place: int) -> list[dict[str, Any]]:
     """Return the cells of one true class; the shade of a cell is its share of the row."""
     shares = [cell / (sum(row) or 1) for cell in row]
-    return [{"count": count(cell), "share": round(share, 3), "right": column == place, "said": f"{share:.0%}"}
-            for column, (cell, share) in enumerate(zip(row, shares, strict=True))]  # fmt: skip
+    return [
+        {"count": count(cell), "share": round(share, 3), "right": column == place, "said": f"{share:.0%}"}
+        for column, (cell, share) in enumerate(zip(row, shares, strict=True))
+    ]
 
 
 def mistakes(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[str]:
     """Return the most frequent confusions of many classes in words."""
-    found = [(cell, -row, -column) for row, cells in enumerate(counts) for column, cell in enumerate(cells) if row != column and cell]
-    return [f"{labels[-row]} taken for {labels[-column]}: {plural(cell, 'row')}" for cell, row, column in sorted(found, reverse=True)[:MOST_CLASSES]]
+    found = [
+        (cell, -row, -column)
+        for row, cells in enumerate(counts)
+        for column, cell in enumerate(cells)
+        if row != column and cell
+    ]
+    return [
+        f"{labels[-row]} taken for {labels[-column]}: {plural(cell, 'row')}"
+        for cell, row, column in sorted(found, reverse=True)[:MOST_CLASSES]
+    ]
 
 
 def apart_part(result: Result, model: Model, texts: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -200,22 +268,43 @@ def apart_part(result: Result, model: Model, texts: Mapping[str, Any] | None) ->
 
 
 WHO = ("student", "teacher")
-APART_CLASSES = {"surest": "Both sure, and of different answers", "corrected": "The student is right, its teacher is not"}
+APART_CLASSES = {
+    "surest": "Both sure, and of different answers",
+    "corrected": "The student is right, its teacher is not",
+}
 APART_VALUES = {"surest": "Furthest apart", "corrected": "The student is nearer to the truth"}
-COUNTED = {"both_right": "both right", "only_teacher": "only the teacher right", "only_student": "only the student right", "both_wrong": "both wrong",
-           "differ": "different answers", "teacher_nearer": "teacher nearer to the truth", "student_nearer": "student nearer to the truth"}  # fmt: skip
+COUNTED = {
+    "both_right": "both right",
+    "only_teacher": "only the teacher right",
+    "only_student": "only the student right",
+    "both_wrong": "both wrong",
+    "differ": "different answers",
+    "teacher_nearer": "teacher nearer to the truth",
+    "student_nearer": "student nearer to the truth",
+}
 
 
 def apart_lines(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """Return how often who is right."""
-    return [(words, f"{counts[name]:,} ({counts[name] / (counts['rows'] or 1):.1%})") for name, words in COUNTED.items() if name in counts]
+    return [
+        (words, f"{counts[name]:,} ({counts[name] / (counts['rows'] or 1):.1%})")
+        for name, words in COUNTED.items()
+        if name in counts
+    ]
 
 
 def example(one: Mapping[str, Any], labels: Sequence[str], texts: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return one row on which both part, as text."""
     found = (texts or {}).get(str(one["id"])) or ()
-    return {"id": one["id"], "texts": [cut(str(text)) for text in found if text], "label": answered(one["label"], labels),
-            **{who: {"answer": answered(one[who]["answer"], labels), "probability": one[who].get("probability")} for who in WHO}}  # fmt: skip
+    return {
+        "id": one["id"],
+        "texts": [cut(str(text)) for text in found if text],
+        "label": answered(one["label"], labels),
+        **{
+            who: {"answer": answered(one[who]["answer"], labels), "probability": one[who].get("probability")}
+            for who in WHO
+        },
+    }
 
 
 def answered(answer: Any, labels: Sequence[str]) -> str:
@@ -228,7 +317,7 @@ def cut(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT].rstrip() + " …"
 
 
-# --- layers, lineage, ledger, reproduction -----------------------------------------------------------------------------------------------
+# --- layers, lineage, ledger, reproduction ----------------------------------------------------------------------------
 
 
 def drop_part(result: Result) -> Markup | None:
@@ -239,7 +328,14 @@ def drop_part(result: Result) -> Markup | None:
         score = score_of(model, result["split"])
         if model["role"] == "dropped" and drop.isdigit() and number(score.get("value")) is not None:
             series.setdefault(strategy, []).append({"drop": int(drop), **score})
-    teacher = next((number(score_of(model, result["split"]).get("value")) for model in result["models"] if model["role"] == "teacher"), None)
+    teacher = next(
+        (
+            number(score_of(model, result["split"]).get("value"))
+            for model in result["models"]
+            if model["role"] == "teacher"
+        ),
+        None,
+    )
     ordered = {name: sorted(found, key=lambda cell: cell["drop"]) for name, found in series.items()}
     return drop_chart(ordered, teacher, result["headline"]) if ordered else None
 
@@ -249,22 +345,38 @@ def lineage_part(result: Result, model: Model) -> Markup | None:
     lineage = result.get("lineage") or {}
     nodes, edges = lineage.get("nodes") or [], lineage.get("edges") or []
     ends = {node["id"] for node in nodes if node.get("made") and node["made"] == model.get("checkpoint")}
-    ends |= {node["id"] for node in nodes if node["label"] == model["name"] and node["name"] in ("score-model", "measure-speed")}
+    ends |= {
+        node["id"]
+        for node in nodes
+        if node["label"] == model["name"] and node["name"] in ("score-model", "measure-speed")
+    }
     kept: set[str] = set()
     while ends - kept:
         kept |= ends
         ends = {first for first, second in edges if second in kept}
     shown = [node for node in nodes if node["id"] in kept]
-    return lineage_chart(shown, [(first, second) for first, second in edges if first in kept and second in kept]) if shown else None
+    return (
+        lineage_chart(shown, [(first, second) for first, second in edges if first in kept and second in kept])
+        if shown
+        else None
+    )
 
 
 def licence_lines(result: Result) -> list[str]:
-    """Return every source with its licence, as the recipe states them; nothing for an older result, which did not keep them."""
+    """Return every source with its licence, as the recipe states them; nothing for an older result, which did not keep
+    them."""
     return [f"{one['what']}: {one['source']}, licence: {one['licence']}" for one in result.get("licences") or ()]
 
 
-LEDGER = {"seconds": "seconds", "gpu_seconds": "GPU seconds", "kwh": "kWh", "co2e_kg": "kg CO2e", "co2e_lb": "lb CO2e", "dollars_on_demand": "$ on demand",
-          "dollars_spot": "$ spot"}  # fmt: skip
+LEDGER = {
+    "seconds": "seconds",
+    "gpu_seconds": "GPU seconds",
+    "kwh": "kWh",
+    "co2e_kg": "kg CO2e",
+    "co2e_lb": "lb CO2e",
+    "dollars_on_demand": "$ on demand",
+    "dollars_spot": "$ spot",
+}
 
 
 def ledger_part(result: Result) -> dict[str, Any] | None:
@@ -272,12 +384,19 @@ def ledger_part(result: Result) -> dict[str, Any] | None:
     ledger = result.get("ledger")
     if not ledger:
         return None
-    sums = [(words, ledger.get(name) or {}) for name, words in (("total", "the whole run"), ("saved", "saved by the cache"))]
+    sums = [
+        (words, ledger.get(name) or {}) for name, words in (("total", "the whole run"), ("saved", "saved by the cache"))
+    ]
     costs = [(model["name"], model["cost"]) for model in result["models"] if model.get("cost")]
     stages = [(stage_name(stage), stage.get("cost") or stage) for stage in ledger.get("stages") or ()]
-    return {"heads": list(LEDGER.values()), "sums": [ledger_row(*one) for one in sums], "models": [ledger_row(*one) for one in costs],
-            "stages": [ledger_row(*one) for one in stages], "methods": methods([cost for _, cost in (*sums, *costs)]),
-            "counted": counted_lines(ledger) if "basis" in ledger else []}  # fmt: skip
+    return {
+        "heads": list(LEDGER.values()),
+        "sums": [ledger_row(*one) for one in sums],
+        "models": [ledger_row(*one) for one in costs],
+        "stages": [ledger_row(*one) for one in stages],
+        "methods": methods([cost for _, cost in (*sums, *costs)]),
+        "counted": counted_lines(ledger) if "basis" in ledger else [],
+    }
 
 
 def stage_name(stage: Mapping[str, Any]) -> str:
@@ -314,14 +433,22 @@ def reproduction(result: Result) -> list[tuple[str, str]]:
     """Return what somebody needs to make the run again; what nobody noted is called unknown."""
     made, manifest = result.get("made") or {}, result.get("manifest") or {}
     told = {**manifest, **{name: value for name, value in made.items() if value}}
-    seeds = ", ".join(f"{model['name']} {'/'.join(map(str, model['seeds']))}" for model in result["models"] if model.get("seeds"))
+    seeds = ", ".join(
+        f"{model['name']} {'/'.join(map(str, model['seeds']))}" for model in result["models"] if model.get("seeds")
+    )
     compare = f"limbeck reproduce {result['run'][:8]}" if manifest and result.get("run") else ""
     found = {
-        "command": told.get("command"), "compare": compare, "run": result.get("run"), "date": told.get("date"), "commit": told.get("commit"),
-        "versions": joined(told.get("versions"), "{0} {1}"), "seeds": seeds, "hardware": joined(told.get("hardware"), "{0} {1}"),
+        "command": told.get("command"),
+        "compare": compare,
+        "run": result.get("run"),
+        "date": told.get("date"),
+        "commit": told.get("commit"),
+        "versions": joined(told.get("versions"), "{0} {1}"),
+        "seeds": seeds,
+        "hardware": joined(told.get("hardware"), "{0} {1}"),
         "rows": ", ".join(f"{count(many)} {split}" for split, many in (result.get("rows") or {}).items()),
         "time": span(made["minutes"]["run"] * 60) if made.get("minutes") else "",
-    }  # fmt: skip
+    }
     return [(name, str(value) if value else "unknown") for name, value in found.items() if value or name in NEEDED]
 
 
@@ -332,4 +459,6 @@ def joined(values: Any, form: str) -> str:
     """Return names with their values in one line; whatever else somebody noted as text."""
     if not isinstance(values, Mapping):
         return str(values or "")
-    return ", ".join(form.format(name, value) for name, value in values.items() if value and not isinstance(value, (Mapping, list)))
+    return ", ".join(
+        form.format(name, value) for name, value in values.items() if value and not isinstance(value, (Mapping, list))
+    )

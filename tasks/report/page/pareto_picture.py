@@ -15,10 +15,13 @@ COLOURS = {"teacher": "#6a4aa3", "student": "#0b6b66", "dropped": "#b1520c", "ba
 
 
 def pareto_pictures(result: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return ``pareto.png`` and ``pareto.svg``: every front of which something is known, side by side; equal results give equal bytes."""
+    """Return ``pareto.png`` and ``pareto.svg``: every front of which something is known, side by side; equal results
+    give equal bytes."""
     import logging
 
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it says that it looks for fonts, once a machine
+    logging.getLogger("matplotlib.font_manager").setLevel(
+        logging.ERROR
+    )  # it says that it looks for fonts, once a machine
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -28,21 +31,28 @@ def pareto_pictures(result: Mapping[str, Any]) -> dict[str, bytes]:
         figure.subplots_adjust(left=0.62 / (4.8 * max(1, len(found))), right=0.985, bottom=0.13, top=0.9, wspace=0.2)
         for number, one in enumerate(found, start=1):
             draw(figure.add_subplot(1, len(found), number), one, result["headline"])
-        figure.suptitle(f"{result['recipe']}: {result['headline']} on {result['split']}; the line is the front, the ring the champion")
+        figure.suptitle(
+            f"{result['recipe']}: {result['headline']} on {result['split']}; the line is the front, the ring the "
+            f"champion"
+        )
         return {"pareto.png": saved(figure, "png"), "pareto.svg": saved(figure, "svg")}
 
 
 def saved(figure: Any, form: str) -> bytes:
     """Return a figure as a file's bytes, without the date and the maker that would differ each time."""
     stream = io.BytesIO()
-    figure.savefig(stream, format=form, dpi=110, metadata={"Date": None, "Creator": None} if form == "svg" else {"Software": None})
+    figure.savefig(
+        stream, format=form, dpi=110, metadata={"Date": None, "Creator": None} if form == "svg" else {"Software": None}
+    )
     return stream.getvalue()
 
 
 def draw(axes: Any, found: Front, headline: str) -> None:
     """Draw one front."""
     best = sorted((point for point in found.points if point.name in found.best), key=lambda point: point.cost)
-    axes.step([point.cost for point in best], [point.score for point in best], where="post", color="#59616b", linewidth=1)
+    axes.step(
+        [point.cost for point in best], [point.score for point in best], where="post", color="#59616b", linewidth=1
+    )
     for point in found.points:
         spot(axes, point, point.name in found.best)
     if max(point.cost for point in found.points) > 6 * min(point.cost for point in found.points):
@@ -67,13 +77,28 @@ def name_all(axes: Any, found: Front) -> None:
     plot = Plot(edges[0], edges[2], -edges[3], -edges[1], float, float)
     spots = [where(point.cost, point.score) for point in found.points]
     labels = Labels(plot, [(x - 6, y - 6, x + 6, y + 6) for x, y in spots])
-    order = sorted(zip(found.points, spots, strict=True), key=lambda one: (not one[0].champion, one[0].role != "teacher", one[0].name not in found.best))
+    order = sorted(
+        zip(found.points, spots, strict=True),
+        key=lambda one: (not one[0].champion, one[0].role != "teacher", one[0].name not in found.best),
+    )
     for point, (x, y) in order:
         beside = labels.find(x, y, point.name)
         if beside:
             place = {"xytext": (beside[0], -beside[1]), "textcoords": "offset points", "ha": SIDES[beside[2]]}
-            ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.85}  # the front may pass behind a name
-            axes.annotate(point.name, (point.cost, point.score), **place, bbox=ground, fontsize=8, fontweight="bold" if point.champion else "normal")
+            ground = {
+                "facecolor": "white",
+                "edgecolor": "none",
+                "pad": 0.4,
+                "alpha": 0.85,
+            }  # the front may pass behind a name
+            axes.annotate(
+                point.name,
+                (point.cost, point.score),
+                **place,
+                bbox=ground,
+                fontsize=8,
+                fontweight="bold" if point.champion else "normal",
+            )
 
 
 def spot(axes: Any, point: Point, best: bool) -> None:
@@ -83,4 +108,11 @@ def spot(axes: Any, point: Point, best: bool) -> None:
         axes.plot([point.cost, point.cost], [point.low, point.high], color=colour, linewidth=1, alpha=0.5)
     if point.champion:
         axes.plot(point.cost, point.score, marker="o", markersize=14, markerfacecolor="none", markeredgecolor="black")
-    axes.plot(point.cost, point.score, marker=MARKERS.get(point.role, "o"), color=colour, markerfacecolor=colour if best else "white", markersize=6)
+    axes.plot(
+        point.cost,
+        point.score,
+        marker=MARKERS.get(point.role, "o"),
+        color=colour,
+        markerfacecolor=colour if best else "white",
+        markersize=6,
+    )

@@ -1,4 +1,5 @@
-"""Drawing by hand: scales, ticks, axes and marks as inline SVG, with every text escaped and every colour a class of the page's style sheet.
+"""Drawing by hand: scales, ticks, axes and marks as inline SVG, with every text escaped and every colour a class of the
+page's style sheet.
 
 A mark's shape says the role as well as its colour does, so that nothing is told by colour alone.
 """
@@ -49,17 +50,22 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
         return [low]
     raw = (high - low) / max(1, most - 1)
     power = 10.0 ** math.floor(math.log10(raw))
-    fitting = [factor * power for factor in (0.25, 0.5, 1, 2, 2.5, 5, 10) if len(multiples(low, high, factor * power)) <= most]
+    fitting = [
+        factor * power for factor in (0.25, 0.5, 1, 2, 2.5, 5, 10) if len(multiples(low, high, factor * power)) <= most
+    ]
     return multiples(low, high, fitting[0])
 
 
 def multiples(low: float, high: float, step: float) -> list[float]:
     """Return the multiples of a step between two bounds."""
-    return [round(number * step, 12) for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    return [
+        round(number * step, 12) for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    ]
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten between two bounds; where that would be too many, 1 and 3 times, or the powers alone, or every few."""
+    """Return 1, 2 and 5 times powers of ten between two bounds; where that would be too many, 1 and 3 times, or the
+    powers alone, or every few."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1, 2, 5), (1, 3), (1,)):
         inside = [factor * 10.0**power for power in powers for factor in factors if low <= factor * 10.0**power <= high]
@@ -82,12 +88,16 @@ def is_whole(step: float) -> bool:
 
 def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> Markup:
     """Return a text; ``kind`` is its class."""
-    return Markup('<text x="{}" y="{}" text-anchor="{}" class="{}">{}</text>').format(short(x), short(y), anchor, kind, words)
+    return Markup('<text x="{}" y="{}" text-anchor="{}" class="{}">{}</text>').format(
+        short(x), short(y), anchor, kind, words
+    )
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     """Return a straight line."""
-    return Markup('<line x1="{}" y1="{}" x2="{}" y2="{}" class="{}"/>').format(short(x1), short(y1), short(x2), short(y2), kind)
+    return Markup('<line x1="{}" y1="{}" x2="{}" y2="{}" class="{}"/>').format(
+        short(x1), short(y1), short(x2), short(y2), kind
+    )
 
 
 def path(points: Sequence[tuple[float, float]], kind: str, *, stairs: bool = False) -> Markup:
@@ -112,7 +122,9 @@ def mark(x: float, y: float, role: str, title: str, *, size: float = 5.0, more: 
     """Return a role's mark with what it says when pointed at."""
     corners = MARKS.get(role, MARKS["student"])
     spots = " ".join(f"{short(x + size * dx)},{short(y + size * dy)}" for dx, dy in corners)
-    return Markup('<polygon points="{}" class="mark {} {}"><title>{}</title></polygon>').format(spots, role, more, title)
+    return Markup('<polygon points="{}" class="mark {} {}"><title>{}</title></polygon>').format(
+        spots, role, more, title
+    )
 
 
 def around(count: int, turn: float = 0.0, reach: float = 1.0) -> tuple[tuple[float, float], ...]:
@@ -142,10 +154,15 @@ def drawing(width: float, height: float, title: str, parts: Iterable[Markup], *,
     return head + Markup("").join(parts) + Markup("</svg>")
 
 
-def axes(plot: Plot, across: Sequence[tuple[float, str]], up: Sequence[tuple[float, str]], names: tuple[str, str]) -> Markup:
+def axes(
+    plot: Plot, across: Sequence[tuple[float, str]], up: Sequence[tuple[float, str]], names: tuple[str, str]
+) -> Markup:
     """Return grid, tick labels and the names of both axes."""
-    parts = [line(plot.left, plot.y(at), plot.right, plot.y(at), "grid") + text(plot.left - 6, plot.y(at) + 3.5, words, anchor="end", kind="tick")
-             for at, words in up]  # fmt: skip
+    parts = [
+        line(plot.left, plot.y(at), plot.right, plot.y(at), "grid")
+        + text(plot.left - 6, plot.y(at) + 3.5, words, anchor="end", kind="tick")
+        for at, words in up
+    ]
     parts += [text(plot.x(at), plot.bottom + 15, words, anchor="middle", kind="tick") for at, words in across]
     parts += [line(plot.x(at), plot.bottom, plot.x(at), plot.bottom + 4, "axis") for at, _ in across]
     parts.append(line(plot.left, plot.bottom, plot.right, plot.bottom, "axis"))
@@ -162,7 +179,8 @@ def labelled(values: Sequence[float]) -> list[tuple[float, str]]:
 
 @dataclass
 class Labels:
-    """Places names beside marks, where they hide neither a mark nor another name; what fits nowhere is left to the mark's title."""
+    """Places names beside marks, where they hide neither a mark nor another name; what fits nowhere is left to the
+    mark's title."""
 
     plot: Plot
     taken: list[tuple[float, float, float, float]]
@@ -178,14 +196,28 @@ class Labels:
         for dx, dy, anchor in BESIDE:
             start = x + dx - {"start": 0, "middle": width / 2, "end": width}[anchor]
             place = (start, y + dy - 9, start + width, y + dy + 3)
-            inside = self.plot.left - 4 <= place[0] and place[2] <= self.plot.right + 8 and self.plot.top - 8 <= place[1] and place[3] <= self.plot.bottom
+            inside = (
+                self.plot.left - 4 <= place[0]
+                and place[2] <= self.plot.right + 8
+                and self.plot.top - 8 <= place[1]
+                and place[3] <= self.plot.bottom
+            )
             if inside and not any(overlap(place, other) for other in self.taken):
                 self.taken.append(place)
                 return dx, dy, anchor
         return None
 
 
-BESIDE = ((9, 4, "start"), (-9, 4, "end"), (0, -10, "middle"), (0, 18, "middle"), (8, -8, "start"), (-8, -8, "end"), (8, 15, "start"), (-8, 15, "end"))
+BESIDE = (
+    (9, 4, "start"),
+    (-9, 4, "end"),
+    (0, -10, "middle"),
+    (0, 18, "middle"),
+    (8, -8, "start"),
+    (-8, -8, "end"),
+    (8, 15, "start"),
+    (-8, 15, "end"),
+)
 """Where a name may stand: across and down from its mark, and which end of it is there."""
 
 

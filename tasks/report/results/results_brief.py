@@ -1,4 +1,5 @@
-"""One run's file as a short table, for a page that quotes it: who, how good on which rows, how much of the teacher, how big, how fast.
+"""One run's file as a short table, for a page that quotes it: who, how good on which rows, how much of the teacher, how
+big, how fast.
 
 The results page has all that a file says; whoever quotes a run has this printed, so that no figure is copied by hand.
 """

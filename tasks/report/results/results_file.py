@@ -1,6 +1,8 @@
-"""The small file that stays of a finished run: what its table needs, and how it was made. Nothing in it names a machine's folders.
+"""The small file that stays of a finished run: what its table needs, and how it was made. Nothing in it names a
+machine's folders.
 
-``trimmed`` makes one of what ``limbeck run --json`` or ``limbeck sweep --json`` wrote; ``Run`` and ``Sweep`` are what may be in it.
+``trimmed`` makes one of what ``limbeck run --json`` or ``limbeck sweep --json`` wrote; ``Run`` and ``Sweep`` are what
+may be in it.
 """
 
 from __future__ import annotations
@@ -30,11 +32,14 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def is_shown_as_it_is(cls, values: Any) -> Any:
-        """Refuse words that would become markup on the page: it shows names and commands as they are. Notes are escaped."""
+        """Refuse words that would become markup on the page: it shows names and commands as they are. Notes are
+        escaped."""
         for name, value in values.items() if isinstance(values, Mapping) else ():
             for words in (name, value if name != "note" else ""):
                 if isinstance(words, str) and MARKUP.search(words):
-                    raise ValueError(f"{words[:40]!r} holds a line break, a backtick or HTML, which has no place on the page")
+                    raise ValueError(
+                        f"{words[:40]!r} holds a line break, a backtick or HTML, which has no place on the page"
+                    )
         return values
 
 
@@ -47,7 +52,8 @@ class Figure(Strict):
 
 
 class Score(Figure):
-    """A mean over seeds, its deviation (empty for one seed), the score of every seed, and that of the registered one (empty in older files)."""
+    """A mean over seeds, its deviation (empty for one seed), the score of every seed, and that of the registered one
+    (empty in older files)."""
 
     deviation: float | None = None
     per_seed: tuple[float, ...] = ()
@@ -108,7 +114,8 @@ class Hardware(Strict):
 
 
 class Minutes(Strict):
-    """How long the run took, and how long its cached stages took when they were made (stage by stage, not side by side)."""
+    """How long the run took, and how long its cached stages took when they were made (stage by stage, not side by
+    side)."""
 
     run: float
     cached: float = 0.0
@@ -197,11 +204,20 @@ KINDS: dict[str, type[Run] | type[Sweep]] = {"run": Run, "sweep": Sweep}
 def trimmed(written: Any, note: str, where: str) -> Run | Sweep:
     """Cut what ``--json`` wrote to what the page needs."""
     if not isinstance(written, Mapping) or written.get("kind") not in CUTS or "made" not in written:
-        raise RecipeError(f"{where} is not what limbeck run --json or limbeck sweep --json writes of a finished run; name such a file")
+        raise RecipeError(
+            f"{where} is not what limbeck run --json or limbeck sweep --json writes of a finished run; name such a file"
+        )
     try:
-        cut = CUTS[written["kind"]](written) | {"made": without_places(written["made"]), "note": note, "kind": written["kind"], "purged": purged_of(written)}
+        cut = CUTS[written["kind"]](written) | {
+            "made": without_places(written["made"]),
+            "note": note,
+            "kind": written["kind"],
+            "purged": purged_of(written),
+        }
     except (KeyError, TypeError, AttributeError) as error:
-        raise RecipeError(f"{where} lacks something that a finished run has ({error}); run it again with --json and add that file") from error
+        raise RecipeError(
+            f"{where} lacks something that a finished run has ({error}); run it again with --json and add that file"
+        ) from error
     return parsed(rounded(cut), where)
 
 
@@ -209,13 +225,18 @@ def parsed(values: Any, where: str) -> Run | Sweep:
     """Read a small file's values, or say in one sentence what is wrong with them."""
     kind = values.get("kind") if isinstance(values, Mapping) else None
     if kind not in KINDS:
-        raise RecipeError(f"{where} is no result of a run or a sweep; remove it, or add one with limbeck results FOLDER --add OUT.json")
+        raise RecipeError(
+            f"{where} is no result of a run or a sweep; remove it, or add one with limbeck results FOLDER --add "
+            f"OUT.json"
+        )
     try:
         return KINDS[kind].model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         wrong = f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
-        raise RecipeError(f"{where} is no result of a {kind}: {wrong}; add it anew with limbeck results FOLDER --add OUT.json") from error
+        raise RecipeError(
+            f"{where} is no result of a {kind}: {wrong}; add it anew with limbeck results FOLDER --add OUT.json"
+        ) from error
 
 
 def purged_of(written: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -235,15 +256,40 @@ def cut_run(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entry_of(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of one model: means over its seeds, by which methods are compared, and beside them the figures of the registered one."""
+    """Return what is kept of one model: means over its seeds, by which methods are compared, and beside them the
+    figures of the registered one."""
     means = model.get("means") or {}
-    scores = {split: {name: score_of(model, means, split, name) for name in metrics} for split, metrics in model["metrics"].items()}
-    over = {what: {split: (means.get(split) or {}).get(what, found) for split, found in (model[what] or {}).items()} for what in ("retained", "difference")}
-    kept = ("name", "role", "plain", "seeds", "against", "parameters", "bytes", "latency_ms", "speedup", "steps", "train_seconds")
+    scores = {
+        split: {name: score_of(model, means, split, name) for name in metrics}
+        for split, metrics in model["metrics"].items()
+    }
+    over = {
+        what: {split: (means.get(split) or {}).get(what, found) for split, found in (model[what] or {}).items()}
+        for what in ("retained", "difference")
+    }
+    kept = (
+        "name",
+        "role",
+        "plain",
+        "seeds",
+        "against",
+        "parameters",
+        "bytes",
+        "latency_ms",
+        "speedup",
+        "steps",
+        "train_seconds",
+    )
     timed = {name: model.get(name) for name in ("latency_low_ms", "latency_high_ms", "unsteady")}
     judged = {name: judged_of(found) for name, found in (model.get("judged") or {}).items()}
-    return {**{name: model[name] for name in kept}, **timed, **over, "selected_seed": model.get("selected_seed"), "scores": scores,
-            **({"judged": judged} if judged else {})}  # fmt: skip
+    return {
+        **{name: model[name] for name in kept},
+        **timed,
+        **over,
+        "selected_seed": model.get("selected_seed"),
+        "scores": scores,
+        **({"judged": judged} if judged else {}),
+    }
 
 
 def score_of(model: Mapping[str, Any], means: Mapping[str, Any], split: str, name: str) -> dict[str, Any]:
@@ -258,10 +304,13 @@ def with_own(own: Mapping[str, Any], means: Mapping[str, Any], name: str, spread
 
 
 def judged_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a model's scores on one judging set: means, and its own beside them, as on the task's rows."""
+    """Return what is kept of a model's scores on one judging set: means, and its own beside them, as on the task's
+    rows."""
     means = found.get("means") or {}
-    scores = {name: with_own(own, means, name, {"deviation": found["deviation"][name], "per_seed": found["per_seed"][name]})
-              for name, own in found["metrics"].items()}  # fmt: skip
+    scores = {
+        name: with_own(own, means, name, {"deviation": found["deviation"][name], "per_seed": found["per_seed"][name]})
+        for name, own in found["metrics"].items()
+    }
     over = {what: means.get(what, found[what]) for what in ("retained", "difference", "drop")}
     return {**{name: found[name] for name in ("rows", "merges")}, **over, "scores": scores}
 
@@ -273,13 +322,18 @@ def cut_sweep(written: Mapping[str, Any]) -> dict[str, Any]:
         **{name: written[name] for name in ("recipe", "task", "headline", "split", "rows", "layers", "seeds")},
         "teacher": written["teacher"]["score"],
         "cells": [cell_of(cell) for cell in written["cells"]],
-        "answer": [{"points": one["points"], "holds": most(one["holds"]), "mean": most(one["mean"])} for one in written["answer"]],
+        "answer": [
+            {"points": one["points"], "holds": most(one["holds"]), "mean": most(one["mean"])}
+            for one in written["answer"]
+        ],
     }
 
 
 def cell_of(cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of one cell of a sweep."""
-    score = {**cell["score"], "deviation": cell["deviation"], "per_seed": cell["per_seed"]} if cell.get("score") else None
+    score = (
+        {**cell["score"], "deviation": cell["deviation"], "per_seed": cell["per_seed"]} if cell.get("score") else None
+    )
     return {"strategy": cell["strategy"], "drop": cell["drop"], "score": score, "chosen": bool(cell.get("chosen"))}
 
 
@@ -295,7 +349,11 @@ def shown_word(word: str) -> str:
     """Return one word of a command as it may be published."""
     names = (re.match(r"([\w.-]+=)*", word) or [""])[0]
     value = word.removeprefix(names)
-    public = f"FOLDER/{PurePath(value).name}" if value.startswith(PLACES) else INSIDE.sub(lambda found: f"FOLDER/{PurePath(found[0]).name}", value)
+    public = (
+        f"FOLDER/{PurePath(value).name}"
+        if value.startswith(PLACES)
+        else INSIDE.sub(lambda found: f"FOLDER/{PurePath(found[0]).name}", value)
+    )
     return shlex.quote(f"{names}{public}")
 
 
@@ -309,7 +367,8 @@ def rounded(value: Any) -> Any:
 
 
 def file_name(result: Run | Sweep) -> str:
-    """Return the name of a result's file: the recipe's, with the task where the recipe's name does not say it, and a word for sweeps."""
+    """Return the name of a result's file: the recipe's, with the task where the recipe's name does not say it, and a
+    word for sweeps."""
     parts = [result.recipe]
     if result.task not in result.recipe.split("-"):
         parts.append(result.task)

@@ -1,7 +1,7 @@
 """The results page: small files of finished runs in, Markdown out. What was not run is not on it.
 
-Runs of one task, teacher and reporting split share a table, but for those that were made before splits were purged; a model that several runs
-made, with the same scores, stands in it once.
+Runs of one task, teacher and reporting split share a table, but for those that were made before splits were purged; a
+model that several runs made, with the same scores, stands in it once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,18 @@ ELSEWHERE = """## From the literature
 
 Figures that others published, read where the table says. They are about other teachers, other training and other data splits (GLUE's development
 rows, as each source reports them, in points), so they say what is usual, not who is better."""
-COLUMNS = ("registered", "of the teacher", "against the plain baseline", "seeds", "parameters", "ms", "speed-up", "steps", "minutes", "run")
+COLUMNS = (
+    "registered",
+    "of the teacher",
+    "against the plain baseline",
+    "seeds",
+    "parameters",
+    "ms",
+    "speed-up",
+    "steps",
+    "minutes",
+    "run",
+)
 ORDER = {"plain baseline": 0, "student": 1, "baseline": 2, "dropped": 3, "export": 4}
 PUBLISHED = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B"}
 
@@ -60,7 +71,10 @@ def literature_of(values: Any, where: str) -> Literature:
         return Literature.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        raise RecipeError(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}; each row has model, scores and source") from error
+        raise RecipeError(
+            f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}; each row has model, scores and "
+            f"source"
+        ) from error
 
 
 def results_page(results: Sequence[Run | Sweep], literature: Literature | None = None) -> str:
@@ -77,44 +91,81 @@ def task_parts(results: Sequence[Run | Sweep]) -> list[str]:
     tables: dict[tuple[Any, ...], list[Run]] = {}
     for result in results:
         if isinstance(result, Run):
-            tables.setdefault((result.made.teacher, result.split, result.headline, result.rows[result.split], result.purged is None), []).append(result)
+            tables.setdefault(
+                (result.made.teacher, result.split, result.headline, result.rows[result.split], result.purged is None),
+                [],
+            ).append(result)
     parts = [run_part(runs) for _, runs in sorted(tables.items())]
     return parts + [sweep_part(result) for result in results if isinstance(result, Sweep)]
 
 
-# --- runs --------------------------------------------------------------------------------------------------------------------------------
+# --- runs -------------------------------------------------------------------------------------------------------------
 
 
 def run_part(runs: Sequence[Run]) -> str:
     """Return one table of runs, and how each was made."""
     first = runs[0]
     judged = f"{first.headline} on {first.rows[first.split]:,} {first.split} rows"
-    synthetic = " The data is synthetic and says nothing about natural language." if any(run.synthetic for run in runs) else ""
-    lines = [f"Teacher `{first.made.teacher}`, {judged}.{synthetic}", "", *table(["model", "what", first.headline, *COLUMNS])]
+    synthetic = (
+        " The data is synthetic and says nothing about natural language." if any(run.synthetic for run in runs) else ""
+    )
+    lines = [
+        f"Teacher `{first.made.teacher}`, {judged}.{synthetic}",
+        "",
+        *table(["model", "what", first.headline, *COLUMNS]),
+    ]
     lines += [line([*model_cells(run, entry), name]) for run, entry, name in in_order(runs)]
-    return "\n".join([*lines, *judged_lines(runs), "", *(how(run, f"ms at {conditions(run.measured_at)}") for run in runs)])
+    return "\n".join(
+        [*lines, *judged_lines(runs), "", *(how(run, f"ms at {conditions(run.measured_at)}") for run in runs)]
+    )
 
 
 def judged_lines(runs: Sequence[Run]) -> list[str]:
     """Return the table of scores on judging sets, where there are any."""
-    rows = [(name, found, run, entry, names) for run, entry, names in in_order(runs) for name, found in entry.judged.items()]
+    rows = [
+        (name, found, run, entry, names) for run, entry, names in in_order(runs) for name, found in entry.judged.items()
+    ]
     if not rows:
         return []
     sets = list(dict.fromkeys(name for name, *_ in rows))
-    said = f"On judging sets, of which nothing is learned; the drop is below the score on {runs[0].split}. Where classes are merged it has none."
-    lines = ["", said, "", *table(["set", "rows", "model", runs[0].headline, "registered", "of the teacher", "to the teacher", "drop", "run"])]
+    said = (
+        f"On judging sets, of which nothing is learned; the drop is below the score on {runs[0].split}. Where "
+        f"classes are merged it has none."
+    )
+    lines = [
+        "",
+        said,
+        "",
+        *table(
+            ["set", "rows", "model", runs[0].headline, "registered", "of the teacher", "to the teacher", "drop", "run"]
+        ),
+    ]
     for name, found, run, entry, names in sorted(rows, key=lambda row: sets.index(row[0])):
         teacher = entry.role == "teacher"
         ahead, retained = (Figure() if teacher else one for one in (found.difference, found.retained))
         merged = f" ({', '.join(found.merges)} as one)" if found.merges else ""
         score = found.scores.get(run.headline, Score())
-        lines.append(line([f"`{name}`{merged}", f"{found.rows:,}", f"`{entry.name}`", scored(score), registered(score, entry),
-                           number(retained.value, ".1%"), number(ahead.value, "+.3f") + bounds(ahead, "+.3f"), number(found.drop, "+.3f"), names]))  # fmt: skip
+        lines.append(
+            line(
+                [
+                    f"`{name}`{merged}",
+                    f"{found.rows:,}",
+                    f"`{entry.name}`",
+                    scored(score),
+                    registered(score, entry),
+                    number(retained.value, ".1%"),
+                    number(ahead.value, "+.3f") + bounds(ahead, "+.3f"),
+                    number(found.drop, "+.3f"),
+                    names,
+                ]
+            )
+        )
     return lines
 
 
 def in_order(runs: Sequence[Run]) -> list[tuple[Run, Entry, str]]:
-    """Return models with the names of their runs: the teacher, then from the largest size on, each size's plain baseline first."""
+    """Return models with the names of their runs: the teacher, then from the largest size on, each size's plain
+    baseline first."""
     found: dict[str, tuple[Run, Entry, list[str]]] = {}
     for run in runs:
         for entry in run.models:
@@ -127,7 +178,13 @@ def in_order(runs: Sequence[Run]) -> list[tuple[Run, Entry, str]]:
 def place(run: Run, entry: Entry) -> tuple[Any, ...]:
     """Return where a model stands in its table."""
     value = score_of(run, entry).value
-    return entry.role != "teacher", -entry.parameters, ORDER.get(what(entry), 1), -(value if value is not None else -1.0), entry.name
+    return (
+        entry.role != "teacher",
+        -entry.parameters,
+        ORDER.get(what(entry), 1),
+        -(value if value is not None else -1.0),
+        entry.name,
+    )
 
 
 def what(entry: Entry) -> str:
@@ -181,7 +238,10 @@ def bounds(figure: Figure, form: str) -> str:
 def against(entry: Entry, split: str) -> str:
     """Return what is said of a model beside its plain baselines."""
     said = [(baseline, splits[split]) for baseline, splits in entry.against.items() if split in splits]
-    return "; ".join(f"{one.verdict}, `{baseline}`: {gap(one.model_dump())}{lonely(one.seeds)}" for baseline, one in said) or DASH
+    return (
+        "; ".join(f"{one.verdict}, `{baseline}`: {gap(one.model_dump())}{lonely(one.seeds)}" for baseline, one in said)
+        or DASH
+    )
 
 
 def lonely(seeds: tuple[int, int]) -> str:
@@ -196,10 +256,13 @@ def mean(values: Sequence[float]) -> float:
 
 def conditions(at: Mapping[str, Any]) -> str:
     """Say under which conditions latency was measured."""
-    return f"batch {at['batch']}, length {at['length']}, {at['threads']} thread{'s' if at['threads'] > 1 else ''}, {at['engine']}"
+    return (
+        f"batch {at['batch']}, length {at['length']}, {at['threads']} thread{'s' if at['threads'] > 1 else ''}, "
+        f"{at['engine']}"
+    )
 
 
-# --- sweeps ------------------------------------------------------------------------------------------------------------------------------
+# --- sweeps -----------------------------------------------------------------------------------------------------------
 
 
 def sweep_part(sweep: Sweep) -> str:
@@ -209,7 +272,10 @@ def sweep_part(sweep: Sweep) -> str:
     found = {(cell.strategy, cell.drop): cell for cell in sweep.cells}
     seeds = f"{len(sweep.seeds)} seed{'s' if len(sweep.seeds) > 1 else ''}"
     about = f"{sweep.headline} on {sweep.rows:,} {sweep.split} rows, {seeds}; the teacher has {scored(sweep.teacher)}"
-    lines = [f"Layers dropped from `{sweep.made.teacher}`: {about}. Bold: best of its column on the selection rows.", ""]
+    lines = [
+        f"Layers dropped from `{sweep.made.teacher}`: {about}. Bold: best of its column on the selection rows.",
+        "",
+    ]
     lines += table(["strategy", *(f"{drop} of {sweep.layers} dropped" for drop in drops)])
     lines += [line([strategy, *(cell_text(found.get((strategy, drop))) for drop in drops)]) for strategy in strategies]
     return "\n".join([*lines, "", *(f"- {answer(one, sweep.layers)}" for one in sweep.answer), how(sweep)])
@@ -225,12 +291,16 @@ def cell_text(cell: Cell | None) -> str:
 
 def answer(one: Within, layers: int) -> str:
     """Say how many layers can go within a distance from the teacher."""
-    sure = f"{one.holds} of {layers} layers can go, with an interval that holds" if one.holds else "no number of layers holds with its interval"
+    sure = (
+        f"{one.holds} of {layers} layers can go, with an interval that holds"
+        if one.holds
+        else "no number of layers holds with its interval"
+    )
     alone = f"; by the mean alone {one.mean}" if one.mean and one.mean != one.holds else ""
     return f"Within {one.points:g} point{'s' if one.points != 1 else ''} of the teacher: {sure}{alone}."
 
 
-# --- what all have in common -------------------------------------------------------------------------------------------------------------
+# --- what all have in common ------------------------------------------------------------------------------------------
 
 
 def how(result: Run | Sweep, more: str = "") -> str:
@@ -240,7 +310,18 @@ def how(result: Run | Sweep, more: str = "") -> str:
     machine = f"{made.hardware.cpu}, {made.hardware.cores} cores, {made.hardware.gpu or 'no GPU'}"
     versions = ", ".join(f"{name} {made.versions[name]}" for name in ("torch", "transformers") if name in made.versions)
     commit = f"commit {made.commit[:9]}" if made.commit else ""
-    facts = "; ".join(part for part in (f"{made.date}, {made.minutes.run:.0f} min{cached}", machine, versions, commit, more, divided(result)) if part)
+    facts = "; ".join(
+        part
+        for part in (
+            f"{made.date}, {made.minutes.run:.0f} min{cached}",
+            machine,
+            versions,
+            commit,
+            more,
+            divided(result),
+        )
+        if part
+    )
     note = f" {plain_words(result.note, 1000)}" if result.note else ""
     return f"- `{result.recipe}`: {facts}.{note}" + (f"\n  `{made.command}`" if made.command else "")
 
@@ -264,5 +345,8 @@ def literature_table(literature: Literature) -> str:
     """Return the literature's table."""
     tasks = [task for task in PUBLISHED if any(task in row.scores for row in literature.rows)]
     lines = table(["model", *(PUBLISHED[task] for task in tasks), "source"])
-    lines += [line([row.model, *(number(row.scores.get(task), ".1f") for task in tasks), row.source]) for row in literature.rows]
+    lines += [
+        line([row.model, *(number(row.scores.get(task), ".1f") for task in tasks), row.source])
+        for row in literature.rows
+    ]
     return "\n".join(lines)

@@ -1,4 +1,5 @@
-"""The rows of a model card that a run may lack: calibration, what it cost, and the exports that travel with the model."""
+"""The rows of a model card that a run may lack: calibration, what it cost, and the exports that travel with the
+model."""
 
 from __future__ import annotations
 
@@ -9,8 +10,15 @@ from tasks.report.format.page_words import DASH, figure, money
 from tasks.report.format.pareto import number
 
 Model = Mapping[str, Any]
-COSTS = {"seconds": ("time", "{} s"), "gpu_seconds": ("GPU time", "{} s"), "kwh": ("energy", "{} kWh"), "co2e_kg": ("CO2e", "{} kg"),
-         "co2e_lb": ("CO2e in pounds", "{} lb"), "dollars_on_demand": ("cost on demand", "{}"), "dollars_spot": ("cost on spot", "{}")}  # fmt: skip
+COSTS = {
+    "seconds": ("time", "{} s"),
+    "gpu_seconds": ("GPU time", "{} s"),
+    "kwh": ("energy", "{} kWh"),
+    "co2e_kg": ("CO2e", "{} kg"),
+    "co2e_lb": ("CO2e in pounds", "{} lb"),
+    "dollars_on_demand": ("cost on demand", "{}"),
+    "dollars_spot": ("cost on spot", "{}"),
+}
 
 
 def more_rows(model: Model) -> list[str]:
@@ -23,14 +31,27 @@ def calibration_rows(model: Model) -> list[str]:
     look = model.get("inspection") or {}
     if number(look.get("ece")) is not None:
         return [f"| expected calibration error | {figure(look['ece'], '.4f')} | measured |"]
-    return [f"| mean absolute error | {figure(look['mae'], '.4f')} | measured |"] if number(look.get("mae")) is not None else []
+    return (
+        [f"| mean absolute error | {figure(look['mae'], '.4f')} | measured |"]
+        if number(look.get("mae")) is not None
+        else []
+    )
 
 
 def cost_rows(model: Model) -> list[str]:
-    """Return what the model's own training stages took; a figure that is unknown is a dash with its reason, never a zero."""
+    """Return what the model's own training stages took; a figure that is unknown is a dash with its reason, never a
+    zero."""
     cost = model.get("cost") or {}
-    own = [cost_row(f"{name} of its own stages", form, cost[part], part) for part, (name, form) in COSTS.items() if isinstance(cost.get(part), Mapping)]
-    return own + ([cost_row("energy of one inference", "{} J", cost["joules"], "joules")] if isinstance(cost.get("joules"), Mapping) else [])
+    own = [
+        cost_row(f"{name} of its own stages", form, cost[part], part)
+        for part, (name, form) in COSTS.items()
+        if isinstance(cost.get(part), Mapping)
+    ]
+    return own + (
+        [cost_row("energy of one inference", "{} J", cost["joules"], "joules")]
+        if isinstance(cost.get("joules"), Mapping)
+        else []
+    )
 
 
 def cost_row(name: str, form: str, found: Mapping[str, Any], part: str) -> str:

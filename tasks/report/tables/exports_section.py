@@ -1,4 +1,5 @@
-"""What a model card says of the exports in the model's folder: their figures, and how to ask them without torch and transformers."""
+"""What a model card says of the exports in the model's folder: their figures, and how to ask them without torch and
+transformers."""
 
 from __future__ import annotations
 
@@ -46,15 +47,23 @@ def exports_section(exports: Sequence[Mapping[str, Any]], task: Mapping[str, Any
     if not exports:
         return ""
     kinds = {row["export"]["format"] for row in exports}
-    why = "within a batch int8 activations share one scale" if "int8" in kinds else "in company sums may round otherwise"
+    why = (
+        "within a batch int8 activations share one scale" if "int8" in kinds else "in company sums may round otherwise"
+    )
     rows = "\n".join(table_row(row, split) for row in exports)
     smallest = FILES["int8" if "int8" in kinds else "onnx"]
-    return SECTION.format(headline=exports[0]["headline"], split=split, rows=rows, snippet=snippet(task, smallest), why=why)
+    return SECTION.format(
+        headline=exports[0]["headline"], split=split, rows=rows, snippet=snippet(task, smallest), why=why
+    )
 
 
 def snippet(task: Mapping[str, Any], file: str) -> str:
     """Return a program that asks an export."""
-    return SNIPPET.format(file=file, texts='"first text", "second text"' if task.get("pair") else '"some text"', answer=ANSWERS[task["kind"]])
+    return SNIPPET.format(
+        file=file,
+        texts='"first text", "second text"' if task.get("pair") else '"some text"',
+        answer=ANSWERS[task["kind"]],
+    )
 
 
 def table_row(row: Mapping[str, Any], split: str) -> str:
@@ -62,7 +71,9 @@ def table_row(row: Mapping[str, Any], split: str) -> str:
     score = row["metrics"][split][row["headline"]]["value"]
     shown = "—" if score is None else f"{score:.4f}"
     figures = (shown, f"{row['bytes'] / 1e6:.1f}", latency_said(row), speedup_said(row, ""))
-    return "| " + " | ".join((f"`{FILES[row['export']['format']]}`", *figures, held(row["export"]), row["engine"])) + " |"
+    return (
+        "| " + " | ".join((f"`{FILES[row['export']['format']]}`", *figures, held(row["export"]), row["engine"])) + " |"
+    )
 
 
 def held(export: Mapping[str, Any]) -> str:
@@ -72,4 +83,7 @@ def held(export: Mapping[str, Any]) -> str:
         return f"{same}, logits within {export['largest_difference']:.1e} of the checkpoint's"
     pace = f"{export['speedup']:.2f} times as fast" if export.get("speedup") else ""
     speed = f", {'speed unsteady' if export.get('unsteady') else pace}" if pace else ""
-    return f"{same}; {export['metric']} {export['score']:.4f} on the selection rows, its own fp32 {export['fp32']['score']:.4f}{speed}"
+    return (
+        f"{same}; {export['metric']} {export['score']:.4f} on the selection rows, its own fp32 "
+        f"{export['fp32']['score']:.4f}{speed}"
+    )

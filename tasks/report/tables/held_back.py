@@ -1,4 +1,5 @@
-"""What is said of held-back rows: how many training rows were taken out for them, and how many of them still overlap with what is learned from.
+"""What is said of held-back rows: how many training rows were taken out for them, and how many of them still overlap
+with what is learned from.
 
 The same lines stand in the log of a run, under its plan, on its page and on the cards of its models.
 """
@@ -11,17 +12,22 @@ from typing import Any
 from tasks.report.tables.judging_sets import set_lines
 
 BEFORE = "made before splits were purged, so rows that judge overlap with training rows"
-WAYS = {"text": "their text overlaps with that of rows that are held back", "group": "their group, or their text, is held back"}
+WAYS = {
+    "text": "their text overlaps with that of rows that are held back",
+    "group": "their group, or their text, is held back",
+}
 NOT_PURGED = "Train was not purged (data.purge: false): rows that overlap with held-back ones are learned from."
 
 
 def held_back_lines(found: Mapping[str, Any]) -> list[str]:
-    """Say what was taken out of train and what leaks; ``found`` is a result's ``held_back``, empty where it is not known."""
+    """Say what was taken out of train and what leaks; ``found`` is a result's ``held_back``, empty where it is not
+    known."""
     return [*purge_lines(found), *leak_lines(found), *set_lines(found.get("judging") or {})] if found else []
 
 
 def purge_lines(found: Mapping[str, Any]) -> list[str]:
-    """Say how many rows were taken out of train, because of which split, and what is left; nothing of rows that were divided before there was a purge."""
+    """Say how many rows were taken out of train, because of which split, and what is left; nothing of rows that were
+    divided before there was a purge."""
     purged = found.get("purged")
     if not purged:
         return []
@@ -30,17 +36,26 @@ def purge_lines(found: Mapping[str, Any]) -> list[str]:
     lines = [f"{NOT_PURGED} {left}."]
     if purged["way"] != "none":
         by = listed({split: count for split, count in purged["by"].items() if count})
-        lines = [f"{purged['rows']:,} of {purged['of']:,} training rows ({purged['rows'] / purged['of']:.1%}) were taken out, because {WAYS[purged['way']]}"
-                 f"{f' ({by})' if by else ''}; {left} ({purged['words_before']:.1f} before)."]  # fmt: skip
-    return lines + [f"{wanted:,} rows were asked for {split}, and {rows.get(split, 0):,} could be had that stand inside of no other row."
-                    for split, wanted in purged["short"].items()]  # fmt: skip
+        lines = [
+            f"{purged['rows']:,} of {purged['of']:,} training rows ({purged['rows'] / purged['of']:.1%}) were taken "
+            f"out, because {WAYS[purged['way']]}"
+            f"{f' ({by})' if by else ''}; {left} ({purged['words_before']:.1f} before)."
+        ]
+    return lines + [
+        f"{wanted:,} rows were asked for {split}, and {rows.get(split, 0):,} could be had that stand inside of no "
+        f"other row."
+        for split, wanted in purged["short"].items()
+    ]
 
 
 def leak_lines(found: Mapping[str, Any]) -> list[str]:
     """Say where rows that are held back overlap with what is learned from."""
     rows = found["rows"]
-    return [f"Held-back rows that overlap with the {where}: {', '.join(f'{count:,} of {rows[split]:,} {split}' for split, count in splits.items())}."
-            for where, splits in found["leaked"].items()]  # fmt: skip
+    return [
+        f"Held-back rows that overlap with the {where}: "
+        f"{', '.join(f'{count:,} of {rows[split]:,} {split}' for split, count in splits.items())}."
+        for where, splits in found["leaked"].items()
+    ]
 
 
 def listed(counts: Mapping[str, int]) -> str:
@@ -52,4 +67,8 @@ def purged_briefly(purged: Mapping[str, Any] | None) -> str:
     """Say in a few words how the rows of a finished run were divided; ``purged`` is None where nobody noted it."""
     if purged is None:
         return BEFORE
-    return "train not purged" if purged["way"] == "none" else f"{purged['rows']:,} of {purged['of']:,} training rows purged"
+    return (
+        "train not purged"
+        if purged["way"] == "none"
+        else f"{purged['rows']:,} of {purged['of']:,} training rows purged"
+    )

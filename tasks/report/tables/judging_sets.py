@@ -1,7 +1,8 @@
-"""Scores on judging sets, in words and tables: on the terminal, the page of a run, its text in MLflow and Prefect, and the cards of its models.
+"""Scores on judging sets, in words and tables: on the terminal, the page of a run, its text in MLflow and Prefect, and
+the cards of its models.
 
-A drop is how far a model's headline score lies below that on the task's own rows. The teacher drops as well, so a candidate's drop is to be read
-beside the teacher's. Where classes are merged there is none: it is another question.
+A drop is how far a model's headline score lies below that on the task's own rows. The teacher drops as well, so a
+candidate's drop is to be read beside the teacher's. Where classes are merged there is none: it is another question.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ def judging_rows(models: Sequence[Model]) -> list[tuple[str, ...]]:
     rows = []
     for name in judged_on(models):
         scored = [model for model in models if name in (model.get("judged") or {})]
-        rows += [(name if first else "", *judging_cells(model, name)) for first, model in zip([True] + [False] * len(scored), scored, strict=False)]
+        rows += [
+            (name if first else "", *judging_cells(model, name))
+            for first, model in zip([True] + [False] * len(scored), scored, strict=False)
+        ]
     return rows
 
 
@@ -51,7 +55,9 @@ def judging_cells(model: Model, name: str) -> tuple[str, ...]:
 def gap(found: Mapping[str, float | None]) -> str:
     """Return a difference with its interval."""
     low, high = found.get("low"), found.get("high")
-    return number(found.get("value"), "+.3f") + (f" [{low:+.3f}, {high:+.3f}]" if low is not None and high is not None else "")
+    return number(found.get("value"), "+.3f") + (
+        f" [{low:+.3f}, {high:+.3f}]" if low is not None and high is not None else ""
+    )
 
 
 def judging_table(models: Sequence[Model], split: str) -> Table | None:
@@ -61,9 +67,16 @@ def judging_table(models: Sequence[Model], split: str) -> Table | None:
 
     if not judged_on(models):
         return None
-    table = Table(title=heading(models, split), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(
+        title=heading(models, split), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     for place, name in enumerate(HEADS):
-        table.add_column(name, justify="left" if place < 2 else "right", overflow="fold" if place < 2 else "ellipsis", no_wrap=place >= 2)
+        table.add_column(
+            name,
+            justify="left" if place < 2 else "right",
+            overflow="fold" if place < 2 else "ellipsis",
+            no_wrap=place >= 2,
+        )
     for row in judging_rows(models):
         table.add_row(*row)
     return table
@@ -79,7 +92,14 @@ def judging_markdown(models: Sequence[Model], split: str) -> list[str]:
     rows = judging_rows(models)
     if not rows:
         return []
-    return ["", f"{heading(models, split).capitalize()}.", "", line(HEADS), "|---|---|" + "---:|" * (len(HEADS) - 2), *map(line, rows)]
+    return [
+        "",
+        f"{heading(models, split).capitalize()}.",
+        "",
+        line(HEADS),
+        "|---|---|" + "---:|" * (len(HEADS) - 2),
+        *map(line, rows),
+    ]
 
 
 def line(cells: Sequence[str]) -> str:
@@ -90,8 +110,14 @@ def line(cells: Sequence[str]) -> str:
 def judging_part(result: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what the page of a run says of its judging sets; None where there are none."""
     models = result["models"]
-    sets = [{"name": name, "about": about_set(name, (result.get("held_back") or {}).get("judging", {}).get(name, {})),
-             "rows": [judging_cells(model, name) for model in models if name in (model.get("judged") or {})]} for name in judged_on(models)]  # fmt: skip
+    sets = [
+        {
+            "name": name,
+            "about": about_set(name, (result.get("held_back") or {}).get("judging", {}).get(name, {})),
+            "rows": [judging_cells(model, name) for model in models if name in (model.get("judged") or {})],
+        }
+        for name in judged_on(models)
+    ]
     return {"sets": sets, "heads": HEADS[1:], "headline": models[0]["headline"]} if sets else None
 
 
@@ -111,8 +137,13 @@ def set_lines(sets: Mapping[str, Mapping[str, Any]]) -> list[str]:
     said = []
     for name, known in sets.items():
         leaked, learned = known.get("leaked") or {}, known.get("learned") or {}
-        found = [f"{count:,} with the {where}" + (f" ({learned[where]:,} of those)" if count and where in learned else "") for where, count in leaked.items()]
-        said.append(f"Judging set: {about_set(name, known)}" + (f" Of these overlap: {', '.join(found)}." if found else ""))
+        found = [
+            f"{count:,} with the {where}" + (f" ({learned[where]:,} of those)" if count and where in learned else "")
+            for where, count in leaked.items()
+        ]
+        said.append(
+            f"Judging set: {about_set(name, known)}" + (f" Of these overlap: {', '.join(found)}." if found else "")
+        )
     return said
 
 
@@ -122,22 +153,42 @@ def card_rows(model: Model) -> list[str]:
     for name, found in (model.get("judged") or {}).items():
         merged = f", {' and '.join(found['merges'])} as one" if found.get("merges") else ""
         where = f"judging set {name}, {found['rows']:,} rows{merged}"
-        rows += [f"| {metric}, {where} | {with_interval(score)} | measured |" for metric, score in found["metrics"].items()]
-        rows.append(f"| share of the teacher, {where} | {number((found.get('retained') or {}).get('value'), '.2%')} | measured |")
-        rows.append(f"| {model['headline']}, difference to the teacher, {where} | {gap(found.get('difference') or {})} | measured |")
+        rows += [
+            f"| {metric}, {where} | {with_interval(score)} | measured |" for metric, score in found["metrics"].items()
+        ]
+        rows.append(
+            f"| share of the teacher, {where} | {number((found.get('retained') or {}).get('value'), '.2%')} | "
+            f"measured |"
+        )
+        rows.append(
+            f"| {model['headline']}, difference to the teacher, {where} | {gap(found.get('difference') or {})} | "
+            f"measured |"
+        )
         if found.get("drop") is not None:
-            rows.append(f"| {model['headline']}, drop from the task's own rows, {where} | {found['drop']:+.4f} | computed |")
-        rows += [mean_row(model, name, metric, where) for metric in found["metrics"] if mean_of(as_splits(model), name, metric)]
+            rows.append(
+                f"| {model['headline']}, drop from the task's own rows, {where} | {found['drop']:+.4f} | computed |"
+            )
+        rows += [
+            mean_row(model, name, metric, where)
+            for metric in found["metrics"]
+            if mean_of(as_splits(model), name, metric)
+        ]
     return rows
 
 
 def mean_row(model: Model, name: str, metric: str, where: str) -> str:
     """Return the row of a card with a metric's mean over seeds on one set."""
     found, mean = model["judged"][name], mean_of(as_splits(model), name, metric)
-    over = f"mean of {plural(len(found['per_seed'][metric]), 'seed')} ± {found['deviation'][metric]:.4f}, for comparing methods"
+    over = (
+        f"mean of {plural(len(found['per_seed'][metric]), 'seed')} ± {found['deviation'][metric]:.4f}, for "
+        f"comparing methods"
+    )
     return f"| {metric}, {where}, {over} | {with_interval(mean)} | measured |"
 
 
 def as_splits(model: Model) -> dict[str, Any]:
     """Return a model's means and deviations on judging sets as those on splits are kept."""
-    return {part: {name: found.get(part) or {} for name, found in model["judged"].items()} for part in ("means", "deviation")}
+    return {
+        part: {name: found.get(part) or {} for name, found in model["judged"].items()}
+        for part in ("means", "deviation")
+    }

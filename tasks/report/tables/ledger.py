@@ -1,4 +1,5 @@
-"""The ledger for people: a table in the terminal, and a few words. ``~`` is an estimate, ``?`` is unknown, ``≥`` what is known of a sum."""
+"""The ledger for people: a table in the terminal, and a few words. ``~`` is an estimate, ``?`` is unknown, ``≥`` what
+is known of a sum."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ if TYPE_CHECKING:
 
 SIGNS = "~ is an estimate, ? is unknown, ≥ is what the known parts of a sum come to."
 LEGEND = f"{SIGNS} kWh are the machine's; CO2e is with the data centre's overhead."
-ABOUT = "About: what the like of it took before, with other settings perhaps, one after another; cores work side by side."
+ABOUT = (
+    "About: what the like of it took before, with other settings perhaps, one after another; cores work side by side."
+)
 NOTHING = "nothing"
 
 
@@ -32,7 +35,15 @@ def ledger_table(ledger: Mapping[str, Any], title: str) -> Table:
     return table
 
 
-HEADINGS = {"seconds": "time", "gpu_seconds": "GPU", "kwh": "kWh", "co2e_kg": "kg CO2e", "co2e_lb": "lb", "dollars_on_demand": "$", "dollars_spot": "$ spot"}
+HEADINGS = {
+    "seconds": "time",
+    "gpu_seconds": "GPU",
+    "kwh": "kWh",
+    "co2e_kg": "kg CO2e",
+    "co2e_lb": "lb",
+    "dollars_on_demand": "$",
+    "dollars_spot": "$ spot",
+}
 
 
 def cells(cost: Mapping[str, Any]) -> list[str]:
@@ -50,7 +61,13 @@ def shown(figure: Mapping[str, Any], form: Any = None) -> str:
 
 def clock(seconds: float) -> str:
     """Return a length of time."""
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.1f} s"
+        if seconds < 100
+        else f"{seconds / 60:.0f} min"
+        if seconds < 6000
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 TIMES = {"seconds": clock, "gpu_seconds": clock}
@@ -59,18 +76,42 @@ TIMES = {"seconds": clock, "gpu_seconds": clock}
 def counted_lines(ledger: Mapping[str, Any]) -> list[str]:
     """Say what was counted with, what the machine cost as a whole, and what is old."""
     basis, billed = ledger["basis"], ledger["billed"]
-    price = f"{basis['instance']} in {basis['region']}" if basis["instance"] else "no instance (costs.instance), so no dollars"
+    price = (
+        f"{basis['instance']} in {basis['region']}"
+        if basis["instance"]
+        else "no instance (costs.instance), so no dollars"
+    )
     known = basis["kg_per_kwh"] is not None
-    factor = f"{basis['kg_per_kwh']:g} kg per kWh ({basis['grid']}), PUE {basis['pue']:g}" if known else "no grid (costs.region), so no CO2e"
-    whole = f"The machine as a whole, {billed['hours']['value']:.3g} h: ${shown(billed['dollars_on_demand'])} on demand, ${shown(billed['dollars_spot'])} spot."
-    return [f"Counted with: {price}; {factor}.", *([whole] if basis["instance"] else []), *(f"Warning: {one}." for one in ledger["warnings"])]
+    factor = (
+        f"{basis['kg_per_kwh']:g} kg per kWh ({basis['grid']}), PUE {basis['pue']:g}"
+        if known
+        else "no grid (costs.region), so no CO2e"
+    )
+    whole = (
+        f"The machine as a whole, {billed['hours']['value']:.3g} h: ${shown(billed['dollars_on_demand'])} on "
+        f"demand, ${shown(billed['dollars_spot'])} spot."
+    )
+    return [
+        f"Counted with: {price}; {factor}.",
+        *([whole] if basis["instance"] else []),
+        *(f"Warning: {one}." for one in ledger["warnings"]),
+    ]
 
 
 def amount(cost: Mapping[str, Any]) -> str:
     """Say a cost in a few words: what is known of it."""
     dollars = shown(cost["dollars_on_demand"])
-    said = [shown(cost["seconds"], clock), f"{shown(cost['kwh'])} kWh", f"{shown(cost['co2e_kg'])} kg CO2e", f"${dollars}"]
-    known = [words for words, name in zip(said, ("seconds", "kwh", "co2e_kg", "dollars_on_demand"), strict=True) if is_known(cost[name])]
+    said = [
+        shown(cost["seconds"], clock),
+        f"{shown(cost['kwh'])} kWh",
+        f"{shown(cost['co2e_kg'])} kg CO2e",
+        f"${dollars}",
+    ]
+    known = [
+        words
+        for words, name in zip(said, ("seconds", "kwh", "co2e_kg", "dollars_on_demand"), strict=True)
+        if is_known(cost[name])
+    ]
     return ", ".join(known) or NOTHING
 
 
@@ -83,18 +124,28 @@ def plan_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
     """Return the table of a plan; emissions and dollars have a column where the recipe says what to count with."""
     from rich.table import Table
 
-    parts = [name for name in ("seconds", "kwh", "co2e_kg", "dollars_on_demand") if name == "seconds" or any(is_known(row["cost"][name]) for row in rows)]
+    parts = [
+        name
+        for name in ("seconds", "kwh", "co2e_kg", "dollars_on_demand")
+        if name == "seconds" or any(is_known(row["cost"][name]) for row in rows)
+    ]
     table = Table("stage", "cache", "why", title=title, title_justify="left")
     for name in parts:
         table.add_column("about" if name == "seconds" else HEADINGS[name], justify="right")
     for row in rows:
         missing = row["cache"] == "miss"
-        table.add_row(row["stage"], row["cache"], row["why"], *(shown(row["cost"][name], TIMES.get(name)) if missing else "" for name in parts))
+        table.add_row(
+            row["stage"],
+            row["cache"],
+            row["why"],
+            *(shown(row["cost"][name], TIMES.get(name)) if missing else "" for name in parts),
+        )
     return table
 
 
 def plan_lines(plan: Mapping[str, Any]) -> list[str]:
-    """Say how much would run and what it would take, as far as the like of it was made before, and what is there already."""
+    """Say how much would run and what it would take, as far as the like of it was made before, and what is there
+    already."""
     rows, total = plan["stages"], plan["total"]
     missing = [row for row in rows if row["cache"] == "miss"]
     unknown = sum(row["cost"]["seconds"]["value"] is None for row in missing)
@@ -102,4 +153,9 @@ def plan_lines(plan: Mapping[str, Any]) -> list[str]:
     apart = f"; of {unknown} of them nothing is known" if unknown else ""
     how = [ABOUT, SIGNS] if guess else []
     saved = [f"The cache saves {amount(plan['saved'])}."] if is_known(plan["saved"]["seconds"]) else []
-    return [f"{len(missing)} of {len(rows)} stages would run{guess}{apart}.", *how, *saved, *(f"Warning: {one}." for one in plan["warnings"])]
+    return [
+        f"{len(missing)} of {len(rows)} stages would run{guess}{apart}.",
+        *how,
+        *saved,
+        *(f"Warning: {one}." for one in plan["warnings"]),
+    ]

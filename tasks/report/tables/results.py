@@ -1,4 +1,5 @@
-"""The table at the end of a run: for the terminal, and for the Prefect page. What is undefined is shown as a dash, never as a number."""
+"""The table at the end of a run: for the terminal, and for the Prefect page. What is undefined is shown as a dash,
+never as a number."""
 
 from __future__ import annotations
 
@@ -18,13 +19,16 @@ DASH = "—"
 MEANS = f"In brackets: mean ± standard deviation over seeds, for comparing methods; {VARIED}."
 
 
-def results_table(models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation") -> Table:
+def results_table(
+    models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation"
+) -> Table:
     """Return the table as rich draws it: teacher first, then every candidate; it fits in 110 columns."""
     from rich import box
     from rich.table import Table
 
     title = (
-        f"{headline or models[0]['headline']} on {split} with its interval (mean ± over seeds); ms: median ± its interval at {conditions(models[0])}"
+        f"{headline or models[0]['headline']} on {split} with its interval (mean ± over seeds); ms: median ± "
+        f"its interval at {conditions(models[0])}"
     )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("model", overflow="fold")
@@ -34,24 +38,39 @@ def results_table(models: Sequence[Mapping[str, Any]], *, headline: str | None =
     for model in models:
         style = "bold" if model["gate"] == "champion" else "dim" if model["role"] == "baseline" else None
         name, role, *figures, gate = cells(model, split, headline)
-        # The role is seen from the name, except where the gate has nothing to say; a column of its own would break the width.
+        # The role is seen from the name, except where the gate has nothing to say; a column of its own would break the
+        # width.
         table.add_row(name, *figures, role if gate == DASH else gate, style=style)
     return table
 
 
-def results_markdown(models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation") -> str:
+def results_markdown(
+    models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation"
+) -> str:
     """Return the table as Markdown."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|---|---|" + "---:|" * (len(COLUMNS) - 3) + "---|"]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(model, split, headline)) + " |" for model in models]
+    lines += [
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in cells(model, split, headline)) + " |" for model in models
+    ]
     lines += ["", *(f"- {line}" for line in against_lines(models, split))]
-    said = f"Score: {headline or models[0]['headline']} on {split}, of the registered model. ms: median ± its interval at {conditions(models[0])}."
-    varied = [MEANS] if any(deviation_of(model, split, headline or model["headline"]) is not None for model in models) else []
+    said = (
+        f"Score: {headline or models[0]['headline']} on {split}, of the registered model. ms: median ± its "
+        f"interval at {conditions(models[0])}."
+    )
+    varied = (
+        [MEANS]
+        if any(deviation_of(model, split, headline or model["headline"]) is not None for model in models)
+        else []
+    )
     return "\n".join(lines).rstrip() + "\n\n" + "\n\n".join([said, *varied, *notes(models)]) + "\n"
 
 
 def notes(models: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what stages noted about models, each note once, and whose speed is unsteady or was timed in another way than the teacher's."""
-    noted = [f"Note: {plain_words(note, 1000)}." for note in sorted({model["note"] for model in models if model.get("note")})]
+    """Return what stages noted about models, each note once, and whose speed is unsteady or was timed in another way
+    than the teacher's."""
+    noted = [
+        f"Note: {plain_words(note, 1000)}." for note in sorted({model["note"] for model in models if model.get("note")})
+    ]
     return [*noted, *speed_lines(models)]
 
 
@@ -96,4 +115,7 @@ def conditions(model: Mapping[str, Any]) -> str:
     at = model.get("measured_at")
     if not at:
         return "unstated conditions"
-    return f"batch {at['batch']}, length {at['length']}, {at['threads']} thread{'s' if at['threads'] > 1 else ''}, {at['engine']}"
+    return (
+        f"batch {at['batch']}, length {at['length']}, {at['threads']} thread{'s' if at['threads'] > 1 else ''}, "
+        f"{at['engine']}"
+    )

@@ -1,4 +1,5 @@
-"""What a sweep says: the table of strategies by dropped layers, the sentences of the answer, and how much fine-tuning changed each layer."""
+"""What a sweep says: the table of strategies by dropped layers, the sentences of the answer, and how much fine-tuning
+changed each layer."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ HALVED = "out: dropped out after the first rung (a quarter of the steps, one see
 
 
 def sweep_table(result: Result) -> Table:
-    """Return the table as rich draws it: a row for each number of dropped layers, a column for each strategy; ``title`` goes above it."""
+    """Return the table as rich draws it: a row for each number of dropped layers, a column for each strategy; ``title``
+    goes above it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -29,13 +31,17 @@ def sweep_table(result: Result) -> Table:
         table.add_column(strategy, justify="right", overflow="fold")
     for drop in result["drop"]:
         cells = row_of(result, drop)
-        shown = [Text(text, style="bold" if cell.get("chosen") else "dim" if text in (OUT, DASH) else "") for cell, text in cells]
+        shown = [
+            Text(text, style="bold" if cell.get("chosen") else "dim" if text in (OUT, DASH) else "")
+            for cell, text in cells
+        ]
         table.add_row(f"{drop} of {result['layers']}", *shown)
     return table
 
 
 def similarity_table(result: Result) -> Table:
-    """Return, layer by layer, how like the fine-tuned teacher still is to the pretrained model; ``SIMILAR`` goes above it."""
+    """Return, layer by layer, how like the fine-tuned teacher still is to the pretrained model; ``SIMILAR`` goes above
+    it."""
     from rich import box
     from rich.table import Table
 
@@ -49,12 +55,31 @@ def similarity_table(result: Result) -> Table:
 
 def sweep_markdown(result: Result) -> str:
     """Return answer, table and similarity as Markdown."""
-    lines = ["## How many layers does the task need?", "", *(f"- {line}" for line in answer_lines(result)), "", title(result) + ".", ""]
+    lines = [
+        "## How many layers does the task need?",
+        "",
+        *(f"- {line}" for line in answer_lines(result)),
+        "",
+        title(result) + ".",
+        "",
+    ]
     lines += ["| dropped | " + " | ".join(result["strategies"]) + " |", "|---|" + "---:|" * len(result["strategies"])]
     for drop in result["drop"]:
         shown = [f"**{text}**" if cell.get("chosen") else text for cell, text in row_of(result, drop)]
-        lines.append(f"| {drop} of {result['layers']} | " + " | ".join(text.replace("*", "\\*") if "**" not in text else text for text in shown) + " |")
-    lines += ["", *(note.replace("*", "\\*") for note in notes(result)), "", SIMILAR, "", "| layer | linear CKA | cosine |", "|---|---:|---:|"]
+        lines.append(
+            f"| {drop} of {result['layers']} | "
+            + " | ".join(text.replace("*", "\\*") if "**" not in text else text for text in shown)
+            + " |"
+        )
+    lines += [
+        "",
+        *(note.replace("*", "\\*") for note in notes(result)),
+        "",
+        SIMILAR,
+        "",
+        "| layer | linear CKA | cosine |",
+        "|---|---:|---:|",
+    ]
     lines += [f"| {row['layer']} | {row['cka']:.3f} | {row['cosine']:.3f} |" for row in result["similarity"]]
     return "\n".join(lines) + "\n"
 
@@ -63,7 +88,10 @@ def title(result: Result) -> str:
     """Say what the table's figures are, and what the teacher has."""
     score, seeds = result["teacher"]["score"], len(result["seeds"])
     over = f"mean of {seeds} seeds ± deviation" if seeds > 1 else "one seed"
-    return f"{result['headline']} x 100 on {result['rows']:,} {result['split']} rows, {over}; teacher {hundred(score['value'])} {interval(score)}"
+    return (
+        f"{result['headline']} x 100 on {result['rows']:,} {result['split']} rows, {over}; teacher "
+        f"{hundred(score['value'])} {interval(score)}"
+    )
 
 
 def notes(result: Result) -> list[str]:
@@ -100,11 +128,18 @@ def answer_line(result: Result, answer: Mapping[str, Any]) -> str:
     sure = f"{layers(result, holds['drop'])} can go ({described(holds)})" if holds else "no number of layers holds"
     if mean is None and holds is None:
         return f"{head}no number of layers that was tried, and {first(result)}."
-    alone = f" Dropping {', '.join(map(str, answer['alone']))} would hold by itself, but fewer do not." if answer["alone"] else ""
+    alone = (
+        f" Dropping {', '.join(map(str, answer['alone']))} would hold by itself, but fewer do not."
+        if answer["alone"]
+        else ""
+    )
     if mean is None or (holds is not None and mean["drop"] <= holds["drop"]):
         most = ", the most that was tried" if holds["drop"] == max(result["drop"]) < result["layers"] - 1 else ""
         return f"{head}{sure}{most}.{alone}"
-    return f"{head}{sure}; by the mean alone {layers(result, mean['drop'])} ({described(mean)}), but the interval does not hold.{alone}"
+    return (
+        f"{head}{sure}; by the mean alone {layers(result, mean['drop'])} ({described(mean)}), but the interval "
+        f"does not hold.{alone}"
+    )
 
 
 def first(result: Result) -> str:

@@ -1,6 +1,7 @@
 """A figure that says where it is from: measured, estimated by some method, or unknown.
 
-Unknown is None, never 0. A sum with an unknown part is unknown itself; what its known parts come to stands beside it (``at_least``).
+Unknown is None, never 0. A sum with an unknown part is unknown itself; what its known parts come to stands beside it
+(``at_least``).
 """
 
 from __future__ import annotations
@@ -29,9 +30,13 @@ def unknown(by: str) -> Figure:
 
 
 def scaled(figure: Figure, factor: float | None, by: str) -> Figure:
-    """Multiply a figure by a factor out of a table: an estimate, whatever the figure was; unknown where one of the two is."""
+    """Multiply a figure by a factor out of a table: an estimate, whatever the figure was; unknown where one of the two
+    is."""
     if figure["value"] is None:
-        return {**figure, **({"at_least": figure["at_least"] * factor} if factor is not None and "at_least" in figure else {})}
+        return {
+            **figure,
+            **({"at_least": figure["at_least"] * factor} if factor is not None and "at_least" in figure else {}),
+        }
     return unknown(by) if factor is None else estimated(figure["value"] * factor, by)
 
 

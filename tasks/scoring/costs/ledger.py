@@ -1,7 +1,8 @@
-"""What a stage took, in seconds, kWh, CO2e and dollars: from what the meter noted of it (``used``) and the rates of the run.
+"""What a stage took, in seconds, kWh, CO2e and dollars: from what the meter noted of it (``used``) and the rates of the
+run.
 
-Facts are noted when a stage is made and travel with its result; rates are looked up when the ledger is written. So a result made by another
-worker, or a year ago, is counted at today's price, and what nobody noted stays unknown.
+Facts are noted when a stage is made and travel with its result; rates are looked up when the ledger is written. So a
+result made by another worker, or a year ago, is counted at today's price, and what nobody noted stays unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def cost_of(used: Used, rates: Rates) -> dict[str, Figure]:
     kg = emissions_of(kwh, rates)
     return {
         "seconds": noted(used, "seconds", "wall clock"),
-        "gpu_seconds": noted(used, "gpu_seconds", "GPUs held, shared by stages side by side" if number(used, "gpus") else "no GPU used"),
+        "gpu_seconds": noted(
+            used, "gpu_seconds", "GPUs held, shared by stages side by side" if number(used, "gpus") else "no GPU used"
+        ),
         "kwh": kwh,
         "co2e_kg": kg,
         "co2e_lb": scaled(kg, pounds(1.0), kg["by"]),
@@ -42,13 +45,18 @@ def sum_of(costs: Iterable[Mapping[str, Figure]]) -> dict[str, Figure]:
 
 def foreseen(cost: Mapping[str, Figure]) -> dict[str, Figure]:
     """Return what the like of a stage took as an estimate of what it will take."""
-    return {part: figure if figure["value"] is None else estimated(figure["value"], "as the like of it took") for part, figure in cost.items()}
+    return {
+        part: figure if figure["value"] is None else estimated(figure["value"], "as the like of it took")
+        for part, figure in cost.items()
+    }
 
 
 def headline_figures(cost: Mapping[str, Figure], market: str) -> dict[str, float]:
     """Return what of a cost a chooser compares, by the short names that MLflow shows; what is unknown is left out."""
     named = {"kwh": "kwh", "co2e_kg": "co2e_kg", "dollars": f"dollars_{market.replace('-', '_')}"}
-    return {name: cost[part]["value"] for name, part in named.items() if part in cost and cost[part]["value"] is not None}
+    return {
+        name: cost[part]["value"] for name, part in named.items() if part in cost and cost[part]["value"] is not None
+    }
 
 
 def nothing_known(by: str) -> dict[str, Figure]:
@@ -72,11 +80,26 @@ def processor_kwh(used: Used, rates: Rates) -> Figure:
         return unknown(NOT_NOTED if seconds is None or held is None else "no watts for this processor")
     watts = rates.core_watts if rates.core_watts is not None else row.load if row else 0.0
     rest = (row.rest or 0.0) if row and rates.core_watts is None else 0.0
-    joules = cpu_joules(cpu_seconds=held if load is None else load, held_seconds=held, rest_watts=rest, load_watts=watts)
+    joules = cpu_joules(
+        cpu_seconds=held if load is None else load, held_seconds=held, rest_watts=rest, load_watts=watts
+    )
     memory, peak = rates.drawn_by("memory", ""), number(used, "peak_bytes")
-    in_memory = memory_joules(peak_bytes=peak, seconds=seconds, watts_per_gb=memory.load) if memory and peak is not None else 0.0
-    sure = "the recipe's" if rates.core_watts is not None else "by model" if row and row.name else "default, within a factor of 2.5"
-    return estimated((joules + in_memory) / JOULES, f"{'cores held' if load is None else 'CPU seconds'} x {watts:g} W per core ({sure}), and memory")
+    in_memory = (
+        memory_joules(peak_bytes=peak, seconds=seconds, watts_per_gb=memory.load)
+        if memory and peak is not None
+        else 0.0
+    )
+    sure = (
+        "the recipe's"
+        if rates.core_watts is not None
+        else "by model"
+        if row and row.name
+        else "default, within a factor of 2.5"
+    )
+    return estimated(
+        (joules + in_memory) / JOULES,
+        f"{'cores held' if load is None else 'CPU seconds'} x {watts:g} W per core ({sure}), and memory",
+    )
 
 
 def inference_joules(latency_ms: float | None, threads: int, cpu: str, rates: Rates) -> Figure:
@@ -90,7 +113,8 @@ def inference_joules(latency_ms: float | None, threads: int, cpu: str, rates: Ra
 
 
 def gpu_kwh(used: Used, rates: Rates) -> Figure:
-    """Return what GPUs drew: by their own counter (NVML), or their seconds at full load, which is a bound from above."""
+    """Return what GPUs drew: by their own counter (NVML), or their seconds at full load, which is a bound from
+    above."""
     counted, seconds, model = number(used, "gpu_joules"), number(used, "gpu_seconds"), str(used.get("gpu") or "")
     if counted is not None:
         return measured(kwh_of(counted), "NVML's energy counter, shared by stages side by side")
@@ -110,7 +134,8 @@ def emissions_of(kwh: Figure, rates: Rates) -> Figure:
 
 
 def dollars_of(used: Used, rates: Rates, market: str) -> Figure:
-    """Return a stage's share of the instance's price: for the seconds that were its own, among the stages that ran side by side."""
+    """Return a stage's share of the instance's price: for the seconds that were its own, among the stages that ran side
+    by side."""
     price, seconds = rates.dollars_per_hour(market), number(used, "machine_seconds")
     if price is None:
         return unknown("no price: set costs.instance and costs.region")
@@ -126,7 +151,8 @@ def noted(used: Used, name: str, by: str) -> Figure:
 
 
 def number(used: Used, name: str) -> float | None:
-    """Return a figure out of a manifest, which somebody else may have written: a finite number that is not negative, or None."""
+    """Return a figure out of a manifest, which somebody else may have written: a finite number that is not negative, or
+    None."""
     value = used.get(name)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
     return float(value) if is_number and value is not None else None

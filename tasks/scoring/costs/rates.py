@@ -1,4 +1,5 @@
-"""What things cost and give off here: small tables with source and date, a user's own before ours, and the recipe's word before both.
+"""What things cost and give off here: small tables with source and date, a user's own before ours, and the recipe's
+word before both.
 
 Old figures are used with a warning: prices after 90 days, grid factors after two years.
 """
@@ -91,16 +92,24 @@ class Rates:
 
     def dollars_per_hour(self, market: str | None = None) -> float | None:
         """Return the price of the instance on a market; without one, on the recipe's own."""
-        return None if self.price is None else self.price.spot if (market or self.market) == "spot" else self.price.on_demand
+        return (
+            None
+            if self.price is None
+            else self.price.spot
+            if (market or self.market) == "spot"
+            else self.price.on_demand
+        )
 
     def drawn_by(self, kind: str, model: str) -> Watts | None:
-        """Return the row for a processor or a GPU: of those whose name is in its own, the longest; a row without a name fits all."""
+        """Return the row for a processor or a GPU: of those whose name is in its own, the longest; a row without a name
+        fits all."""
         fitting = [row for row in self.watts if row.kind == kind and (not row.name or names(row.name, model))]
         return max(fitting, key=lambda row: len(row.name), default=None)
 
 
 def names(words: str, model: str) -> bool:
-    """Tell whether every word of a row's name is a word of a model's: an L4 is no L40S, and no plain H100 an "H100 PCIe"."""
+    """Tell whether every word of a row's name is a word of a model's: an L4 is no L40S, and no plain H100 an "H100
+    PCIe"."""
     ours, theirs = (set(re.findall(r"[a-z0-9]+", text.lower())) for text in (words, model))
     return ours <= theirs
 
@@ -113,10 +122,16 @@ def rates_for(costs: Any, *, today: date | None = None) -> Rates:
     factor = costs.grid_kg_per_kwh if costs.grid_kg_per_kwh is not None else grid.kg_per_kwh if grid else None
     asked = [(price, OLD_PRICE, "price")] + ([(grid, OLD_GRID, "grid factor")] if costs.grid_kg_per_kwh is None else [])
     return Rates(
-        market=costs.market, price=price, kg_per_kwh=factor, grid="the recipe" if costs.grid_kg_per_kwh is not None else costs.region or "",
-        pue=costs.pue or (grid.pue if grid and grid.pue else 1.0), core_watts=costs.core_watts, gpu_watts=costs.gpu_watts,
-        watts=read("watts", Watts, folder), warnings=tuple(old(row, days, what, today) for row, days, what in asked if row and is_old(row, days, today)),
-    )  # fmt: skip
+        market=costs.market,
+        price=price,
+        kg_per_kwh=factor,
+        grid="the recipe" if costs.grid_kg_per_kwh is not None else costs.region or "",
+        pue=costs.pue or (grid.pue if grid and grid.pue else 1.0),
+        core_watts=costs.core_watts,
+        gpu_watts=costs.gpu_watts,
+        watts=read("watts", Watts, folder),
+        warnings=tuple(old(row, days, what, today) for row, days, what in asked if row and is_old(row, days, today)),
+    )
 
 
 def own_folder() -> Path | None:
@@ -143,7 +158,9 @@ def rows_of(place: Path, kind: type[AnyRow]) -> list[AnyRow]:
             except ValidationError as error:
                 wrong = error.errors()[0]
                 what = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg'][0].lower()}{wrong['msg'][1:]}"
-                raise RecipeError(f"{place}, line {number}: {what}; its columns are {', '.join(kind.model_fields)}") from error
+                raise RecipeError(
+                    f"{place}, line {number}: {what}; its columns are {', '.join(kind.model_fields)}"
+                ) from error
     return found
 
 
@@ -155,10 +172,16 @@ def find_instance(rows: Sequence[Instance], instance: str, region: str | None) -
     elsewhere = sorted({row.region for row in rows if row.instance == instance})
     if elsewhere:
         known = ", ".join(elsewhere)
-        raise RecipeError(f"costs.instance {instance} has no price in {region}, only in {known}; add a row to a table of your own (LIMBECK_PRICES)")
+        raise RecipeError(
+            f"costs.instance {instance} has no price in {region}, only in {known}; add a row to a table of your own "
+            f"(LIMBECK_PRICES)"
+        )
     known = sorted({row.instance for row in rows})
-    raise RecipeError(f"costs.instance {instance!r} is in no table; {hint(instance, known)}known are {', '.join(known)}; or add a row to a table of your own "
-                      "(LIMBECK_PRICES)")  # fmt: skip
+    raise RecipeError(
+        f"costs.instance {instance!r} is in no table; {hint(instance, known)}known are {', '.join(known)}; or add a "
+        f"row to a table of your own "
+        "(LIMBECK_PRICES)"
+    )
 
 
 def find_grid(rows: Sequence[Grid], region: str) -> Grid:
@@ -167,8 +190,11 @@ def find_grid(rows: Sequence[Grid], region: str) -> Grid:
         if row.region == region:
             return row
     known = sorted({row.region for row in rows})
-    raise RecipeError(f"costs.region {region!r} is in no table; {hint(region, known)}known are {', '.join(known)}; or add a row to a table of your own "
-                      "(LIMBECK_PRICES)")  # fmt: skip
+    raise RecipeError(
+        f"costs.region {region!r} is in no table; {hint(region, known)}known are {', '.join(known)}; or add a row "
+        f"to a table of your own "
+        "(LIMBECK_PRICES)"
+    )
 
 
 def hint(given: str, known: Sequence[str]) -> str:
@@ -186,4 +212,7 @@ def old(row: Any, days: int, what: str, today: date) -> str:
     """Say that a row is old, and what to do about it."""
     name = getattr(row, "instance", "")
     age = "of no date" if row.as_of is None else f"of {row.as_of.isoformat()}, {(today - row.as_of).days} days old"
-    return f"the {what} of {f'{name} in ' if name else ''}{row.region} is {age}; put a newer one into a table of your own (LIMBECK_PRICES)"
+    return (
+        f"the {what} of {f'{name} in ' if name else ''}{row.region} is {age}; put a newer one into a table of "
+        f"your own (LIMBECK_PRICES)"
+    )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Gain:
-    """A figure with its interval: what a bound is held against, or how far a candidate's metric lies above another's on the same rows.
+    """A figure with its interval: what a bound is held against, or how far a candidate's metric lies above another's on
+    the same rows.
 
     Of a difference, errors are turned, so that more is better.
     """

@@ -1,10 +1,11 @@
-"""Bootstrap intervals: of a figure, of a difference between two models on the same rows, and of the share that a student retains.
+"""Bootstrap intervals: of a figure, of a difference between two models on the same rows, and of the share that a
+student retains.
 
-Method: Efron 1979, the bootstrap; rows are resampled, or groups of rows where they come in groups (Davison and Hinkley 1997, section 3.8), and
-where there are several seeds, seeds are resampled too. With only two or three
-seeds the spread between seeds is underestimated (by the factor (S - 1) / S in variance): a score's interval is then a little too narrow. The
-paired difference, on which the words "better" and "worse" stand, takes the seeds' part from their variance instead (see there).
-Shape letters: N rows, S seeds, R resamples.
+Method: Efron 1979, the bootstrap; rows are resampled, or groups of rows where they come in groups (Davison and Hinkley
+1997, section 3.8), and where there are several seeds, seeds are resampled too. With only two or three seeds the spread
+between seeds is underestimated (by the factor (S - 1) / S in variance): a score's interval is then a little too narrow.
+The paired difference, on which the words "better" and "worse" stand, takes the seeds' part from their variance instead
+(see there). Shape letters: N rows, S seeds, R resamples.
 """
 
 from __future__ import annotations
@@ -47,18 +48,21 @@ def bounds(value: float, values_R: np.ndarray, confidence: float) -> Interval:
 
 
 def enough(resamples: int, confidence: float) -> int:
-    """Return as many resamples as were asked for, or more where the ends of so wide an interval would rest on fewer than ``TAIL`` of them."""
+    """Return as many resamples as were asked for, or more where the ends of so wide an interval would rest on fewer
+    than ``TAIL`` of them."""
     return max(resamples, int(np.ceil(2 * TAIL / (1 - confidence))))
 
 
 def shares(metric: Metric, theirs: float, theirs_R: np.ndarray) -> bool:
-    """Tell whether a share of the other model's score says something: errors are no quality, and by a score near zero nothing can be divided."""
+    """Tell whether a share of the other model's score says something: errors are no quality, and by a score near zero
+    nothing can be divided."""
     return bool(metric not in LOWER_IS_BETTER and theirs > LEAST and theirs_R.min() > LEAST / 5)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A candidate's score, its difference from the teacher on the same rows, and the share of the teacher's score that it retains."""
+    """A candidate's score, its difference from the teacher on the same rows, and the share of the teacher's score that
+    it retains."""
 
     score: Interval
     difference: Interval
@@ -66,17 +70,26 @@ class Comparison:
 
 
 def compare(
-    metric: Metric, ours_SN: np.ndarray, theirs_N: np.ndarray, references_N: np.ndarray, *, resamples: int = 1000, confidence: float = 0.95, seed: int = 0,
+    metric: Metric,
+    ours_SN: np.ndarray,
+    theirs_N: np.ndarray,
+    references_N: np.ndarray,
+    *,
+    resamples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
     groups_N: np.ndarray | None = None,
-) -> Comparison:  # fmt: skip
-    """Score a candidate (one row of predictions a seed) beside its teacher, all on the same resampled rows, or groups of them."""
+) -> Comparison:
+    """Score a candidate (one row of predictions a seed) beside its teacher, all on the same resampled rows, or groups
+    of them."""
     everyone = np.concatenate([ours_SN, theirs_N[None]])
     values = resampled(metric, everyone, references_N, resamples, seed, groups_N)
     ours_R, theirs_R = over_seeds(values[:-1], seed), values[-1]
     ours_S, theirs = np.asarray([metric(each, references_N) for each in ours_SN]), metric(theirs_N, references_N)
     ours = float(ours_S.mean())
     retained = bounds(ours / theirs, ours_R / theirs_R, confidence) if shares(metric, theirs, theirs_R) else None
-    # The difference decides how many layers can go: as in ``paired_difference``, its interval is not narrower than few seeds allow.
+    # The difference decides how many layers can go: as in ``paired_difference``, its interval is not narrower than few
+    # seeds allow.
     gaps_R = values[:-1].mean(0) - theirs_R
     difference = welch(ours - theirs, float(gaps_R.var(ddof=1)), [ours_S, np.asarray([theirs])], confidence)
     return Comparison(bounds(ours, ours_R, confidence), difference, retained)
@@ -90,15 +103,23 @@ class Difference(Interval):
 
 
 def paired_difference(
-    metric: Metric, first_SN: np.ndarray, second_SN: np.ndarray, references_N: np.ndarray, *, resamples: int = 1000, confidence: float = 0.95, seed: int = 0,
+    metric: Metric,
+    first_SN: np.ndarray,
+    second_SN: np.ndarray,
+    references_N: np.ndarray,
+    *,
+    resamples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
     groups_N: np.ndarray | None = None,
-) -> Difference:  # fmt: skip
+) -> Difference:
     """Return how far the first model's metric lies above the second's on the same rows, over the seeds of both.
 
-    Rows: the variance of the difference over resamples, in which both models meet the same rows. Seeds: the variance of a mean of so few, and
-    as few seeds are a poor estimate of it, Student's t with Welch's degrees of freedom. Percentiles of resampled seeds would leave zero out too
-    often: where seeds make all the noise, of equal models with three seeds each every seventh time instead of every twentieth. What rows and
-    seeds do together is in both parts, so the interval is rather a little too wide.
+    Rows: the variance of the difference over resamples, in which both models meet the same rows. Seeds: the variance of
+    a mean of so few, and as few seeds are a poor estimate of it, Student's t with Welch's degrees of freedom.
+    Percentiles of resampled seeds would leave zero out too often: where seeds make all the noise, of equal models with
+    three seeds each every seventh time instead of every twentieth. What rows and seeds do together is in both parts, so
+    the interval is rather a little too wide.
     """
     values = resampled(metric, np.concatenate([first_SN, second_SN]), references_N, resamples, seed, groups_N)
     gaps_R = values[: len(first_SN)].mean(0) - values[len(first_SN) :].mean(0)
@@ -107,7 +128,8 @@ def paired_difference(
 
 
 def welch(value: float, of_rows: float, scores: list[np.ndarray], confidence: float) -> Difference:
-    """Return the interval and the two-sided p-value of a difference (Welch 1947); ``of_rows`` is its variance over rows."""
+    """Return the interval and the two-sided p-value of a difference (Welch 1947); ``of_rows`` is its variance over
+    rows."""
     from scipy.stats import t
 
     of_seeds = [each_S.var(ddof=1) / len(each_S) if len(each_S) > 1 else 0.0 for each_S in scores]

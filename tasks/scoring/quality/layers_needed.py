@@ -1,14 +1,15 @@
 """How many layers does a task need: what a sweep of dropped models says, and how sure it is of it.
 
-For each number of dropped layers K there are several strategies, and the best of several noisy scores is better than it deserves. So the
-strategy of a K is chosen on the selection rows, which trained models were compared on anyway, and its figure is read on the reporting
-split, on which nothing was chosen: that figure is not flattered, however many strategies were tried.
+For each number of dropped layers K there are several strategies, and the best of several noisy scores is better than it
+deserves. So the strategy of a K is chosen on the selection rows, which trained models were compared on anyway, and its
+figure is read on the reporting split, on which nothing was chosen: that figure is not flattered, however many
+strategies were tried.
 
-"Holds within 1 point" is said of a K where the lower bound of the difference to the teacher (paired over rows, Welch's t over seeds, see
-``intervals.py``) is above -1 point. The bound is the low end of the two-sided interval: of 95 %, one-sided 97.5 %. The Ks are gone through
-from 1 on, and the first that does not hold ends the answer (testing in a fixed sequence, Maurer et al. 1995): so trying many Ks needs no other
-correction, and a large K that holds by luck after a smaller one failed is not believed. With one seed nothing holds: nobody knows then how much
-luck was in it.
+"Holds within 1 point" is said of a K where the lower bound of the difference to the teacher (paired over rows, Welch's
+t over seeds, see ``intervals.py``) is above -1 point. The bound is the low end of the two-sided interval: of 95 %,
+one-sided 97.5 %. The Ks are gone through from 1 on, and the first that does not hold ends the answer (testing in a
+fixed sequence, Maurer et al. 1995): so trying many Ks needs no other correction, and a large K that holds by luck after
+a smaller one failed is not believed. With one seed nothing holds: nobody knows then how much luck was in it.
 """
 
 from __future__ import annotations
@@ -18,18 +19,24 @@ from typing import Any
 
 POINT = 0.01
 Cell = Mapping[str, Any]
-"""One strategy at one number of dropped layers: strategy, drop, state, seeds, selection_score, difference (value, low, high)."""
+"""One strategy at one number of dropped layers: strategy, drop, state, seeds, selection_score, difference (value, low,
+high)."""
 
 
 def chosen_by_drop(cells: Sequence[Cell]) -> dict[int, Cell]:
-    """Return for each number of dropped layers the strategy that is best on the selection rows, among those that were trained to the end."""
+    """Return for each number of dropped layers the strategy that is best on the selection rows, among those that were
+    trained to the end."""
     final = [cell for cell in cells if cell["state"] == "scored"]
     drops = sorted({cell["drop"] for cell in final})
-    return {drop: max((cell for cell in final if cell["drop"] == drop), key=lambda cell: cell["selection_score"]) for drop in drops}
+    return {
+        drop: max((cell for cell in final if cell["drop"] == drop), key=lambda cell: cell["selection_score"])
+        for drop in drops
+    }
 
 
 def layers_needed(cells: Sequence[Cell], *, points: Sequence[float] = (1, 2, 3)) -> list[dict[str, Any]]:
-    """Return for each distance from the teacher the most layers that can go: by the mean over seeds, and with the interval."""
+    """Return for each distance from the teacher the most layers that can go: by the mean over seeds, and with the
+    interval."""
     chosen = chosen_by_drop(cells)
     return [within(chosen, distance) for distance in points]
 
@@ -57,4 +64,9 @@ def figure(chosen: Mapping[int, Cell], drops: Sequence[int]) -> dict[str, Any] |
     if not drops:
         return None
     cell = chosen[max(drops)]
-    return {"drop": cell["drop"], "strategy": cell["strategy"], "difference": dict(cell["difference"]), "seeds": list(cell["seeds"])}
+    return {
+        "drop": cell["drop"],
+        "strategy": cell["strategy"],
+        "difference": dict(cell["difference"]),
+        "seeds": list(cell["seeds"]),
+    }

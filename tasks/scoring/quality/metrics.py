@@ -1,6 +1,8 @@
-"""The metrics as plain functions of predictions [N] and references [N]; ``evaluate_metrics`` wraps them as ``evaluate.Metric`` classes.
+"""The metrics as plain functions of predictions [N] and references [N]; ``evaluate_metrics`` wraps them as
+``evaluate.Metric`` classes.
 
-Degenerate cases have a value, so that a table never breaks: where a correlation or an F1 is undefined (one side constant, nothing found), it is 0.
+Degenerate cases have a value, so that a table never breaks: where a correlation or an F1 is undefined (one side
+constant, nothing found), it is 0.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def f1_of(found: np.ndarray, true: np.ndarray) -> float:
 def matthews(predictions: np.ndarray, references: np.ndarray) -> float:
     """Return Matthews' correlation, for any number of classes (Gorodkin 2004)."""
     classes = np.union1d(predictions, references)
-    found, true = (np.stack([values == label for label in classes]).astype(float) for values in (predictions, references))
+    found, true = (
+        np.stack([values == label for label in classes]).astype(float) for values in (predictions, references)
+    )
     rows = len(predictions)
     shared = rows * (found * true).sum() - found.sum(1) @ true.sum(1)
     spread = (rows**2 - (found.sum(1) ** 2).sum()) * (rows**2 - (true.sum(1) ** 2).sum())

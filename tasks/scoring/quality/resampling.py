@@ -1,10 +1,13 @@
-"""Metrics of many bootstrap resamples at once: rows are never copied, each resample is a weight for every distinct answer.
+"""Metrics of many bootstrap resamples at once: rows are never copied, each resample is a weight for every distinct
+answer.
 
-Where rows come in groups, groups are drawn: what rows of one group have in common would else count as often as the group has rows.
+Where rows come in groups, groups are drawn: what rows of one group have in common would else count as often as the
+group has rows.
 
-Drawing N rows with replacement is drawing how often each distinct column of (predictions of every model, truth) comes up, which is
-multinomial. A classifier has few distinct columns, however many rows it answered, so this costs next to nothing. Method: Efron 1979.
-Shape letters: N rows, U distinct columns, M models, R resamples, C classes, G groups of equal values.
+Drawing N rows with replacement is drawing how often each distinct column of (predictions of every model, truth) comes
+up, which is multinomial. A classifier has few distinct columns, however many rows it answered, so this costs next to
+nothing. Method: Efron 1979. Shape letters: N rows, U distinct columns, M models, R resamples, C classes, G groups of
+equal values.
 """
 
 from __future__ import annotations
@@ -22,12 +25,22 @@ ROUNDING = 1e-9  # a spread below this share of the values is rounding, not spre
 
 
 def resampled(
-    metric: Metric, predictions_MN: np.ndarray, references_N: np.ndarray, resamples: int, seed: int, groups_N: np.ndarray | None = None
+    metric: Metric,
+    predictions_MN: np.ndarray,
+    references_N: np.ndarray,
+    resamples: int,
+    seed: int,
+    groups_N: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the metric [M, R] of every model on the same resampled rows, or groups of rows where ``groups_N`` says which belong together."""
+    """Return the metric [M, R] of every model on the same resampled rows, or groups of rows where ``groups_N`` says
+    which belong together."""
     random, rows = np.random.default_rng(seed), len(references_N)
-    columns, column_N, counts_U = np.unique(np.vstack([predictions_MN, references_N]), axis=1, return_inverse=True, return_counts=True)
-    draw = drawn_groups(random, groups_N, column_N.ravel()) if groups_N is not None and comes_in_groups(groups_N) else None
+    columns, column_N, counts_U = np.unique(
+        np.vstack([predictions_MN, references_N]), axis=1, return_inverse=True, return_counts=True
+    )
+    draw = (
+        drawn_groups(random, groups_N, column_N.ravel()) if groups_N is not None and comes_in_groups(groups_N) else None
+    )
     weighted = WEIGHTED.get(metric.__name__) or repeated(metric)
     parts = []
     for start in range(0, resamples, CHUNK):
@@ -47,7 +60,9 @@ def comes_in_groups(groups_N: np.ndarray) -> bool:
     return 1 < len(np.unique(groups_N)) < len(groups_N)
 
 
-def drawn_groups(random: np.random.Generator, groups_N: np.ndarray, column_N: np.ndarray) -> Callable[[int], np.ndarray]:
+def drawn_groups(
+    random: np.random.Generator, groups_N: np.ndarray, column_N: np.ndarray
+) -> Callable[[int], np.ndarray]:
     """Return a function that draws groups with replacement, and says how often each distinct column comes up [R, U]."""
     names, group_N = np.unique(groups_N, return_inverse=True)
     order_N = np.argsort(column_N, kind="stable")
@@ -73,7 +88,8 @@ def class_counts(predictions_U: np.ndarray, references_U: np.ndarray, weights_RU
 
 
 def f1(predictions_U: np.ndarray, references_U: np.ndarray, weights_RU: np.ndarray) -> np.ndarray:
-    """Return the F1 of every resample; whether it is binary is decided on all rows, so that no resample changes the definition."""
+    """Return the F1 of every resample; whether it is binary is decided on all rows, so that no resample changes the
+    definition."""
     classes, right_RC, found_RC, true_RC = class_counts(predictions_U, references_U, weights_RU)
     total_RC = found_RC + true_RC
     scores_RC = 2 * right_RC / np.maximum(total_RC, 1)
@@ -93,14 +109,17 @@ def matthews(predictions_U: np.ndarray, references_U: np.ndarray, weights_RU: np
 
 def pearson(predictions: np.ndarray, references: np.ndarray, weights_RU: np.ndarray) -> np.ndarray:
     """Return Pearson's correlation of every resample; values are [U], or [R, U] where they differ by resample."""
-    (ours_RU, our_spread_R), (true_RU, true_spread_R) = (centred(values, weights_RU) for values in (predictions, references))
+    (ours_RU, our_spread_R), (true_RU, true_spread_R) = (
+        centred(values, weights_RU) for values in (predictions, references)
+    )
     spread_R = our_spread_R * true_spread_R
     shared_R = (weights_RU * ours_RU * true_RU).sum(1)
     return np.where(spread_R > 0, shared_R / np.where(spread_R > 0, spread_R, 1), 0.0)
 
 
 def centred(values: np.ndarray, weights_RU: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return values about their mean [R, U], and the root of their summed squares [R]: exactly 0 where all are equal."""
+    """Return values about their mean [R, U], and the root of their summed squares [R]: exactly 0 where all are
+    equal."""
     rows_R = weights_RU.sum(1)
     about_RU = values - ((weights_RU * values).sum(1) / rows_R)[:, None]
     spread_R = np.sqrt((weights_RU * about_RU**2).sum(1))
@@ -108,7 +127,8 @@ def centred(values: np.ndarray, weights_RU: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def spearman(predictions_U: np.ndarray, references_U: np.ndarray, weights_RU: np.ndarray) -> np.ndarray:
-    """Return Spearman's correlation of every resample: rows are ranked anew within each, and ties share their mean rank."""
+    """Return Spearman's correlation of every resample: rows are ranked anew within each, and ties share their mean
+    rank."""
     return pearson(ranks(predictions_U, weights_RU), ranks(references_U, weights_RU), weights_RU)
 
 
@@ -136,7 +156,9 @@ def repeated(metric: Metric) -> Weighted:
 
     def weighted(predictions_U: np.ndarray, references_U: np.ndarray, weights_RU: np.ndarray) -> np.ndarray:
         counts_RU = weights_RU.astype(int)
-        return np.asarray([metric(predictions_U.repeat(counts_U), references_U.repeat(counts_U)) for counts_U in counts_RU])
+        return np.asarray(
+            [metric(predictions_U.repeat(counts_U), references_U.repeat(counts_U)) for counts_U in counts_RU]
+        )
 
     return weighted
 

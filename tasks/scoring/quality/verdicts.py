@@ -1,10 +1,11 @@
 """Whether a candidate is better than its plain baseline: words that are only said outside the noise.
 
-A table compares many candidates, and of twenty that are equal to their baseline one would look better at 95 %. So the words hold for all
-comparisons of one table and split at once: the p-values go through Holm's step-down correction (Holm 1979, "A simple sequentially rejective
-multiple test procedure"), which keeps the chance of even one wrong word below 5 % whatever the comparisons have in common. The intervals
-beside the words stay those of each comparison alone. "better" needs both: a corrected p-value that small, and an interval that excludes zero.
-With one seed on a side nobody knows how much luck was in its training: a difference that rows alone do not explain is then left open.
+A table compares many candidates, and of twenty that are equal to their baseline one would look better at 95 %. So the
+words hold for all comparisons of one table and split at once: the p-values go through Holm's step-down correction (Holm
+1979, "A simple sequentially rejective multiple test procedure"), which keeps the chance of even one wrong word below 5
+% whatever the comparisons have in common. The intervals beside the words stay those of each comparison alone. "better"
+needs both: a corrected p-value that small, and an interval that excludes zero. With one seed on a side nobody knows how
+much luck was in its training: a difference that rows alone do not explain is then left open.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def verdicts(found: Mapping[Pair, Mapping[str, Any]], confidence: float) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return what is said of every candidate: against which baseline, on which split, the difference, its interval and the word.
+    """Return what is said of every candidate: against which baseline, on which split, the difference, its interval and
+    the word.
 
     ``found`` holds what the comparisons measured, by pair; they are corrected together, split by split.
     """
@@ -40,7 +42,14 @@ def verdicts(found: Mapping[Pair, Mapping[str, Any]], confidence: float) -> dict
             word = verdict(one, p, confidence, lower_is_better=found[pair]["lower_is_better"])
             word = OPEN if word != INSIDE and min(found[pair]["seeds"]) < 2 else word
             name, baseline = pair
-            entry = {"value": one["value"], "low": one["low"], "high": one["high"], "p": p, "seeds": found[pair]["seeds"], "verdict": word}
+            entry = {
+                "value": one["value"],
+                "low": one["low"],
+                "high": one["high"],
+                "p": p,
+                "seeds": found[pair]["seeds"],
+                "verdict": word,
+            }
             said.setdefault(name, {}).setdefault(baseline, {})[split] = entry
     return said
 

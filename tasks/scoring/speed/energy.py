@@ -1,8 +1,9 @@
 """From what a machine did to kWh, and from kWh to what the grid gave off for them.
 
-Paper: Strubell, Ganesh, McCallum 2019, "Energy and Policy Considerations for Deep Learning in NLP", arXiv:1906.02243. Its table gives kWh with
-the overhead of a data centre in them (1.58 times what the machine drew) and multiplies them by 0.954 lb of CO2e. Here kWh are what the
-machine drew, and the overhead (``pue``) comes in with the grid's factor; the table is reproduced with ``pue=1``.
+Paper: Strubell, Ganesh, McCallum 2019, "Energy and Policy Considerations for Deep Learning in NLP", arXiv:1906.02243.
+Its table gives kWh with the overhead of a data centre in them (1.58 times what the machine drew) and multiplies them by
+0.954 lb of CO2e. Here kWh are what the machine drew, and the overhead (``pue``) comes in with the grid's factor; the
+table is reproduced with ``pue=1``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def pounds(kg: float) -> float:
 
 
 def cpu_joules(*, cpu_seconds: float, held_seconds: float, rest_watts: float, load_watts: float) -> float:
-    """Estimate what cores drew: each at rest for as long as it was held, and what load adds to that for as long as it computed."""
+    """Estimate what cores drew: each at rest for as long as it was held, and what load adds to that for as long as it
+    computed."""
     return held_seconds * rest_watts + cpu_seconds * (load_watts - rest_watts)
 
 

@@ -1,6 +1,7 @@
 """Size of a model and work of one forward pass, computed from its config, not measured.
 
-Two floating-point operations per multiply-add, at a stated length; BERT-base at 128 tokens gives about 22.4 G, as in the literature.
+Two floating-point operations per multiply-add, at a stated length; BERT-base at 128 tokens gives about 22.4 G, as in
+the literature.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def flops_of(folder: Path, length: int) -> int:
 
 
 def counted_flops(folder: Path, length: int) -> int:
-    """Count the FLOPs of the matrix products of one input, by running a model of this config (its weights do not matter)."""
+    """Count the FLOPs of the matrix products of one input, by running a model of this config (its weights do not
+    matter)."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
     from transformers import AutoConfig, AutoModelForSequenceClassification
@@ -32,7 +34,9 @@ def counted_flops(folder: Path, length: int) -> int:
         config.max_position_embeddings = length + 2  # as the formula does, say what a longer input would cost
     # Eager attention is plain matrix products; torch has no count for every fused kernel.
     model = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
-    model.requires_grad_(False)  # the counter asks for the gradient of a weight that is handed to a module, as DeBERTa does, and finds none
+    model.requires_grad_(
+        False
+    )  # the counter asks for the gradient of a weight that is handed to a module, as DeBERTa does, and finds none
     ids_BT = torch.ones(1, length, dtype=torch.long)
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
         model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
@@ -41,14 +45,19 @@ def counted_flops(folder: Path, length: int) -> int:
 
 def forward_flops(config: Mapping[str, Any], length: int) -> int:
     """Return the FLOPs of one input of ``length`` tokens through a plain encoder, pooler and head."""
-    width, layers = config.get("hidden_size", config.get("dim")), config.get("num_hidden_layers", config.get("n_layers"))
+    width, layers = (
+        config.get("hidden_size", config.get("dim")),
+        config.get("num_hidden_layers", config.get("n_layers")),
+    )
     inner = config.get("intermediate_size", config.get("hidden_dim"))
     labels = len(config.get("id2label") or {0: "", 1: ""})
     projections = 4 * width * width  # query, key, value, output
     feed_forward = 2 * width * inner
     attention = 2 * length * width  # scores, and the weighted sum of values
     pooler = width * width + width * labels
-    narrow = config.get("embedding_size", width)  # ALBERT and ELECTRA widen their embeddings once, below the first layer
+    narrow = config.get(
+        "embedding_size", width
+    )  # ALBERT and ELECTRA widen their embeddings once, below the first layer
     # ALBERT does so even where there is nothing to widen.
     widening = length * narrow * width if narrow != width or config.get("model_type") == "albert" else 0
     return int(2 * (layers * length * (projections + feed_forward + attention) + widening + pooler))
@@ -60,7 +69,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def parameters_of(folder: Path) -> int:
-    """Count a model's parameters from its safetensors headers, without loading them; an export says how many its checkpoint had."""
+    """Count a model's parameters from its safetensors headers, without loading them; an export says how many its
+    checkpoint had."""
     from safetensors import safe_open
 
     if is_export(folder):

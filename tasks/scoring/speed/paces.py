@@ -1,8 +1,10 @@
-"""Latency and speed-up as the results state them: all of a run by one teacher's latency, and which of them are unsteady.
+"""Latency and speed-up as the results state them: all of a run by one teacher's latency, and which of them are
+unsteady.
 
-Every candidate is timed in turn with its teacher, in a stage of its own, and between two stages a machine may change its pace. So what a stage
-says is how many times as fast as the teacher a candidate is; its latency is the teacher's own, measured once, divided by that. What is unsteady
-is shown and decides nothing: no alias, no criterion, no preference, no front.
+Every candidate is timed in turn with its teacher, in a stage of its own, and between two stages a machine may change
+its pace. So what a stage says is how many times as fast as the teacher a candidate is; its latency is the teacher's
+own, measured once, divided by that. What is unsteady is shown and decides nothing: no alias, no criterion, no
+preference, no front.
 """
 
 from __future__ import annotations
@@ -17,9 +19,13 @@ Row = Mapping[str, Any]
 
 
 def with_paces(rows: Sequence[Row], paces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Enter latency and speed-up in the rows of the results, the teacher's first; ``paces`` are what their stages measured."""
+    """Enter latency and speed-up in the rows of the results, the teacher's first; ``paces`` are what their stages
+    measured."""
     first = paces[0]
-    paced = [{**row, **pace_of(pace, first, alone=number == 0)} for number, (row, pace) in enumerate(zip(rows, paces, strict=True))]
+    paced = [
+        {**row, **pace_of(pace, first, alone=number == 0)}
+        for number, (row, pace) in enumerate(zip(rows, paces, strict=True))
+    ]
     apart = out_of_step(paced)
     return [{**row, "unsteady": row["unsteady"] or apart.get(row["name"])} for row in paced]
 
@@ -34,15 +40,19 @@ def pace_of(pace: Mapping[str, Any], teachers: Mapping[str, Any], *, alone: bool
     low, high = min(1.0, *bounds), max(1.0, *bounds)  # figures are rounded, and may lie beside a narrow interval
     because = pace["unsteady"] or (f"its teacher is unsteady: {teachers['unsteady']}" if teachers["unsteady"] else None)
     return {
-        "latency_ms": latency, "latency_low_ms": latency / high, "latency_high_ms": latency / low,
+        "latency_ms": latency,
+        "latency_low_ms": latency / high,
+        "latency_high_ms": latency / low,
         "latency_p95_ms": pace["model"]["p95_ms"] * latency / measured,
-        "speedup": theirs / latency, "unsteady": because or None,
+        "speedup": theirs / latency,
+        "unsteady": because or None,
         "timed": {"measured_ms": measured, "teacher_ms": pace["teacher"]["p50_ms"], "calls": pace["calls"]},
-    }  # fmt: skip
+    }
 
 
 def out_of_step(rows: Sequence[Row]) -> dict[str, str]:
-    """Return by name why a row is unsteady that is asked like others of its shape and takes longer or shorter than most of them."""
+    """Return by name why a row is unsteady that is asked like others of its shape and takes longer or shorter than most
+    of them."""
     shapes: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if not row["unsteady"]:
@@ -51,14 +61,22 @@ def out_of_step(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def shape_of(row: Row) -> tuple[Any, ...]:
-    """Return what models of one shape have in common: parameters, work, and what asks them; by which library is a finding of the timing."""
+    """Return what models of one shape have in common: parameters, work, and what asks them; by which library is a
+    finding of the timing."""
     return row["parameters"], row["flops"], str(row["measured_at"]["engine"]).split(" against ")[0].split(",")[0]
 
 
 def apart_in(same: Sequence[Row]) -> dict[str, str]:
-    """Return whom of one shape the others contradict: all but the most that agree within 5 %, and everybody where those are no majority."""
+    """Return whom of one shape the others contradict: all but the most that agree within 5 %, and everybody where those
+    are no majority."""
     ordered = sorted(same, key=lambda row: row["latency_ms"])
-    agree = max(([row for row in ordered[at:] if row["latency_ms"] <= first["latency_ms"] * (1 + NEAR)] for at, first in enumerate(ordered)), key=len)
+    agree = max(
+        (
+            [row for row in ordered[at:] if row["latency_ms"] <= first["latency_ms"] * (1 + NEAR)]
+            for at, first in enumerate(ordered)
+        ),
+        key=len,
+    )
     kept = {row["name"] for row in agree} if 2 * len(agree) > len(ordered) else set()
     low, high = ordered[0]["latency_ms"], ordered[-1]["latency_ms"]
     said = f"{len(ordered)} models of its shape took {low:g} to {high:g} ms, more than {100 * NEAR:g} % apart"

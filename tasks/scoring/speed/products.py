@@ -1,8 +1,9 @@
-"""By which library torch multiplies fp32 matrices: as it does by itself, or by oneDNN with weights laid out for it beforehand.
+"""By which library torch multiplies fp32 matrices: as it does by itself, or by oneDNN with weights laid out for it
+beforehand.
 
-On x86 torch asks MKL for fp32 products, and MKL takes slower kernels on processors of other makers. oneDNN chooses by the instructions that there
-are. Which is faster depends on the processor and on the shape, so each model is timed with the faster one of the two. Elsewhere torch asks the
-library of the processor's maker by itself.
+On x86 torch asks MKL for fp32 products, and MKL takes slower kernels on processors of other makers. oneDNN chooses by
+the instructions that there are. Which is faster depends on the processor and on the shape, so each model is timed with
+the faster one of the two. Elsewhere torch asks the library of the processor's maker by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ def libraries() -> list[str]:
     """Return the libraries that can multiply here, torch's choice first."""
     if platform.machine() not in X86:
         return [OWN]
-    return [MKL if torch.backends.mkl.is_available() else OWN, *([ONEDNN] if torch.backends.mkldnn.is_available() else [])]
+    return [
+        MKL if torch.backends.mkl.is_available() else OWN,
+        *([ONEDNN] if torch.backends.mkldnn.is_available() else []),
+    ]
 
 
 class PackedLinear(nn.Module):
@@ -29,7 +33,12 @@ class PackedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear, rows: int) -> None:
         super().__init__()
-        self.weight, self.bias, self.in_features, self.out_features = linear.weight, linear.bias, linear.in_features, linear.out_features
+        self.weight, self.bias, self.in_features, self.out_features = (
+            linear.weight,
+            linear.bias,
+            linear.in_features,
+            linear.out_features,
+        )
         self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), rows)
 
     def forward(self, input_ROWSxI: Tensor) -> Tensor:
@@ -39,7 +48,8 @@ class PackedLinear(nn.Module):
 
 
 def by_onednn(model: Any, rows: int) -> Any:
-    """Return a model, changed in place, with oneDNN's products in all of its linear layers; ``rows`` are the tokens of one call."""
+    """Return a model, changed in place, with oneDNN's products in all of its linear layers; ``rows`` are the tokens of
+    one call."""
     with torch.inference_mode():
         for name, layer in list(model.named_modules()):
             if type(layer) is nn.Linear and name:

@@ -67,7 +67,8 @@ def opened(folder: Path, threads: int) -> Checkpoint | Export:
 
 
 def fastest_call(folder: Path, model: Checkpoint | Export, ids_BT: np.ndarray) -> tuple[str, Callable[[], Any]]:
-    """Return how a model is asked fastest here, and the call; of a checkpoint this tries each library that can multiply in fp32."""
+    """Return how a model is asked fastest here, and the call; of a checkpoint this tries each library that can multiply
+    in fp32."""
     from tasks.scoring.speed.products import ONEDNN, by_onednn, libraries
 
     if isinstance(model, Export):
@@ -86,7 +87,8 @@ def fastest_call(folder: Path, model: Checkpoint | Export, ids_BT: np.ndarray) -
 def measure_latency(
     folders: Mapping[str, Path], *, batch: int, length: int, threads: int, repeats: int, warmup: int, seconds: float
 ) -> dict[str, Any]:
-    """Time ``model`` and ``teacher`` in turn on the same random tokens; return milliseconds of each, their quotient, and why they are unsteady."""
+    """Time ``model`` and ``teacher`` in turn on the same random tokens; return milliseconds of each, their quotient,
+    and why they are unsteady."""
     import torch
 
     torch.set_num_threads(threads)
@@ -94,10 +96,14 @@ def measure_latency(
     for model in models.values():
         require_length(model.config, length)
     smallest = min(model.vocabulary for model in models.values())
-    ids_BT = torch.randint(min(1000, smallest // 2), smallest, (batch, length), generator=torch.Generator().manual_seed(0)).numpy()
+    ids_BT = torch.randint(
+        min(1000, smallest // 2), smallest, (batch, length), generator=torch.Generator().manual_seed(0)
+    ).numpy()
     with torch.inference_mode():
         found = {name: fastest_call(folders[name], model, ids_BT) for name, model in models.items()}
-        times = time_in_turn({name: call for name, (_, call) in found.items()}, repeats=repeats, warmup=warmup, seconds=seconds)
+        times = time_in_turn(
+            {name: call for name, (_, call) in found.items()}, repeats=repeats, warmup=warmup, seconds=seconds
+        )
     return paces_of(times) | {"engines": {name: engine for name, (engine, _) in found.items()}}
 
 
@@ -106,18 +112,27 @@ def paces_of(times: Mapping[str, list[float]]) -> dict[str, Any]:
     middles = {name: median_of(values) for name, values in times.items()}
     apart = quotient_of(times["teacher"], times["model"])
     figures = {
-        name: {"p50_ms": figure_of(middle.value), "low_ms": middle.low, "high_ms": middle.high, "p95_ms": float(np.quantile(times[name], 0.95))}
+        name: {
+            "p50_ms": figure_of(middle.value),
+            "low_ms": middle.low,
+            "high_ms": middle.high,
+            "p95_ms": float(np.quantile(times[name], 0.95)),
+        }
         for name, middle in middles.items()
     }
     return {
         **figures,
-        "speedup": figures["teacher"]["p50_ms"] / figures["model"]["p50_ms"], "speedup_low": apart.low, "speedup_high": apart.high,
-        "calls": len(times["model"]), "unsteady": unsteady_because({**middles, "quotient": apart}, len(times["model"])),
-    }  # fmt: skip
+        "speedup": figures["teacher"]["p50_ms"] / figures["model"]["p50_ms"],
+        "speedup_low": apart.low,
+        "speedup_high": apart.high,
+        "calls": len(times["model"]),
+        "unsteady": unsteady_because({**middles, "quotient": apart}, len(times["model"])),
+    }
 
 
 def figure_of(milliseconds: float) -> float:
-    """Round a latency to the digits that are printed, so that the quotient of two printed figures is the speed-up that stands beside them."""
+    """Round a latency to the digits that are printed, so that the quotient of two printed figures is the speed-up that
+    stands beside them."""
     return round(milliseconds, 2) if milliseconds >= 1 else float(f"{milliseconds:.3g}")
 
 
@@ -144,7 +159,9 @@ def require_length(config: object, length: int) -> None:
     from tasks.scoring.predict import longest
 
     if length > longest(config, length):
-        raise ModelError(f"speed.length is {length} and a model takes at most {longest(config, length)} tokens; lower speed.length")
+        raise ModelError(
+            f"speed.length is {length} and a model takes at most {longest(config, length)} tokens; lower speed.length"
+        )
 
 
 def memory(field: str) -> int:
@@ -163,7 +180,8 @@ def forget_peak() -> None:
 
 
 def import_family(folder: Path) -> None:
-    """Import the code of a model's family by building it on shapes alone: some 120 MB that are the library's, not the model's."""
+    """Import the code of a model's family by building it on shapes alone: some 120 MB that are the library's, not the
+    model's."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
 

@@ -1,8 +1,9 @@
 """Calls timed in turn, until their medians are known or the time for it is over.
 
-A machine is disturbed for longer than one call takes, so calls that follow one another are no independent draws. Their times are cut into blocks
-in the order of time, and the interval of the median is that of the blocks' medians, by rank: nothing is assumed about the shape of the noise.
-Source: Schmeiser 1982, "Batch size effects in the analysis of simulation output", Operations Research 30(3): 10 to 30 batches are enough.
+A machine is disturbed for longer than one call takes, so calls that follow one another are no independent draws. Their
+times are cut into blocks in the order of time, and the interval of the median is that of the blocks' medians, by rank:
+nothing is assumed about the shape of the noise. Source: Schmeiser 1982, "Batch size effects in the analysis of
+simulation output", Operations Research 30(3): 10 to 30 batches are enough.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ FEWEST = 6  # calls of which the shortest and the longest hold the median with 9
 NEAR = 0.05
 """How far both ends of an interval may lie from their median, as a share of it, where that is called known."""
 LEAST_SHARE = 0.1
-"""Of the time that timing may take, the part that it always takes: what lasts as long as all calls together would pass for their own pace."""
-GROWTH = 1.3  # of the number of calls from one look at the intervals to the next; many looks would find a narrow one by chance
+"""Of the time that timing may take, the part that it always takes: what lasts as long as all calls together would pass
+for their own pace."""
+# of the number of calls from one look at the intervals to the next; many looks would find a narrow one by chance
+GROWTH = 1.3
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Median:
 
 
 def median_of(times: Sequence[float], value: float | None = None) -> Median:
-    """Return the median of what followed in time, with its interval; ``value`` stands for the median where that was computed otherwise."""
+    """Return the median of what followed in time, with its interval; ``value`` stands for the median where that was
+    computed otherwise."""
     middles = sorted(float(np.median(block)) for block in np.array_split(np.asarray(times), min(BLOCKS, len(times))))
     outside = outside_of(len(middles))
     middle = float(np.median(times)) if value is None else value
@@ -53,7 +57,8 @@ def median_of(times: Sequence[float], value: float | None = None) -> Median:
 
 
 def outside_of(draws: int) -> int:
-    """Return how many of the ordered draws lie outside of a 95 % interval of their median, at each end; of fewer than 6 none."""
+    """Return how many of the ordered draws lie outside of a 95 % interval of their median, at each end; of fewer than 6
+    none."""
     below, outside = 0.5**draws, 0
     while below + math.comb(draws, outside + 1) * 0.5**draws <= 0.025:
         outside += 1
@@ -62,14 +67,19 @@ def outside_of(draws: int) -> int:
 
 
 def quotient_of(theirs: Sequence[float], ours: Sequence[float]) -> Median:
-    """Return how many times as long the first take as the second, of which each was timed right after the other: the quotient of the medians."""
+    """Return how many times as long the first take as the second, of which each was timed right after the other: the
+    quotient of the medians."""
     return median_of(np.divide(theirs, ours).tolist(), float(np.median(theirs) / np.median(ours)))
 
 
-def time_in_turn(calls: Mapping[str, Callable[[], Any]], *, repeats: int, warmup: int, seconds: float) -> dict[str, list[float]]:
-    """Return the milliseconds of calls, made in turn (A, B, A, B …): at least ``repeats`` of each, and more until all is known.
+def time_in_turn(
+    calls: Mapping[str, Callable[[], Any]], *, repeats: int, warmup: int, seconds: float
+) -> dict[str, list[float]]:
+    """Return the milliseconds of calls, made in turn (A, B, A, B …): at least ``repeats`` of each, and more until all
+    is known.
 
-    All is known when the medians and the quotients to the first are; no call begins after ``seconds`` of timed calls, beside the repeats.
+    All is known when the medians and the quotients to the first are; no call begins after ``seconds`` of timed calls,
+    beside the repeats.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(warmup):

@@ -1,6 +1,7 @@
 """Batches of rows of like length: random enough to learn from, even enough that almost no token is padding.
 
-Rows are shuffled, cut into pools of 100 batches, and sorted by length inside a pool; then the batches are shuffled. On SST-2 this computes
+Rows are shuffled, cut into pools of 100 batches, and sorted by length inside a pool; then the batches are shuffled. On
+SST-2 this computes
 2.4 % more tokens than there are, where random batches compute three times as many.
 """
 
@@ -12,7 +13,8 @@ POOL = 100  # batches sorted together: larger pools pad less and shuffle less
 
 
 def plan(lengths_N: np.ndarray, *, size: int, tokens: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Return the batches of one epoch as arrays of row numbers; the same arguments give the same batches, so position alone resumes it."""
+    """Return the batches of one epoch as arrays of row numbers; the same arguments give the same batches, so position
+    alone resumes it."""
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(lengths_N))
     batches: list[np.ndarray] = []

@@ -49,14 +49,17 @@ def sequences(documents: Path, tokenizer: Any, max_length: int) -> Iterator[list
     before, after = frame(tokenizer)
     room = max_length - len(before) - len(after)
     for part in pq.ParquetFile(documents / "documents.parquet").iter_batches(DOCUMENTS_AT_ONCE, columns=["text"]):
-        encoded = tokenizer(part.column("text").to_pylist(), add_special_tokens=False, return_attention_mask=False, verbose=False)
+        encoded = tokenizer(
+            part.column("text").to_pylist(), add_special_tokens=False, return_attention_mask=False, verbose=False
+        )
         for ids in encoded["input_ids"]:
             for cut in range(0, len(ids), room):
                 yield [*before, *ids[cut : cut + room], *after]
 
 
 def frame(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Return the special tokens that stand before and after a text: BERT's summary token is the first of all, XLNet's the last."""
+    """Return the special tokens that stand before and after a text: BERT's summary token is the first of all, XLNet's
+    the last."""
     bare, framed = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
     at = next(at for at in range(len(framed)) if framed[at : at + len(bare)] == bare)
     return framed[:at], framed[at + len(bare) :]

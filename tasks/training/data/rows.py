@@ -52,7 +52,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Tokens of N rows laid end to end, with the segment of each token; ``left`` is where batches of them are padded."""
+    """Tokens of N rows laid end to end, with the segment of each token; ``left`` is where batches of them are
+    padded."""
 
     ids_S: np.ndarray
     segments_S: np.ndarray
@@ -77,7 +78,9 @@ def read_task(folder: Path) -> Task:
 
 def read_rows(folder: Path, split: str, kind: str) -> Rows:
     """Read one split of a rows folder; unknown labels become -1 (classes) or NaN (numbers)."""
-    table = pq.ParquetFile(folder / f"{split}.parquet").read(["id", "text", "pair", "label"]).to_pydict()  # read_table would import pandas
+    table = (
+        pq.ParquetFile(folder / f"{split}.parquet").read(["id", "text", "pair", "label"]).to_pydict()
+    )  # read_table would import pandas
     missing: float = -1 if kind == "classification" else float("nan")
     labels = [missing if label is None else label for label in table["label"]]
     pairs = table["pair"] if any(pair is not None for pair in table["pair"]) else None
@@ -88,7 +91,9 @@ def read_rows(folder: Path, split: str, kind: str) -> Rows:
 def join(first: Rows, second: Rows) -> Rows:
     """Put two splits behind each other."""
     if (first.pairs is None) != (second.pairs is None):
-        raise DataError("training rows and transfer text differ: one has sentence pairs, the other does not; name the pair column")
+        raise DataError(
+            "training rows and transfer text differ: one has sentence pairs, the other does not; name the pair column"
+        )
     pairs = None if first.pairs is None else first.pairs + (second.pairs or [])
     labels_N = np.concatenate([first.labels_N, second.labels_N.astype(first.labels_N.dtype)])
     return Rows(np.concatenate([first.ids_N, second.ids_N]), first.texts + second.texts, pairs, labels_N)
@@ -112,21 +117,29 @@ def rows_by_id(kept: Sequence[int] | np.ndarray, wanted_N: np.ndarray, what: str
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Load a tokenizer as its model needs it, and check that it is a real one (a swallowed vocabulary file leaves five tokens)."""
+    """Load a tokenizer as its model needs it, and check that it is a real one (a swallowed vocabulary file leaves five
+    tokens)."""
     from transformers import AutoConfig, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     if tokenizer.pad_token_id is None:  # what pads is masked everywhere: any token will do
         tokenizer.pad_token = tokenizer.sep_token or tokenizer.eos_token or tokenizer.unk_token
     if len(tokenizer) < 20 or tokenizer.pad_token_id is None:
-        raise ModelError(f"the tokenizer in {folder} holds {len(tokenizer)} tokens or no padding token; give a folder with tokenizer.json")
+        raise ModelError(
+            f"the tokenizer in {folder} holds {len(tokenizer)} tokens or no padding token; give a folder with "
+            f"tokenizer.json"
+        )
     return fitted(tokenizer, AutoConfig.from_pretrained(folder, local_files_only=True))
 
 
 def fitted(tokenizer: Any, config: Any) -> Any:
-    """Let a tokenizer pad where a model expects it and name the inputs that this model takes; whoever loads what is saved then asks as we do."""
+    """Let a tokenizer pad where a model expects it and name the inputs that this model takes; whoever loads what is
+    saved then asks as we do."""
     segments = ["token_type_ids"] if is_told_segments(config) else []
-    wanted = {"padding_side": "left" if family_of(config).summary_last else "right", "model_input_names": ["input_ids", *segments, "attention_mask"]}
+    wanted = {
+        "padding_side": "left" if family_of(config).summary_last else "right",
+        "model_input_names": ["input_ids", *segments, "attention_mask"],
+    }
     for name, value in wanted.items():
         if sorted(getattr(tokenizer, name)) != sorted(value):
             setattr(tokenizer, name, value)
@@ -142,9 +155,14 @@ def pads_left(tokenizer: Any) -> bool:
 def encode(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> Encoded:
     """Tokenize rows; longer ones are cut at ``max_length`` tokens."""
     out = tokenizer(
-        list(texts), list(pairs) if pairs is not None else None, truncation=True, max_length=max_length,
-        return_attention_mask=False, return_token_type_ids=True, verbose=False,
-    )  # fmt: skip
+        list(texts),
+        list(pairs) if pairs is not None else None,
+        truncation=True,
+        max_length=max_length,
+        return_attention_mask=False,
+        return_token_type_ids=True,
+        verbose=False,
+    )
     offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in out["input_ids"]])]).astype(np.int64)
     return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, pads_left(tokenizer))
 
@@ -185,7 +203,10 @@ def collate(
         ids_BT[place_in_batch, there] = encoded.ids_S[start : start + length]
         segments_BT[place_in_batch, there] = encoded.segments_S[start : start + length]
         mask_BT[place_in_batch, there] = 1
-    return Batch(*(torch.from_numpy(values).to(place, non_blocking=True) for values in (ids_BT, mask_BT, segments_BT)), rows_B=np.asarray(rows))
+    return Batch(
+        *(torch.from_numpy(values).to(place, non_blocking=True) for values in (ids_BT, mask_BT, segments_BT)),
+        rows_B=np.asarray(rows),
+    )
 
 
 def valid(length: int, width: int, *, left: bool) -> slice:

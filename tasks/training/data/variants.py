@@ -1,7 +1,7 @@
 """Training text of an epoch: the rows as they are, or, for a share of them, a variant made from stored substitutes.
 
-Substitutes are stored once and sentences are sampled per (example, epoch), so twenty variants of a row cost no disk and no memory.
-Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351; pairs are varied one side at a time, never mixing rows.
+Substitutes are stored once and sentences are sampled per (example, epoch), so twenty variants of a row cost no disk and
+no memory. Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351; pairs are varied one side at a time, never mixing rows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ class Varied:
         self.changed_N = np.zeros(len(texts), dtype=bool)
         for row in self.chosen(epoch):
             self.vary(row, epoch, texts, pairs)
-        self.texts, self.encoded, self.epoch = (texts, pairs), encode(self.tokenizer, texts, pairs, self.max_length), epoch
+        self.texts, self.encoded, self.epoch = (
+            (texts, pairs),
+            encode(self.tokenizer, texts, pairs, self.max_length),
+            epoch,
+        )
         return self.encoded
 
     def chosen(self, epoch: int) -> np.ndarray:
@@ -66,7 +70,9 @@ class Varied:
         if found is None or self.sampling is None:
             return
         probability = self.sampling.probability
-        variant = sample_variant(*found, probability=probability, seed=self.seed, example=number, epoch=epoch, field=side)
+        variant = sample_variant(
+            *found, probability=probability, seed=self.seed, example=number, epoch=epoch, field=side
+        )
         sentences = pairs if side == "pair" and pairs is not None else texts
         assert self.changed_N is not None
         self.changed_N[row] = variant != sentences[row]

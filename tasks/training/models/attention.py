@@ -1,8 +1,9 @@
-"""Attention as it runs here: written out on a CPU, torch's fused kernel on a GPU, and open to whoever wants to see a layer's scores.
+"""Attention as it runs here: written out on a CPU, torch's fused kernel on a GPU, and open to whoever wants to see a
+layer's scores.
 
-At short lengths the written-out form trains faster on a CPU than the fused one. Whoever copies scores takes those that attention is computed from,
-and dropout comes from ``dropout.MASKS``. What is computed is Vaswani et al. 2017, Attention Is All You Need, arXiv:1706.03762.
-Shape letters: B batch, H heads, T tokens, K head size.
+At short lengths the written-out form trains faster on a CPU than the fused one. Whoever copies scores takes those that
+attention is computed from, and dropout comes from ``dropout.MASKS``. What is computed is Vaswani et al. 2017, Attention
+Is All You Need, arXiv:1706.03762. Shape letters: B batch, H heads, T tokens, K head size.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from tasks.training.models.dropout import MASKS
 WRITTEN_OUT, FUSED = "limbeck-written-out", "limbeck-fused"
 LANES = 16  # numbers of 32 bits that a vector register holds, at most
 
+
 @dataclass(frozen=True)
 class Attended:
-    """What one layer's attention is computed from: queries, keys and values [B, H, T, K], and, for whoever asks, the scores [B, H, T, T], unmasked."""
+    """What one layer's attention is computed from: queries, keys and values [B, H, T, K], and, for whoever asks, the
+    scores [B, H, T, T], unmasked."""
 
     queries: Tensor
     keys: Tensor
@@ -68,7 +71,14 @@ def watched_by(watch: Watch) -> Iterator[None]:
 
 
 def written_out(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float | None = None, dropout: float = 0.0, **_: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """Return what attention puts out [B, T, H, K], and the shares [B, H, T, T]."""
     tokens, key_BHTK, value_BHTK = key.shape[2], key, value
@@ -87,7 +97,8 @@ def written_out(
 
 
 def widened(key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Add masked keys up to the width that torch's softmax takes at one go: below it, number by number, it is up to ten times slower."""
+    """Add masked keys up to the width that torch's softmax takes at one go: below it, number by number, it is up to ten
+    times slower."""
     width = LANES - key.shape[2]
     if mask is None:
         mask = key.new_zeros(1, 1, 1, key.shape[2], dtype=torch.float32)
@@ -96,7 +107,13 @@ def widened(key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Te
 
 
 def fused(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float | None = None, **named: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **named: Any,
 ) -> tuple[Tensor, None]:
     """Run torch's fused kernel, which keeps no scores: whoever wants to see them has them computed."""
     for watch in _watches[-1:]:
@@ -105,5 +122,6 @@ def fused(
 
 
 def scored(query: Tensor, key: Tensor, scaling: float | None) -> Tensor:
-    """Return QK^T / sqrt(K) [B, H, T, T]: multiplied in the arithmetic of the pass, then float32, so that scaling and softmax round no more."""
+    """Return QK^T / sqrt(K) [B, H, T, T]: multiplied in the arithmetic of the pass, then float32, so that scaling and
+    softmax round no more."""
     return (query @ key.transpose(2, 3)).float() * (query.shape[-1] ** -0.5 if scaling is None else scaling)

@@ -1,6 +1,8 @@
-"""A student of DistilBERT's architecture out of a BERT: some of its layers, its word and position embeddings, its masked-LM head.
+"""A student of DistilBERT's architecture out of a BERT: some of its layers, its word and position embeddings, its
+masked-LM head.
 
-Paper: Sanh et al. 2019, DistilBERT, arXiv:1910.01108. There are no token types and no pooler; what says how BERT told two sentences apart is lost.
+Paper: Sanh et al. 2019, DistilBERT, arXiv:1910.01108. There are no token types and no pooler; what says how BERT told
+two sentences apart is lost.
 """
 
 from __future__ import annotations
@@ -40,20 +42,27 @@ OUTSIDE = {
 
 
 def parameter_map(layers: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """Yield each of the student's parameters with the one of its teacher that it starts from; ``layers`` are the teacher's, counted from 0."""
+    """Yield each of the student's parameters with the one of its teacher that it starts from; ``layers`` are the
+    teacher's, counted from 0."""
     yield from OUTSIDE.items()
     for ours, theirs in enumerate(layers):
         for name, source in IN_A_LAYER.items():
             for kind in ("weight", "bias"):
-                yield f"distilbert.transformer.layer.{ours}.{name}.{kind}", f"bert.encoder.layer.{theirs}.{source}.{kind}"
+                yield (
+                    f"distilbert.transformer.layer.{ours}.{name}.{kind}",
+                    f"bert.encoder.layer.{theirs}.{source}.{kind}",
+                )
 
 
 def distilbert_of(model: Any, shape: SimpleNamespace) -> Any:
-    """Build the student of a BERT, with the same kind of head; a classifier's head is drawn, since DistilBERT's has another form."""
+    """Build the student of a BERT, with the same kind of head; a classifier's head is drawn, since DistilBERT's has
+    another form."""
     require_bert(model, shape)
     layers = initial_layers(shape.layers, model.config.num_hidden_layers)
     student = class_like(model)._from_config(config_of(model.config, shape.layers), dtype=torch.float32)
-    theirs, ours = ({prefixed(name, each): value for name, value in each.state_dict().items()} for each in (model, student))
+    theirs, ours = (
+        {prefixed(name, each): value for name, value in each.state_dict().items()} for each in (model, student)
+    )
     with torch.no_grad():
         for name, source in parameter_map(layers):
             if name in ours and source in theirs:
@@ -65,11 +74,17 @@ def require_bert(model: Any, shape: SimpleNamespace) -> None:
     """Refuse a teacher of another family, and widths of one's own: whole layers are copied."""
     config = model.config
     if config.model_type != "bert":
-        raise ModelError(f"start: distilbert copies the layers of a BERT, and the teacher is a {config.model_type}; use start: teacher")
+        raise ModelError(
+            f"start: distilbert copies the layers of a BERT, and the teacher is a {config.model_type}; use start: "
+            f"teacher"
+        )
     own = {"hidden": config.hidden_size, "heads": config.num_attention_heads, "feed_forward": config.intermediate_size}
     other = [knob for knob, value in own.items() if getattr(shape, knob) not in (None, value)]
     if other:
-        raise ModelError(f"start: distilbert copies whole layers, so the student has its teacher's widths; leave {', '.join(other)} out")
+        raise ModelError(
+            f"start: distilbert copies whole layers, so the student has its teacher's widths; leave "
+            f"{', '.join(other)} out"
+        )
 
 
 def class_like(model: Any) -> Any:
@@ -83,7 +98,11 @@ def class_like(model: Any) -> Any:
         DistilBertModel,
     )
 
-    alike = {BertModel: DistilBertModel, BertForMaskedLM: DistilBertForMaskedLM, BertForSequenceClassification: DistilBertForSequenceClassification}
+    alike = {
+        BertModel: DistilBertModel,
+        BertForMaskedLM: DistilBertForMaskedLM,
+        BertForSequenceClassification: DistilBertForSequenceClassification,
+    }
     return alike[type(model)]
 
 
@@ -93,11 +112,20 @@ def config_of(config: Any, layers: int) -> Any:
 
     head = {name: getattr(config, name) for name in ("id2label", "label2id", "problem_type")}
     return DistilBertConfig(
-        vocab_size=config.vocab_size, max_position_embeddings=config.max_position_embeddings, n_layers=layers, n_heads=config.num_attention_heads,
-        dim=config.hidden_size, hidden_dim=config.intermediate_size, dropout=config.hidden_dropout_prob, activation=config.hidden_act,
-        attention_dropout=config.attention_probs_dropout_prob, initializer_range=config.initializer_range, pad_token_id=config.pad_token_id,
-        attn_implementation=config._attn_implementation, **head,
-    )  # fmt: skip
+        vocab_size=config.vocab_size,
+        max_position_embeddings=config.max_position_embeddings,
+        n_layers=layers,
+        n_heads=config.num_attention_heads,
+        dim=config.hidden_size,
+        hidden_dim=config.intermediate_size,
+        dropout=config.hidden_dropout_prob,
+        activation=config.hidden_act,
+        attention_dropout=config.attention_probs_dropout_prob,
+        initializer_range=config.initializer_range,
+        pad_token_id=config.pad_token_id,
+        attn_implementation=config._attn_implementation,
+        **head,
+    )
 
 
 def prefixed(name: str, model: Any) -> str:

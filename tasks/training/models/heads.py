@@ -23,7 +23,9 @@ def of_roberta(model: Any) -> Head:
 
 def of_distilbert(model: Any) -> Head:
     """DistilBERT."""
-    return lambda states_ND: model.vocab_projector(model.vocab_layer_norm(model.activation(model.vocab_transform(states_ND))))
+    return lambda states_ND: model.vocab_projector(
+        model.vocab_layer_norm(model.activation(model.vocab_transform(states_ND)))
+    )
 
 
 def of_albert(model: Any) -> Head:

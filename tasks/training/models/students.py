@@ -1,7 +1,8 @@
-"""Building models: a student smaller than its teacher, started from nothing, from the teacher's layers, or from its embeddings.
+"""Building models: a student smaller than its teacher, started from nothing, from the teacher's layers, or from its
+embeddings.
 
-Sources: layers copied at even distances from Sanh et al. 2019, DistilBERT, arXiv:1910.01108; random starts from Jiao et al. 2019,
-TinyBERT, arXiv:1909.10351. Everything that is built here is a plain Hugging Face model.
+Sources: layers copied at even distances from Sanh et al. 2019, DistilBERT, arXiv:1910.01108; random starts from Jiao et
+al. 2019, TinyBERT, arXiv:1909.10351. Everything that is built here is a plain Hugging Face model.
 """
 
 from __future__ import annotations
@@ -33,9 +34,14 @@ def load_classifier(folder: Path, task: Task, place: torch.device, *, seed: int 
     torch.manual_seed(seed)
     config = with_head(AutoConfig.from_pretrained(folder, local_files_only=True), task)
     model = AutoModelForSequenceClassification.from_pretrained(
-        folder, config=config, local_files_only=True, dtype=torch.float32, attn_implementation=attention_for(place), use_safetensors=True,
+        folder,
+        config=config,
+        local_files_only=True,
+        dtype=torch.float32,
+        attn_implementation=attention_for(place),
+        use_safetensors=True,
         ignore_mismatched_sizes=True,
-    )  # fmt: skip
+    )
     return own_attention(model.to(place))
 
 
@@ -48,13 +54,19 @@ def load_encoder(folder: Path, place: torch.device) -> Any:
 
 
 def load_masked_lm(folder: Path, place: torch.device) -> Any:
-    """Load a folder as a masked language model in float32; one without a trained head would answer at random, and is refused."""
+    """Load a folder as a masked language model in float32; one without a trained head would answer at random, and is
+    refused."""
     from transformers import AutoModelForMaskedLM
 
     options = {"dtype": torch.float32, "attn_implementation": attention_for(place), "use_safetensors": True}
-    model, found = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, output_loading_info=True, **options)
+    model, found = AutoModelForMaskedLM.from_pretrained(
+        folder, local_files_only=True, output_loading_info=True, **options
+    )
     if found["missing_keys"]:
-        raise ModelError(f"{folder.name} has no masked-LM head ({sorted(found['missing_keys'])[0]} is missing); name a model that was saved with one")
+        raise ModelError(
+            f"{folder.name} has no masked-LM head ({sorted(found['missing_keys'])[0]} is missing); name a model "
+            f"that was saved with one"
+        )
     return own_attention(model.to(place))
 
 
@@ -98,8 +110,11 @@ def with_layers(model: Any, shape: SimpleNamespace, kept: Sequence[int]) -> Any:
     """Keep some layers of the teacher, counted from 0, head included."""
     small = smaller(model.config, shape)
     if not same_widths(model.config, small):
-        raise ModelError(f"start: teacher copies whole layers, so the widths must agree; the student asks for {describe(small)}, its teacher has "
-                         f"{describe(model.config)}; use start: embeddings or random")  # fmt: skip
+        raise ModelError(
+            f"start: teacher copies whole layers, so the widths must agree; the student asks for {describe(small)}, "
+            f"its teacher has "
+            f"{describe(model.config)}; use start: embeddings or random"
+        )
     student = copy.deepcopy(model)
     drop_layers(student, kept)
     return student
@@ -116,9 +131,12 @@ def as_distilbert(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any
 
 
 def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
-    """Draw the layers, and start the embeddings from the teacher's, projected on their principal axes where the student is narrower."""
+    """Draw the layers, and start the embeddings from the teacher's, projected on their principal axes where the student
+    is narrower."""
     student = from_nothing(model, shape, build)
-    table_VE = student.get_input_embeddings().weight  # narrower than the layers in ELECTRA and ALBERT, and then as it was
+    table_VE = (
+        student.get_input_embeddings().weight
+    )  # narrower than the layers in ELECTRA and ALBERT, and then as it was
     axes_DE = principal_axes(model.get_input_embeddings().weight.detach(), table_VE.shape[1])
     teacher = tables(model)
     for name, value in tables(student).items():
@@ -140,7 +158,9 @@ STARTS: dict[str, Callable[[Any, SimpleNamespace, Callable[[Any], Any]], Any]] =
 }
 
 
-def build_student(start: str, model: Any, shape: SimpleNamespace, *, seed: int, contributions: Sequence[float] | None = None) -> Any:
+def build_student(
+    start: str, model: Any, shape: SimpleNamespace, *, seed: int, contributions: Sequence[float] | None = None
+) -> Any:
     """Build a student of ``model`` (a classifier or a bare encoder) in the given shape; the teacher is left as it is.
 
     ``start`` may also be a strategy of layer dropping, which says which of the teacher's layers stay.
@@ -148,17 +168,26 @@ def build_student(start: str, model: Any, shape: SimpleNamespace, *, seed: int, 
     torch.manual_seed(seed)
     if start in STRATEGIES:
         depth = model.config.num_hidden_layers
-        return with_layers(model, shape, kept_layers(start, depth, depth - shape.layers, contributions)).to(model.device)
+        return with_layers(model, shape, kept_layers(start, depth, depth - shape.layers, contributions)).to(
+            model.device
+        )
     if start not in STARTS:
-        raise RecipeError(f"unknown start {start!r}; choose one of {', '.join(sorted([*STARTS, *STRATEGIES]))}, or name a folder or hub id")
+        raise RecipeError(
+            f"unknown start {start!r}; choose one of {', '.join(sorted([*STARTS, *STRATEGIES]))}, or name a folder "
+            f"or hub id"
+        )
     student = STARTS[start](model, shape, lambda config: type(model)._from_config(config, dtype=torch.float32))
     return student.to(model.device)
 
 
 def principal_axes(values_VD: Tensor, width: int) -> Tensor:
-    """Return the ``width`` leading principal axes [D, E]; a column's sign is fixed so that every machine draws the same student."""
+    """Return the ``width`` leading principal axes [D, E]; a column's sign is fixed so that every machine draws the same
+    student."""
     if width > values_VD.shape[1]:
-        raise ModelError(f"the student's width {width} is larger than its teacher's {values_VD.shape[1]}; make it narrower or use start: random")
+        raise ModelError(
+            f"the student's width {width} is larger than its teacher's {values_VD.shape[1]}; make it narrower or "
+            f"use start: random"
+        )
     if width == values_VD.shape[1]:
         return torch.eye(width, device=values_VD.device)
     _, axes_DD = torch.linalg.eigh((values_VD.double().T @ values_VD.double()).cpu())
@@ -189,7 +218,9 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     model.config._name_or_path = ""
     model.save_pretrained(folder)
     tokenizer.name_or_path = ""
-    fitted(tokenizer, model.config).save_pretrained(folder)  # it was loaded with a teacher, which may be of another family
+    fitted(tokenizer, model.config).save_pretrained(
+        folder
+    )  # it was loaded with a teacher, which may be of another family
 
 
 def describe(config: Any) -> str:

@@ -1,10 +1,10 @@
 """An embedding table of which only those rows are trained that the text uses.
 
-The table holds half of a small model's numbers, and a task's text names a third of its rows. The others never get a gradient; AdamW only decays
-them, and yet a dense gradient is zeroed, measured and worked into moments for each of them at every step. Here the rows in use stand first and are
-the parameter; the rest waits, with the decay that is due as one factor. What comes out is what training the whole table gives, up to the order of
-the sums in the gradient's norm and the rounding of that factor.
-Shape letters: V vocabulary, D width.
+The table holds half of a small model's numbers, and a task's text names a third of its rows. The others never get a
+gradient; AdamW only decays them, and yet a dense gradient is zeroed, measured and worked into moments for each of them
+at every step. Here the rows in use stand first and are the parameter; the rest waits, with the decay that is due as one
+factor. What comes out is what training the whole table gives, up to the order of the sums in the gradient's norm and
+the rounding of that factor. Shape letters: V vocabulary, D width.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ SAVED = ("rows_VD", "token_V", "standing")
 
 
 class UsedRows(nn.Module):
-    """Stands in for ``table`` while a model is trained. ``standing`` holds how many rows are in use, and the factor that the others are due."""
+    """Stands in for ``table`` while a model is trained. ``standing`` holds how many rows are in use, and the factor
+    that the others are due."""
 
     rows_VD: Tensor
     token_V: Tensor
@@ -51,7 +52,8 @@ class UsedRows(nn.Module):
         return found
 
     def collect(self, places: Tensor, gradient: Tensor) -> None:
-        """Add up the gradient of the rows that a batch looked up; there is one gradient for all steps, of which few rows are ever other than zero."""
+        """Add up the gradient of the rows that a batch looked up; there is one gradient for all steps, of which few
+        rows are ever other than zero."""
         self.gradient.index_add_(0, places.flatten(), gradient.reshape(-1, gradient.shape[-1]).to(self.gradient.dtype))
         if self.padding is not None:
             self.gradient[self.padding] = 0
@@ -63,14 +65,16 @@ class UsedRows(nn.Module):
         return [self.gradient.index_select(0, torch.cat(self.touched).unique())] if self.touched else []
 
     def stepped(self, decay: float) -> None:
-        """Make the gradient zero again after a step that decayed the rows in use by a factor, and note it for those that wait."""
+        """Make the gradient zero again after a step that decayed the rows in use by a factor, and note it for those
+        that wait."""
         if self.touched:
             self.gradient[torch.cat(self.touched)] = 0
             self.standing[1] *= decay
         self.touched.clear()
 
     def admit(self, tokens: np.ndarray, pad: int, optimizer: torch.optim.Optimizer) -> None:
-        """Take the rows of tokens, and of what batches are padded with, into use, with moments of zero, as they would be by now."""
+        """Take the rows of tokens, and of what batches are padded with, into use, with moments of zero, as they would
+        be by now."""
         if tokens is self.seen:
             return
         self.seen, used = tokens, int(self.standing[0])
@@ -103,7 +107,9 @@ class UsedRows(nn.Module):
         destination |= {prefix + name: getattr(self, name) for name in SAVED}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        if prefix + "weight" in state_dict:  # written by processes that shared the training, and trained the whole table
+        if (
+            prefix + "weight" in state_dict
+        ):  # written by processes that shared the training, and trained the whole table
             self.rows_VD, self.token_V = state_dict[prefix + "weight"].clone(), torch.arange(len(self.token_V))
             self.standing = torch.tensor([len(self.token_V), 1.0], dtype=torch.float64)
         else:
@@ -112,7 +118,8 @@ class UsedRows(nn.Module):
 
 
 class Lookup(torch.autograd.Function):
-    """Looks rows up; their gradient goes to the table itself, which would else be handed one of its own size, full of zeros, at every step."""
+    """Looks rows up; their gradient goes to the table itself, which would else be handed one of its own size, full of
+    zeros, at every step."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, places: Tensor, table: UsedRows) -> Tensor:
@@ -129,9 +136,15 @@ class Lookup(torch.autograd.Function):
 
 @contextmanager
 def used_rows_only(modules: nn.Module) -> Iterator[UsedRows | None]:
-    """Train the input embedding of a model among ``modules`` by the rows in use; None where it is tied to an output, or of another kind."""
+    """Train the input embedding of a model among ``modules`` by the rows in use; None where it is tied to an output, or
+    of another kind."""
     model, table = input_table(modules)
-    plain = type(table) is nn.Embedding and table.max_norm is None and not table.scale_grad_by_freq and table.weight.requires_grad
+    plain = (
+        type(table) is nn.Embedding
+        and table.max_norm is None
+        and not table.scale_grad_by_freq
+        and table.weight.requires_grad
+    )
     if not plain or sum(value is table.weight for _, value in modules.named_parameters(remove_duplicate=False)) > 1:
         yield None
         return
@@ -154,7 +167,8 @@ def input_table(modules: nn.Module) -> tuple[Any, Any]:
 
 
 def as_whole_tables(tensors: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
-    """Turn a checkpoint of rows in use into one of a whole table, the optimizer's parameter ``number``, for processes that share the training."""
+    """Turn a checkpoint of rows in use into one of a whole table, the optimizer's parameter ``number``, for processes
+    that share the training."""
     whole = dict(tensors)
     for name in [name for name in tensors if name.endswith(".rows_VD")]:
         prefix = name.removesuffix("rows_VD")
@@ -163,7 +177,9 @@ def as_whole_tables(tensors: Mapping[str, Tensor], number: int) -> dict[str, Ten
         rows_VD[used:] *= float(standing[1])
         whole[prefix + "weight"] = rows_VD[torch.argsort(token_V)]
         if name.startswith("weight."):  # the best weights so far have a table too, but no moments
-            for moment in [other for other in tensors if other.startswith(f"optimizer.{number}.") and tensors[other].ndim == 2]:
+            for moment in [
+                other for other in tensors if other.startswith(f"optimizer.{number}.") and tensors[other].ndim == 2
+            ]:
                 whole[moment] = torch.zeros_like(rows_VD)
                 whole[moment][token_V[:used]] = tensors[moment]
     return whole

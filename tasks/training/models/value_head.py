@@ -1,9 +1,9 @@
 """Regression heads that start where the labels are: the mean of the training rows as bias, and a scale that learns.
 
 A drawn head answers about 0 for every row. Labels from 0 to 5 are then far away, and a training's first hundreds of
-steps go into moving all answers to their mean and apart from each other, through layers that should learn the task. A head
-that starts at the mean, in units of the labels' deviation, leaves that to no step. The idea is old: LeCun et al. 1998,
-Efficient BackProp, shift and scale what a network is to answer.
+steps go into moving all answers to their mean and apart from each other, through layers that should learn the task. A
+head that starts at the mean, in units of the labels' deviation, leaves that to no step. The idea is old: LeCun et al.
+1998, Efficient BackProp, shift and scale what a network is to answer.
 
 A trained model is a plain one: the scale is multiplied into the weights at the end.
 Shape letters: N rows, B batch, D width.
@@ -28,8 +28,8 @@ SMALL = 0.02  # the size of a weight as BERT draws it
 class ValueHead(nn.Linear):
     """Stands in for a drawn ``nn.Linear`` of one output while it is trained: scale · (weight · states) + bias.
 
-    AdamW moves every number by about the learning rate, whatever its size, so a scale of 1.5 would stand still where weights
-    of 0.02 move. What is learned is therefore its logarithm, in units of such a weight; and it never becomes 0.
+    AdamW moves every number by about the learning rate, whatever its size, so a scale of 1.5 would stand still where
+    weights of 0.02 move. What is learned is therefore its logarithm, in units of such a weight; and it never becomes 0.
     """
 
     def __init__(self, drawn: nn.Linear, mean: float, deviation: float) -> None:
@@ -50,10 +50,11 @@ class ValueHead(nn.Linear):
 
 @contextmanager
 def started_at_labels(model: Any, task: Task, labels_N: np.ndarray) -> Iterator[None]:
-    """Train a drawn regression head of ``model`` from the mean and deviation of ``labels_N``, those of the training rows.
+    """Train a drawn regression head of ``model`` from the mean and deviation of ``labels_N``, those of the training
+    rows.
 
-    A head that has learned already, be it the teacher's, and heads of other tasks are left alone. Afterwards the model has
-    its own ``nn.Linear`` again, with the scale in its weights.
+    A head that has learned already, be it the teacher's, and heads of other tasks are left alone. Afterwards the model
+    has its own ``nn.Linear`` again, with the scale in its weights.
     """
     known_N = labels_N[~np.isnan(labels_N)] if task.kind == "regression" else labels_N[:0]
     found = drawn_head(model) if len(known_N) else None

@@ -1,9 +1,10 @@
-"""Reading a model's inner signals: logits, hidden states, attention scores, queries, keys and values, in one pass and at the mapped layers only.
+"""Reading a model's inner signals: logits, hidden states, attention scores, queries, keys and values, in one pass and
+at the mapped layers only.
 
-Transformers' own ``output_attentions`` gives probabilities after dropout, or nothing at all under a fused kernel. The scores QK^T / sqrt(head size)
-are therefore taken where attention is computed (``tasks/training/models/attention.py``), and so are queries, keys and values, under a fused kernel too.
-A family whose attention is its own shows queries, keys and values where its linear maps make them; what cannot be read is refused
-(``tasks/families.py``).
+Transformers' own ``output_attentions`` gives probabilities after dropout, or nothing at all under a fused kernel. The
+scores QK^T / sqrt(head size) are therefore taken where attention is computed (``tasks/training/models/attention.py``),
+and so are queries, keys and values, under a fused kernel too. A family whose attention is its own shows queries, keys
+and values where its linear maps make them; what cannot be read is refused (``tasks/families.py``).
 
 Shape letters: B batch, T tokens, D width, H heads, K head size.
 """
@@ -26,7 +27,8 @@ from tasks.training.models.attention import Attended, open_to_watch, own_attenti
 
 @dataclass(frozen=True)
 class Signals:
-    """What one forward pass showed: logits [B, C] (or None), and by layer hidden states, scores [B, H, T, T], and queries, keys and values [B, H, T, K]."""
+    """What one forward pass showed: logits [B, C] (or None), and by layer hidden states, scores [B, H, T, T], and
+    queries, keys and values [B, H, T, K]."""
 
     logits_BC: Tensor | None
     hidden: dict[int, Tensor]
@@ -36,10 +38,18 @@ class Signals:
 
 
 class Capture:
-    """Runs a model and returns the wanted signals. ``hidden`` counts from 0 (embeddings); ``attention`` and ``states`` list layers from 0."""
+    """Runs a model and returns the wanted signals. ``hidden`` counts from 0 (embeddings); ``attention`` and ``states``
+    list layers from 0."""
 
-    def __init__(self, model: Any, *, hidden: Sequence[int] = (), attention: Sequence[int] = (), states: Sequence[int] = ()) -> None:
-        self.model, self.hidden, self.attention, self.states = own_attention(model), tuple(hidden), tuple(attention), tuple(states)
+    def __init__(
+        self, model: Any, *, hidden: Sequence[int] = (), attention: Sequence[int] = (), states: Sequence[int] = ()
+    ) -> None:
+        self.model, self.hidden, self.attention, self.states = (
+            own_attention(model),
+            tuple(hidden),
+            tuple(attention),
+            tuple(states),
+        )
         for signal, wanted in ((HIDDEN, hidden), (SCORES, attention), (STATES, states)):
             if wanted:
                 require_signal(model.config, signal)
@@ -49,7 +59,9 @@ class Capture:
         with self.open():
             out = self.model(**inputs, output_hidden_states=bool(self.hidden), return_dict=True)
         hidden = out.hidden_states if self.hidden else ()
-        return replace(self.seen, logits_BC=getattr(out, "logits", None), hidden={index: hidden[index] for index in self.hidden})
+        return replace(
+            self.seen, logits_BC=getattr(out, "logits", None), hidden={index: hidden[index] for index in self.hidden}
+        )
 
     def open(self) -> AbstractContextManager[None]:
         """Look where this model's attention can be seen, if anything of it is wanted."""
@@ -61,7 +73,11 @@ class Capture:
     def at_the_maps(self) -> Iterator[None]:
         """Read queries, keys and values where the linear maps of a layer make them."""
         layers, maps = encoder_layers(self.model), family_of(self.model.config).linears
-        hooks = [layers[layer].get_submodule(path).register_forward_hook(self.keep(layer, name)) for layer in self.states for name, path in maps.items()]
+        hooks = [
+            layers[layer].get_submodule(path).register_forward_hook(self.keep(layer, name))
+            for layer in self.states
+            for name, path in maps.items()
+        ]
         try:
             yield
         finally:
@@ -87,7 +103,8 @@ class Capture:
 
 
 def prove(capture: Capture, inputs: dict[str, Tensor], mask_BT: Tensor) -> None:
-    """Check on one batch that two passes agree (no dropout) and that softmax(scores + mask) gives the model's own probabilities."""
+    """Check on one batch that two passes agree (no dropout) and that softmax(scores + mask) gives the model's own
+    probabilities."""
     with torch.inference_mode():
         shown, again = (capture(**inputs) for _ in range(2))
     if not all(torch.equal(first, second) for first, second in zip(tensors(shown), tensors(again), strict=True)):
@@ -110,7 +127,10 @@ def prove_scores(model: Any, scores: dict[int, Tensor], inputs: dict[str, Tensor
         rebuilt = scores_BHTT.masked_fill(unseen_BTT[:, None], -torch.inf).softmax(-1)
         first, second = (shares_BHTT.float().transpose(1, 2)[mask_BT.bool()] for shares_BHTT in (rebuilt, own[layer]))
         if not torch.allclose(first, second, atol=1e-4):
-            raise ModelError(f"the attention scores read from layer {layer} do not give this {model.config.model_type}'s own probabilities")
+            raise ModelError(
+                f"the attention scores read from layer {layer} do not give this {model.config.model_type}'s own "
+                f"probabilities"
+            )
 
 
 def far(mask_BT: Tensor, reach: int | None) -> Tensor:
@@ -129,4 +149,6 @@ def tensors(signals: Signals) -> list[Tensor]:
 
 def scores_of(signals: Signals) -> dict[int, Tensor]:
     """Return scores by layer: as they were read, or made of the queries and keys that were."""
-    return signals.scores | {layer: scored(states["query"], states["key"], None) for layer, states in signals.states.items()}
+    return signals.scores | {
+        layer: scored(states["query"], states["key"], None) for layer, states in signals.states.items()
+    }

@@ -1,6 +1,7 @@
 """What an inner objective is: who learns from whom, and the few things that every objective can do.
 
-An objective is a way for a student to copy more of its teacher than the answers; each is one file, and ``objectives.py`` lists them by name.
+An objective is a way for a student to copy more of its teacher than the answers; each is one file, and
+``objectives.py`` lists them by name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tasks.training.objectives.capture import Signals
 
 @dataclass(frozen=True)
 class Lesson:
-    """Who takes part: the student, its frozen teacher, the phase's knobs, and what some objectives need to know of the text."""
+    """Who takes part: the student, its frozen teacher, the phase's knobs, and what some objectives need to know of the
+    text."""
 
     student: Any
     teacher: Any
@@ -34,14 +36,16 @@ class Lesson:
 
 
 class Objective:
-    """What the student learns inside. ``modules`` is what is trained, the student among it; most objectives need nothing but a loss."""
+    """What the student learns inside. ``modules`` is what is trained, the student among it; most objectives need
+    nothing but a loss."""
 
     modules: nn.Module
     width: int | None = None
     """Tokens that every row is padded to, where padding is part of the loss; None: to the longest row of a batch."""
 
     def prove(self, job: Job, batch: Batch) -> None:
-        """Check on a real batch that what is read of the models is what it is taken for, before hours are spent on it."""
+        """Check on a real batch that what is read of the models is what it is taken for, before hours are spent on
+        it."""
 
     def begin(self, step: int, total: int) -> None:
         """Get ready for a step."""

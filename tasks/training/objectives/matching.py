@@ -52,7 +52,9 @@ class Matcher(Objective):
     def prove(self, job: Job, batch: Batch) -> None:
         """Check the capture on a real batch before hours are spent on it, and say the map."""
         prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
-        job.log(f"layer map: student states {list(range(len(self.map.hidden)))} copy teacher states {list(self.map.hidden)}")
+        job.log(
+            f"layer map: student states {list(range(len(self.map.hidden)))} copy teacher states {list(self.map.hidden)}"
+        )
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
         """Return the inner loss of one batch, a scalar; the teacher is run unless what it shows of this batch is known.
@@ -87,7 +89,9 @@ class Matcher(Objective):
         """Sum the losses over the mapped layers."""
         total = torch.zeros((), device=mask_BT.device)
         for index, mapped in enumerate(self.map.hidden if self.knobs.hidden else ()):
-            total = total + self.knobs.hidden * self.hidden_loss(ours.hidden[index], theirs.hidden[mapped], mask_BT, index)
+            total = total + self.knobs.hidden * self.hidden_loss(
+                ours.hidden[index], theirs.hidden[mapped], mask_BT, index
+            )
         for index, mapped in enumerate(self.map.attention if self.knobs.attention else ()):
             total = total + self.knobs.attention * self.attention_loss(
                 ours.scores[index], theirs.scores[mapped], mask_BT, self.far(index, mapped, mask_BT)
@@ -102,13 +106,16 @@ class Matcher(Objective):
         return hidden_state_loss(student_BTD, teacher_BTE, mask_BT, projection)
 
     def far(self, index: int, mapped: int, mask_BT: Tensor) -> Tensor | None:
-        """Return which pairs of tokens one of two mapped layers does not look at, because they lie too far apart; None where both are global."""
+        """Return which pairs of tokens one of two mapped layers does not look at, because they lie too far apart; None
+        where both are global."""
         pair = ((self.student, index), (self.teacher, mapped))
         reaches = [family_of(model.config).reach(model.config, layer) for model, layer in pair]
         local = [reach for reach in reaches if reach is not None]
         return far(mask_BT, min(local)) if local else None
 
-    def attention_loss(self, student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor, far_1TT: Tensor | None = None) -> Tensor:
+    def attention_loss(
+        self, student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor, far_1TT: Tensor | None = None
+    ) -> Tensor:
         """Compare one pair of score tensors by the chosen formula."""
         if self.knobs.formula == "paper":
             unseen_BTT = mask_BT[:, None, :] == 0 if far_1TT is None else (mask_BT[:, None, :] == 0) | far_1TT
@@ -129,13 +136,17 @@ def require_positions(config: Any, width: int) -> None:
 
 
 def map_between(student: Any, teacher: Any, name: str) -> LayerMap:
-    """Return the layer map of two configs; ``kept`` is not made of two depths, but of the layers that the student has from its teacher."""
+    """Return the layer map of two configs; ``kept`` is not made of two depths, but of the layers that the student has
+    from its teacher."""
     if name != "kept":
         return layer_map(name, student.num_hidden_layers, teacher.num_hidden_layers)
     ours = getattr(student, "kept_layers", None)
     theirs = getattr(teacher, "kept_layers", None) or list(range(teacher.num_hidden_layers))
     if ours is None or not set(ours) <= set(theirs):
-        raise RecipeError("the layer map 'kept' is for a student that starts from whole layers of its teacher; choose uniform, or such a start")
+        raise RecipeError(
+            "the layer map 'kept' is for a student that starts from whole layers of its teacher; choose uniform, or "
+            "such a start"
+        )
     return of_kept([theirs.index(layer) for layer in ours])
 
 

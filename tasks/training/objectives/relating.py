@@ -1,6 +1,7 @@
 """Copying how tokens relate: one layer of the teacher, the student's last.
 
-Method: Wang et al. 2020, MiniLMv2, arXiv:2012.15828. Layers, widths and heads of the two need not agree, and attention may run in a fused kernel.
+Method: Wang et al. 2020, MiniLMv2, arXiv:2012.15828. Layers, widths and heads of the two need not agree, and attention
+may run in a fused kernel.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Relations(Objective):
         self.modules, self.student, self.teacher, self.knobs = student, student, teacher, knobs
         self.copied, self.own = (knobs.layer or depth) - 1, student.config.num_hidden_layers - 1
         if not 0 <= self.copied < depth:
-            raise ModelError(f"relations.layer is {knobs.layer}, and the teacher has layers 1 to {depth}; choose one of them")
+            raise ModelError(
+                f"relations.layer is {knobs.layer}, and the teacher has layers 1 to {depth}; choose one of them"
+            )
         self.heads = knobs.heads or relation_heads(*widths)
         for width in widths:
             require_heads(self.heads, width)
@@ -38,7 +41,10 @@ class Relations(Objective):
     def prove(self, job: Job, batch: Batch) -> None:
         """Check the capture of the teacher, and say what is compared."""
         prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
-        job.log(f"relations: the student's last layer copies the teacher's layer {self.copied + 1}, in {self.heads} relation heads")
+        job.log(
+            f"relations: the student's last layer copies the teacher's layer {self.copied + 1}, in {self.heads} "
+            f"relation heads"
+        )
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
         """Return the weighted sum over queries, keys and values."""
@@ -50,7 +56,9 @@ class Relations(Objective):
         for kind in KINDS:
             weight = getattr(self.knobs, kind)
             if weight:
-                total = total + weight * relation_loss(ours[kind], theirs.states[self.copied][kind], batch.mask_BT, heads=self.heads)
+                total = total + weight * relation_loss(
+                    ours[kind], theirs.states[self.copied][kind], batch.mask_BT, heads=self.heads
+                )
         return total
 
     def finish(self) -> dict[str, Any]:

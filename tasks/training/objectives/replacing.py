@@ -24,7 +24,8 @@ from tasks.training.objectives.lesson import Lesson, Objective
 
 
 class Replacing(Objective):
-    """Trains the student's layers in the teacher's places; ``knobs`` are those of the phase. What is not a layer is frozen, as in the paper."""
+    """Trains the student's layers in the teacher's places; ``knobs`` are those of the phase. What is not a layer is
+    frozen, as in the paper."""
 
     def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, labels_N: np.ndarray, kind: str) -> None:
         require_alone(student.config)
@@ -39,10 +40,14 @@ class Replacing(Objective):
 
     def prove(self, job: Job, batch: Batch) -> None:
         """Say which layers are replaced."""
-        job.log("each layer replaces the teacher's (counted from 0): " + "; ".join(", ".join(map(str, group)) for group in self.replaced))
+        job.log(
+            "each layer replaces the teacher's (counted from 0): "
+            + "; ".join(", ".join(map(str, group)) for group in self.replaced)
+        )
 
     def begin(self, step: int, total: int) -> None:
-        """Draw which layers stand in; the draw depends on seed and step alone, so that a resumed training and every process draw alike."""
+        """Draw which layers stand in; the draw depends on seed and step alone, so that a resumed training and every
+        process draw alike."""
         now = chance(step, total, first=self.knobs.replacing.first, share=self.knobs.replacing.share)
         drawn = np.random.default_rng([self.knobs.seed, step]).random(len(self.stack)) < now
         # A step in which no layer of the student stands in would teach nothing.
@@ -53,7 +58,9 @@ class Replacing(Objective):
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
         """Return the task's loss."""
         assert batch.rows_B is not None
-        return label_loss(self.student(**batch.inputs(self.student)).logits, self.labels_N[batch.rows_B], kind=self.kind)
+        return label_loss(
+            self.student(**batch.inputs(self.student)).logits, self.labels_N[batch.rows_B], kind=self.kind
+        )
 
     def finish(self) -> dict[str, Any]:
         """Let the student's layers stand alone."""

@@ -1,8 +1,10 @@
-"""The teacher's inner signals, asked for once and kept by row: later epochs, other seeds and other students of one map never run the teacher.
+"""The teacher's inner signals, asked for once and kept by row: later epochs, other seeds and other students of one map
+never run the teacher.
 
-Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Kept in 16 bits with 11 of precision, valid tokens only; whether they are kept at all is
-decided by what the stage's key is made of, so that a run and its repetition decide alike.
-Shape letters: N rows, S tokens of all rows, B batch, T tokens, E teacher width, H heads, M mapped hidden states, L mapped attention layers.
+Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Kept in 16 bits with 11 of precision, valid tokens only; whether
+they are kept at all is decided by what the stage's key is made of, so that a run and its repetition decide alike. Shape
+letters: N rows, S tokens of all rows, B batch, T tokens, E teacher width, H heads, M mapped hidden states, L mapped
+attention layers.
 """
 
 from __future__ import annotations
@@ -21,7 +23,16 @@ from torch import Tensor
 from tasks.engine.job import Job
 from tasks.methods.layers.layer_maps import layer_map
 from tasks.training.data.batches import by_length
-from tasks.training.data.rows import Encoded, collate, encode, load_tokenizer, read_task, rows_by_id, student_rows, valid
+from tasks.training.data.rows import (
+    Encoded,
+    collate,
+    encode,
+    load_tokenizer,
+    read_task,
+    rows_by_id,
+    student_rows,
+    valid,
+)
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture, Signals
 from tasks.training.objectives.matching import wanted
@@ -47,7 +58,8 @@ class Plan:
 
 
 def record_signals(job: Job) -> dict[str, Any]:
-    """Run the teacher over every row that students will see and keep its mapped layers; nothing is kept where that would not pay."""
+    """Run the teacher over every row that students will see and keep its mapped layers; nothing is kept where that
+    would not pay."""
     task, place, knobs = read_task(job.inputs["rows"]), device(), job.knobs
     if place.type == "cuda":
         return live(job, "a GPU runs the teacher faster than a disk gives back what it said")
@@ -122,7 +134,9 @@ def open_files(folder: Path, lengths_N: np.ndarray, plan: Plan, mode: Any) -> tu
     for name, wanted_shape in shapes.items() if mode == "r+" else ():
         with (folder / name).open("wb") as stream:  # a disk too full for a map would end the process without a word
             os.posix_fallocate(stream.fileno(), 0, 2 * math.prod(wanted_shape))
-    hidden_SME, ends = (np.memmap(folder / name, np.float16, mode, shape=wanted_shape) for name, wanted_shape in shapes.items())
+    hidden_SME, ends = (
+        np.memmap(folder / name, np.float16, mode, shape=wanted_shape) for name, wanted_shape in shapes.items()
+    )
     return hidden_SME, ends
 
 
@@ -134,7 +148,8 @@ def score_places(lengths_N: np.ndarray, plan: Plan) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Kept signals, given back a batch at a time; ``row_of`` says where each row of the student is among the kept ones."""
+    """Kept signals, given back a batch at a time; ``row_of`` says where each row of the student is among the kept
+    ones."""
 
     plan: Plan
     lengths_N: np.ndarray
@@ -149,7 +164,9 @@ class Recorded:
         """Open what was written for rows of these lengths."""
         order = np.arange(len(lengths_N)) if row_of is None else row_of
         starts = np.concatenate([[0], np.cumsum(lengths_N)])
-        return cls(plan, lengths_N, *open_files(folder, lengths_N, plan, "r"), order, starts, score_places(lengths_N, plan))
+        return cls(
+            plan, lengths_N, *open_files(folder, lengths_N, plan, "r"), order, starts, score_places(lengths_N, plan)
+        )
 
     def of(self, rows: np.ndarray, place: torch.device) -> Signals:
         """Return the signals of a batch of rows, padded with zeros to the longest of them."""
@@ -165,7 +182,9 @@ class Recorded:
                 states_BTME[at, there] = self.hidden_SME[self.starts[row] : self.starts[row + 1]]
             if plan.attention:
                 shape = (len(plan.attention), plan.heads, length, length)
-                scores_BLHTT[at, :, :, there, there] = self.scores[self.places[row] : self.places[row + 1]].reshape(shape)
+                scores_BLHTT[at, :, :, there, there] = self.scores[self.places[row] : self.places[row + 1]].reshape(
+                    shape
+                )
         states, scores = (torch.from_numpy(values).to(place) for values in (states_BTME, scores_BLHTT))
         return Signals(
             None,
@@ -182,4 +201,9 @@ def recorded(job: Job, ids_N: np.ndarray) -> Recorded | None:
     if not index["kept"]:
         return None
     plan = Plan(tuple(index["hidden"]), tuple(index["attention"]), index["width"], index["heads"], index["left"])
-    return Recorded.over(job.inputs["signals"], plan, np.asarray(index["lengths"]), rows_by_id(index["ids"], ids_N, "kept layers", "record-signals"))
+    return Recorded.over(
+        job.inputs["signals"],
+        plan,
+        np.asarray(index["lengths"]),
+        rows_by_id(index["ids"], ids_N, "kept layers", "record-signals"),
+    )

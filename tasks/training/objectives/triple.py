@@ -1,4 +1,5 @@
-"""General distillation with three losses: the teacher's softened words, masked words, and the direction of the last hidden states.
+"""General distillation with three losses: the teacher's softened words, masked words, and the direction of the last
+hidden states.
 
 Method: Sanh et al. 2019, DistilBERT, arXiv:1910.01108. Student and teacher read the same masked text.
 Shape letters: B batch, T tokens, N tokens that count, D width, V vocabulary.
@@ -32,11 +33,20 @@ class Triple(Objective):
     """Three losses over masked text; ``knobs`` are those of the section ``triple``."""
 
     def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, tokenizer: Any, text: Encoded) -> None:
-        self.modules, self.student, self.teacher, self.knobs, self.tokenizer = student, student, teacher, knobs, tokenizer
+        self.modules, self.student, self.teacher, self.knobs, self.tokenizer = (
+            student,
+            student,
+            teacher,
+            knobs,
+            tokenizer,
+        )
         self.heads = [self.head(model) for model in (student, teacher)]
         if knobs.direction and student.config.hidden_size != teacher.config.hidden_size:
-            raise ModelError(f"the triple loss compares the direction of hidden states, which are {student.config.hidden_size} wide in the student and "
-                             f"{teacher.config.hidden_size} in the teacher; give them one width, or set triple.direction: 0")  # fmt: skip
+            raise ModelError(
+                f"the triple loss compares the direction of hidden states, which are {student.config.hidden_size} "
+                f"wide in the student and "
+                f"{teacher.config.hidden_size} in the teacher; give them one width, or set triple.direction: 0"
+            )
         counts_V = np.zeros(student.config.vocab_size, dtype=np.int64)
         for start in range(0, len(text.ids_S), 1 << 22):
             part = np.bincount(text.ids_S[start : start + (1 << 22)], minlength=len(counts_V))
@@ -64,7 +74,8 @@ class Triple(Objective):
         return total + self.knobs.direction * direction_loss(student_ND, teacher_ND) if self.knobs.direction else total
 
     def over_vocabulary(self, student_ND: Tensor, teacher_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sums of both losses over words. Logits of a chunk of tokens are made, compared, and made again for the gradient, never kept."""
+        """Return the sums of both losses over words. Logits of a chunk of tokens are made, compared, and made again for
+        the gradient, never kept."""
         chunks = zip(student_ND.split(CHUNK), teacher_ND.split(CHUNK), targets_N.split(CHUNK), strict=True)
         sums = [checkpoint(self.of_chunk, *chunk, use_reentrant=False) for chunk in chunks]
         soft, words = (torch.stack(parts).sum() for parts in zip(*sums, strict=True))
@@ -75,7 +86,9 @@ class Triple(Objective):
         student_NV = self.heads[0](student_ND)
         with torch.no_grad():
             teacher_NV = self.heads[1](teacher_ND)
-        return softened_sum(student_NV, teacher_NV, temperature=self.knobs.temperature), masked_word_sum(student_NV, targets_N)
+        return softened_sum(student_NV, teacher_NV, temperature=self.knobs.temperature), masked_word_sum(
+            student_NV, targets_N
+        )
 
 
 def triple(lesson: Lesson) -> Triple:
