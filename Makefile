@@ -55,6 +55,7 @@ cloud: $(READY) .venv-checkov/.ready
 
 lint: $(READY)
 	$(BIN)/ruff check flows tasks deployments tests
+	$(BIN)/ruff format --check --quiet flows tasks deployments tests
 	$(BIN)/lint-imports
 
 # The lock anew, from pyproject.toml; UPGRADE=1 takes the newest versions that fit.

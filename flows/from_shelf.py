@@ -36,9 +36,9 @@ async def compress_from_shelf(recipe: ShelfName, changes: Changes = Changes(), w
 @flow(name="sweep-from-shelf", flow_run_name="{recipe}", on_failure=[on_failure])
 async def sweep_from_shelf(
     recipe: ShelfName,
-    sweep: Sweep = Sweep(),
-    changes: Changes = Changes(),
-    without: LeftOut = (),  # noqa: B008 - they are frozen
+    sweep: Sweep = Sweep(),  # noqa: B008 - it is frozen
+    changes: Changes = Changes(),  # noqa: B008 - it is frozen
+    without: LeftOut = (),
 ) -> dict[str, Any]:
     """How many layers does a task need? Drop layers of the recipe's teacher by every strategy, number and seed; the
     answer has an interval.

@@ -31,7 +31,8 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.prepare_corpus import pretrain_base
 from tasks.recipe.knobs import Knobs
 from tasks.recipe.running import Costs
-from tasks.stage.remote import FLOW, StageOrder, parcels_of
+from tasks.stage.orders import StageOrder, parcels_of
+from tasks.stage.remote import FLOW
 from tasks.stage.session import Session, use_session
 
 Door = Callable[..., Any]

@@ -17,7 +17,7 @@ from tasks.stage.decorator import stage
 @stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
 async def prepare_rows(bench: Bench, knobs: RowsSlice, *, source: Parcel) -> None:
     """Read the source, check labels and texts, and hold rows back for selection and reporting."""
-    from tasks.ports.rows.tables import prepare_rows as prepare
+    from tasks.ports.rows.prepared import prepare_rows as prepare
 
     bench.facts |= await asyncio.to_thread(prepare, bench.folder(source), knobs.task, knobs, bench.output)
     for line in purge_lines(bench.facts):
@@ -27,7 +27,7 @@ async def prepare_rows(bench: Bench, knobs: RowsSlice, *, source: Parcel) -> Non
 @stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
 async def prepare_transfer(bench: Bench, knobs: TransferText, *, source: Parcel, rows: Parcel) -> None:
     """Read unlabelled text of the user's own, and count which of the held-back rows overlap with it."""
-    from tasks.ports.rows.tables import prepare_transfer as prepare
+    from tasks.ports.rows.prepared import prepare_transfer as prepare
 
     bench.facts |= await asyncio.to_thread(
         prepare, bench.folder(source), knobs.text, knobs.pair, bench.output, bench.folder(rows)
@@ -37,7 +37,7 @@ async def prepare_transfer(bench: Bench, knobs: TransferText, *, source: Parcel,
 @stage(makes="leaks", libraries=("numpy", "pyarrow"))
 async def compare_corpus(bench: Bench, knobs: CorpusRead, *, source: Parcel, rows: Parcel) -> None:
     """Count which of the held-back rows overlap with general text."""
-    from tasks.ports.rows.tables import leaks_of_corpus
+    from tasks.ports.rows.prepared import leaks_of_corpus
 
     found = await asyncio.to_thread(leaks_of_corpus, bench.folder(source), knobs.text, knobs.most, bench.folder(rows))
     (bench.output / "leaks.json").write_text(json.dumps(found, sort_keys=True))

@@ -62,7 +62,7 @@ for (const path of sockets) for (const words of [["prefect"], []]) await new Pro
   socket.onerror = socket.onclose = () => done(); setTimeout(done, 1000);
 });
 return won;
-"""
+"""  # noqa: E501
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def engines_in_this_process() -> Iterator[None]:
         return facts
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.stage.run_engine", here)
+        patch.setattr("tasks.stage.context.run_engine", here)
         yield
 
 

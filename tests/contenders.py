@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from tasks import promote_models
+from tasks.gate import decisions
+from tasks.gate.decisions import settle_run, under_lock
 from tasks.gate.judging import Judging, verdict_tags
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.tracking.registry import Registry, Standing
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.verified_download import EVALUATION_TAG, evaluation_digest
-from tasks.promote_models import settle_run, under_lock
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.jobs import write_predictions
 from tests.report.figures import row
@@ -183,7 +183,7 @@ def promote(
     WAIT.set(wait if callable(wait) else partial(time.sleep, wait))
     if store is None:
         return settle_run(judging, Waiting(tracker, name, Nobody()), numbers, "run")
-    promote_models.Registry = Waiting  # type: ignore[misc]
+    decisions.Registry = Waiting  # type: ignore[misc]
     return asyncio.run(
         under_lock(FolderStore(store), tracker, name, lambda registry: settle_run(judging, registry, numbers, "run"))
     )

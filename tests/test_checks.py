@@ -11,7 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from tasks.errors import DataError, GateError, LimbeckError
-from tasks.preflight import check_students, require_floor, require_selection, same_reading
+from tasks.gate.floor import require_floor
+from tasks.preflight import check_students, require_selection, same_reading
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.training import Teacher
 from tests.tiny import write_tiny_bert

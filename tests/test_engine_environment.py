@@ -202,7 +202,7 @@ def weights(folder: Path) -> str:
 @pytest.fixture(scope="module")
 def small_rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tasks.catalog import TaskSpec
-    from tasks.ports.rows.tables import prepare_rows
+    from tasks.ports.rows.prepared import prepare_rows
     from tasks.recipe.data import Data
 
     folder = tmp_path_factory.mktemp("prepared")
@@ -246,7 +246,7 @@ PREPARE = """
 import sys
 from pathlib import Path
 from tasks.catalog import TaskSpec
-from tasks.ports.rows.tables import prepare_rows
+from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.data import Data
 prepare_rows(Path(sys.argv[1]), TaskSpec(name="tiny"), Data(selection_rows=20), Path(sys.argv[2]))
 """

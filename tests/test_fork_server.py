@@ -54,7 +54,7 @@ MAIN = """
         time.sleep(600)
 
     sys.exit(serve({"tell": tell, "fail": fail, "vanish": vanish, "wait": wait}, sys.argv[1]))
-"""
+"""  # noqa: E501
 Do = Callable[..., Any]
 
 
@@ -175,7 +175,7 @@ async def run():
     await run_engine("working", {order!r}, Path({str(tmp_path / "wait")!r}), lambda event: print(event["message"], flush=True), ForkServer())
 
 asyncio.run(run())
-"""
+"""  # noqa: E501
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         engine = int(process.stdout.readline())

@@ -24,12 +24,12 @@ import pytest
 
 from flows.run.opening import begin
 from tasks.errors import LeaseLost, RegistryError
+from tasks.gate.decisions import delete_here, promote_here, roll_back_here, settle_run, under_lock
 from tasks.gate.judging import Judging
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.tracking.registry import STORE, Registry, Standing, missing
 from tasks.ports.tracking.tracker import Tracker
-from tasks.promote_models import delete_here, promote_here, roll_back_here, settle_run, under_lock
 from tasks.scoring import evaluation
 from tests import postgres
 from tests.contenders import candidate, judging_of, promote, register

@@ -7,7 +7,7 @@ from prefect.logging import get_run_logger
 
 from tasks.contracts import Parcel
 from tasks.finetune_teacher import finetune_teacher
-from tasks.preflight import require_floor
+from tasks.gate.floor import require_floor
 from tasks.prepare_corpus import pretrain_base
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.training import Colleague, Teacher

@@ -167,7 +167,7 @@ def planned_rows(recipe: Recipe, session: Session) -> dict[str, Any]:
     from flows.run.judging_sources import known_of_sets
     from flows.run.opening import held_back
     from tasks.ports.files.sources import resolve_data
-    from tasks.ports.rows.tables import divided_rows
+    from tasks.ports.rows.prepared import divided_rows
 
     known, missing = held_back(session), [name for name in recipe.judging_sets if name not in known_of_sets(session)]
     if known and not missing:

@@ -45,18 +45,7 @@ async def publish_results(
     writes."""
     costs = costs_of_candidates([row["name"] for row in rows], run.session)
     rows = [row | {"cost": costs[row["name"]] | {"joules": energy_of_inference(recipe, row, run)}} for row in rows]
-    # What is registered already is not fetched: only a new version asks for its files.
-    folders = {candidate.name: partial(run.session.store.folder, candidate.model) for candidate in candidates}
-    about = describe_run(recipe, run, data)
-    exports = for_the_folders(rows, candidates, run.session.store)
-    with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
-        judging = new_judging(recipe, run, rows, data, Path(workspace))
-        # Quoted: Prefect looks for other tasks' results in whatever a task is given, twice, and in these there are
-        # none.
-        registered = await register_models(
-            run.tracker, quote(folders), quote(judging), quote(about), Path(workspace), quote(exports)
-        )
-        promotion = await promote_models(quote(judging), run.tracker, run.session.store, registered, run.tracker.parent)
+    registered, promotion = await register_and_promote(recipe, run, rows, candidates, data)
     registered, decisions = decided(registered, promotion), promotion.pop("decisions")
     verdicts = {entry["candidate"]: entry for entry in registered}
     efforts = efforts_of(recipe, run.session.records)
@@ -69,23 +58,7 @@ async def publish_results(
         run.tracker.candidates, models, best=best["name"], standing=standing_said(best), split=recipe.gate.split
     )
     await asyncio.to_thread(run.tracker.story, run.session.records)
-    stages = [stage_row(record) for record in run.session.records]
-    result = {
-        "recipe": recipe.name,
-        "task": recipe.spec.name,
-        "headline": recipe.spec.headline,
-        "split": recipe.gate.split,
-        "rows": data.facts["rows"],
-        "synthetic": recipe.data.synthetic,
-        "stages": stages,
-        "models": models,
-        "registered": registered,
-        "promotion": promotion,
-        "links": run.tracker.urls(None),
-        "ledger": ledger_of(run.session),
-        "labels": data.facts.get("labels"),
-        "held_back": held_back(run.session),
-    }
+    result = result_of(recipe, run, models, registered, promotion, data)
     await asyncio.to_thread(run.tracker.ledger, result["ledger"])
     result["manifest"] = manifest_of(recipe, run, models, split=recipe.gate.split)
     await asyncio.to_thread(run.tracker.note, "manifest", result["manifest"])
@@ -97,6 +70,52 @@ async def publish_results(
     for line in summary(result):
         get_run_logger().info(line)
     return result
+
+
+async def register_and_promote(
+    recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], candidates: Sequence[Candidate], data: Parcel
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Register every candidate that the gate takes, and decide on the aliases; return both, for the results."""
+    # What is registered already is not fetched: only a new version asks for its files.
+    folders = {candidate.name: partial(run.session.store.folder, candidate.model) for candidate in candidates}
+    about = describe_run(recipe, run, data)
+    exports = for_the_folders(rows, candidates, run.session.store)
+    with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
+        judging = new_judging(recipe, run, rows, data, Path(workspace))
+        # Quoted: Prefect looks for other tasks' results in whatever a task is given, twice, and in these there are
+        # none.
+        registered = await register_models(
+            run.tracker, quote(folders), quote(judging), quote(about), Path(workspace), quote(exports)
+        )
+        promotion = await promote_models(quote(judging), run.tracker, run.session.store, registered, run.tracker.parent)
+    return registered, promotion
+
+
+def result_of(
+    recipe: Recipe,
+    run: Run,
+    models: Sequence[Mapping[str, Any]],
+    registered: Sequence[Mapping[str, Any]],
+    promotion: Mapping[str, Any],
+    data: Parcel,
+) -> dict[str, Any]:
+    """Return the figures and decisions of a run that is over, as ``--json`` writes them."""
+    return {
+        "recipe": recipe.name,
+        "task": recipe.spec.name,
+        "headline": recipe.spec.headline,
+        "split": recipe.gate.split,
+        "rows": data.facts["rows"],
+        "synthetic": recipe.data.synthetic,
+        "stages": [stage_row(record) for record in run.session.records],
+        "models": models,
+        "registered": registered,
+        "promotion": promotion,
+        "links": run.tracker.urls(None),
+        "ledger": ledger_of(run.session),
+        "labels": data.facts.get("labels"),
+        "held_back": held_back(run.session),
+    }
 
 
 def energy_of_inference(recipe: Recipe, row: Mapping[str, Any], run: Run) -> Figure:

@@ -8,9 +8,11 @@ from typing import Any
 from flows.run.opening import write_json
 from tasks.errors import RecipeError
 from tasks.ports.files.bounded_json import read_json as read_bounded
+from tasks.report.results.literature import Literature, literature_of
 from tasks.report.results.results_brief import brief_table
-from tasks.report.results.results_file import Run, file_name, parsed, trimmed
-from tasks.report.results.results_page import Literature, literature_of, results_page
+from tasks.report.results.results_cuts import file_name, parsed, trimmed
+from tasks.report.results.results_file import Run
+from tasks.report.results.results_page import results_page
 
 PAGE, LITERATURE = "README.md", "literature.json"
 

@@ -232,7 +232,7 @@ students:
 gate:
   criteria:
     - {{metric: retained, at_least: 0.95}}   # of the teacher's score, at the lower end of its interval
-"""
+"""  # noqa: E501
 
 
 def starter_recipe(table: Path, out: Path) -> str:

@@ -64,9 +64,9 @@ No code of Limbeck is needed. Weights are safetensors.
 {exports}## Limits
 
 {limits}
-"""
+"""  # noqa: E501
 LIMITS = """The model was judged on the rows named above and on nothing else: not on other domains, not on other languages, not for fairness.
-Latency and memory belong to the machine on which they were measured."""
+Latency and memory belong to the machine on which they were measured."""  # noqa: E501
 SYNTHETIC = "**The data is synthetic: these figures say nothing about natural language.**"
 MEANS = f"Means over seeds stand beside them, for comparing methods: {VARIED}."
 UNLICENSED = "A licence that is given as unknown was not stated in the recipe: find out before you pass the model on."

@@ -26,9 +26,9 @@ from tasks.stage.context import Bench
 from tasks.stage.gpu_slots import gpu_slots
 from tasks.stage.keys import Frame, explain, is_sent, new_record
 from tasks.stage.metering import metered, require_rest, within_budget
+from tasks.stage.orders import notes_of, require_expected
 from tasks.stage.planning import nearest, reason, took
 from tasks.stage.progress import ProgressPage
-from tasks.stage.remote import notes_of, require_expected
 from tasks.stage.session import Session, StageRecord
 
 

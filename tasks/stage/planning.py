@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.contracts import Parcel
 from tasks.ports.code.fingerprint import differences
-from tasks.ports.store.artifacts import is_of_this_release, used_of
+from tasks.ports.store.manifests import is_of_this_release, used_of
 from tasks.recipe.knobs import Knobs
 from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, Frame, explain, new_record
 from tasks.stage.session import Session

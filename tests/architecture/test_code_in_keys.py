@@ -339,7 +339,7 @@ ALLOWED = {
     ): "a stack that one context manager fills and empties",
     (
         "knobs_are_those_of_the_stage",
-        "tasks.stage.remote",
+        "tasks.stage.orders",
         "Field(title='Knobs'",
     ): "an order's field, of which a stage's knobs are read",
     (

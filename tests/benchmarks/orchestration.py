@@ -59,7 +59,7 @@ except SystemExit as end:
     status = end.code
 spent = {"wall": time.perf_counter() - imported, "cpu": time.process_time() - cpu, "engines": engines, "imports": imports}
 print(json.dumps(spent | {"status": status or 0, "torch": "torch" in sys.modules}))
-"""
+"""  # noqa: E501
 
 
 def recipe_in(folder: Path, students: list[dict[str, Any]], prediction: Mapping[str, Any] = FAST) -> Path:

@@ -223,9 +223,10 @@ def test_what_onnx_cannot_express_is_noted_and_not_raised(
     )
     twice.register_fake(torch.empty_like)
     plain = Answering.forward
-    forward = lambda self, input_ids, attention_mask, token_type_ids=None: twice(
-        plain(self, input_ids, attention_mask, token_type_ids)
-    )  # noqa: E731
+
+    def forward(self: Any, input_ids: Any, attention_mask: Any, token_type_ids: Any = None) -> Any:
+        return twice(plain(self, input_ids, attention_mask, token_type_ids))
+
     monkeypatch.setattr(Answering, "forward", forward)
     found = do("export", tmp_path / "output", EXPORT, model=place / "model", rows=place / "rows")
     assert found == {"made": False, "because": found["because"]} and found["because"].startswith(

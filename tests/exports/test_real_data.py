@@ -9,7 +9,7 @@ import pytest
 from tasks.catalog import GLUE
 from tasks.engine.job import Job
 from tasks.exports.parity import against_fp32, against_full
-from tasks.ports.rows.tables import prepare_rows
+from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.data import Data
 from tasks.recipe.training import Teacher
 from tasks.training.jobs import JOBS

@@ -55,7 +55,7 @@ with torch.inference_mode():
     found = [int(model(**tokenizer(text, truncation=True, max_length=16, return_tensors="pt")).logits.argmax()) for text in rows["text"]]
 assert "tasks" not in sys.modules
 print(repr(sum(one == label for one, label in zip(found, rows["label"])) / len(found)))
-"""
+"""  # noqa: E501
 """What a user does who has none of our code."""
 
 

@@ -30,7 +30,7 @@ from tasks.ports.tracking.run_files import read_curves
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.stage.keys import WITHOUT_A_MODEL
-from tasks.stage.remote import StageOrder
+from tasks.stage.orders import StageOrder
 from tests.flows.test_compress import FAST, recipe_for, teacher_alone
 from tests.s3_server import BUCKET, S3Server
 

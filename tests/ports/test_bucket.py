@@ -18,8 +18,9 @@ from tasks.engine.checkpoint_files import read_marker, write_marker
 from tasks.errors import StoreError
 from tasks.ports.code.fingerprint import key_of
 from tasks.ports.store import bucket as bucket_module
-from tasks.ports.store.artifacts import digest_of, new_manifest
+from tasks.ports.store.artifacts import digest_of
 from tasks.ports.store.bucket import PART, Bucket
+from tasks.ports.store.manifests import new_manifest
 from tasks.ports.store.s3 import S3Store, manifest_name, object_name
 from tasks.ports.store.travelling import TravellingCheckpoints
 from tests.chaos import Chaos, chaos_before

@@ -23,8 +23,8 @@ from tasks.ports.rows.judging_sets import (
     purge_train,
     resolve_judging_set,
 )
+from tasks.ports.rows.prepared import write_rows
 from tasks.ports.rows.splits import Split
-from tasks.ports.rows.tables import write_rows
 from tasks.recipe.data import Data, JudgingSet
 from tasks.recipe.slices import JudgingRowsSlice
 

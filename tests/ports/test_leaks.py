@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tasks.ports.rows.leaks import leaked
 from tasks.ports.rows.overlap import sentences_of
-from tasks.ports.rows.tables import leaks_of_corpus, prepare_rows, prepare_transfer
+from tasks.ports.rows.prepared import leaks_of_corpus, prepare_rows, prepare_transfer
 from tasks.recipe.data import Data
 from tasks.recipe.slices import RowsSlice
 from tests.contenders import recipe_for

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tasks.gate.decisions import under_lock
 from tasks.ports.store.s3 import S3Store
 from tasks.ports.tracking.registry import LONGEST, Standing, fitting, history_of, lock_key, missing
 from tasks.ports.tracking.tracker import Tracker
-from tasks.promote_models import under_lock
 from tests.s3_server import BUCKET, S3Server
 
 

@@ -17,8 +17,8 @@ import pytest
 from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.overlap import folded
+from tasks.ports.rows.prepared import divided_rows
 from tasks.ports.rows.splits import Split, divide, leaks_of
-from tasks.ports.rows.tables import divided_rows
 from tasks.recipe.data import Data
 
 SHARED = Path(os.environ.get("LIMBECK_SHARED", Path(__file__).resolve().parents[2].parent / "shared")) / "data"

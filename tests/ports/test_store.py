@@ -23,10 +23,11 @@ from tasks.contracts import Parcel
 from tasks.engine.checkpoint_files import write_marker
 from tasks.errors import ArtifactDamaged, LeaseLost, LeaseTaken, StoreError
 from tasks.ports.code.fingerprint import key_of
-from tasks.ports.store.artifacts import digest_of, parcel_of, seal_of
+from tasks.ports.store.artifacts import digest_of
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.collect import Sweep, sweep
 from tasks.ports.store.folder import FolderStore
+from tasks.ports.store.manifests import parcel_of, seal_of
 from tasks.ports.store.s3 import S3Store, manifest_name, object_name
 from tests.s3_server import BUCKET
 
@@ -230,7 +231,7 @@ async def hold():
         await asyncio.sleep(60)
 
 asyncio.run(hold())
-"""
+"""  # noqa: E501
 
 
 def test_a_killed_holder_frees_its_lease(store: AnyStore, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
-from tasks.ports.rows.tables import prepare_rows, sniff
+from tasks.ports.rows.prepared import prepare_rows
+from tasks.ports.rows.tables import sniff
 from tasks.recipe.data import Data
 
 SHARED = Path(os.environ.get("LIMBECK_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))

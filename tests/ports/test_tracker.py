@@ -457,7 +457,7 @@ pipe = mlflow.transformers.load_model("models:/sst2-tiny@champion")
 inputs = pipe.tokenizer(sys.argv[2], return_tensors="pt")
 with torch.no_grad():
     print(json.dumps({"logits": pipe.model(**inputs).logits.tolist(), "answer": pipe(sys.argv[2]), "ours": "tasks" in sys.modules}))
-"""
+"""  # noqa: E501
 
 
 def test_others_load_the_champion_in_a_clean_process_with_equal_logits(
@@ -613,7 +613,7 @@ found = mlflow.pyfunc.load_model(sys.argv[1])
 pipe = mlflow.transformers.load_model(sys.argv[1])
 logits = pipe.model(**pipe.tokenizer(pair["text"], pair["text_pair"], return_tensors="pt")).logits
 print(json.dumps({"inputs": found.metadata.signature.inputs.input_names(), "score": found.predict([pair]).score[0], "logit": logits.item()}))
-"""
+"""  # noqa: E501
 
 
 def test_pairs_go_in_by_name_and_a_regression_answers_with_its_logit(tiny_bert: Path, tmp_path: Path) -> None:

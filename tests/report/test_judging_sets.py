@@ -12,7 +12,8 @@ from flows.branches.judging_sets import judged_of
 from flows.run.judging_sources import with_purge
 from tasks.contracts import Parcel
 from tasks.ports.tracking.figures import judged_figures
-from tasks.report.results.results_file import Run, trimmed
+from tasks.report.results.results_cuts import trimmed
+from tasks.report.results.results_file import Run
 from tasks.report.results.results_page import results_page
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows, judging_markdown, judging_part, judging_table

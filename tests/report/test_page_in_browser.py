@@ -35,7 +35,7 @@ document.body.append(JSON.stringify({
   scroll: wide.scrollWidth, width: wide.clientWidth, first: Math.round(page.querySelector(".first").getBoundingClientRect().bottom),
   over: over.map(one => one.tagName + "." + one.className + " " + one.textContent.slice(0, 40)), cut: cut.map(one => one.textContent),
 }));
-"""
+"""  # noqa: E501
 
 
 @contextmanager

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tasks.errors import RecipeError
-from tasks.report.results.results_file import Run, Sweep, file_name, parsed, trimmed, without_places
-from tasks.report.results.results_page import NOTHING, literature_of, results_page
+from tasks.report.results.literature import literature_of
+from tasks.report.results.results_cuts import file_name, parsed, trimmed, without_places
+from tasks.report.results.results_file import Run, Sweep
+from tasks.report.results.results_page import NOTHING, results_page
 from tests.report.figures import HELD_BACK, row, swept, written
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.report.format.pareto import Front, Point
-from tasks.report.page.charts import drop_chart, front_chart, levels_of, spread, without_shortcuts
+from tasks.report.page.charts import drop_chart, front_chart, spread
+from tasks.report.page.lineage_chart import levels_of, without_shortcuts
 from tasks.report.page.svg import Labels, Plot, labelled, log_ticks, mark, overlap, padded, scale, text, ticks
 
 figures = st.floats(-1e6, 1e6, allow_nan=False)

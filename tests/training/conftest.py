@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.catalog import TaskSpec
-from tasks.ports.rows.tables import prepare_rows
+from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.data import Data
 
 

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, LimbeckError, ModelError
-from tasks.ports.rows.tables import prepare_rows
+from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.data import Data
 from tasks.recipe.slices import AnswerSlice, GeneralSlice, IntermediateSlice, MixSlice, PatienceOf, PredictionSlice
 from tasks.recipe.students import Shape

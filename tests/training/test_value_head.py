@@ -14,7 +14,7 @@ from torch import nn
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import Interrupted
-from tasks.ports.rows.tables import prepare_rows
+from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.data import Data
 from tasks.recipe.training import Teacher
 from tasks.training.data.rows import Task, collate, encode, load_tokenizer, read_rows

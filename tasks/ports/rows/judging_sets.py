@@ -24,17 +24,9 @@ from tasks.contracts import Parcel
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest, resolve_data
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, sentences_of
+from tasks.ports.rows.prepared import digest_of, write_split
 from tasks.ports.rows.splits import MOST_PURGED, Split
-from tasks.ports.rows.tables import (
-    READERS,
-    SHARD,
-    clean,
-    declared_names,
-    digest_of,
-    read_documents,
-    read_split,
-    write_split,
-)
+from tasks.ports.rows.tables import READERS, SHARD, clean, declared_names, read_documents, read_split
 from tasks.recipe.data import Data, JudgingSet
 from tasks.recipe.slices import JudgingRowsSlice
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +14,12 @@ import numpy as np
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
-from tasks.ports.rows.leaks import JUDGING, held_sentences, leaked
-from tasks.ports.rows.overlap import Sentences, sentences_of
-from tasks.ports.rows.splits import Split, divide, leaks_of
-from tasks.recipe.data import Data
+from tasks.ports.rows.splits import Split
+
+MOST_CLASSES = 200
 
 SHARD = re.compile(r"-\d+-of-\d+\.")
 READERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".txt": "text"}
-TRANSFER_IDS = 10**12  # ids of the user's own text start here, far from those of rows
-MOST_CLASSES = 200
-
-
-def prepare_rows(source: Path, spec: TaskSpec, data: Data, output: Path) -> dict[str, Any]:
-    """Read, check and divide the rows of a task, and write them; return counts and shares."""
-    divided, names, facts = divided_rows(source, spec, data)
-    write_rows(divided, spec, names, output)
-    return facts
-
-
-def divided_rows(source: Path, spec: TaskSpec, data: Data) -> tuple[dict[str, Split], list[str] | None, dict[str, Any]]:
-    """Read, check and divide the rows of a task; return its splits, the names of its labels, and counts and shares."""
-    files = split_files(source, spec)
-    names: list[str] | None = list(spec.labels) if spec.labels else None
-    splits = {split: read_split(paths, spec, data.group) for split, paths in files.items()}
-    if spec.kind == "classification":
-        names = names or label_names(files["train"][0], spec, splits["train"])
-    dropped = {split: clean(rows, spec, names) for split, rows in splits.items()}
-    divided, purged = divide(splits, data)
-    if spec.kind == "classification":
-        require_classes(divided, names or [])
-    return divided, names, facts_of(divided, spec, names) | {"purged": purged, "unlabelled": dropped}
 
 
 def split_files(source: Path, spec: TaskSpec) -> dict[str, list[Path]]:
@@ -211,102 +186,6 @@ def read_number(label: Any, file: str, row: int) -> float | None:
     if not np.isfinite(value):
         raise DataError(f"{file}, row {row + 1}: the label is {value}; give a finite number")
     return value
-
-
-def require_classes(splits: dict[str, Split], names: list[str]) -> None:
-    """Refuse a split in which a class never occurs: its scores would say nothing."""
-    for split, rows in splits.items():
-        missing = [names[index] for index in sorted(set(range(len(names))) - set(rows.labels))]
-        if missing and len(rows):
-            raise DataError(
-                f"the {split} split has no row labelled {', '.join(missing)}; give more rows, or hold fewer back"
-            )
-
-
-def write_rows(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None, output: Path) -> None:
-    """Write every split as Parquet, and what the task is as JSON."""
-    output.mkdir(parents=True, exist_ok=True)
-    start = 0
-    for split in sorted(splits):
-        numbers = None if split == "train" else splits[split].numbers.tolist()
-        write_split(output / f"{split}.parquet", splits[split], start, spec.kind, numbers)
-        start += len(splits[split])
-    about = {
-        "name": spec.name,
-        "kind": spec.kind,
-        "labels": names,
-        "metrics": list(spec.metrics),
-        "headline": spec.headline,
-        "pairs": spec.pair is not None,
-    }
-    (output / "task.json").write_text(json.dumps(about, sort_keys=True))
-
-
-def write_split(path: Path, rows: Split, start: int, kind: str, groups: list[int] | None = None) -> None:
-    """Write one split; ``groups`` say which of its rows belong together."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    count = len(rows)
-    columns = {
-        "id": pa.array(range(start, start + count), pa.int64()),
-        "text": pa.array(rows.texts, pa.string()),
-        "pair": pa.array(rows.pairs if rows.pairs is not None else [None] * count, pa.string()),
-        "label": pa.array(rows.labels, pa.int64() if kind == "classification" else pa.float64()),
-        "group": pa.array(groups if groups is not None else [None] * count, pa.int64()),
-    }
-    pq.write_table(pa.table(columns), path, compression="zstd")
-
-
-def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) -> dict[str, Any]:
-    """Return what a person wants to know of the rows."""
-    train = splits["train"]
-    facts: dict[str, Any] = {
-        "rows": {split: len(rows) for split, rows in splits.items()},
-        "leaked": leaks_of(splits),
-        "rows_sha256": {split: digest_of(rows) for split, rows in splits.items() if split in JUDGING},
-        "longest_words": max(len(text.split()) for text in train.texts),
-    }
-    if spec.kind == "classification":
-        counts = np.bincount(splits["validation"].labels, minlength=len(names or []))
-        facts |= {"labels": names, "label_shares": [round(float(share), 4) for share in counts / counts.sum()]}
-    return facts
-
-
-def digest_of(rows: Split) -> str:
-    """Hash what rows say, in order: equal digests mean the same rows, whatever ids they have and whatever file they
-    came from."""
-    digest = sha256()
-    for row in zip(rows.texts, rows.pairs or [None] * len(rows), rows.labels, strict=True):
-        digest.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-    return digest.hexdigest()
-
-
-def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, rows: Path) -> dict[str, Any]:
-    """Write unlabelled text of the user's own as training rows without labels; count which of the held-back ``rows``
-    overlap with it."""
-    texts, pairs = read_texts(source, text, pair)
-    output.mkdir(parents=True, exist_ok=True)
-    write_split(
-        output / "train.parquet", Split(source.name, texts, pairs, [None] * len(texts)), TRANSFER_IDS, "classification"
-    )
-    return {"rows": len(texts), "leaked": leaked(sentences_of(texts, pairs), held_sentences(rows))}
-
-
-def leaks_of_corpus(source: Path, column: str, most: int | None, rows: Path) -> dict[str, Any]:
-    """Count which of the held-back ``rows`` overlap with the documents of a corpus, of which so many words are read
-    (None: all)."""
-    held, words = held_sentences(rows), 0
-
-    def documents() -> Iterator[Sentences]:
-        nonlocal words
-        for text in read_documents(source, column):
-            if most is not None and words >= most:
-                return
-            words += len(text.split())
-            yield from sentences_of([text])
-
-    return {"leaked": leaked(documents(), held), "words": words}
 
 
 def read_texts(source: Path, text: str = "text", pair: str | None = None) -> tuple[list[str], list[str] | None]:

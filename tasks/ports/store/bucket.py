@@ -8,7 +8,6 @@ waits for ever.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import logging
 import os
@@ -21,24 +20,12 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from tasks.errors import StoreError
+from tasks.ports.store.bucket_errors import NOT_THERE, TAKEN, Damaged, code_of, may_pass, md5, reason_of, tag_of
 
 PART = 16 * 2**20  # bytes per part of a large file
 THREADS = 8  # parts under way at once
 CONNECT, READ = 5.0, 30.0  # seconds until a connection, and until the next bytes
 PATIENCE = 90.0  # seconds that a failing operation is tried again
-NOT_THERE = {"NoSuchKey", "404", "NotFound"}
-TAKEN = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
-FOR_EVER = {
-    "AccessDenied",
-    "403",
-    "Forbidden",
-    "InvalidAccessKeyId",
-    "SignatureDoesNotMatch",
-    "NoSuchBucket",
-    "InvalidBucketName",
-    "NoSuchUpload",
-    "RequestTimeTooSkewed",
-}
 
 Result = TypeVar("Result")
 log = logging.getLogger("limbeck.store")
@@ -51,10 +38,6 @@ class Entry:
     name: str
     size: int
     age: float
-
-
-class Damaged(Exception):
-    """A body did not arrive as it was sent."""
 
 
 class Bucket:
@@ -313,59 +296,6 @@ def split_address(address: str) -> tuple[str, str]:
         raise StoreError(f"{shown!r} is no store; write s3://BUCKET or s3://BUCKET/PREFIX, or the path of a folder")
     prefix = parts.path.strip("/")
     return parts.netloc, f"{prefix}/" if prefix else ""
-
-
-def may_pass(error: BaseException) -> bool:
-    """Tell whether trying again can help: not when the answer was a clear no."""
-    from botocore.exceptions import (
-        BotoCoreError,
-        ClientError,
-        NoCredentialsError,
-        ParamValidationError,
-        PartialCredentialsError,
-    )
-
-    if isinstance(error, (NoCredentialsError, PartialCredentialsError, ParamValidationError)):
-        return False
-    if isinstance(error, ClientError):
-        return code_of(error) not in NOT_THERE | TAKEN | FOR_EVER
-    # A cut body surfaces as urllib3's own exception, which is no BotoCoreError.
-    return isinstance(error, (BotoCoreError, Damaged, ConnectionError, TimeoutError)) or type(
-        error
-    ).__module__.startswith("urllib3")
-
-
-def code_of(error: BaseException | None) -> str:
-    """Return the error code of an answer."""
-    answer = getattr(error, "response", None)  # botocore's connection errors have one too, and it is None
-    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
-
-
-def reason_of(error: BaseException) -> str:
-    """Say a failure in a few words."""
-    code = code_of(error)
-    hints = {
-        "NoSuchBucket": "there is no such bucket; create it",
-        "AccessDenied": "access denied; check the credentials and the bucket's policy",
-        "403": "access denied; check the credentials and the bucket's policy",
-        "InvalidAccessKeyId": "the access key is not known; check AWS_ACCESS_KEY_ID",
-        "RequestTimeTooSkewed": "this machine's clock is wrong by more than S3 allows; set it (NTP) and run again",
-        "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
-    }
-    text = hints.get(code) or str(error).strip().splitlines()[0]
-    return f"{text}; check AWS_ENDPOINT_URL and the network" if "connect to the endpoint" in text.lower() else text
-
-
-def tag_of(answer: Any) -> str:
-    """Return the tag that a server gave a part; an answer that was cut has none."""
-    if "ETag" not in answer:
-        raise Damaged("the answer was cut")
-    return str(answer["ETag"])
-
-
-def md5(body: bytes) -> str:
-    """Return what S3 checks a body by on arrival."""
-    return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
 
 
 def read_range(path: Path, start: int, length: int) -> bytes:

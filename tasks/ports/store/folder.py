@@ -33,15 +33,8 @@ from tasks.ports.store.artifacts import (
     digest_of,
     disk_trouble,
     first_link,
-    is_of_this_release,
-    is_sound,
     is_whole,
     log,
-    manifest_from,
-    manifest_to_list,
-    manifest_to_take,
-    new_manifest,
-    parcel_of,
     problem_of_files,
     remove_tree,
     require_identity,
@@ -49,6 +42,15 @@ from tasks.ports.store.artifacts import (
 )
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.leases import POLL, KernelLease, taken
+from tasks.ports.store.manifests import (
+    is_of_this_release,
+    is_sound,
+    manifest_from,
+    manifest_to_list,
+    manifest_to_take,
+    new_manifest,
+    parcel_of,
+)
 
 SOURCES_BYTES = 50 * 2**30
 ROOMS = ("objects", "manifests", "locks", "checkpoints", "quarantine", "temporary")

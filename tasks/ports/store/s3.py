@@ -28,22 +28,25 @@ from tasks.ports.store.artifacts import (
     IDENTITY,
     Lease,
     digest_of,
-    is_of_this_release,
-    is_sound,
     is_whole,
     log,
+    require_identity,
+    take_inventory,
+    untouched,
+)
+from tasks.ports.store.bucket import PATIENCE, Bucket
+from tasks.ports.store.bucket_errors import NOT_THERE, code_of
+from tasks.ports.store.cache import ArtifactCache
+from tasks.ports.store.leases import BucketLease, taken
+from tasks.ports.store.manifests import (
+    is_of_this_release,
+    is_sound,
     manifest_from,
     manifest_to_list,
     manifest_to_take,
     new_manifest,
     parcel_of,
-    require_identity,
-    take_inventory,
-    untouched,
 )
-from tasks.ports.store.bucket import NOT_THERE, PATIENCE, Bucket, code_of
-from tasks.ports.store.cache import ArtifactCache
-from tasks.ports.store.leases import BucketLease, taken
 from tasks.ports.store.travelling import TravellingCheckpoints
 
 CACHE_BYTES = 50 * 2**30

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from tasks.errors import StoreError
 from tasks.ports.code.fingerprint import hash_file
-from tasks.ports.store.bucket import Bucket, code_of, reason_of
+from tasks.ports.store.bucket import Bucket
+from tasks.ports.store.bucket_errors import code_of, reason_of
 
 HASTE = 10.0  # seconds that a server gets to answer, where a person waits
 THERE = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.report.format.page_words import plural
 from tasks.report.page.charts import drop_chart
+from tasks.report.page.error_analysis import apart_part, look_parts
 from tasks.report.page.page_answer import answer
 from tasks.report.page.page_parts import (
-    apart_part,
     curve_parts,
     drop_part,
     front_parts,
     ledger_part,
     licence_lines,
     lineage_part,
-    look_parts,
     notes,
     reproduction,
     table_rows,

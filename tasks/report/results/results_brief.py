@@ -6,8 +6,9 @@ The results page has all that a file says; whoever quotes a run has this printed
 
 from __future__ import annotations
 
+from tasks.report.results.markdown_table import line, table
 from tasks.report.results.results_file import Entry, Run
-from tasks.report.results.results_page import bounds, in_order, line, scored, table, what
+from tasks.report.results.results_page import bounds, in_order, scored, what
 from tasks.report.tables.held_back import purged_briefly
 from tasks.report.tables.results import number
 

@@ -9,32 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import Field, ValidationError
-
-from tasks.errors import RecipeError
 from tasks.ports.markdown import plain_words
 from tasks.report.format.against import gap
 from tasks.report.format.means import VARIED
 from tasks.report.format.speed_words import latency_said, speedup_said
-from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Strict, Sweep, Within
+from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
+from tasks.report.results.markdown_table import line, table
+from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
 from tasks.report.tables.held_back import purged_briefly
 from tasks.report.tables.results import DASH, number
 
 HEAD = """# Results
 
 Made by `limbeck results deployments/results` from the files beside this page, one for each finished run; nothing here is written by hand.
-`limbeck results deployments/results --add OUT.json` adds what `limbeck run RECIPE --json OUT.json` wrote."""
+`limbeck results deployments/results --add OUT.json` adds what `limbeck run RECIPE --json OUT.json` wrote."""  # noqa: E501
 NOTHING = "No run has been added yet, so there is no table of ours."
 READING = f"""Scores are means over seeds, ± the standard deviation over seeds, with an interval over rows and seeds, for comparing methods:
 {VARIED}. *Registered* is the score of the one
 seed that was chosen on the selection rows, which is the model that can be pulled; files of older releases do not have it. *Against the plain
 baseline* is the paired difference to the same size trained on labels alone, with its own interval; *better* and *worse* hold for all comparisons of
 one run together (Holm), and where a recipe has no such baseline nothing is claimed. Steps and minutes are those of a candidate's own stages, per seed:
-general distillation, augmentation and the teacher are shared and count for the run."""
-ELSEWHERE = """## From the literature
-
-Figures that others published, read where the table says. They are about other teachers, other training and other data splits (GLUE's development
-rows, as each source reports them, in points), so they say what is usual, not who is better."""
+general distillation, augmentation and the teacher are shared and count for the run."""  # noqa: E501
 COLUMNS = (
     "registered",
     "of the teacher",
@@ -48,33 +43,6 @@ COLUMNS = (
     "run",
 )
 ORDER = {"plain baseline": 0, "student": 1, "baseline": 2, "dropped": 3, "export": 4}
-PUBLISHED = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B"}
-
-
-class Published(Strict):
-    """One row of the literature."""
-
-    model: str
-    scores: dict[str, float] = Field(min_length=1)
-    source: str = Field(min_length=20, description="Where it was read, in words.")
-
-
-class Literature(Strict):
-    """The rows of the literature."""
-
-    rows: tuple[Published, ...] = Field(min_length=1)
-
-
-def literature_of(values: Any, where: str) -> Literature:
-    """Read the literature's file."""
-    try:
-        return Literature.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise RecipeError(
-            f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}; each row has model, scores and "
-            f"source"
-        ) from error
 
 
 def results_page(results: Sequence[Run | Sweep], literature: Literature | None = None) -> str:
@@ -329,24 +297,3 @@ def how(result: Run | Sweep, more: str = "") -> str:
 def divided(result: Run | Sweep) -> str:
     """Say how the rows of a run were divided."""
     return purged_briefly(result.purged.model_dump() if result.purged else None)
-
-
-def table(names: Sequence[str]) -> list[str]:
-    """Return the head of a table."""
-    return [line(names), "|" + "---|" * len(names)]
-
-
-def line(cells: Sequence[str]) -> str:
-    """Return one line of a table."""
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def literature_table(literature: Literature) -> str:
-    """Return the literature's table."""
-    tasks = [task for task in PUBLISHED if any(task in row.scores for row in literature.rows)]
-    lines = table(["model", *(PUBLISHED[task] for task in tasks), "source"])
-    lines += [
-        line([row.model, *(number(row.scores.get(task), ".1f") for task in tasks), row.source])
-        for row in literature.rows
-    ]
-    return "\n".join(lines)

@@ -23,7 +23,7 @@ The same model for ONNX Runtime, in `onnx/`. Each was held against the model tha
 
 `onnxruntime`, `tokenizers` and `numpy` are all that it needs. Ask one text at a time for the very answers that were judged: {why}.
 
-"""
+"""  # noqa: E501
 SNIPPET = """import json
 
 import numpy as np

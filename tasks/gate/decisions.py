@@ -1,0 +1,321 @@
+"""Decisions on the aliases of a registered model, made under the lock of its store from what the registry says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tasks.errors import DataError, EvaluationChanged, RegistryError
+from tasks.gate.criteria import Champion
+from tasks.gate.judging import Judging, verdict_tags
+from tasks.gate.promotion import Against, Compare, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
+from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
+from tasks.ports.tracking.registry import Registry, Standing, lock_key
+from tasks.ports.tracking.tracker import Tracker
+from tasks.ports.tracking.versions import only_one
+from tasks.scoring.evaluation import Evaluation, paired_gain, read_evaluation, unseen_by_both
+
+Result = TypeVar("Result")
+
+
+async def under_lock(store: Any, tracker: Tracker, name: str, work: Callable[[Registry], Result]) -> Result:
+    """Do something to a registered model that nobody else may do meanwhile, on any machine that shares the store."""
+    key = lock_key(name)
+    note = {"stage": f"promotion of {name}", "key": key, "inputs": {}}
+    identity = await asyncio.to_thread(store.identity)
+    async with store.lease(key, note) as lease:
+
+        def locked() -> Result:
+            with only_one(f"{tracker.uri} {name}"):
+                return work(Registry(tracker, name, lease, identity))
+
+        working = asyncio.ensure_future(asyncio.to_thread(locked))
+        try:
+            return await asyncio.shield(working)
+        finally:
+            await asyncio.wait([working])  # a thread cannot be cancelled: the lock is held until it has ended
+
+
+def settle_run(judging: Judging, registry: Registry, numbers: Mapping[str, str], run: str) -> dict[str, Any]:
+    """Read, compare, write down and move; the caller holds the lock."""
+    gate, standing = judging.recipe.gate, registry.read()
+    with tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
+        places = {number: partial(judging.evaluation, name) for name, number in numbers.items()}
+        reader = Reader(registry, places, Path(folder))
+        champion, theirs = (
+            reader.champion(standing) if any(one.reference == "champion" for one in gate.criteria) else (None, None)
+        )
+        if champion is not None:
+            champion = beside(champion, judging, theirs)
+        decisions = judging.decide(champion, theirs)
+        versions = versions_of(standing, {number: decisions[name] for name, number in numbers.items()})
+        policy = Policy(gate.promote, gate.prefer, gate.margin)
+        outcome = promote_run(
+            list(numbers.values()),
+            versions,
+            standing.aliases,
+            policy,
+            reader.comparer(judging.recipe.scoring.confidence),
+        )
+    judged = {number: verdict_tags(decisions[name]) for name, number in numbers.items()}
+    news = commit(
+        registry,
+        standing,
+        outcome,
+        versions,
+        judged,
+        kind="run",
+        recipe=judging.recipe.name,
+        run=run,
+        policy=gate.promote,
+    )
+    after = {**standing.aliases, **outcome.moves}
+    return summary(outcome, after, versions) | {"decisions": decisions, "news": news}
+
+
+def beside(champion: Champion, judging: Judging, theirs: Evaluation | None) -> Champion:
+    """Say of a champion on which rows a run's candidates can be compared with it; all of a run are judged on the same,
+    and learn from the same."""
+    if theirs is None:
+        return replace(champion, comparable=False)
+    same = theirs.rows == judging.rows_sha256
+    try:
+        common = unseen_by_both(judging.answers("teacher"), theirs)
+    except DataError as error:
+        return replace(champion, comparable=False, why=f"cannot be compared: {error}")
+    why = "learned from some of the rows that judge" if same else "was judged on other rows"
+    return replace(champion, comparable=same and common.whole, why=why, on=common.said)
+
+
+class Reader:
+    """Reads evaluations by version, each once: those of a run from its workspace, others from the registry."""
+
+    def __init__(self, registry: Registry, places: Mapping[str, Callable[[], Path]], workspace: Path) -> None:
+        self.registry, self.places, self.workspace = registry, places, workspace
+        self.known: dict[str, Evaluation] = {}
+
+    def evaluation(self, number: str) -> Evaluation:
+        """Read the evaluation of a version."""
+        if number not in self.known:
+            place = self.places[number]() if number in self.places else self.registry.evaluation(number, self.workspace)
+            self.known[number] = read_evaluation(place)
+        return self.known[number]
+
+    def champion(self, standing: Standing) -> tuple[Champion | None, Evaluation | None]:
+        """Return the champion of this moment as criteria see it, with its evaluation if it can be read."""
+        number = standing.aliases.get("champion", "")
+        if number not in standing.versions:
+            return None, None
+        tags, theirs = standing.versions[number], None
+        try:
+            theirs = self.evaluation(number)
+        except (DataError, RegistryError):
+            return Champion(
+                number, tags.get("checkpoint.sha256", ""), {**figures_of(tags), "metrics": {}}, comparable=False
+            ), None
+        return Champion(number, tags.get("checkpoint.sha256", ""), theirs.about["figures"]), theirs
+
+    def comparer(self, confidence: float) -> Compare:
+        """Return what compares two versions row by row."""
+
+        def compare(version: Version, champion: Version) -> Against:
+            try:
+                common = unseen_by_both(self.evaluation(version.number), self.evaluation(champion.number))
+                return Against(
+                    paired_gain(common.ours.about["headline"], common.ours, common.theirs, confidence), on=common.said
+                )
+            except (DataError, RegistryError) as error:
+                return Against(None, str(error), changed=isinstance(error, EvaluationChanged))
+
+        return compare
+
+
+def versions_of(standing: Standing, decisions: Mapping[str, Decision] | None = None) -> dict[str, Version]:
+    """Return the registry's versions as decisions see them; those that were just judged have the newest verdict."""
+    fresh = {number: decision.verdict for number, decision in (decisions or {}).items()}
+    return {
+        number: Version(
+            number,
+            tags.get("candidate", ""),
+            tags.get("checkpoint.sha256", number),
+            fresh.get(number) or verdict_of(tags),
+            figures_of(tags),
+            tags.get("promotion.state", ""),
+            tags.get("rows.sha256", ""),
+        )
+        for number, tags in standing.versions.items()
+    }
+
+
+def verdict_of(tags: Mapping[str, Any]) -> str:
+    """Return the verdict on a version; before there were four, the gate knew two words."""
+    old = {"accepted": ACCEPT, "refused": INFEASIBLE}
+    return str(tags.get("gate.verdict") or old.get(tags.get("gate", ""), ""))
+
+
+def figures_of(tags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures by which versions are preferred; of an old version those that its tags show, rounded."""
+    if "figures" in tags:
+        return dict(json.loads(tags["figures"]))
+    size, others = (
+        number_in(tags.get("size_mb")),
+        {name: number_in(tags.get(name)) for name in ("latency_ms", "speedup")},
+    )
+    quality = number_in(tags.get("quality"))
+    return {
+        "bytes": None if size is None else size * 1e6,
+        **others,
+        "headline": quality,
+        "quality": quality,
+        "metrics": {},
+    }
+
+
+def number_in(text: Any) -> float | None:
+    """Read a number from a tag."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def commit(
+    registry: Registry,
+    standing: Standing,
+    outcome: Outcome,
+    versions: Mapping[str, Version],
+    judged: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    kind: str,
+    **said: Any,
+) -> bool:
+    """Write a decision down, then tag the versions, then move the aliases, the old champion's new name first; tell
+    whether it says anything new."""
+    words = [
+        {
+            "version": word.version,
+            "candidate": versions[word.version].candidate,
+            "verdict": versions[word.version].verdict,
+            "outcome": word.outcome,
+            "reason": word.reason,
+        }
+        for word in outcome.words
+    ]
+    moves = {alias: [standing.aliases.get(alias), number] for alias, number in outcome.moves.items()}
+    tags: dict[str, dict[str, str]] = {number: dict(found) for number, found in (judged or {}).items()}
+    news = bool(moves or outcome.states) or not said_before(standing, words)
+    if news:
+        registry.record(standing, kind, moves=moves, words=words, **said)
+        for word in outcome.words:
+            tags.setdefault(word.version, {}).update(
+                {"promotion.outcome": word.outcome, "promotion.reason": word.reason}
+            )
+    for number, state in outcome.states.items():
+        tags.setdefault(number, {})["promotion.state"] = state
+    crowned, before = outcome.moves.get("champion"), standing.aliases.get("champion")
+    if crowned is not None and before is not None:
+        tags.setdefault(crowned, {})["gate.replaced"] = before
+    for number, found in tags.items():
+        registry.tag(number, found, standing.versions[number])
+    for alias, number in outcome.moves.items():
+        registry.move(alias, number)
+    return news
+
+
+def said_before(standing: Standing, words: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether the last decision, of a run as well, said the very same: a run that is repeated decides nothing
+    new."""
+    if not standing.history or standing.history[-1]["kind"] != "run":
+        return False
+    seen = ("version", "outcome", "verdict")
+    return [[word[name] for name in seen] for word in standing.history[-1].get("words", [])] == [
+        [word[name] for name in seen] for word in words
+    ]
+
+
+def summary(outcome: Outcome, aliases: Mapping[str, str | None], versions: Mapping[str, Version]) -> dict[str, Any]:
+    """Return a decision as plain values."""
+    champion = aliases.get("champion")
+    return {
+        "moves": dict(outcome.moves),
+        "words": [{"version": word.version, "outcome": word.outcome, "reason": word.reason} for word in outcome.words],
+        "aliases": {alias: number for alias, number in sorted(aliases.items()) if number is not None},
+        "champion": {"version": champion, "candidate": versions[champion].candidate} if champion in versions else None,
+    }
+
+
+def promote_here(registry: Registry, version: str | None, alias: str, force: bool, reason: str) -> dict[str, Any]:
+    """Decide on a promotion by hand; the caller holds the lock."""
+    standing = registry.read()
+    number = wanted_version(registry, standing, version)
+    versions = versions_of(standing)
+    with tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
+        compare = Reader(registry, {}, Path(folder)).comparer(0.95)
+        outcome = promote_by_hand(versions[number], alias, versions, standing.aliases, compare, force=force)
+    if outcome.moves or outcome.states or outcome.words[0].outcome == "refused":
+        commit(registry, standing, outcome, versions, kind="promote", to=alias, forced=force, because=reason)
+    return summary(outcome, {**standing.aliases, **outcome.moves}, versions)
+
+
+def wanted_version(registry: Registry, standing: Standing, version: str | None) -> str:
+    """Return the number of a version that is named by number or alias; none named: the challenger."""
+    name = registry.name
+    if not standing.versions:
+        raise RegistryError(registry.tracker.unknown_model(name))
+    known = ", ".join(sorted(standing.versions, key=int)) or "none"
+    if version is None and "challenger" not in standing.aliases:
+        raise RegistryError(f"{name} has no challenger; name a version, it has {known}")
+    number = standing.aliases.get(version or "challenger", version or "")
+    if number not in standing.versions:
+        raise RegistryError(f"{name} has no version {number}; it has {known}")
+    return number
+
+
+def roll_back_here(registry: Registry, reason: str) -> dict[str, Any]:
+    """Decide on a rollback; the caller holds the lock."""
+    standing = registry.read()
+    if not standing.versions:
+        raise RegistryError(registry.tracker.unknown_model(registry.name))
+    versions = versions_of(standing)
+    outcome = roll_back(versions, standing.aliases)
+    if isinstance(outcome, str):
+        raise RegistryError(f"{registry.name} cannot be rolled back: {outcome}; see limbeck show {registry.name}")
+    commit(registry, standing, outcome, versions, kind="rollback", because=reason)
+    return summary(outcome, {**standing.aliases, **outcome.moves}, versions)
+
+
+def delete_here(registry: Registry, version: str, reason: str) -> dict[str, Any]:
+    """Delete a version, or refuse; the caller holds the lock. MLflow itself would let an aliased one go, and its alias
+    with it."""
+    standing = registry.read()
+    number = wanted_version(registry, standing, version)
+    names = sorted(alias for alias, held in standing.aliases.items() if held == number)
+    if names:
+        raise RegistryError(
+            f"{registry.name} version {number} is {', '.join(names)}: an aliased version is not deleted; promote "
+            f"another one first"
+        )
+    candidate = standing.versions[number].get("candidate", "")
+    registry.record(
+        standing,
+        "delete",
+        moves={},
+        because=reason,
+        words=[
+            {
+                "version": number,
+                "candidate": candidate,
+                "verdict": verdict_of(standing.versions[number]),
+                "outcome": "deleted",
+                "reason": reason,
+            }
+        ],
+    )
+    registry.delete(number)
+    return {"name": registry.name, "version": number, "candidate": candidate}

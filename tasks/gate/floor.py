@@ -1,0 +1,79 @@
+"""The floor of a teacher: its score must lie above guessing by an interval, or nothing is distilled from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.errors import GateError
+from tasks.recipe.training import Teacher
+
+MARGIN = 0.05  # points above guessing that any teacher worth copying clears
+
+
+CORRELATED = 0.3  # least correlation of a regression teacher
+
+
+ENOUGH = (
+    200  # rows from which on a score is held against the default floor as it is: half its interval is 7 points at most
+)
+
+
+Z = 1.959964  # standard deviations that 95 % of a normal distribution lie within
+
+
+def require_floor(knobs: Teacher, facts: Mapping[str, Any]) -> str:
+    """Refuse a teacher that does not clear its floor; return a sentence where its rows cannot tell, else nothing.
+
+    A floor that the recipe sets is held against the score itself. The default floor refuses by the score on ``ENOUGH``
+    rows or more; on fewer, only what lies below it with its whole interval. Raises GateError.
+    """
+    rows, floor, source = int(facts["selection_count"]), knobs.floor, "teacher.floor"
+    if floor is not None:
+        score, low, high = (facts["selection_score"],) * 3
+    elif "selection_accuracy" in facts:
+        score, floor, source = (
+            facts["selection_accuracy"],
+            min(0.999, facts["majority"] + MARGIN),
+            "the majority class plus 5 points",
+        )
+        low, high = share_interval(score, rows)
+    else:
+        score, floor, source = (
+            facts["selection_correlation"],
+            CORRELATED,
+            "the least correlation of a regression teacher",
+        )
+        low, high = correlation_interval(score, rows)
+    where = "selection rows" if facts["selection_split"] == "selection" else "training rows, since none are held back"
+    if score < floor and (rows >= ENOUGH or high < floor):
+        raise GateError(
+            f"the teacher scores {score:.3f} on {rows:,} {where} and the floor is {floor:.3f} ({source}); "
+            "check the label column and label order, train it longer, or set teacher.floor"
+        )
+    if rows >= ENOUGH or low >= floor:
+        return ""
+    return (
+        f"the teacher scores {score:.3f} on {rows:,} {where}, and such rows would say so of anything from {low:.3f} "
+        f"to {high:.3f}: whether it clears the "
+        f"floor of {floor:.3f} ({source}) they cannot tell; raise data.selection_rows (at most a tenth of train is "
+        f"held back), or add rows"
+    )
+
+
+def share_interval(share: float, rows: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of right answers (Wilson 1927, Journal of the American Statistical
+    Association 22)."""
+    wide = 1 + Z**2 / rows
+    middle = (share + Z**2 / (2 * rows)) / wide
+    reach = Z / wide * math.sqrt(share * (1 - share) / rows + Z**2 / (4 * rows**2))
+    return middle - reach, middle + reach
+
+
+def correlation_interval(correlation: float, rows: int) -> tuple[float, float]:
+    """Return the 95 % interval of a correlation (Fisher 1921, Metron 1); of 3 rows or fewer nothing is known."""
+    if rows <= 3:
+        return -1.0, 1.0
+    middle, reach = math.atanh(max(-0.999999, min(0.999999, correlation))), Z / math.sqrt(rows - 3)
+    return math.tanh(middle - reach), math.tanh(middle + reach)

@@ -1,0 +1,223 @@
+"""Manifests: what a store says of an artifact, bound to its key and sealed.
+
+The explanation in a manifest must hash to its key, and a seal (a digest over all its fields) finds edited figures.
+Manifests of other releases are read for upkeep alone: they are never taken as results, and never set aside.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any
+
+import rfc8785
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasks.contracts import KINDS, Parcel
+from tasks.errors import ArtifactDamaged, StoreError
+from tasks.ports.code.fingerprint import KEY_SCHEMA, key_of
+from tasks.ports.store.artifacts import Inventory, digest_of, is_safe, log, may_carry_code
+
+SCHEMA = 2
+
+
+HEX = r"^[0-9a-f]{64}$"
+
+
+NAMES_IN_USED = ("cpu", "gpu")
+"""What a meter says in words; all else that it says is numbers."""
+
+
+def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
+    """Return the parcel that a manifest describes; where it lies is the store's word, never the manifest's."""
+    return Parcel(
+        str(manifest["kind"]),
+        str(manifest["sha256"]),
+        uri,
+        int(manifest["bytes"]),
+        dict(manifest["facts"]),
+        used_of(manifest),
+    )
+
+
+def used_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what making a result took; no seal covers the manifests of other releases, so that only plain values are
+    read."""
+    plain = {
+        name: value
+        for name, value in manifest.get("used", {}).items()
+        if is_figure(value) or name in NAMES_IN_USED and isinstance(value, str)
+    }
+    return {"seconds": manifest.get("seconds"), **plain}  # an older manifest has the seconds alone
+
+
+def is_figure(value: Any) -> bool:
+    """Tell whether a value is a number, or a figure that is not known."""
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+class Entry(BaseModel):
+    """One file of an artifact."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    size: int = Field(ge=0, lt=2**53)
+    sha256: str = Field(pattern=HEX)
+
+
+class Manifest(BaseModel):
+    """The fields by which upkeep reads a manifest, whichever release wrote it; someone else may have written it,
+    too."""
+
+    model_config = ConfigDict(strict=True)
+    schema_: int = Field(alias="schema")
+    key: str = Field(pattern=HEX)
+    stage: str
+    kind: str
+    sha256: str = Field(pattern=HEX)
+    bytes: int = Field(ge=0)
+    facts: dict[str, Any]
+    inventory: dict[str, Entry] = Field(min_length=1)
+    explanation: dict[str, Any]
+    made_at: float = Field(allow_inf_nan=False)
+    seconds: float = Field(0.0, allow_inf_nan=False)
+    used: dict[str, Any] = {}
+    key_schema: int = 1
+    seal: str = ""
+
+
+def manifest_from(body: bytes, key: str) -> dict[str, Any] | None:
+    """Read a manifest as it stands; None for one of another release that cannot be read here.
+
+    Raises ArtifactDamaged, with what is wrong, where a manifest of this release is not whole or not the one of this
+    key.
+    """
+    try:
+        values = json.loads(body, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ArtifactDamaged("its manifest is not JSON") from error
+    foreign = isinstance(values, dict) and isinstance(values.get("schema"), int) and not is_of_this_release(values)
+    try:
+        Manifest.model_validate(values)
+    except (ValueError, RecursionError) as error:
+        if foreign:
+            return None
+        raise ArtifactDamaged("its manifest lacks a field, or has one of a wrong type") from error
+    problem = None if foreign else problem_of_manifest(values, key)
+    if problem is not None:
+        raise ArtifactDamaged(problem)
+    return dict(values) if values["key"] == key else None
+
+
+def is_of_this_release(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether a manifest was written with the schemas of this release; any other is never taken as a result."""
+    return manifest.get("schema") == SCHEMA and manifest.get("key_schema") == KEY_SCHEMA
+
+
+def problem_of_manifest(manifest: Mapping[str, Any], key: str) -> str | None:
+    """Say why a manifest with all its fields is not the one that was stored under a key, or None."""
+    planted = [name for name in manifest["inventory"] if not is_safe(name) or may_carry_code(name)]
+    if planted:
+        return f"its manifest names {planted[0]!r}, which may carry code or lies outside of it"
+    try:
+        explained = key_of(manifest["explanation"])
+        sealed = seal_of(manifest)
+    except (StoreError, ValueError, RecursionError):
+        return "its manifest has no canonical form"
+    if not key == manifest["key"] == explained:
+        return "its manifest belongs to another key"
+    if manifest["explanation"].get("stage") != manifest["stage"]:
+        return "its manifest belongs to another stage"
+    size = sum(entry["size"] for entry in manifest["inventory"].values())
+    if (
+        digest_of(manifest["inventory"]) != manifest["sha256"]
+        or size != manifest["bytes"]
+        or manifest["kind"] not in KINDS
+    ):
+        return "its manifest contradicts itself"
+    return "its manifest was edited" if manifest.get("seal") != sealed else None
+
+
+def seal_of(manifest: Mapping[str, Any]) -> str:
+    """Return the digest over all fields of a manifest but the seal itself."""
+    return sha256(rfc8785.dumps({name: value for name, value in manifest.items() if name != "seal"})).hexdigest()
+
+
+def refuse_constant(name: str) -> Any:
+    """Refuse NaN and infinity, which Python's JSON would read."""
+    raise ValueError(f"{name} is no JSON")
+
+
+def manifest_to_list(body: bytes | None, key: str) -> dict[str, Any] | None:
+    """Return a manifest for listings and upkeep; one that is damaged, or not there, is none."""
+    try:
+        return None if body is None else manifest_from(body, key)
+    except ArtifactDamaged:
+        return None
+
+
+def manifest_to_take(body: bytes | None, key: str, set_aside: Callable[[str], None]) -> dict[str, Any] | None:
+    """Return the manifest of a result that may be taken, its files still unchecked; the log says why another is not.
+
+    A damaged one is set aside. One of another release stays where it is.
+    """
+    if body is None:
+        return None
+    try:
+        manifest = manifest_from(body, key)
+    except ArtifactDamaged as error:
+        log.warning("stored result %s is damaged (%s); it is set aside and made again", key[:12], error)
+        set_aside(key)
+        return None
+    if manifest is not None and is_of_this_release(manifest):
+        return manifest
+    log.warning(
+        "stored result %s was made by another release of Limbeck: it is not taken, and stays until limbeck gc", key[:12]
+    )
+    return None
+
+
+def is_sound(manifest: Mapping[str, Any], problem: str | None, fate: str) -> bool:
+    """Tell whether a result can be used; for one that cannot, the log says what is wrong and what becomes of it."""
+    if problem is not None:
+        log.warning(
+            "stage %s: stored result %s is damaged (%s); it is %s",
+            manifest["stage"],
+            manifest["key"][:12],
+            problem,
+            fate,
+        )
+    return problem is None
+
+
+def new_manifest(
+    key: str,
+    kind: str,
+    digest: str,
+    inventory: Inventory,
+    facts: Mapping[str, Any],
+    stage: str,
+    explanation: Mapping[str, Any],
+    seconds: float,
+    used: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a manifest as plain JSON values; a figure that is not a number is an error here, not later."""
+    size = sum(entry["size"] for entry in inventory.values())
+    values = {
+        "schema": SCHEMA,
+        "key_schema": KEY_SCHEMA,
+        "key": key,
+        "stage": stage,
+        "kind": kind,
+        "sha256": digest,
+        "bytes": size,
+        "facts": dict(facts),
+        "inventory": inventory,
+        "explanation": explanation,
+        "made_at": time.time(),
+        "seconds": round(seconds, 3),
+        "used": dict(used or {}),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
+    return plain | {"seal": seal_of(plain)}

@@ -1,0 +1,157 @@
+"""The part of the page about single answers: confusions, reliability, texts on which student and teacher disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.report.format.page_words import count, figure, plural, signed
+from tasks.report.page.charts import reliability_chart, scatter_chart
+from tasks.report.page.page_parts import LONGEST_TEXT, MOST_CLASSES, Model, Result
+
+
+def look_parts(result: Result, models: Sequence[Model]) -> list[dict[str, Any]]:
+    """Return what lies behind the scores of the shown models."""
+    return [look_of(result, model) for model in models if model.get("inspection")]
+
+
+def look_of(result: Result, model: Model) -> dict[str, Any]:
+    """Return one model's confusion and calibration, or its residuals."""
+    look = model["inspection"]
+    if "confusion" in look:
+        labels = label_names(result, len(look["confusion"]))
+        small = len(labels) <= MOST_CLASSES
+        figures = [
+            ("expected calibration error", figure(look.get("ece"))),
+            ("negative log-likelihood", figure(look.get("nll"))),
+            ("Brier score", figure(look.get("brier"))),
+        ]
+        return {
+            "name": model["name"],
+            "role": model["role"],
+            "figures": figures,
+            "chart": reliability_chart(model["name"], look),
+            "confusion": confusion_rows(look["confusion"], labels) if small else None,
+            "labels": labels,
+            "mistakes": None if small else mistakes(look["confusion"], labels),
+        }
+    figures = [
+        ("mean error (said − true)", signed(look.get("bias"))),
+        ("mean absolute error", figure(look.get("mae"))),
+        ("root of the mean square", figure(look.get("rmse"))),
+    ]
+    return {
+        "name": model["name"],
+        "role": model["role"],
+        "figures": figures,
+        "chart": scatter_chart(model["name"], look),
+        "confusion": None,
+        "mistakes": None,
+        "labels": [],
+    }
+
+
+def label_names(result: Result, classes: int) -> list[str]:
+    """Return the classes' names, or numbers where nobody named them."""
+    named = [str(name) for name in result.get("labels") or ()]
+    return named if len(named) == classes else [str(number) for number in range(classes)]
+
+
+def confusion_rows(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a row for each true class."""
+    return [
+        {"label": label, "cells": confusion_cells(row, place)}
+        for place, (label, row) in enumerate(zip(labels, counts, strict=True))
+    ]
+
+
+def confusion_cells(row: Sequence[int], place: int) -> list[dict[str, Any]]:
+    """Return the cells of one true class; the shade of a cell is its share of the row."""
+    shares = [cell / (sum(row) or 1) for cell in row]
+    return [
+        {"count": count(cell), "share": round(share, 3), "right": column == place, "said": f"{share:.0%}"}
+        for column, (cell, share) in enumerate(zip(row, shares, strict=True))
+    ]
+
+
+def mistakes(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[str]:
+    """Return the most frequent confusions of many classes in words."""
+    found = [
+        (cell, -row, -column)
+        for row, cells in enumerate(counts)
+        for column, cell in enumerate(cells)
+        if row != column and cell
+    ]
+    return [
+        f"{labels[-row]} taken for {labels[-column]}: {plural(cell, 'row')}"
+        for cell, row, column in sorted(found, reverse=True)[:MOST_CLASSES]
+    ]
+
+
+def apart_part(result: Result, model: Model, texts: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return where a student and its teacher part, with examples; without ``texts`` the examples name rows alone."""
+    apart = (model.get("inspection") or {}).get("apart")
+    if not apart:
+        return None
+    classes = "differ" in apart["counts"]
+    labels = label_names(result, len(model["inspection"].get("confusion", ())))
+    heads = APART_CLASSES if classes else APART_VALUES
+    known = [(words, apart["examples"][name]) for name, words in heads.items() if apart["examples"].get(name)]
+    lists = [{"title": words, "rows": [example(one, labels, texts) for one in found]} for words, found in known]
+    return {"lines": apart_lines(apart["counts"]), "lists": lists, "with_texts": texts is not None}
+
+
+WHO = ("student", "teacher")
+
+
+APART_CLASSES = {
+    "surest": "Both sure, and of different answers",
+    "corrected": "The student is right, its teacher is not",
+}
+
+
+APART_VALUES = {"surest": "Furthest apart", "corrected": "The student is nearer to the truth"}
+
+
+COUNTED = {
+    "both_right": "both right",
+    "only_teacher": "only the teacher right",
+    "only_student": "only the student right",
+    "both_wrong": "both wrong",
+    "differ": "different answers",
+    "teacher_nearer": "teacher nearer to the truth",
+    "student_nearer": "student nearer to the truth",
+}
+
+
+def apart_lines(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return how often who is right."""
+    return [
+        (words, f"{counts[name]:,} ({counts[name] / (counts['rows'] or 1):.1%})")
+        for name, words in COUNTED.items()
+        if name in counts
+    ]
+
+
+def example(one: Mapping[str, Any], labels: Sequence[str], texts: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return one row on which both part, as text."""
+    found = (texts or {}).get(str(one["id"])) or ()
+    return {
+        "id": one["id"],
+        "texts": [cut(str(text)) for text in found if text],
+        "label": answered(one["label"], labels),
+        **{
+            who: {"answer": answered(one[who]["answer"], labels), "probability": one[who].get("probability")}
+            for who in WHO
+        },
+    }
+
+
+def answered(answer: Any, labels: Sequence[str]) -> str:
+    """Return a class by name, or a value."""
+    return labels[answer] if labels and isinstance(answer, int) and 0 <= answer < len(labels) else figure(answer, ".2f")
+
+
+def cut(text: str) -> str:
+    """Shorten a text that would fill the page."""
+    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT].rstrip() + " …"

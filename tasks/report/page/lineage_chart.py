@@ -1,0 +1,116 @@
+"""The chart of stages behind a model: boxes by level, threads without shortcuts and with few crossings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from tasks.report.page.charts import APART, BELOW, BOX_HIGH, BOX_WIDE, clipped
+from tasks.report.page.svg import box, drawing, short, text
+
+
+def lineage_chart(nodes: Sequence[Mapping[str, Any]], edges: Sequence[Sequence[str]]) -> Markup:
+    """Draw stages as boxes, each below all that it is made from."""
+    edges = without_shortcuts(edges)
+    levels = levels_of([node["id"] for node in nodes], edges)
+    rows: dict[int, list[Mapping[str, Any]]] = {}
+    for node in nodes:
+        rows.setdefault(levels[node["id"]], []).append(node)
+    ordered = crossings_undone([rows[level] for level in sorted(rows)], edges)
+    wide = max(len(row) for row in ordered) * (BOX_WIDE + APART) + APART
+    places = {
+        node["id"]: (
+            (wide - len(row) * (BOX_WIDE + APART) + APART) / 2 + column * (BOX_WIDE + APART),
+            8 + level * (BOX_HIGH + BELOW),
+        )
+        for level, row in enumerate(ordered)
+        for column, node in enumerate(row)
+    }
+    parts = [thread(places[first], places[second]) for first, second in edges]
+    parts += [stage_box(node, *places[node["id"]]) for row in ordered for node in row]
+    said = "; ".join(f"{node['name']} {node['label']}".strip() for node in nodes)
+    return drawing(
+        wide,
+        16 + len(ordered) * (BOX_HIGH + BELOW) - BELOW,
+        f"from sources to the model: {said}",
+        parts,
+        kind="lineage",
+    )
+
+
+def without_shortcuts(edges: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """Leave an edge out where a longer way leads to the same stage: nearly everything was made from the rows, and the
+    teacher."""
+    after: dict[str, set[str]] = {}
+    for first, second in edges:
+        after.setdefault(first, set()).add(second)
+
+    def reached(name: str) -> set[str]:
+        found, ahead = set[str](), set(after.get(name, ()))
+        while ahead - found:
+            found |= ahead
+            ahead = {later for one in ahead for later in after.get(one, ())}
+        return found
+
+    beyond = {name: reached(name) for name in {name for edge in edges for name in edge}}
+    return [
+        (first, second)
+        for first, second in edges
+        if not any(second in beyond[other] for other in after[first] - {second})
+    ]
+
+
+def levels_of(names: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Return for each stage how many stages the longest way to it has; nothing stands beside what it is made from."""
+    levels = dict.fromkeys(names, 0)
+    for _ in names:  # the longest way has fewer edges than there are stages
+        moved = [(second, levels[first] + 1) for first, second in edges if levels[second] <= levels[first]]
+        if not moved:
+            break
+        for name, level in moved:
+            levels[name] = max(levels[name], level)
+    return levels
+
+
+def crossings_undone(
+    rows: Sequence[Sequence[Mapping[str, Any]]], edges: Sequence[Sequence[str]]
+) -> list[list[Mapping[str, Any]]]:
+    """Put each stage below the middle of what it is made from: fewer lines cross."""
+    place: dict[str, float] = {}
+    done = []
+    for row in rows:
+        above = {
+            node["id"]: [place[first] for first, second in edges if second == node["id"] and first in place]
+            for node in row
+        }
+        kept = sorted(
+            row,
+            key=lambda node, above=above: sum(above[node["id"]]) / len(above[node["id"]]) if above[node["id"]] else 0.5,
+        )  # type: ignore[misc]
+        place |= {node["id"]: (column + 0.5) / len(kept) for column, node in enumerate(kept)}
+        done.append(kept)
+    return done
+
+
+def thread(first: tuple[float, float], second: tuple[float, float]) -> Markup:
+    """Draw a curve from the foot of one box to the head of another."""
+    x1, y1, x2, y2 = first[0] + BOX_WIDE / 2, first[1] + BOX_HIGH, second[0] + BOX_WIDE / 2, second[1]
+    half = (y2 - y1) / 2
+    return Markup('<path d="M{} {}C{} {} {} {} {} {}" class="thread"/>').format(
+        *(short(value) for value in (x1, y1, x1, y1 + half, x2, y2 - half, x2, y2))
+    )
+
+
+def stage_box(node: Mapping[str, Any], x: float, y: float) -> Markup:
+    """Draw one stage: its name, whose it is, whether it was there already, and the head of its key."""
+    kind = node["cache"]
+    first = clipped(node["name"], 25)
+    second = " · ".join(part for part in (clipped(node["label"], 12), kind, node["id"][:6]) if part)
+    title = f"{node['name']} {node['label']}: {kind}, {node['id']}"
+    return (
+        box(x, y, BOX_WIDE, BOX_HIGH, f"stage {kind}", title)
+        + text(x + BOX_WIDE / 2, y + 18, first, anchor="middle", kind="label strong")
+        + text(x + BOX_WIDE / 2, y + 34, second, anchor="middle", kind="tick")
+    )

@@ -1,0 +1,116 @@
+"""The order for a stage that a worker elsewhere computes: its knobs, its inputs by digest, and its key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasks.contracts import Parcel
+from tasks.errors import DispatchError, LimbeckError
+from tasks.ports.code.fingerprint import differences
+from tasks.ports.store.artifacts import Store
+from tasks.ports.store.brought import bring, find_brought
+from tasks.ports.store.manifests import HEX
+from tasks.recipe.running import THREADS_ALONE
+
+
+class InputNote(BaseModel):
+    """An input of a stage: its kind and its digest. Where it lies is for the store of whoever reads this to know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    kind: str = Field(title="Kind", description="What it is: rows, a checkpoint, answers.")
+    sha256: str = Field(pattern=HEX, title="Digest", description="SHA-256 of its files; the store finds it by this.")
+    bytes: int = Field(ge=0, title="Bytes", description="How large it is.")
+
+
+class StageOrder(BaseModel):
+    """One stage that a run asks for: what its door is called with, and the key that must come out. Runs write this;
+    people start recipes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    stage: str = Field(title="Stage", description="The stage's name, for example finetune-teacher.")
+    label: str = Field("", title="Label", description="What tells it from other stages of that name in its run.")
+    knobs: dict[str, Any] = Field(title="Knobs", description="The stage's slice of the recipe.")
+    inputs: dict[str, InputNote | list[InputNote]] = Field(
+        title="Inputs", description="The digests of what it is made from."
+    )
+    key: str = Field(pattern=HEX, title="Key", description="Under which the store keeps its result.")
+    explanation: dict[str, Any] = Field(
+        title="Explanation", description="What the key is made of; a worker that comes to another one refuses."
+    )
+    store: str = Field(title="Store", description="The address of the store that the run and the pool's workers share.")
+    force: bool = Field(False, title="Force", description="Make it although its result is there.")
+    costs: dict[str, Any] = Field(default_factory=dict, title="Costs", description="What the ledger counts with.")
+    cores: int | None = Field(
+        None, ge=1, title="Cores", description="Most cores that stages hold at once; empty: all of the worker's."
+    )
+    threads: int = Field(1, ge=1, title="Threads", description="Threads of a stage that runs beside others like it.")
+    threads_alone: int = Field(
+        THREADS_ALONE, ge=1, title="Threads alone", description="Threads of a stage that all others wait for."
+    )
+    processes: int = Field(
+        1, ge=1, title="Processes", description="Processes that share a training, one a GPU of the worker."
+    )
+    tracking: dict[str, Any] = Field(
+        default_factory=dict, title="Tracking", description="The MLflow run to which the stage belongs."
+    )
+    asked_by: str = Field("", title="Asked by", description="The flow run that asked for it.")
+
+    @property
+    def shown(self) -> str:
+        """Return the stage's name as people see it."""
+        return f"{self.stage}/{self.label}" if self.label else self.stage
+
+
+def require_expected(explanation: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Refuse to make a stage that would not be what was asked for."""
+    found = list(differences(explanation, expected))
+    if found:
+        raise DispatchError(
+            f"this worker would not make what was asked for ({'; '.join(found[:3])}); give it and the run that asks "
+            f"the same code and libraries, "
+            "and set LIMBECK_DISPATCH_DEVICE there to the class of this pool's hardware"
+        )
+
+
+async def notes_of(store: Store, parcels: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of an order; what the user brought is put into the store first."""
+    return {name: await note_or_notes(store, given) for name, given in parcels.items() if given is not None}
+
+
+async def note_or_notes(store: Store, given: Parcel | Sequence[Parcel]) -> Any:
+    """Note one input, or a list of them."""
+    if not isinstance(given, Parcel):
+        return [await note_or_notes(store, one) for one in given]
+    if given.kind == "source":
+        await bring(store, given)
+    return {"kind": given.kind, "sha256": given.sha256, "bytes": given.bytes}
+
+
+def parcels_of(store: Store, inputs: Mapping[str, InputNote | list[InputNote]]) -> dict[str, Any]:
+    """Return the inputs of an order as this worker's store has them."""
+    return {
+        name: [parcel_of(store, one) for one in given] if isinstance(given, list) else parcel_of(store, given)
+        for name, given in inputs.items()
+    }
+
+
+def parcel_of(store: Store, note: InputNote) -> Parcel:
+    """Return one input, or say that this worker does not share the store of the run that asks."""
+    missing = DispatchError(
+        f"the input {note.sha256[:12]} is not in this worker's store; a pool's workers and the runs that ask them "
+        f"must share one store"
+    )
+    if note.kind == "source":
+        found = find_brought(store, note.sha256)
+        if found is None:
+            raise missing
+        return found
+    parcel = Parcel(note.kind, note.sha256, "", note.bytes)
+    try:
+        store.folder(parcel)
+    except LimbeckError as error:
+        raise missing from error
+    return parcel

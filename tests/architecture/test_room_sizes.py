@@ -1,0 +1,77 @@
+"""Sizes of rooms: how long a file and a function may be, how many files stand in a folder, where flows are.
+
+The exceptions are what is left to do: a list may only become shorter, and a number in it only smaller.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(path for room in ("flows", "tasks") for path in (ROOT / room).rglob("*.py"))
+FOLDERS = sorted({path.parent for path in SOURCES})
+LINES_OF_A_FILE, LINES_OF_A_FUNCTION, FILES_OF_A_FOLDER = 350, 55, 15
+LONGER_FILES = {"tasks/ports/store/s3.py": 369}
+FULLER_FOLDERS = {"tasks": 20, "flows/stack": 16}
+"""The root of ``tasks/`` holds every stage task beside the ground, and may have 20."""
+NO_FLOW = {"__init__.py", "home.py"}
+"""Files in the root of ``flows/`` that hold no flow."""
+
+
+def name_of(path: Path) -> str:
+    """Return the path of a file or folder as the lists have it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Parse a file, once for all rules."""
+    return ast.parse(path.read_text())
+
+
+def lines_of(path: Path) -> int:
+    """Count the lines of a file."""
+    return len(path.read_text().splitlines())
+
+
+def files_of(folder: Path) -> int:
+    """Count the Python files of a folder."""
+    return len(list(folder.glob("*.py")))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_a_file_is_read_in_one_sitting(path: Path) -> None:
+    assert lines_of(path) <= LONGER_FILES.get(name_of(path), LINES_OF_A_FILE)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+def test_a_folder_is_seen_at_a_glance(folder: Path) -> None:
+    assert files_of(folder) <= FULLER_FOLDERS.get(name_of(folder), FILES_OF_A_FOLDER)
+
+
+def test_the_exceptions_are_needed_and_no_larger_than_needed() -> None:
+    assert {name: lines_of(ROOT / name) for name in LONGER_FILES} == LONGER_FILES
+    assert {name: files_of(ROOT / name) for name in FULLER_FOLDERS} == FULLER_FOLDERS
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_functions_fit_in_the_eye(path: Path) -> None:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert node.end_lineno - node.lineno < LINES_OF_A_FUNCTION, f"{node.name} from line {node.lineno} on"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "flows").glob("*.py")), ids=name_of)
+def test_the_root_of_flows_holds_flows(path: Path) -> None:
+    """Deployments name flows by their file: what stands here does not move, and nothing else stands here."""
+    decorators = [
+        ast.unparse(decorator)
+        for node in parsed(path).body
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for decorator in node.decorator_list
+    ]
+    assert any(one.startswith("flow(") for one in decorators) != (path.name in NO_FLOW)
