@@ -106,19 +106,19 @@ def plant(place: Path) -> None:
 
 def hide(place: Path) -> None:
     """Put compiled code of something else beside a source."""
-    (place / "tasks" / "__pycache__").mkdir()
-    (place / "tasks" / "__pycache__" / "job.cpython-311.pyc").write_bytes(b"compiled")
+    (place / "tasks" / "engine" / "__pycache__").mkdir()
+    (place / "tasks" / "engine" / "__pycache__" / "job.cpython-311.pyc").write_bytes(b"compiled")
 
 
 def link(place: Path) -> None:
     """Let a source be one that lies elsewhere, with the very same text."""
     elsewhere = place.parent / "job.py"
-    (place / "tasks" / "job.py").rename(elsewhere)
-    (place / "tasks" / "job.py").symlink_to(elsewhere)
+    (place / "tasks" / "engine" / "job.py").rename(elsewhere)
+    (place / "tasks" / "engine" / "job.py").symlink_to(elsewhere)
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
-    "changed": lambda place: (place / "tasks" / "job.py").write_text("JOBS = {}\n"),
+    "changed": lambda place: (place / "tasks" / "engine" / "job.py").write_text("JOBS = {}\n"),
     "missing": lambda place: (place / "tasks" / "training" / "loop.py").unlink(),
     "gone": shutil.rmtree,
     "planted": plant,

@@ -74,7 +74,7 @@ def test_the_code_of_a_method_counts_for_its_own_stages_alone() -> None:
     ):
         roots = frames["distill-general" if method == "triple" else "distill-layers"]
         reached = {module for module, _ in program().reach(roots, narrowing(roots).entries({"method": method}))}
-        assert f"tasks.training.{own}" in reached and f"tasks.training.{other}" not in reached
+        assert f"tasks.training.objectives.{own}" in reached and f"tasks.training.objectives.{other}" not in reached
 
 
 def test_a_form_that_fills_every_section_in_is_no_wish() -> None:

@@ -250,7 +250,7 @@ def generate(name: str) -> str:
     worker = getattr(import_module(module), worker_name)
     content = {
         "type": worker.type,
-        "description": (change.__doc__ or "").strip(),
+        "description": " ".join((change.__doc__ or "").split()),
         "base_job_template": change(worker.get_default_base_job_template()),
     }
     return json.dumps(content, indent=1, sort_keys=True) + "\n"

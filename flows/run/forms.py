@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from inspect import cleandoc
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -63,7 +64,10 @@ def changes_of(model: type[Knobs], *, but: tuple[str, ...] = ()) -> type[Form]:
             limited = Annotated[kind, *field.metadata] if field.metadata else kind
             fields[name] = (limited | None, Field(None, description=field.description or about(field.annotation)))
     return create_model(
-        f"{model.__name__}Changes", __base__=Form, __doc__=f"{model.__doc__} Empty: as the recipe says.", **fields
+        f"{model.__name__}Changes",
+        __base__=Form,
+        __doc__=f"{cleandoc(model.__doc__ or '')} Empty: as the recipe says.",
+        **fields,
     )
 
 
@@ -79,7 +83,7 @@ def loosened(kind: Any) -> Any:
 def about(kind: Any) -> str | None:
     """Return what a section's own docstring says, where its field says nothing."""
     sections = [one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, BaseModel)]
-    return sections[0].__doc__ if sections else None
+    return cleandoc(sections[0].__doc__ or "") if sections else None
 
 
 Changes: Any = changes_of(Recipe, but=("name", "sweep"))

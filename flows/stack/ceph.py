@@ -234,7 +234,7 @@ def serve(ceph: Ceph, host: str, port: int, users: Sequence[tuple[str, str, str]
 
 def main() -> int:
     """Serve S3 from one folder; the keys of the users come from the environment."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=7480)

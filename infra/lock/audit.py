@@ -23,7 +23,16 @@ WITHIN = 50.0
 def packages(service: str, lock: str, seconds: float) -> list[dict[str, Any]]:
     """Return what a database says of each package of a lock; of none if it does not answer in time."""
     words = ["--disable-pip", "--require-hashes", "--format", "json", "--progress-spinner", "off", "--timeout", "5"]
-    command = [sys.executable, "-m", "pip_audit", *words, "--vulnerability-service", service, "--requirement", str(HERE / lock)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip_audit",
+        *words,
+        "--vulnerability-service",
+        service,
+        "--requirement",
+        str(HERE / lock),
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=max(seconds, 0.1))
         return list(json.loads(done.stdout)["dependencies"])
@@ -35,7 +44,9 @@ def summary(found: list[dict[str, Any]]) -> tuple[list[str], int]:
     """Return the lines of the report, and the exit status."""
     audited = {package["name"]: package for package in found if "skip_reason" not in package}
     if not audited:
-        return ["AUDIT SKIPPED: no database of vulnerabilities can be reached from here; nothing is known of any package of the lock."], 0
+        return [
+            "AUDIT SKIPPED: no database of vulnerabilities can be reached from here; nothing is known of any package of the lock."
+        ], 0
     skipped = sorted({package["name"] for package in found} - set(audited))
     lines = [
         f"{name} {package['version']}: {flaw['id']}, mended in {', '.join(flaw['fix_versions']) or 'no version yet'}"

@@ -32,7 +32,9 @@ ROOT = HERE.parents[1]
 LOCKS = "stack", "test", "cpu", "cuda"
 CUDA = re.compile(r"nvidia-|cuda-|triton")
 PYTORCH_INDEX = "https://download.pytorch.org/whl/cpu/torch/"
-PLATFORMS = [{"sys_platform": name, "platform_system": system} for name, system in (("linux", "Linux"), ("darwin", "Darwin"))]
+PLATFORMS = [
+    {"sys_platform": name, "platform_system": system} for name, system in (("linux", "Linux"), ("darwin", "Darwin"))
+]
 PYTHONS = "3.11.0", "3.12.0", "3.13.0", "3.14.0"
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
@@ -48,7 +50,11 @@ def is_ours(entry: str) -> bool:
     marker = re.search(r";(.*?) \\", entry.split("\n")[0])
     if marker is None:
         return True
-    places = [platform | {"python_version": python[:4], "python_full_version": python} for platform in PLATFORMS for python in PYTHONS]
+    places = [
+        platform | {"python_version": python[:4], "python_full_version": python}
+        for platform in PLATFORMS
+        for python in PYTHONS
+    ]
     return any(Marker(marker[1]).evaluate(place) for place in places)
 
 
@@ -72,11 +78,28 @@ def cpu_builds(version: str, former: str) -> Iterator[str]:
         yield from HASH.findall(former)
     try:
         with urllib.request.urlopen(PYTORCH_INDEX, timeout=20) as page:
-            yield from re.findall(rf"torch-{re.escape(version)}(?:%2B|\+)cpu-[^\"#]*\.whl#sha256=([0-9a-f]{{64}})", page.read().decode())
+            yield from re.findall(
+                rf"torch-{re.escape(version)}(?:%2B|\+)cpu-[^\"#]*\.whl#sha256=([0-9a-f]{{64}})", page.read().decode()
+            )
     except OSError as error:
-        print(f"{PYTORCH_INDEX} cannot be reached ({error}): of its builds the lock has those that it had", file=sys.stderr)
+        print(
+            f"{PYTORCH_INDEX} cannot be reached ({error}): of its builds the lock has those that it had",
+            file=sys.stderr,
+        )
     with tempfile.TemporaryDirectory() as folder:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", folder, f"torch=={version}+cpu"]
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--dest",
+            folder,
+            f"torch=={version}+cpu",
+        ]
         subprocess.run(pip, check=False, stderr=subprocess.DEVNULL)  # most indexes have none
         for wheel in Path(folder).glob("*.whl"):
             with wheel.open("rb") as opened:
@@ -104,7 +127,9 @@ def locks(former: Mapping[str, Mapping[str, str]], *, upgrade: bool) -> dict[str
 def main() -> None:
     """Write the locks."""
     options = argparse.ArgumentParser(prog="infra/lock/generate.py")
-    options.add_argument("--upgrade", action="store_true", help="take the newest versions that fit, instead of those of the lock")
+    options.add_argument(
+        "--upgrade", action="store_true", help="take the newest versions that fit, instead of those of the lock"
+    )
     given = options.parse_args()
     paths = {lock: HERE / f"{lock}.txt" for lock in LOCKS}
     former = {lock: entries(path.read_text()) if path.exists() else {} for lock, path in paths.items()}

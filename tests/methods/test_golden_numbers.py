@@ -149,7 +149,7 @@ def public(path: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("path", sorted(METHODS.glob("[a-z]*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(METHODS.rglob("[a-z]*.py")), ids=lambda path: path.stem)
 def test_every_method_has_golden_numbers_or_a_reason(path: Path) -> None:
     """A new method without them would be checked against oracles alone, which a clean checkout does not have."""
     numbered = {case["function"] for case in GOLDEN.get(path.stem, {}).values()}
@@ -161,7 +161,7 @@ def test_every_method_has_golden_numbers_or_a_reason(path: Path) -> None:
 
 
 def test_golden_numbers_are_of_methods_that_are_there() -> None:
-    there = {path.stem for path in METHODS.glob("[a-z]*.py")}
+    there = {path.stem for path in METHODS.rglob("[a-z]*.py")}
     assert set(GOLDEN) <= there and set(WITHOUT_NUMBERS) <= there
 
 
@@ -220,7 +220,8 @@ OWN_WAY: dict[str, Callable[..., Callable[..., Any]]] = {
 def called(of: str) -> Callable[..., Any]:
     """Return what calls a function of the product with stored arguments."""
     method, name = of.split(".")
-    function = getattr(import_module(f"tasks.methods.{method}"), name)
+    [room] = [path.parent.name for path in METHODS.rglob(f"{method}.py")]
+    function = getattr(import_module(f"tasks.methods.{room}.{method}"), name)
     return OWN_WAY.get(of, lambda plain: plain)(function)
 
 

@@ -224,7 +224,7 @@ def test_checkpoints_of_the_triple_loss_are_judged_on_the_same_masked_words(scen
 
 def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     from tasks.training.data.corpora import read_corpus
-    from tasks.training.objectives.objectives import triple
+    from tasks.training.objectives import triple
 
     base, tokenizer = freeze(load_masked_lm(scene.base, CPU)), load_tokenizer(scene.base)
     student = build_student(
@@ -246,7 +246,7 @@ def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monk
 
 def test_chunks_of_the_vocabulary_change_nothing(scene: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     from tasks.training.data.corpora import read_corpus
-    from tasks.training.objectives.objectives import triple
+    from tasks.training.objectives import triple
 
     base, text, found = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus), []
     for chunk in (1024, 7):
