@@ -6,6 +6,7 @@ import gc as garbage
 import logging
 import os
 import sys
+from collections.abc import Callable
 
 import typer
 from rich.console import Console
@@ -75,8 +76,13 @@ def new_app() -> typer.Typer:
     )
     for heading, commands in PANELS.items():
         for command in commands:
-            app.command(rich_help_panel=heading)(command)
+            app.command(rich_help_panel=heading, short_help=first_paragraph(command))(command)
     return app
+
+
+def first_paragraph(command: Callable[..., None]) -> str:
+    """Return what the list of commands says of one, as one line: how wide the source is does not show."""
+    return " ".join((command.__doc__ or "").split("\n\n")[0].split())
 
 
 app = new_app()
