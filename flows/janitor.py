@@ -78,7 +78,7 @@ async def crash(client: PrefectClient, flow_run: str) -> None:
         run = await client.read_flow_run(UUID(flow_run))
     except (ValueError, ObjectNotFound):
         return
-    gone = Crashed(message="its process is gone; the janitor ended it")
+    gone: Any = Crashed(message="its process is gone; the janitor ended it")
     async for task in task_runs(client, run.id):
         if task.state is None or not task.state.is_final():
             await client.set_task_run_state(task.id, gone, force=True)

@@ -58,11 +58,11 @@ class AsRead(SourceFileLoader):
         super().__init__(name, str(source.path))
         self.source = source
 
-    def path_stats(self, path: str) -> dict[str, Any]:  # type: ignore[override]
+    def path_stats(self, path: str) -> dict[str, Any]:
         """Return the time and size that compiled code is held against: of what was read, not of what lies there now."""
         return {"mtime": self.source.modified, "size": len(self.source.body)}
 
-    def get_data(self, path: str) -> bytes:  # type: ignore[override]
+    def get_data(self, path: str) -> bytes:
         """Return what was read of the source, or compiled code from the disk.
 
         Code that was compiled in the very second of the source's last change may be of an earlier text, and is not

@@ -65,9 +65,9 @@ async def compare_judging_set(
     """Count which rows of a judging set overlap with training rows, transfer text and general text."""
     from tasks.ports.rows.judging_sets import compare_judging_set as compare
 
-    folders = [None if parcel is None else bench.folder(parcel) for parcel in (transfer, source)]
+    transferred, general = (None if parcel is None else bench.folder(parcel) for parcel in (transfer, source))
     found = await asyncio.to_thread(
-        compare, bench.folder(judging), bench.folder(rows), *folders, knobs.text, knobs.most
+        compare, bench.folder(judging), bench.folder(rows), transferred, general, knobs.text, knobs.most
     )
     (bench.output / "leaks.json").write_text(json.dumps(found, sort_keys=True))
     bench.facts |= found

@@ -88,10 +88,10 @@ def lineage_of(session: Session, sources: Mapping[str, Parcel]) -> dict[str, Any
                 "name": record.name,
                 "label": record.label,
                 "cache": record.cache,
-                "made": record.parcel.sha256,
+                "made": record.parcel.sha256,  # type: ignore[union-attr]
             }
         )
-        makers.setdefault(record.parcel.sha256, record.key[:12])
+        makers.setdefault(record.parcel.sha256, record.key[:12])  # type: ignore[union-attr]
     edges = {
         (makers[digest], record.key[:12])
         for record in finished.values()

@@ -75,7 +75,7 @@ def entry_of(given: Mapping[str, Any]) -> Entry:
             f"prefect.yaml: {given['name']} has {sorted(unknown)}, which limbeck deploy does not read; known are "
             f"{sorted(KNOWN)}"
         )
-    flow = load_flow_from_entrypoint(given["entrypoint"])
+    flow: Any = load_flow_from_entrypoint(given["entrypoint"])
     limit = given.get("concurrency_limit") or {}
     fields = {
         "entrypoint": given["entrypoint"],
@@ -132,7 +132,7 @@ def schedule_of(given: Mapping[str, Any]) -> CronSchedule:
 
 def triggers_of(entry: Entry, deployment: Any) -> Sequence[AutomationCore]:
     """Return the automations that start a deployment."""
-    reader: TypeAdapter[Any] = TypeAdapter(DeploymentTriggerTypes)
+    reader: TypeAdapter[Any] = TypeAdapter(DeploymentTriggerTypes)  # type: ignore[arg-type]
     found = []
     for given in entry.triggers:
         trigger = reader.validate_python(given)

@@ -65,7 +65,7 @@ def verify_store(home: Home) -> Iterator[tuple[dict[str, Any], str | None]]:
     for key, problem in list(store.unreadable()):
         yield {"stage": "result", "key": key}, f"{problem}; set aside"
     for manifest in list(store.manifests()):
-        problem = store.damage(manifest)
+        problem = store.damage(manifest)  # type: ignore[assignment]
         fate = (
             "set aside"
             if is_of_this_release(manifest)

@@ -246,7 +246,7 @@ async def ask_prefect() -> None:
     """Ask the server that is named once, briefly: Prefect itself would go on asking for minutes. Raises httpx.HTTPError
     where none answers."""
     import httpx
-    from prefect.client.orchestration import ServerType, get_client
+    from prefect.client.orchestration import ServerType, get_client  # type: ignore[attr-defined]
     from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
     with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):

@@ -17,9 +17,9 @@ from flows.stack.accounts import make_worker_account
 from flows.stack.ceph import Ceph
 from flows.stack.ceph import answers as s3_answers
 from flows.stack.credentials import PERSON
-from flows.stack.launch import clear, mark
+from flows.stack.launch import clear
 from flows.stack.programs import SOFTWARE, missing_packages, need, owner
-from flows.stack.services import s3_environment, services
+from flows.stack.services import mark, s3_environment, services
 from flows.stack.settings import Settings, Stack, choose_ports
 from tasks.errors import StackError
 
@@ -108,8 +108,8 @@ def require_programs() -> None:
     missing = [software for software in SOFTWARE.values() if software.essential and software.missing]
     if missing:
         names = " and ".join(software.name for software in missing)
-        packages = " ".join(software.package for software in missing)
-        command = missing[0].install.replace(missing[0].package, packages)
+        wanted = " ".join(software.package for software in missing)
+        command = missing[0].install.replace(missing[0].package, wanted)
         raise StackError(
             f"{names} {'is' if len(missing) == 1 else 'are'} not installed; install with: {command}, and run "
             f"limbeck up again"

@@ -64,7 +64,8 @@ def warnings(stack: Stack) -> list[str]:
 
 def exports(home: Home) -> str:
     """Return shell commands that set what a client needs: of a running ``limbeck ui``, else of the stack."""
-    stack, found = Stack.of(home), {}
+    stack = Stack.of(home)
+    found: dict[str, str] = {}
     for name, access in running_servers(home.servers_file).items():
         found |= client_of(name, access)
     if not found and stack.is_new:

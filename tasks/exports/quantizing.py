@@ -45,7 +45,7 @@ def static(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> N
     """Fix the range of activations once, from rows of the training data."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-    class Rows(CalibrationDataReader):  # type: ignore[misc]
+    class Rows(CalibrationDataReader):
         """Hands out the calibration rows."""
 
         def __init__(self) -> None:

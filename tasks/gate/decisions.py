@@ -223,7 +223,7 @@ def commit(
         tags.setdefault(crowned, {})["gate.replaced"] = before
     for number, found in tags.items():
         registry.tag(number, found, standing.versions[number])
-    for alias, number in outcome.moves.items():
+    for alias, number in outcome.moves.items():  # type: ignore[assignment]
         registry.move(alias, number)
     return news
 
@@ -246,7 +246,7 @@ def summary(outcome: Outcome, aliases: Mapping[str, str | None], versions: Mappi
         "moves": dict(outcome.moves),
         "words": [{"version": word.version, "outcome": word.outcome, "reason": word.reason} for word in outcome.words],
         "aliases": {alias: number for alias, number in sorted(aliases.items()) if number is not None},
-        "champion": {"version": champion, "candidate": versions[champion].candidate} if champion in versions else None,
+        "champion": {"version": champion, "candidate": versions[champion].candidate} if champion in versions else None,  # type: ignore[index]
     }
 
 

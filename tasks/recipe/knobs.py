@@ -51,7 +51,7 @@ class Knobs(BaseModel):
     def is_what_it_looks_like(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse true for a number, "3" in quotes for 3, and yes or 1 for a switch, which pydantic would all take; 1.0
         is 1."""
-        kinds = kinds_in(cls.model_fields[str(info.field_name)].annotation)
+        kinds = kinds_in(cls.model_fields[str(info.field_name)].annotation)  # type: ignore[arg-type]
         for one in value if isinstance(value, (list, tuple)) else [value]:
             require_kind(one, kinds)
         return value
@@ -73,7 +73,7 @@ def kinds_in(annotation: Any) -> frozenset[type]:
     return (
         frozenset([annotation])
         if isinstance(annotation, type) and not inner
-        else frozenset().union(*(kinds_in(part) for part in inner))
+        else frozenset().union(*(kinds_in(part) for part in inner))  # type: ignore[arg-type]
     )
 
 

@@ -53,7 +53,7 @@ def stage(
                 return await plan_stage(frame, session, knobs, label, parcels)
             # Inputs travel as the states of the tasks that made them: that is what draws the edges of the run graph.
             state = await told_in_order(
-                door(knobs, f"/{label}" if label else "", linked(session, parcels), return_state=True)
+                door(knobs, f"/{label}" if label else "", linked(session, parcels), return_state=True)  # type: ignore[arg-type]
             )
             parcel: Parcel = await state.aresult()
             session.made_by[id(parcel)] = state

@@ -37,7 +37,8 @@ def note_used(session: Session, record: StageRecord, meter: Meter) -> None:
 @contextlib.asynccontextmanager
 async def within_budget(session: Session) -> AsyncIterator[None]:
     """Look now and then while something is done inside; cancel it when the budget is spent, and say so."""
-    doer, over = asyncio.current_task(), []
+    doer = asyncio.current_task()
+    over: list[BudgetError] = []
     assert doer is not None
 
     async def look() -> None:

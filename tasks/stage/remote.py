@@ -194,7 +194,7 @@ class Dispatcher:
                 if state is not None and state.name != before:
                     words = f"its flow run is {state.name}{': ' + state.message if state.message else ''}"
                     tell("running" if state.is_running() else "waiting", "" if state.name in USUAL else words)
-                    before, pause = state.name, FIRST_LOOK
+                    before, pause = state.name, FIRST_LOOK  # type: ignore[assignment]
                 crashed = (crashed or time.monotonic()) if state is not None and state.is_crashed() else None
                 if (
                     state is not None
@@ -209,7 +209,7 @@ class Dispatcher:
         """Cancel this run's own flow runs; each writes its checkpoint, so that whoever needs the stage again goes on
         from there."""
         from prefect.client.orchestration import get_client
-        from prefect.states import State, StateType
+        from prefect.client.schemas.objects import State, StateType
 
         async with get_client() as client:
             for run in list(self.under_way):

@@ -81,7 +81,7 @@ def augment(job: Job) -> dict[str, Any]:
 def substitutes(job: Job, sentences: list[str]) -> Found:
     """Find substitutes by every source that the job was given."""
     found: Found = {}
-    tokenizer = load_tokenizer(job.inputs.get("masked_lm", job.inputs.get("tokenizer")))
+    tokenizer = load_tokenizer(job.inputs.get("masked_lm", job.inputs.get("tokenizer")))  # type: ignore[arg-type]
     places = [place for sentence in sentences for place in places_of(sentence, tokenizer, job.knobs.max_length)]
     single = [place for place in places if place.token >= 0]
     if "masked_lm" in job.inputs and single:
@@ -231,7 +231,7 @@ def by_word_vectors(places: list[Place], path: Path, knobs: SimpleNamespace) -> 
 
 def read_vectors(path: Path, limit: int) -> tuple[list[str], np.ndarray]:
     """Read word vectors in GloVe text format, plain or gzip, scaled to length one [V, E]."""
-    words, vectors = [], []
+    words, vectors = [], []  # type: ignore[var-annotated]
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8") as lines:

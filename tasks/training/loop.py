@@ -115,7 +115,7 @@ class Run:
         self.job, self.knobs, self.course, self.optimizer = job, knobs, course, optimizer
         self.progress, self.total, self.crew, self.table = progress, total, crew, table
         self.loss = crew.synchronised(course.modules, course.loss)
-        self.examples, self.losses, self.started, self.saved = 0, [], time.monotonic(), time.monotonic()
+        self.examples, self.losses, self.started, self.saved = 0, [], time.monotonic(), time.monotonic()  # type: ignore[var-annotated]
         self.seconds_before = progress.seconds
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
 

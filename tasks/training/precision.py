@@ -79,4 +79,4 @@ def make_deterministic(seed: int) -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
-    torch.utils.deterministic.fill_uninitialized_memory = False  # every new tensor would be written twice
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # every new tensor would be written twice

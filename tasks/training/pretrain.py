@@ -61,7 +61,7 @@ def new_model(vocabulary: int, knobs: SimpleNamespace, place: torch.device) -> A
 
     # BERT's 0.02 was chosen for a width of 768; a narrow model that starts so small stands still for hundreds of steps.
     spread = 0.02 * (768 / knobs.hidden) ** 0.5
-    config = BertConfig(
+    config = BertConfig(  # type: ignore[call-arg]
         vocab_size=vocabulary,
         hidden_size=knobs.hidden,
         num_hidden_layers=knobs.layers,
@@ -73,7 +73,7 @@ def new_model(vocabulary: int, knobs: SimpleNamespace, place: torch.device) -> A
         attn_implementation="eager",
     )
     torch.manual_seed(knobs.seed)
-    return own_attention(BertForMaskedLM(config).to(place))
+    return own_attention(BertForMaskedLM(config).to(place))  # type: ignore[arg-type]
 
 
 def make_tokenizer(documents: Path, vocabulary: int, folder: Path) -> Any:

@@ -18,6 +18,7 @@ LINES_OF_A_FILE, LINES_OF_A_FUNCTION, FILES_OF_A_FOLDER = 350, 55, 15
 LONGER_FILES = {"tasks/ports/store/s3.py": 369}
 FULLER_FOLDERS = {"tasks": 20, "flows/stack": 16}
 """The root of ``tasks/`` holds every stage task beside the ground, and may have 20."""
+TYPE_ERRORS_PASSED_OVER = 40
 NO_FLOW = {"__init__.py", "home.py"}
 """Files in the root of ``flows/`` that hold no flow."""
 
@@ -75,3 +76,9 @@ def test_the_root_of_flows_holds_flows(path: Path) -> None:
         for decorator in node.decorator_list
     ]
     assert any(one.startswith("flow(") for one in decorators) != (path.name in NO_FLOW)
+
+
+def test_type_errors_that_are_passed_over_become_fewer() -> None:
+    """mypy itself runs in ``make lint``; each error that is passed over names its kind, and there are no more of them."""
+    ignored = [line for path in SOURCES for line in path.read_text().splitlines() if "# type: ignore" in line]
+    assert len(ignored) == TYPE_ERRORS_PASSED_OVER and all("# type: ignore[" in line for line in ignored)

@@ -30,7 +30,7 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tests.flows.test_bad_input import SHORT
 from tests.flows.test_compress import recipe_for
-from tests.test_stage_progress import left
+from tests.stage.test_progress import left
 
 ROOT = Path(__file__).resolve().parents[2]
 READER = ROOT / "tests" / "clean_reader.py"

@@ -16,7 +16,7 @@ from flows.run.links import link_to_mlflow
 from tasks.ports.tracking.tracker import Tracker
 from tests.ports.test_tracker import PICTURE, tracker
 from tests.report.figures import row
-from tests.test_stage_progress import left
+from tests.stage.test_progress import left
 
 __all__ = ["tracker"]  # a fixture
 

@@ -58,8 +58,8 @@ from tasks.recipe.slices import (
 )
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Pretraining, SeededTraining, TaskTraining, Teacher, Training
+from tests.engine.test_sources import edit_during_a_run
 from tests.suites.code_mutations import Executed, executed_edits, family_edits, moves, watched
-from tests.test_engine_sources import edit_during_a_run
 from tests.tiny import write_tiny_bert, write_tiny_rows
 
 ROOT = Path(__file__).resolve().parents[2]

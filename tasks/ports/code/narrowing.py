@@ -88,7 +88,7 @@ class Narrowing:
         if isinstance(value, ast.Name):
             given = place.value_of(value)
             return (
-                self.of_parameter(place, value.id)
+                self.of_parameter(place, value.id)  # type: ignore[return-value]
                 if given is None and place.is_parameter(value)
                 else given and self.meaning(place, given)
             )

@@ -139,7 +139,7 @@ def parcel_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Parcel:
         inventory = {name: {"size": file.stat().st_size, "sha256": hash_file(file)} for name, file in files.items()}
     except OSError as error:
         raise kind(f"{path} cannot be read ({error.strerror}); check the files in it, and run again") from error
-    return Parcel("source", digest_of(inventory), str(path), sum(entry["size"] for entry in inventory.values()))
+    return Parcel("source", digest_of(inventory), str(path), sum(entry["size"] for entry in inventory.values()))  # type: ignore[misc]
 
 
 def digest_of(inventory: Mapping[str, Mapping[str, Any]]) -> str:

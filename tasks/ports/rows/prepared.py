@@ -106,7 +106,7 @@ def digest_of(rows: Split) -> str:
     """Hash what rows say, in order: equal digests mean the same rows, whatever ids they have and whatever file they
     came from."""
     digest = sha256()
-    for row in zip(rows.texts, rows.pairs or [None] * len(rows), rows.labels, strict=True):
+    for row in zip(rows.texts, rows.pairs or [None] * len(rows), rows.labels, strict=True):  # type: ignore[list-item]
         digest.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
     return digest.hexdigest()
 

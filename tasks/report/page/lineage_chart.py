@@ -87,8 +87,8 @@ def crossings_undone(
         }
         kept = sorted(
             row,
-            key=lambda node, above=above: sum(above[node["id"]]) / len(above[node["id"]]) if above[node["id"]] else 0.5,
-        )  # type: ignore[misc]
+            key=lambda node, above=above: sum(above[node["id"]]) / len(above[node["id"]]) if above[node["id"]] else 0.5,  # type: ignore[misc]
+        )
         place |= {node["id"]: (column + 0.5) / len(kept) for column, node in enumerate(kept)}
         done.append(kept)
     return done

@@ -77,7 +77,7 @@ def answer(result: Result) -> dict[str, Any]:
     model = chosen(result)
     teacher = next((one for one in result["models"] if one["role"] == "teacher"), model)
     came = min(standing(model), 2)
-    entry = next((one for one in result["registered"] if one["candidate"] == model["name"]), {})
+    entry: Mapping[str, Any] = next((one for one in result["registered"] if one["candidate"] == model["name"]), {})
     return {
         "model": model,
         "teacher": teacher,

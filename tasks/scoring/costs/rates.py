@@ -176,11 +176,10 @@ def find_instance(rows: Sequence[Instance], instance: str, region: str | None) -
             f"costs.instance {instance} has no price in {region}, only in {known}; add a row to a table of your own "
             f"(LIMBECK_PRICES)"
         )
-    known = sorted({row.instance for row in rows})
+    instances = sorted({row.instance for row in rows})
     raise RecipeError(
-        f"costs.instance {instance!r} is in no table; {hint(instance, known)}known are {', '.join(known)}; or add a "
-        f"row to a table of your own "
-        "(LIMBECK_PRICES)"
+        f"costs.instance {instance!r} is in no table; {hint(instance, instances)}known are {', '.join(instances)}; "
+        "or add a row to a table of your own (LIMBECK_PRICES)"
     )
 
 

@@ -79,7 +79,7 @@ def fastest_call(folder: Path, model: Checkpoint | Export, ids_BT: np.ndarray) -
         packed = Checkpoint(folder, 1)
         by_onednn(packed.model, ids_BT.size)
         calls[ONEDNN] = packed.call(ids_BT)
-    times = time_in_turn(calls, **TRIAL) if others else {first: [0.0]}
+    times = time_in_turn(calls, **TRIAL) if others else {first: [0.0]}  # type: ignore[arg-type]
     best = min(times, key=lambda library: float(np.median(times[library])))
     return f"{model.engine}, {best}", calls[best]
 

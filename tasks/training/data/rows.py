@@ -203,8 +203,8 @@ def collate(
         ids_BT[place_in_batch, there] = encoded.ids_S[start : start + length]
         segments_BT[place_in_batch, there] = encoded.segments_S[start : start + length]
         mask_BT[place_in_batch, there] = 1
-    return Batch(
-        *(torch.from_numpy(values).to(place, non_blocking=True) for values in (ids_BT, mask_BT, segments_BT)),
+    return Batch(  # type: ignore[misc]
+        *(torch.from_numpy(values).to(place, non_blocking=True) for values in (ids_BT, mask_BT, segments_BT)),  # type: ignore[arg-type]
         rows_B=np.asarray(rows),
     )
 

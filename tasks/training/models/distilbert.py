@@ -111,7 +111,7 @@ def config_of(config: Any, layers: int) -> Any:
     from transformers import DistilBertConfig
 
     head = {name: getattr(config, name) for name in ("id2label", "label2id", "problem_type")}
-    return DistilBertConfig(
+    return DistilBertConfig(  # type: ignore[call-arg]
         vocab_size=config.vocab_size,
         max_position_embeddings=config.max_position_embeddings,
         n_layers=layers,

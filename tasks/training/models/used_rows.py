@@ -77,7 +77,7 @@ class UsedRows(nn.Module):
         be by now."""
         if tokens is self.seen:
             return
-        self.seen, used = tokens, int(self.standing[0])
+        self.seen, used = tokens, int(self.standing[0])  # type: ignore[assignment]
         wanted = torch.zeros(len(self.token_V), dtype=torch.bool)
         wanted[torch.from_numpy(np.unique(tokens)).long()] = True
         wanted[[pad, pad if self.pad is None else self.pad]] = True

@@ -47,7 +47,7 @@ class Matcher(Objective):
         self.modules = nn.ModuleDict({"student": student, "projections": self.projections})
         self.width = longest if knobs.formula == "paper" else None
         for model in (student, teacher) if self.width is not None else ():
-            require_positions(model.config, self.width)
+            require_positions(model.config, self.width)  # type: ignore[arg-type]
 
     def prove(self, job: Job, batch: Batch) -> None:
         """Check the capture on a real batch before hours are spent on it, and say the map."""

@@ -53,7 +53,7 @@ class Replacing(Objective):
         # A step in which no layer of the student stands in would teach nothing.
         drawn[step % len(drawn)] |= not drawn.any()
         for module, stands_in in zip(self.stack, drawn, strict=True):
-            module.replaced = bool(stands_in)
+            module.replaced = bool(stands_in)  # type: ignore[assignment]
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
         """Return the task's loss."""
@@ -65,7 +65,7 @@ class Replacing(Objective):
     def finish(self) -> dict[str, Any]:
         """Let the student's layers stand alone."""
         for number, module in enumerate(self.stack):
-            self.stack[number] = module.successor
+            self.stack[number] = module.successor  # type: ignore[assignment]
         self.student.requires_grad_(True)
         return {"replaced": self.replaced}
 

@@ -69,7 +69,7 @@ def record_signals(job: Job) -> dict[str, Any]:
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
     mapped = layer_map(knobs.layer_map, knobs.layers, teacher.config.num_hidden_layers)
     wide = {"width": teacher.config.hidden_size, "heads": teacher.config.num_attention_heads}
-    plan = Plan(**wanted(knobs, mapped.hidden, mapped.attention), **wide, left=encoded.left)
+    plan = Plan(**wanted(knobs, mapped.hidden, mapped.attention), **wide, left=encoded.left)  # type: ignore[arg-type]
     size = 2 * sum(plan.numbers(encoded.lengths_N))
     if size > knobs.signal_budget_gb * 1e9:
         return live(job, f"they would take {size / 1e9:.1f} GB, and signal_budget_gb is {knobs.signal_budget_gb:g}")

@@ -28,7 +28,7 @@ from tasks.stage.session import Session, StageRecord
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="engines are forked on Linux only")
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LOADED = """
     import os, pathlib
     with pathlib.Path(__file__).parents[1].joinpath("loaded").open("a") as report:

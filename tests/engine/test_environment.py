@@ -24,7 +24,7 @@ from tasks.errors import EngineError
 from tasks.ports.tracking.packer import Packer
 from tasks.recipe.training import Teacher
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 OWN = {"PYTHONPATH", "PYTHONNOUSERSITE", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "LIMBECK_DEVICE"}
 HOSTILE = {
     "ATEN_CPU_CAPABILITY": "default",

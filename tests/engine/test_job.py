@@ -14,7 +14,7 @@ import pytest
 
 from tasks.engine.job import Job
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 # The limit is set after torch is imported, which itself takes much address space.
 LIMITED = """

@@ -34,7 +34,7 @@ from tasks.scoring import evaluation
 from tests import postgres
 from tests.contenders import candidate, judging_of, promote, register
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 20
 SIZES = {"large": 300, "small": 200, "tiny": 100}
 """Sizes of the candidates that race; the smallest is preferred, and all answer alike."""

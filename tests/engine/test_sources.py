@@ -18,7 +18,7 @@ from tasks.engine import sources as engine_sources
 from tasks.engine.sources import copies, sources_folder
 from tasks.ports.code.fingerprint import program
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 JOBS = (
     "from tasks.tiny.value import VALUE\n\n\ndef tell(job):\n    return {'value': VALUE}\n\n\nJOBS = {'tell': tell}\n"
 )
