@@ -1,5 +1,4 @@
-"""What is checked before anything is spent, and the floor that a teacher must clear before anything is distilled from
-it."""
+"""Checks before anything is spent: students, dropped layers and sweeps against the teacher and the rows."""
 
 from __future__ import annotations
 

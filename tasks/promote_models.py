@@ -1,10 +1,5 @@
-"""Doors: what becomes of a run's versions, and what a person decides. Each reads, compares and moves under one lock,
-and writes down what it decided.
-
-The lock is a lease of the store, so that all workers that share the store exclude each other, whatever machine they are
-on; within it the home's own lock keeps registrations out. What holds the aliases is read after the lock was taken: a
-champion that came while a run was under way is the one that its candidates are held against.
-"""
+"""Stage tasks: the promotion of a run's versions, and decisions of a person. Each reads, compares and moves aliases
+under one lock (``gate/decisions.py``), and writes down what it decided."""
 
 from __future__ import annotations
 
@@ -18,9 +13,7 @@ from prefect.cache_policies import NO_CACHE
 from tasks.errors import GateError, RecipeError
 from tasks.gate.decisions import delete_here, promote_here, roll_back_here, settle_run, under_lock
 from tasks.gate.judging import Judging
-from tasks.gate.promotion import (
-    BY_HAND,
-)
+from tasks.gate.promotion import BY_HAND
 from tasks.ports.tracking.tracker import Tracker
 
 

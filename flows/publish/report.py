@@ -86,13 +86,16 @@ def pictures_of(result: Result) -> dict[str, bytes]:
         [asdict(one) | {"best": sorted(one.best)} for one in fronts(result)],
         *(result[name] for name in ("recipe", "headline", "split")),
     )
-    drawing = {path.name: hash_file(path) for path in sorted((ROOT / "tasks" / "report").glob("*.py"))} | {
-        "matplotlib": version_of("matplotlib")
-    }
+    drawing = code_that_draws(ROOT / "tasks" / "report") | {"matplotlib": version_of("matplotlib")}
     return {
         name: b64decode(picture)
         for name, picture in remembered("pictures", [shown, drawing], partial(drawn, result)).items()
     }
+
+
+def code_that_draws(room: Path) -> dict[str, str]:
+    """Return the digest of every source of a room, by its place there: an edit of any of them draws anew."""
+    return {path.relative_to(room).as_posix(): hash_file(path) for path in sorted(room.rglob("*.py"))}
 
 
 def drawn(result: Result) -> dict[str, str]:

@@ -1,4 +1,9 @@
-"""Decisions on the aliases of a registered model, made under the lock of its store from what the registry says."""
+"""Decisions on the aliases of a registered model, made under the lock of its store from what the registry says.
+
+The lock is a lease of the store, so that all workers that share the store exclude each other, whatever machine they are
+on; within it the home's own lock keeps registrations out. The aliases are read after the lock was taken: a champion
+that came while a run was under way is the one that its candidates are held against.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
 """Promotion: which aliases move after a run's verdicts, or at a person's word. Pure: what stands in the registry in,
 moves and words out.
 
-| alias            | which version |
-|------------------|---------------|
-| ``champion``       | the one to pull: the best accepted one that is no worse than the champion before it |
-| ``previous``       | the champion before it, for a rollback |
-| ``challenger``     | one that a person should look at: policy ``manual``, or it could not be compared with the
-champion | | ``champion-small`` | of all released versions the smallest | | ``champion-fast``  | of all released
-versions with a steady speed the one with the greatest speed-up |
+- ``champion``: the one to pull: the best accepted one that is no worse than the champion before it.
+- ``previous``: the champion before it, for a rollback.
+- ``challenger``: one that a person should look at: policy ``manual``, or it could not be compared with the champion.
+- ``champion-small``: of all released versions the smallest.
+- ``champion-fast``: of all released versions with a steady speed the one with the greatest speed-up.
 
 Released is what the gate accepted under policy ``auto``, or a person promoted; what a person rolled back is withdrawn,
 until a person promotes it again. Whether a new champion is worse is asked row by row, on rows that neither of the two

@@ -1,11 +1,11 @@
 """The gate: what becomes of every candidate of a run, and why. Pure: figures in, words out.
 
-| verdict    | when |
-|------------|------|
-| ANOMALOUS  | too good to be believed: certainly better than the teacher by more than ``too_good``, a perfect score, or
-rows that overlap with learned ones | | REGRESSION | a test shows it certainly worse than what it is held to, by more
-than the tolerance | | INFEASIBLE | it misses a goal; of a run in which everybody does, the one with the least total
-shortfall (each as a share of its bound) comes closest | | ACCEPT     | it meets every goal |
+- ``ANOMALOUS``: too good to be believed: certainly better than the teacher by more than ``too_good``, a perfect score,
+  or rows that overlap with learned ones.
+- ``REGRESSION``: a test shows it certainly worse than what it is held to, by more than the tolerance.
+- ``INFEASIBLE``: it misses a goal; of a run in which everybody does, the one with the least total shortfall (each as a
+  share of its bound) comes closest.
+- ``ACCEPT``: it meets every goal.
 
 The first that holds is said. Baselines are scored for comparison and get no verdict; exports get one, but never an
 alias of their own.

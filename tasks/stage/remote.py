@@ -284,7 +284,7 @@ def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
     )
 
 
-# --- what an order says -----------------------------------------------------------------------------------------------
+# --- how people and Prefect see an order ------------------------------------------------------------------------------
 
 
 def what(parameters: Mapping[str, Any]) -> tuple[str, str]:

@@ -79,6 +79,12 @@ def test_the_root_of_flows_holds_flows(path: Path) -> None:
 
 
 def test_type_errors_that_are_passed_over_become_fewer() -> None:
-    """mypy itself runs in ``make lint``; each error that is passed over names its kind, and there are no more of them."""
+    """mypy itself runs in ``make lint``; an error that is passed over names its kind, and there are no more of them."""
     ignored = [line for path in SOURCES for line in path.read_text().splitlines() if "# type: ignore" in line]
     assert len(ignored) == TYPE_ERRORS_PASSED_OVER and all("# type: ignore[" in line for line in ignored)
+
+
+def test_stage_tasks_stand_in_the_root() -> None:
+    """Tests of keys, libraries and dispatch look for stages there."""
+    elsewhere = [name_of(path) for path in SOURCES if path.parent != ROOT / "tasks" and "\n@stage(" in path.read_text()]
+    assert not elsewhere

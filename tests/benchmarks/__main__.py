@@ -1,8 +1,7 @@
 """``python -m tests.benchmarks``: run benchmarks, print the table, write the JSON.
 
     make bench                       everything, one thread and four (over an hour)
-    make bench BASE=folder ROWS=train.parquet       with a real encoder and real rows: what speed costs in quality, else
-    left out
+    make bench BASE=folder ROWS=train.parquet       with a real encoder and rows: what speed costs in quality
     make bench MASKED_LM=folder SENTENCES=file.txt  with a real masked language model: how many substitutes agree
     make bench BENCH=distill-bert    one benchmark; QUICK=1: fewer rounds, to see that nothing has collapsed
 

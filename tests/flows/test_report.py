@@ -13,8 +13,10 @@ from flows.cli.app import app
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.publish import report
+from flows.publish.report import code_that_draws
 from flows.run.history import find_run
 from tasks.errors import LimbeckError
+from tasks.ports.code.fingerprint import ROOT
 from tasks.ports.tracking.tracker import Tracker
 from tests.flows.test_compress import FAST, recipe_for
 
@@ -71,6 +73,17 @@ def not_again(*_: Any) -> Any:
 def past(home: Home, run: str, *, texts: bool = True) -> str:
     found = find_run(tracker(home), run)
     return report.past_report(tracker(home), found, home=home, texts=texts)
+
+
+def test_an_edit_of_any_file_that_draws_draws_anew(tmp_path: Path) -> None:
+    """Files of one name in two rooms are two files."""
+    for room in ("page", "format"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "__init__.py").write_text("")
+    before = code_that_draws(tmp_path)
+    (tmp_path / "page" / "__init__.py").write_text("WIDE = 3\n")
+    assert len(before) == 2 and code_that_draws(tmp_path) != before
+    assert "page/pareto_picture.py" in code_that_draws(ROOT / "tasks" / "report")
 
 
 def test_a_run_leaves_its_page_its_pictures_and_its_result(first: dict[str, Any], home: Home) -> None:

@@ -1,7 +1,6 @@
 """An instance metadata service, version 2, that announces the end of its instance when a file is there.
 
-    python -m tests.infra.fake_metadata ADDRESS PORT FILE      the file's text is the notice; what was asked is noted
-    beside it, in FILE.asked
+    python -m tests.infra.fake_metadata ADDRESS PORT FILE      the file's text is the notice; FILE.asked: questions
 
 It gives nothing without a token, and its tokens end after a few requests, so that whoever keeps one for ever is found
 out.

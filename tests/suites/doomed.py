@@ -8,8 +8,7 @@ it, if the plan says so, its engines, as when a machine vanishes. The plan is JS
     {"record": FILE}                                    count the lines of every call, and kill nobody
     {"window": NAME, "call": K, "line": N, "least": M}    die inside a window; a call of fewer than M lines did nothing
     {"after": SECONDS}                                   die after some time, wherever that is
-    {"ahead": SECONDS}                                   an ordinary run whose clock is wrong, for Limbeck and for the
-    signatures that S3 checks
+    {"ahead": SECONDS}                                   a run whose clock is wrong, for Limbeck and S3 signatures
     {}                                                  an ordinary run
 
 Whoever dies also needs ``"host": BOOL`` (engines too) and ``"report": FILE`` (where it was).

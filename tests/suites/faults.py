@@ -1,8 +1,7 @@
 """The fault suite: break a store, a server, a disk, a clock or an artifact under whole runs of real processes, and see
 how they end.
 
-    python -m tests.suites.faults [NAME …]       prints the table; non-zero if anything was lost or ended otherwise than
-    it should
+    python -m tests.suites.faults [NAME …]       prints the table; non-zero if anything went wrong
 
 Every fault is set while the teacher learns, unless it is about what was stored before. The run must end with the
 digests of an undisturbed one: by itself where the fault passes, else after one clear sentence and a second run.

@@ -1,8 +1,7 @@
 """How often the gate is wrong: simulated runs whose candidates are worse by exactly the margin, or exactly as good as
 their teacher.
 
-    make gates                                        the table below, 2,000 gates of 2,000 rows each: about three
-    minutes on one core
+    make gates                                        the table below, 2,000 gates of 2,000 rows: three minutes
     python -m tests.suites.gates --gates 500 --rows 872 --accuracy 0.85 --agreement 0.92
 
 Rows are drawn anew for each gate: the teacher is right on a share of them (``--accuracy``), and a candidate answers as

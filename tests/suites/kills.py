@@ -1,8 +1,7 @@
 """The kill suite: kill -9 at a moment inside a chosen window, look at what is there, go on, and end with the digests of
 an undisturbed run.
 
-    python -m tests.suites.kills [--moments 100] [--struck 40] [--seed 0]      prints the tables; non-zero if anything
-    was lost, half-written or made twice
+    python -m tests.suites.kills [--moments 100] [--struck 40] [--seed 0]  prints the tables; non-zero if one is wrong
 
 Windows are functions of the product (``tests/suites/doomed.py``); a moment is one of the lines of Python that run
 inside. Moments outside of a window are random in time. Half of all moments take the engines with them, as when a

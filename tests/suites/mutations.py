@@ -498,7 +498,7 @@ VARIABLES = {
     "OPENBLAS_CORETYPE": "Nehalem",
 }
 """Variables by which libraries choose kernels and arithmetic: a key has none of them, because no engine sees them
-(``test_engine_environment.py``)."""
+(``tests/engine/test_environment.py``)."""
 
 
 def outside_cases(base: Base, scratch: Path) -> Iterator[Case]:

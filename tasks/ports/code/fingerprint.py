@@ -1,5 +1,4 @@
-"""Digests: of files, of folders, of the code that a stage can reach, of the machine where it matters; and the key made
-of them all.
+"""Digests of files and of the code that a stage can reach, and the key that is made of everything in an explanation.
 
 Code counts by its syntax tree, so comments, docstrings and formatting are free, and files may move. Of a family of
 choices (a dict of functions) that is asked by a knob alone, only the entries that the knob names count, so a new method

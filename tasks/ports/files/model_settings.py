@@ -1,7 +1,8 @@
 """The settings of a model's JSON files that are refused wherever a model comes from: what asks for code, kernels or
 weights, and sizes that no model has.
 
-One list for both ways in: a model that a recipe names (``sources``), and a version that is pulled (``pulled``).
+One list for both ways in: a model that a recipe names (``sources``), and a version that is pulled
+(``tracking/verified_download``).
 """
 
 from __future__ import annotations

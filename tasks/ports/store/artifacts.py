@@ -1,12 +1,8 @@
-"""What every store agrees on: what an artifact is, what a manifest says of it, and what a store must be able to do.
+"""What every store agrees on: what an artifact is, and what a store must be able to do; manifests are in ``manifests``.
 
 An artifact is a folder of plain files. Its inventory lists path, size and sha256 of each; the digest of the inventory
 names the artifact, so whoever holds the files can check all of them against the name alone. A file too many, a link or
 a special file is damage like a changed byte.
-
-A manifest is bound to its key: the explanation in it must hash to the key, and a seal (a digest over all its fields)
-finds edited figures. Manifests of other releases are read for upkeep alone: they are never taken as results, and never
-set aside.
 """
 
 from __future__ import annotations

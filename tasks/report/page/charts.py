@@ -308,11 +308,6 @@ def legend(strategies: Sequence[str]) -> list[Markup]:
     return parts
 
 
-# --- lineage ----------------------------------------------------------------------------------------------------------
-
-BOX_WIDE, BOX_HIGH, APART, BELOW = 164.0, 44.0, 14.0, 34.0
-
-
 def spread(points: Sequence[Any], most: int) -> list[Any]:
     """Return at most so many points of a long line, the first and the last among them."""
     if len(points) <= most:

@@ -7,8 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tasks.report.page.charts import APART, BELOW, BOX_HIGH, BOX_WIDE, clipped
+from tasks.report.page.charts import clipped
 from tasks.report.page.svg import box, drawing, short, text
+
+BOX_WIDE, BOX_HIGH, APART, BELOW = 164.0, 44.0, 14.0, 34.0
 
 
 def lineage_chart(nodes: Sequence[Mapping[str, Any]], edges: Sequence[Sequence[str]]) -> Markup:

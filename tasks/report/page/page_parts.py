@@ -166,9 +166,6 @@ def label_and_seed(label: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (label, "")
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
 # --- layers, lineage, ledger, reproduction ----------------------------------------------------------------------------
 
 
