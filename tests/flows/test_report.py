@@ -75,17 +75,6 @@ def past(home: Home, run: str, *, texts: bool = True) -> str:
     return report.past_report(tracker(home), found, home=home, texts=texts)
 
 
-def test_an_edit_of_any_file_that_draws_draws_anew(tmp_path: Path) -> None:
-    """Files of one name in two rooms are two files."""
-    for room in ("page", "format"):
-        (tmp_path / room).mkdir()
-        (tmp_path / room / "__init__.py").write_text("")
-    before = code_that_draws(tmp_path)
-    (tmp_path / "page" / "__init__.py").write_text("WIDE = 3\n")
-    assert len(before) == 2 and code_that_draws(tmp_path) != before
-    assert "page/pareto_picture.py" in code_that_draws(ROOT / "tasks" / "report")
-
-
 def test_a_run_leaves_its_page_its_pictures_and_its_result(first: dict[str, Any], home: Home) -> None:
     files = {found.path for found in tracker(home).client.list_artifacts(first["run"], "report")}
     assert (
@@ -234,3 +223,14 @@ def test_a_store_that_lost_the_texts_still_has_a_page(first: dict[str, Any], hom
 def test_the_result_file_holds_no_text_and_is_plain_json(first: dict[str, Any], home: Home) -> None:
     result = json.loads(kept(home, first["run"], "run/result.json"))
     assert result["models"] == json.loads(json.dumps(first["models"])) and SECRET not in json.dumps(result)
+
+
+def test_an_edit_of_any_file_that_draws_draws_anew(tmp_path: Path) -> None:
+    """Files of one name in two rooms are two files."""
+    for room in ("page", "format"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "__init__.py").write_text("")
+    before = code_that_draws(tmp_path)
+    (tmp_path / "page" / "__init__.py").write_text("WIDE = 3\n")
+    assert len(before) == 2 and code_that_draws(tmp_path) != before
+    assert "page/pareto_picture.py" in code_that_draws(ROOT / "tasks" / "report")
