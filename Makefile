@@ -57,7 +57,7 @@ lint: $(READY)
 	$(BIN)/ruff check flows tasks deployments tests
 	$(BIN)/ruff format --check --quiet flows tasks deployments tests
 	$(BIN)/lint-imports
-	$(BIN)/mypy
+	PYTHONHASHSEED=0 $(BIN)/mypy
 
 # The lock anew, from pyproject.toml; UPGRADE=1 takes the newest versions that fit.
 lock: .venv-lock/.ready

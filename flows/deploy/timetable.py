@@ -132,7 +132,8 @@ def schedule_of(given: Mapping[str, Any]) -> CronSchedule:
 
 def triggers_of(entry: Entry, deployment: Any) -> Sequence[AutomationCore]:
     """Return the automations that start a deployment."""
-    reader: TypeAdapter[Any] = TypeAdapter(DeploymentTriggerTypes)  # type: ignore[arg-type]
+    kinds: Any = DeploymentTriggerTypes  # a union, which mypy takes for a class in one run and not in another
+    reader: TypeAdapter[Any] = TypeAdapter(kinds)
     found = []
     for given in entry.triggers:
         trigger = reader.validate_python(given)
