@@ -29,8 +29,9 @@ QUIET = [
     "--disable-sync",
     "--disable-default-apps",
     "--disable-extensions",
-    "--window-size=1400,900",
 ]
+"""A browser without a window, whose own look-ups (updates, safe browsing) are switched off."""
+WINDOW = "--window-size=1400,900"
 
 
 class Browser:
@@ -38,7 +39,7 @@ class Browser:
 
     def __init__(self, driver: str, arguments: list[str]) -> None:
         self.driver = driver
-        options = {"binary": str(CHROMIUM), "args": [*QUIET, *arguments]}
+        options = {"binary": str(CHROMIUM), "args": [*QUIET, WINDOW, *arguments]}
         self.session = driver
         answer = self.ask(
             "POST",

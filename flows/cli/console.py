@@ -4,13 +4,15 @@ and what to do next."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from tasks.report.format.durations import duration
 
 QUIET = 15.0  # seconds between two lines of progress where there is no terminal to draw on
 
@@ -191,9 +193,7 @@ def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def show_sweep_plan(
-    console: Console, name: str, rows: Sequence[Mapping[str, Any]], duration: Callable[[float], str]
-) -> None:
+def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print what a sweep would train, a line for each kind of work, and how much of it is there already."""
     from rich.table import Table
 

@@ -11,7 +11,6 @@ from flows.cli.shared import (
     JsonFile,
     RecipeName,
     Sets,
-    duration,
     open_home,
     open_home_for_a_run,
     out,
@@ -138,7 +137,7 @@ def sweep(
     from flows.cli.console import show_sweep_plan
     from flows.cli.runner import plan_recipe
 
-    show_sweep_plan(out, chosen.name, plan_recipe(chosen, home=home, kind="sweep"), duration)
+    show_sweep_plan(out, chosen.name, plan_recipe(chosen, home=home, kind="sweep"))
 
 
 def plan(

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.shared import duration, out, tracker, written
+from flows.cli.shared import out, tracker, written
 from flows.home import Home
 from flows.run.environment import prepare_environment
 from tasks.errors import RecipeError
+from tasks.report.format.durations import duration
 
 
 def results(

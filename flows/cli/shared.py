@@ -127,14 +127,3 @@ def checked(file: Path) -> Path:
     if not file.is_file():
         raise RecipeError(f"there is no file {str(file)!r}; name a file with texts")
     return file
-
-
-def duration(seconds: float) -> str:
-    """Return a length of time for people."""
-    return (
-        f"{seconds:.1f} s"
-        if seconds < 100
-        else f"{seconds / 60:.0f} min"
-        if seconds < 6000
-        else f"{seconds / 3600:.1f} h"
-    )

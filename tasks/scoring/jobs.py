@@ -46,15 +46,7 @@ def score(job: Job) -> dict[str, Any]:
         for split in SPLITS
         if (job.inputs["rows"] / f"{split}.parquet").is_file()
     }
-    card: dict[str, Any] = {
-        "metrics": {},
-        "per_seed": {},
-        "retained": {},
-        "difference": {},
-        "agreement": {},
-        "means": {},
-        "rows": {},
-    }
+    card = new_card()
     answers: list[dict[str, Any]] = []
     done, total = 0, len(models) * sum(len(rows["id"]) for rows in splits.values())
     for split, rows in splits.items():
@@ -84,6 +76,12 @@ def score(job: Job) -> dict[str, Any]:
     }
     (job.output / "scorecard.json").write_text(json.dumps(card, indent=1, sort_keys=True))
     return card
+
+
+def new_card() -> dict[str, Any]:
+    """Return a scorecard without figures; ``weigh`` fills in a split at a time."""
+    names = ("metrics", "per_seed", "retained", "difference", "agreement", "means", "rows")
+    return {name: {} for name in names}
 
 
 def ask(job: Job, model: Path, rows: dict[str, Any], done: int, total: int) -> np.ndarray:
@@ -156,15 +154,7 @@ def judge(job: Job) -> dict[str, Any]:
         if models == [job.inputs["teacher"]]
         else as_merged(teacher_logits(job, "validation", rows), merged)
     )
-    card: dict[str, Any] = {
-        "metrics": {},
-        "per_seed": {},
-        "retained": {},
-        "difference": {},
-        "agreement": {},
-        "means": {},
-        "rows": {},
-    }
+    card = new_card()
     weigh(card, "validation", logits_SNC, teacher_NC, rows, knobs)
     answers = [
         {"split": "validation", "seed": seed, "id": rows["id"], "logits": logits_NC}

@@ -6,19 +6,11 @@ import ast
 import importlib.util
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = sorted(path for room in ("flows", "tasks") for path in (ROOT / room).rglob("*.py"))
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    """Parse a file, once for all rules."""
-    return ast.parse(path.read_text())
+from tests.architecture.sources import ROOT, SOURCES, parsed
 
 
 def test_imports_go_one_way() -> None:

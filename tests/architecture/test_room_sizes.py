@@ -6,13 +6,12 @@ The exceptions are what is left to do: a list may only become shorter, and a num
 from __future__ import annotations
 
 import ast
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = sorted(path for room in ("flows", "tasks") for path in (ROOT / room).rglob("*.py"))
+from tests.architecture.sources import ROOT, SOURCES, parsed
+
 FOLDERS = sorted({path.parent for path in SOURCES})
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, FILES_OF_A_FOLDER = 350, 55, 15
 LONGER_FILES = {"tasks/ports/store/s3.py": 369}
@@ -26,12 +25,6 @@ NO_FLOW = {"__init__.py", "home.py"}
 def name_of(path: Path) -> str:
     """Return the path of a file or folder as the lists have it."""
     return path.relative_to(ROOT).as_posix()
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    """Parse a file, once for all rules."""
-    return ast.parse(path.read_text())
 
 
 def lines_of(path: Path) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tasks.report.page.page import run_page, sweep_page
+from tests.browser import QUIET
 from tests.report.figures import row
 from tests.report.test_page import CURVES, HOSTILE, TEXTS, WHOLE, whole
 from tests.web_server import answered_by
@@ -61,19 +62,7 @@ def browse(place: Path, html: str, *more: str) -> str:
     """Return the document that Chromium makes of a page."""
     (place / "shown.html").write_text(html, encoding="utf-8")
     # A real browser, whose own look-ups (updates, safe browsing) are switched off: what the proxy hears is the page's.
-    quiet = [
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--disable-default-apps",
-        "--disable-extensions",
-        "--virtual-time-budget=2000",
-        f"--user-data-dir={place / 'profile'}",
-    ]
+    quiet = [*QUIET, "--virtual-time-budget=2000", f"--user-data-dir={place / 'profile'}"]
     command = [str(CHROMIUM), *quiet, *more, "--dump-dom", (place / "shown.html").as_uri()]
     return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.table import Table
+from tasks.report.format.durations import duration
 
 SIGNS = "~ is an estimate, ? is unknown, ≥ is what the known parts of a sum come to."
 LEGEND = f"{SIGNS} kWh are the machine's; CO2e is with the data centre's overhead."
@@ -59,18 +60,7 @@ def shown(figure: Mapping[str, Any], form: Any = None) -> str:
     return f"{'~' if figure['how'] == 'estimated' else ''}{form(figure['value'])}"
 
 
-def clock(seconds: float) -> str:
-    """Return a length of time."""
-    return (
-        f"{seconds:.1f} s"
-        if seconds < 100
-        else f"{seconds / 60:.0f} min"
-        if seconds < 6000
-        else f"{seconds / 3600:.1f} h"
-    )
-
-
-TIMES = {"seconds": clock, "gpu_seconds": clock}
+TIMES = {"seconds": duration, "gpu_seconds": duration}
 
 
 def counted_lines(ledger: Mapping[str, Any]) -> list[str]:
@@ -102,7 +92,7 @@ def amount(cost: Mapping[str, Any]) -> str:
     """Say a cost in a few words: what is known of it."""
     dollars = shown(cost["dollars_on_demand"])
     said = [
-        shown(cost["seconds"], clock),
+        shown(cost["seconds"], duration),
         f"{shown(cost['kwh'])} kWh",
         f"{shown(cost['co2e_kg'])} kg CO2e",
         f"${dollars}",
