@@ -7,17 +7,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from tasks.errors import GateError, RecipeError
 from tasks.gate.decisions import delete_here, promote_here, roll_back_here, settle_run, under_lock
 from tasks.gate.judging import Judging
 from tasks.gate.promotion import BY_HAND
 from tasks.ports.tracking.tracker import Tracker
+from tasks.stage.task_ends import prefect_task
 
 
-@task(name="promote-models", task_run_name="promote-models", persist_result=False, cache_policy=NO_CACHE)
+@prefect_task("promote-models")
 async def promote_models(
     judging: Judging, tracker: Tracker, store: Any, registered: Sequence[Mapping[str, Any]], run: str
 ) -> dict[str, Any]:
@@ -35,7 +33,7 @@ async def promote_models(
     return await under_lock(store, tracker, name, lambda registry: settle_run(judging, registry, numbers, run))
 
 
-@task(name="promote-version", task_run_name="promote-version", persist_result=False, cache_policy=NO_CACHE)
+@prefect_task("promote-version")
 async def promote_version(
     tracker: Tracker, store: Any, name: str, version: str | None, alias: str, force: bool, reason: str
 ) -> dict[str, Any]:
@@ -56,13 +54,13 @@ async def promote_version(
     return found
 
 
-@task(name="roll-back", task_run_name="roll-back", persist_result=False, cache_policy=NO_CACHE)
+@prefect_task("roll-back")
 async def roll_back_champion(tracker: Tracker, store: Any, name: str, reason: str) -> dict[str, Any]:
     """Make the champion before the champion again."""
     return await under_lock(store, tracker, name, lambda registry: roll_back_here(registry, reason))
 
 
-@task(name="delete-version", task_run_name="delete-version", persist_result=False, cache_policy=NO_CACHE)
+@prefect_task("delete-version")
 async def delete_version(tracker: Tracker, store: Any, name: str, version: str, reason: str) -> dict[str, Any]:
     """Delete a version that no alias names."""
     return await under_lock(store, tracker, name, lambda registry: delete_here(registry, version, reason))

@@ -10,9 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from tasks.exports.package import files_for_a_model
 from tasks.gate.judging import Judging, gate_row, verdict_tags
 from tasks.gate.verdicts import UNNAMED, Decision
@@ -21,9 +18,10 @@ from tasks.recipe.recipe import Recipe
 from tasks.report.model_card import model_card
 from tasks.scoring.evaluation import FOLDER
 from tasks.stage.session import current_session
+from tasks.stage.task_ends import prefect_task
 
 
-@task(name="register-models", task_run_name="register-models", persist_result=False, cache_policy=NO_CACHE)
+@prefect_task("register-models")
 async def register_models(
     tracker: Any,
     folders: Mapping[str, Callable[[], Path]],

@@ -84,10 +84,10 @@ async def register_and_promote(
         judging = new_judging(recipe, run, rows, data, Path(workspace))
         # Quoted: Prefect looks for other tasks' results in whatever a task is given, twice, and in these there are
         # none.
-        registered = await register_models(  # type: ignore[call-overload]
+        registered = await register_models(
             run.tracker, quote(folders), quote(judging), quote(about), Path(workspace), quote(exports)
         )
-        promotion = await promote_models(quote(judging), run.tracker, run.session.store, registered, run.tracker.parent)  # type: ignore[call-overload]
+        promotion = await promote_models(quote(judging), run.tracker, run.session.store, registered, run.tracker.parent)
     return registered, promotion
 
 

@@ -61,6 +61,8 @@ class OwnServer:
         self.server = start()
         self.lost = ""
         """Why there is no server any more: a sentence for people; empty while there is one, or one is being started."""
+        self.restarts = 0
+        """How often it was started again."""
         self.work: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self.settings: Any = None
         self.retries: int | None = None
@@ -85,15 +87,15 @@ class OwnServer:
     def watch(self) -> None:
         """Look at the server until the run leaves it. The thread outlives what it started: a server is told when the
         thread that started it ends."""
-        restarts = paused = 0
+        paused = 0
         while not self.closed.wait(LOOK):
             if self.leaving.is_set() or self.lost:
                 continue
             paused = paused + 1 if is_paused(self.process.pid) else 0
             if self.process.poll() is not None or paused >= PAUSED:
                 how = f" (status {self.process.returncode})" if self.process.poll() is not None else " (it was stopped)"
-                restarts, paused = restarts + 1, 0
-                if restarts > RESTARTS or not self.replace():
+                self.restarts, paused = self.restarts + 1, 0
+                if self.restarts > RESTARTS or not self.replace():
                     self.lose(how)
                 elif not self.leaving.is_set():
                     logging.getLogger("limbeck").warning(
@@ -143,6 +145,10 @@ class OwnServer:
             self.work = None
             EventsWorker.set_client_override(None)
 
+    def may_have_lost_ends(self) -> bool:
+        """Tell whether a server that ended may have taken what it had not yet written, and another one can be told."""
+        return not self.lost and (self.restarts > 0 or self.process.poll() is not None)
+
     def leave(self) -> float:
         """Start no other server any more, because the run is over; return the seconds that what Prefect still holds is
         worth waiting for."""
@@ -162,10 +168,16 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     server = SERVER.get()
 
     async def watched() -> Any:
+        from tasks.stage.task_ends import collected_ends, report_again
+
         task = asyncio.current_task()
         assert task is not None
-        with server.doing(task) if server is not None else contextlib.nullcontext():
-            return await work
+        with server.doing(task) if server is not None else contextlib.nullcontext(), collected_ends() as ended:
+            try:
+                return await work
+            finally:
+                if server is not None and server.may_have_lost_ends():
+                    await report_again(ended)
 
     return asyncio.run(watched())
 

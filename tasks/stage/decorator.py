@@ -15,7 +15,7 @@ from tasks.stage.keys import ENGINE_LIBRARIES, Body, Frame
 from tasks.stage.making import enter
 from tasks.stage.planning import plan_stage
 from tasks.stage.session import Session, current_session
-from tasks.stage.set_back import told_in_order
+from tasks.stage.task_ends import reported
 
 
 def stage(
@@ -52,7 +52,7 @@ def stage(
             if session.planning:
                 return await plan_stage(frame, session, knobs, label, parcels)
             # Inputs travel as the states of the tasks that made them: that is what draws the edges of the run graph.
-            state = await told_in_order(
+            state = await reported(
                 door(knobs, f"/{label}" if label else "", linked(session, parcels), return_state=True)  # type: ignore[arg-type]
             )
             parcel: Parcel = await state.aresult()

@@ -20,7 +20,7 @@ Rule = Callable[[Program, str], Iterator[str]]
 
 DECORATORS = {
     "stage",
-    "task",
+    "prefect_task",
     "dataclass",
     "property",
     "cached_property",

@@ -17,7 +17,7 @@ LINES_OF_A_FILE, LINES_OF_A_FUNCTION, FILES_OF_A_FOLDER = 350, 55, 15
 LONGER_FILES = {"tasks/ports/store/s3.py": 369}
 FULLER_FOLDERS = {"tasks": 20, "flows/stack": 16}
 """The root of ``tasks/`` holds every stage task beside the ground, and may have 20."""
-TYPE_ERRORS_PASSED_OVER = 39
+TYPE_ERRORS_PASSED_OVER = 38
 NO_FLOW = {"__init__.py", "home.py"}
 """Files in the root of ``flows/`` that hold no flow."""
 

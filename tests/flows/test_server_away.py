@@ -9,8 +9,6 @@ import logging
 import os
 import signal
 import socket
-import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +18,11 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, PREFECT_C
 
 from flows.home import Home
 from flows.servers import watch as server_watch
-from flows.servers.access import Access
 from flows.servers.local import prefect_for_a_run
-from flows.servers.watch import OwnServer, in_a_sentence, let_go
-from tasks.errors import EngineError, RegistryError, ServerError
+from flows.servers.watch import in_a_sentence, let_go
+from tasks.errors import RegistryError, ServerError
 from tasks.ports.tracking.client import require_reachable
+from tests.sleeping_server import own
 from tests.web_server import answered_by
 
 SOON = 20.0  # seconds
@@ -107,35 +105,6 @@ def test_what_a_dead_prefect_did_not_take_does_not_hold_up_the_exit() -> None:
 
 
 # --- Prefect: a run's own ---------------------------------------------------------------------------------------------
-
-
-class Sleeping:
-    """A process in a server's place."""
-
-    def __init__(self, command: list[str]) -> None:
-        self.process, self.access = subprocess.Popen(command, start_new_session=True), Access.new("http://127.0.0.1:9")
-
-    def wait(self) -> None:
-        """Wait a moment; a process that has ended meanwhile does not answer."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(0.3)
-            raise EngineError("it did not start")
-
-
-@contextlib.contextmanager
-def own(*commands: list[str]) -> Iterator[OwnServer]:
-    """Watch a process that is started by the first command, and again by the others in turn."""
-    left = [["sleep", "600"], *commands]
-    closed = threading.Event()
-    server = OwnServer(lambda: Sleeping(left.pop(0)), closed.set)
-    server.ready()
-    try:
-        yield server
-        assert closed.is_set() == bool(server.lost)  # where nobody answers any more, no request waits
-    finally:
-        server.leave()
-        server_watch.kill_group(server.process)
-        server.closed.set()
 
 
 async def long() -> None:
