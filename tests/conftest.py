@@ -40,6 +40,8 @@ os.environ |= {
     "PREFECT_LOGGING_LEVEL": "ERROR",
 }
 AT_FIRST = frozenset(os.environ)
+SESSION: dict[str, str] = {}
+"""Environment variables of session fixtures, which outlive the module that asked for them first."""
 gc.set_threshold(50_000)  # as the command line does: what a test process loads stays
 
 import pytest  # noqa: E402 - the environment above must be set before anything is imported
@@ -66,11 +68,12 @@ def prefect_server() -> Iterator[None]:
     # As few services as Prefect's own harness for tests runs, whose server has no password.
     with prefect_server_of_our_own(PREFECT__SERVER_EPHEMERAL="1") as told:
         settings = {PREFECT_API_URL: told["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: told["PREFECT_API_AUTH_STRING"]}
-        os.environ["PREFECT_API_AUTH_STRING"] = told["PREFECT_API_AUTH_STRING"]  # for processes that a test starts
+        SESSION["PREFECT_API_AUTH_STRING"] = told["PREFECT_API_AUTH_STRING"]  # for processes that a test starts
+        os.environ |= SESSION
         with temporary_settings(settings | {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
             yield
             let_go()
-        del os.environ["PREFECT_API_AUTH_STRING"]
+        del os.environ["PREFECT_API_AUTH_STRING"], SESSION["PREFECT_API_AUTH_STRING"]
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ def own_environment() -> Iterator[None]:
     before = dict(os.environ)
     yield
     os.environ.clear()
-    os.environ.update(before)
+    os.environ.update(before | SESSION)
 
 
 @pytest.fixture(scope="session")
