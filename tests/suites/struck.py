@@ -350,7 +350,7 @@ def overtake(moment: Moment, base: Base, here: Host, run: subprocess.Popen[str])
         send_all(run.pid, signal.SIGCONT)
     if second.returncode:
         moment.problems.append(f"the rival ended with status {second.returncode}: {err.strip()[-300:]}")
-    moment.problems += [f"rival: {problem}" for problem in left(rival)]
+    moment.problems += [f"rival: {problem}" for problem in left(rival, second.pid)]
     shutil.rmtree(rival.home)
 
 
@@ -378,8 +378,9 @@ def judge(moment: Moment, base: Base, here: Host) -> None:
     moment.problems += [f"at the end: {problem}" for problem in [*here.damage(), *left(here)]]
 
 
-def left(here: Host) -> Iterator[str]:
-    """Say what a host's runs have left that should not be there."""
+def left(here: Host, process: int | None = None) -> Iterator[str]:
+    """Say what a host's runs have left that should not be there. Of leases those of one process count where it is
+    named: another host may be at work in the same bucket."""
     for name, query in (
         (
             "prefect.db",
@@ -392,7 +393,8 @@ def left(here: Host) -> Iterator[str]:
             if state in ("RUNNING", "PENDING", "SCHEDULED", "CANCELLING"):
                 yield f"{what} {title} is {state} in {name}"
     store, published = here.opened(), set(here.digests())
-    yield from (f"the lease of {note['stage']} is held" for note in store.running())
+    leases = [note for note in store.running() if process is None or note["pid"] == process]
+    yield from (f"the lease of {note['stage']} is held by process {note['pid']}" for note in leases)
     for place in ("store/temporary", "cache/workspace", "cache/temporary"):
         yield from (f"{path.relative_to(here.home)} is left" for path in (here.home / place).glob("*"))
     checkpoints = [path.name for place in ("store", "cache") for path in (here.home / place).glob("checkpoints/*")]
