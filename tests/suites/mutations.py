@@ -11,6 +11,7 @@ of any of it must count (``code_mutations.py``).
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
 import os
@@ -813,6 +814,9 @@ def main() -> int:
     """Run the suite in a home of its own."""
     import tempfile
 
+    argparse.ArgumentParser(
+        prog="python -m tests.suites.mutations", description="Change one thing at a time."
+    ).parse_args()
     with tempfile.TemporaryDirectory(prefix="limbeck-mutations-") as folder:
         home = Home(Path(folder) / "home").create()
         os.environ["LIMBECK_HOME"] = str(home.root)
@@ -820,8 +824,13 @@ def main() -> int:
         from flows.servers.local import prefect_for_a_run
 
         with prefect_for_a_run(home) as ready:
-            ready()
-            return 1 if show(all_cases(home, Path(folder))) else 0
+            from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+            # Prefect has read its settings already: importing the stages imports it.
+            names = {PREFECT_API_URL: "PREFECT_API_URL", PREFECT_API_AUTH_STRING: "PREFECT_API_AUTH_STRING"}
+            with temporary_settings({setting: os.environ[name] for setting, name in names.items()}):
+                ready()
+                return 1 if show(all_cases(home, Path(folder))) else 0
 
 
 if __name__ == "__main__":
