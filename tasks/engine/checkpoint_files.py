@@ -1,7 +1,7 @@
 """Checkpoint folders that are either complete or ignored: a crash, a full disk or a network may leave one incomplete.
 
 Besides its files a checkpoint holds a marker, written last, with the size and the sha256 of each file and the name of
-its training. The previous checkpoint is kept in case that the newest one does not match its marker.
+its training. The previous checkpoint is kept in case the newest one does not match its marker.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 which saves starting a new Python process each time.
 
 Importing torch and transformers takes seconds of processor time, and a stage may take less. The server computes nothing
-itself and has a single thread, so that it has no state that a fork cannot inherit. In all else a forked engine behaves
-like a started one: it has its own session, folder, output and threads, and ends with its run. Used on Linux without a
-GPU; elsewhere each engine is started as a new process.
+itself and has a single thread, so that it has no state that a fork cannot inherit. In all other respects a forked
+engine behaves like a started one: it has its own session, folder, output and threads, and ends with its run. Used on
+Linux without a GPU; elsewhere each engine is started as a new process.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def score(logits_NC: np.ndarray, labels_N: np.ndarray, metric: str, kind: str) -
 
 
 def loss(value: float, full: float, metric: str) -> float:
-    """Return by how much a value is worse than the full model's, whether the metric is better high or low."""
+    """Return by how much a value is worse than the full model's, for metrics of either direction."""
     return value - full if METRICS[metric] in LOWER_IS_BETTER else full - value
 
 

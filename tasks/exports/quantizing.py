@@ -94,7 +94,8 @@ def quantize_by(way: str, source: Path, target: Path, *, reduce_range: bool, fee
 
 
 def draw(count: int, wanted: int, seed: int) -> Sequence[int]:
-    """Return up to ``wanted`` of ``count`` training rows for calibration, drawn with the seed and sorted."""
+    """Return the indices of up to ``wanted`` of ``count`` training rows for calibration, drawn with the seed and
+    sorted."""
     chosen = np.random.default_rng(seed).permutation(count)[:wanted]
     return [int(row) for row in sorted(chosen)]
 
