@@ -1,5 +1,5 @@
-"""The stages and what they do. The package is read at its first import, and loaded from what was read: see
-``own_sources``."""
+"""Stages and their implementation. The package's sources are read at its first import, and its modules are loaded from
+that copy: see ``own_sources``."""
 
 from tasks.own_sources import load_as_read
 

@@ -1,4 +1,4 @@
-"""Door: substitutes for the words of the training rows."""
+"""Stage task: substitutes for the words of the training rows."""
 
 from __future__ import annotations
 

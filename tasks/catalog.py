@@ -1,4 +1,4 @@
-"""The tasks known by name: GLUE's columns, label names and metrics (Wang et al. 2018, arXiv:1804.07461)."""
+"""Tasks known by name: GLUE's columns, label names and metrics (Wang et al. 2018, arXiv:1804.07461)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["classification", "regression"]
 
 
 class TaskSpec(BaseModel):
-    """A task: which columns hold texts and labels, what the labels are called, and how answers are scored."""
+    """A task: the columns of texts and labels, the names of the labels, and the metrics."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,7 +31,7 @@ class TaskSpec(BaseModel):
 
 
 def _glue(name: str, texts: str, labels: str, metrics: str = "accuracy", validation: str = "validation") -> TaskSpec:
-    """Write one GLUE task in a line; no labels means regression, and the first metric is the headline."""
+    """Return one GLUE task from short texts; no labels means regression, and the first metric is the headline."""
     text, pair = [*texts.split(), None][:2]
     names = tuple(labels.split()) or None
     kind: Kind = "classification" if names else "regression"
@@ -65,12 +65,11 @@ GLUE: dict[str, TaskSpec] = {
 
 
 JUDGING_SETS: dict[str, dict[str, str]] = {"mnli": {"mismatched": "validation_mismatched"}}
-"""Judging sets that a task of GLUE brings where its source has them: their names, and whose rows of the source they
-are."""
+"""Judging sets that belong to a GLUE task, if its source has them: by task and name, the split of the source."""
 
 
 def glue_task(name: str) -> TaskSpec:
-    """Return a GLUE task by name."""
+    """Return a GLUE task by name; raise RecipeError for an unknown one."""
     if name not in GLUE:
         near = get_close_matches(name, GLUE, 1)
         hint = f"did you mean {near[0]!r}? " if near else ""

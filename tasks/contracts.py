@@ -1,8 +1,8 @@
-"""The parcels that doors exchange: small frozen values, an address and a digest, never a model or a tensor.
+"""The artifacts that stage tasks exchange: small frozen values, an address and a digest, never a model or a tensor.
 
-A parcel is deliberately not a dataclass or a pydantic model: Prefect looks inside those and links tasks by the identity
-of the strings it finds there, which draws false edges in the run graph. An attrs class is opaque to it, so only the
-parcel itself is an edge.
+An artifact is deliberately not a dataclass or a pydantic model: Prefect inspects those and links tasks by the identity
+of the strings in them, which draws false edges in the run graph. An attrs class is opaque to it, so only the artifact
+itself is an edge.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ KINDS = (
 
 @attrs.frozen
 class Parcel:
-    """What one stage made, or what the user brought: where it lies and what its bytes hash to."""
+    """The result of one stage, or an input of the user: its location and the digest of its bytes."""
 
     kind: str = attrs.field(validator=attrs.validators.in_(KINDS))
     sha256: str = attrs.field(validator=attrs.validators.matches_re(r"[0-9a-f]{64}"))
     """Digest of the inventory (path, size and sha256 of every file): the output digest that downstream keys use."""
     uri: str
-    """Where it lies; never part of a key."""
+    """Its location; never part of a key."""
     bytes: int
     facts: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
-    """Small figures measured while it was made (scores, counts), for gates and tables; never part of a key."""
+    """Small figures measured while it was computed (scores, counts), for gates and tables; never part of a key."""
     used: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
-    """What making it took (seconds, CPU seconds, joules; see ``tasks/stage/meter.py``), for the ledger; empty where
-    nobody noted it."""
+    """Resources that its computation took (seconds, CPU seconds, joules; see ``tasks/stage/meter.py``), for the ledger;
+    empty if they were not recorded."""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for manifests and reports."""
@@ -60,5 +60,5 @@ class Parcel:
 
 
 def parcel_from_json(values: Mapping[str, Any]) -> Parcel:
-    """Read a parcel back from ``Parcel.as_json``."""
+    """Read an artifact back from ``Parcel.as_json``."""
     return Parcel(**{name: values[name] for name in ("kind", "sha256", "uri", "bytes", "facts")})

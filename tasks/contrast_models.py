@@ -1,4 +1,5 @@
-"""Door: how far a candidate and a plain baseline of its shape are apart, row by row and over the seeds of both."""
+"""Stage task: the difference between a candidate and a plain baseline of its shape, row by row and over the seeds of
+both."""
 
 from __future__ import annotations
 

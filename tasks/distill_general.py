@@ -1,4 +1,4 @@
-"""Door: general distillation of one student shape."""
+"""Stage task: general distillation of one student shape."""
 
 from __future__ import annotations
 

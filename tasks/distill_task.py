@@ -1,4 +1,4 @@
-"""Doors: the two phases of task distillation, and what the first one reads of the teacher."""
+"""Stage tasks: the two phases of task distillation, and the teacher's signals for the first one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tasks.stage.decorator import stage
 async def record_signals(
     bench: Bench, knobs: SignalSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None
 ) -> None:
-    """Keep what the teacher's mapped layers show of each row, so that no student of that map runs the teacher again."""
+    """Store the signals of the teacher's mapped layers on each row, so that no student with that map runs the teacher
+    again."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
 
 
@@ -30,7 +31,7 @@ async def distill_layers(
     candidates: Parcel | None = None,
     transfer: Parcel | None = None,
 ) -> None:
-    """First phase: the student learns from the inside of its teacher."""
+    """First phase: the student learns from the teacher's inner layers."""
     built = {"start": start, "base": base, "contributions": contributions}
     inputs = {
         "teacher": teacher,
@@ -57,7 +58,7 @@ async def distill_predictions(
     candidates: Parcel | None = None,
     transfer: Parcel | None = None,
 ) -> None:
-    """Second phase: the student learns the teacher's answers, or labels where its signal is labels."""
+    """Second phase: the student learns the teacher's predictions, or labels if its signal is labels."""
     built = {"start": start, "base": base, "contributions": contributions}
     inputs = {
         "teacher": teacher,

@@ -1,4 +1,4 @@
-"""Doors: what each layer contributes, what fine-tuning changed in it, and models with whole layers removed."""
+"""Stage tasks: the contribution of each layer, its change by fine-tuning, and models with whole layers removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def measure_contributions(bench: Bench, knobs: ContributionSlice, *, base:
 async def measure_similarity(
     bench: Bench, knobs: ContributionSlice, *, base: Parcel, teacher: Parcel, rows: Parcel
 ) -> None:
-    """Measure how like each layer of the fine-tuned teacher still is to the pretrained one."""
+    """Measure how similar each layer of the fine-tuned teacher is to the same layer of the pretrained one."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "teacher": teacher, "rows": rows})
 
 
@@ -34,7 +34,7 @@ async def drop_layers(
     contributions: Parcel | None = None,
     transfer: Parcel | None = None,
 ) -> None:
-    """Remove layers by one strategy, then train what is left."""
+    """Remove layers by one strategy, then train the remaining model."""
     inputs = {
         "base": base,
         "rows": rows,

@@ -1,34 +1,34 @@
-"""What can go wrong, as a tree. Every message says what was given, what is legal, and what to do.
+"""The tree of errors. Every message states the given value, the legal values, and a remedy.
 
-LimbeckError                 the user sees one sentence and a non-zero exit
-├── RecipeError              a recipe or a command asks for something that is not legal
-├── DataError                rows or texts that do not fit the task
-├── ModelError               a model, tokenizer or checkpoint that cannot serve
+LimbeckError                 the user sees one sentence and a non-zero exit status
+├── RecipeError              a recipe or a command requests something that is not legal
+├── DataError                rows or texts do not fit the task
+├── ModelError               a model, tokenizer or checkpoint cannot be used for its purpose
 ├── StoreError               the store cannot be read or written
-│   ├── ArtifactDamaged      an artifact is gone, or is not what its name says
-│   ├── LeaseTaken           another worker is computing this already
+│   ├── ArtifactDamaged      an artifact is missing, or does not match its digest
+│   ├── LeaseTaken           another worker is already computing this
 │   └── LeaseLost            another worker took over while this one was still computing
-├── GateError                a model does not clear a floor that the recipe sets
+├── GateError                a model does not reach a floor that the recipe sets
 ├── BudgetError              a run would spend, or has spent, more than the recipe allows
-├── DispatchError            a stage cannot be handed to a worker elsewhere, or taken back from it
+├── DispatchError            a stage cannot be sent to a remote worker, or its result cannot be fetched
 ├── EngineError              a stage stopped half-way
 │   ├── OutOfMemory          the machine's memory ran out
 │   └── Interrupted          a person or a scheduler asked the stage to stop
 ├── RegistryError            the tracker or the model registry refused
 │   └── EvaluationChanged    a registered evaluation is not the one that was judged
-├── ServerError              a Prefect server is not there, or refuses
-└── StackError               the servers of this machine cannot be started, asked, saved or restored
+├── ServerError              a Prefect server is unavailable, or refuses
+└── StackError               the servers of this machine cannot be started, reached, saved or restored
 """
 
 from __future__ import annotations
 
 
 class LimbeckError(Exception):
-    """Anything that a user can mend; the command line prints the message alone."""
+    """Any error that a user can fix; the command line prints only the message."""
 
 
 class RecipeError(LimbeckError):
-    """A recipe or a command asks for something that is not legal."""
+    """A recipe or a command requests something that is not legal."""
 
 
 class DataError(LimbeckError):
@@ -36,7 +36,7 @@ class DataError(LimbeckError):
 
 
 class ModelError(LimbeckError):
-    """A model, a tokenizer or a checkpoint cannot serve where it was named."""
+    """A model, a tokenizer or a checkpoint cannot be used where it was named."""
 
 
 class StoreError(LimbeckError):
@@ -44,27 +44,27 @@ class StoreError(LimbeckError):
 
 
 class ArtifactDamaged(StoreError):
-    """An artifact is gone, or is not what its name says."""
+    """An artifact is missing, or does not match its digest."""
 
 
 class LeaseTaken(StoreError):
-    """Another worker is computing this already; it is waited for, or something else is done."""
+    """Another worker is already computing this; the caller waits for it, or does something else."""
 
 
 class LeaseLost(StoreError):
-    """Another worker took the stage over; what this one made is not published."""
+    """Another worker took the stage over; this worker's result is not published."""
 
 
 class GateError(LimbeckError):
-    """A model does not clear a floor that the recipe sets."""
+    """A model does not reach a floor that the recipe sets."""
 
 
 class BudgetError(LimbeckError):
-    """A run would spend, or has spent, more than the recipe allows; what it finished stays."""
+    """A run would spend, or has spent, more than the recipe allows; finished stages are kept."""
 
 
 class DispatchError(LimbeckError):
-    """A stage cannot be handed to a worker elsewhere, or what it made cannot be taken back."""
+    """A stage cannot be sent to a remote worker, or its result cannot be fetched."""
 
 
 class EngineError(LimbeckError):
@@ -84,15 +84,15 @@ class RegistryError(LimbeckError):
 
 
 class EvaluationChanged(RegistryError):
-    """A registered evaluation is not, byte for byte, the one that was judged; nobody is promoted on it."""
+    """A registered evaluation differs in its bytes from the one that was judged; no model is promoted on it."""
 
 
 class ServerError(LimbeckError):
-    """A Prefect server is not there, or refuses."""
+    """A Prefect server is unavailable, or refuses."""
 
 
 class StackError(LimbeckError):
-    """The servers of this machine cannot be started, asked, saved or restored."""
+    """The servers of this machine cannot be started, reached, saved or restored."""
 
 
 BY_NAME: dict[str, type[LimbeckError]] = {
@@ -118,4 +118,4 @@ BY_NAME: dict[str, type[LimbeckError]] = {
         StackError,
     )
 }
-"""The tree by name, so that an error crosses from the engine's process to ours as itself."""
+"""The error classes by name, so that an error of the engine's process is raised in ours with its own class."""

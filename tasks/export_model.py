@@ -1,4 +1,4 @@
-"""Doors: a finished checkpoint as an ONNX graph, and that graph in int8."""
+"""Stage tasks: a finished checkpoint as an ONNX graph, and that graph in int8."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.stage.decorator import stage
 from tasks.stage.keys import ENGINE_LIBRARIES
 
 PACKERS = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pyarrow", "tokenizers")
-"""What a graph is written, made smaller and asked with."""
+"""Libraries that write, quantize and run a graph."""
 
 
 @stage(
@@ -20,11 +20,12 @@ PACKERS = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pyarrow", "tokenizers")
     libraries=(*ENGINE_LIBRARIES, "onnxscript", *PACKERS),
 )
 async def export_onnx(bench: Bench, knobs: ExportSlice, *, model: Parcel, rows: Parcel) -> None:
-    """Write a checkpoint as an fp32 graph and compare their answers; what ONNX cannot express is noted, not raised."""
+    """Write a checkpoint as an fp32 graph and compare their logits; a model that ONNX cannot express is reported, not
+    raised."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"model": model, "rows": rows})
 
 
 @stage(makes="export", engine="quantize", module="tasks.exports", threads="branch", libraries=(*PACKERS, "scipy"))
 async def quantize_onnx(bench: Bench, knobs: QuantizeSlice, *, export: Parcel, rows: Parcel) -> None:
-    """Write an fp32 graph in int8 by every way, weigh each on the selection rows, and keep the better one."""
+    """Quantize an fp32 graph to int8 in every mode, score each on the selection rows, and keep the best one."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})

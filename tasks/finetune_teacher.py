@@ -1,4 +1,4 @@
-"""Door: the pretrained model, fine-tuned on the task."""
+"""Stage tasks: the pretrained model fine-tuned on the task, and its predictions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.stage.decorator import stage
 
 @stage(makes="checkpoint", engine="finetune", threads="alone", together=True)
 async def finetune_teacher(bench: Bench, knobs: Teacher, *, rows: Parcel, base: Parcel) -> None:
-    """Train the teacher with labels; the best checkpoint on the selection rows is kept."""
+    """Train the teacher with labels; keep the best checkpoint on the selection rows."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"rows": rows, "base": base})
 
 
@@ -19,11 +19,11 @@ async def finetune_teacher(bench: Bench, knobs: Teacher, *, rows: Parcel, base: 
 async def answer_rows(
     bench: Bench, knobs: AnswerSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None
 ) -> None:
-    """Ask the teacher once about every row, for all students together."""
+    """Compute the teacher's predictions on every row once, for all students."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
 
 
 @stage(makes="answers", engine="mix", libraries=("torch", "safetensors", "numpy"))
 async def mix_answers(bench: Bench, knobs: MixSlice, *, answers: list[Parcel]) -> None:
-    """Mix the answers of an ensemble's teachers."""
+    """Mix the predictions of an ensemble's teachers."""
     await bench.run(knobs.model_dump(mode="json"), lists={"answers": answers})

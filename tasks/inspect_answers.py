@@ -1,4 +1,4 @@
-"""Door: what lies behind a candidate's score: confusion, calibration, and where it and its teacher part."""
+"""Stage task: error analysis of a candidate: confusion, calibration, and disagreements with its teacher."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from tasks.stage.decorator import stage
 async def inspect_answers(
     bench: Bench, knobs: InspectSlice, *, card: Parcel, rows: Parcel, teacher: Parcel | None = None
 ) -> None:
-    """Look into the answers of one scorecard, beside the teacher's."""
+    """Analyse the predictions of one scorecard, beside the teacher's."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"card": card, "teacher": teacher, "rows": rows})

@@ -1,8 +1,8 @@
-"""The sources of this package as this process found them: what is hashed, loaded and given to engines is one text.
+"""The sources of this package as this process read them: keys, imports and engines use one and the same text.
 
-A run goes on for hours, and loads most of its modules when a stage first needs them. Who edits a file meanwhile would
-have it run under the key of what was there before. So every source is read at the first import of ``tasks``, at once,
-and whatever is loaded later is loaded from what was read.
+A run takes hours, and imports most of its modules when a stage first needs them. If a file were edited meanwhile, the
+new text would run under the key of the old one. Therefore every source is read at once at the first import of
+``tasks``, and later imports load from that copy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SourceFile(NamedTuple):
 
 
 def read_file(path: Path) -> SourceFile:
-    """Read a file and the time of its last change together: while somebody writes, again."""
+    """Read a file together with its modification time; repeat if it changes meanwhile."""
     while True:
         with path.open("rb") as stream:
             before = os.fstat(stream.fileno())
@@ -43,7 +43,7 @@ def read_file(path: Path) -> SourceFile:
 
 @cache
 def files_as_read() -> dict[str, SourceFile]:
-    """Return every source file of the package by its module's name; read once a process."""
+    """Return every source file of the package by its module's name; read once per process."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = (PACKAGE.name, *path.relative_to(PACKAGE).with_suffix("").parts)
@@ -52,21 +52,22 @@ def files_as_read() -> dict[str, SourceFile]:
 
 
 class AsRead(SourceFileLoader):
-    """Loads one module from what was read of it."""
+    """Loads one module from its source as read."""
 
     def __init__(self, name: str, source: SourceFile) -> None:
         super().__init__(name, str(source.path))
         self.source = source
 
     def path_stats(self, path: str) -> dict[str, Any]:
-        """Return the time and size that compiled code is held against: of what was read, not of what lies there now."""
+        """Return the time and size with which compiled code is compared: of the source as read, not of the present
+        file."""
         return {"mtime": self.source.modified, "size": len(self.source.body)}
 
     def get_data(self, path: str) -> bytes:
-        """Return what was read of the source, or compiled code from the disk.
+        """Return the source as read, or compiled code from the disk.
 
-        Code that was compiled in the very second of the source's last change may be of an earlier text, and is not
-        taken.
+        Compiled code written within the second of the source's last change may belong to an earlier text, and is
+        rejected.
         """
         if path == self.path:
             return self.source.body
@@ -76,12 +77,12 @@ class AsRead(SourceFileLoader):
 
 
 class Finder(MetaPathFinder):
-    """Finds the modules of this package among what was read, and no others."""
+    """Finds the modules of this package among the sources as read, and no others."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how a module of ours is loaded; a file that came into the package after the start is not there."""
+        """Return how a module of this package is loaded; a file added after the start does not exist."""
         if not fullname.startswith(f"{PACKAGE.name}."):
             return None
         source = files_as_read().get(fullname)
@@ -94,6 +95,6 @@ class Finder(MetaPathFinder):
 
 
 def load_as_read() -> None:
-    """Read the package now, and have all of it loaded from that."""
+    """Read the package now, and load all of its modules from that copy."""
     files_as_read()
     sys.meta_path.insert(0, Finder())

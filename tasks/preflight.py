@@ -1,4 +1,4 @@
-"""Checks before anything is spent: students, dropped layers and sweeps against the teacher and the rows."""
+"""Checks before any computation: students, dropped layers and sweeps against the teacher and the rows."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ WITH_WORDS = (
     "ForMaskedLM",
     "ForPreTraining",
     "LMHeadModel",
-)  # how transformers calls models that were saved with a head for words
+)  # class names of models that were saved with a head for words
 
 NOUNS = {"layers": "layers", "hidden": "units", "heads": "heads", "feed_forward": "units in its feed-forward blocks"}
-"""What a student's knobs count."""
+"""The units of a student's knobs, for messages."""
 
 
 def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> None:
-    """Refuse students and dropped models that cannot be built from this teacher; ``starts`` are checkpoints that
-    students bring, by student."""
+    """Reject students and dropped models that cannot be built from this teacher; ``starts`` are the students' own
+    starting checkpoints, by student."""
     config = json.loads((base / "config.json").read_text())
     if not recipe.students and recipe.layer_dropping is None:
         raise RecipeError(
@@ -43,8 +43,8 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
 
 
 def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> dict[str, Any]:
-    """Check a checkpoint that a student brings: its shape is what the recipe says, and its tokenizer is the teacher's
-    where tokens are compared.
+    """Check a student's own starting checkpoint: its shape must match the recipe; its tokenizer and the place of its
+    summary token must match the teacher's if layers are compared.
 
     Return its config.
     """
@@ -62,8 +62,7 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> di
             f"teacher does; "
             "start from a model of the teacher's family, or leave intermediate out of its stages"
         )
-    # Answers are about whole texts, which a student may read by a tokenizer of its own; layers are compared token by
-    # token.
+    # Predictions are per text, so a student may use its own tokenizer for them; layers are compared token by token.
     if recipe.inner_phase(student) is not None and not same_reading(start, base):
         raise ModelError(
             f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's, so their "
@@ -75,8 +74,8 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> di
 
 
 def same_reading(first: Path, second: Path) -> bool:
-    """Tell whether two tokenizers make the same of text, as far as their files say: tokens and ids and, where both say
-    it, how text is cut before."""
+    """Tell whether two tokenizers work alike, as far as their files state it: equal tokens and ids and, if both state
+    them, equal rules of normalisation and splitting."""
     ours, theirs = (vocabulary(folder) for folder in (first, second))
     return ours["tokens"] == theirs["tokens"] and (
         None in (ours["rules"], theirs["rules"]) or ours["rules"] == theirs["rules"]
@@ -84,8 +83,8 @@ def same_reading(first: Path, second: Path) -> bool:
 
 
 def vocabulary(folder: Path) -> dict[str, Any]:
-    """Return a tokenizer's tokens with their ids, and how text is cut and normalised before; None for what its files do
-    not say."""
+    """Return a tokenizer's tokens with their ids, and its rules of normalisation and splitting; None if its files do
+    not state them."""
     if (folder / "tokenizer.json").is_file():
         values = json.loads((folder / "tokenizer.json").read_text())
         model = dict(values.get("model") or {})
@@ -105,8 +104,8 @@ def vocabulary(folder: Path) -> dict[str, Any]:
 def check_student(
     recipe: Recipe, student: Student, config: Mapping[str, Any], own: Mapping[str, Any] | None = None
 ) -> None:
-    """Check one student's depth, width and heads, and that the teacher can show what it copies; ``own`` is the config
-    of a checkpoint that it brings."""
+    """Check one student's depth, width and heads, and that the teacher exposes the signals to copy; ``own`` is the
+    config of the student's own starting checkpoint."""
     layers, width, heads = (whole(config, knob) for knob in ("layers", "hidden", "heads"))
     if student.layers > layers:
         raise ModelError(
@@ -132,8 +131,8 @@ def check_student(
 
 
 def check_origin(student: Student, config: Mapping[str, Any]) -> None:
-    """Refuse whole layers of other widths than they have, a strategy that cannot leave the student's layers, and a
-    DistilBERT out of what is no BERT."""
+    """Reject a start from whole layers with other widths than theirs, a strategy that cannot leave the student's number
+    of layers, and a DistilBERT start from a teacher that is no BERT."""
     layers = layers_of(config)
     if student.start in STRATEGIES:
         require_strategy(student.start, layers, layers - student.layers)
@@ -158,7 +157,7 @@ def check_origin(student: Student, config: Mapping[str, Any]) -> None:
 
 
 def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:
-    """Return the phases in which a student copies more than answers, by section."""
+    """Return the phases in which a student copies more than predictions, by section."""
     found: list[tuple[str, Any]] = []
     if recipe.takes(student, "general") and general_start(student) and recipe.general_distillation is not None:
         found.append(("general_distillation", recipe.general_distillation))
@@ -167,7 +166,7 @@ def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:
 
 
 def check_dropping(recipe: Recipe, layers: int) -> None:
-    """Refuse unknown strategies, repeats, and numbers of layers that leave nothing."""
+    """Reject unknown strategies, greedy (for sweeps only), and numbers of layers that a strategy cannot drop."""
     assert recipe.layer_dropping is not None
     check_strategies(recipe.layer_dropping.strategies)
     if "greedy" in recipe.layer_dropping.strategies:
@@ -181,7 +180,7 @@ def check_dropping(recipe: Recipe, layers: int) -> None:
 
 
 def require_strategy(strategy: str, layers: int, drop: int) -> None:
-    """Refuse an unknown strategy, and a number of layers that it cannot drop."""
+    """Reject an unknown strategy, and a number of layers that it cannot drop."""
     from tasks.methods.layers.layer_strategies import undefined
 
     check_strategies([strategy])
@@ -190,7 +189,7 @@ def require_strategy(strategy: str, layers: int, drop: int) -> None:
 
 
 def check_strategies(names: Sequence[str]) -> None:
-    """Refuse a strategy that does not exist, with the one that was most likely meant."""
+    """Reject a strategy that does not exist, and suggest the most similar one."""
     from tasks.methods.layers.layer_strategies import STRATEGIES
 
     for name in names:
@@ -205,8 +204,8 @@ def check_strategies(names: Sequence[str]) -> None:
 def check_sweep(
     recipe: Recipe, strategies: Sequence[str], drops: Sequence[int], dropping: LayerDropping, layers: int
 ) -> None:
-    """Refuse a sweep that could not answer: it names what does not exist, leaves no layer, or has nothing to choose
-    by."""
+    """Reject a sweep that cannot give a result: unknown strategies, no layer left, nothing to try, or no score to
+    choose by."""
     from tasks.methods.layers.layer_strategies import undefined
     from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
@@ -235,7 +234,8 @@ def check_sweep(
 
 
 def require_selection(facts: Mapping[str, Any]) -> None:
-    """Refuse rows of which none could be held back to choose strategies by; a plan has not counted them yet."""
+    """Reject rows of which none could be held back for choosing strategies; accept a plan, which has not counted them
+    yet."""
     if facts and not facts["rows"].get("selection"):
         raise DataError(
             "a sweep chooses strategies on selection rows, at most a tenth of train, and train is too small for "
@@ -244,7 +244,7 @@ def require_selection(facts: Mapping[str, Any]) -> None:
 
 
 def require_rows_for_int8(recipe: Recipe, facts: Mapping[str, Any]) -> None:
-    """Refuse rows of which none could be held back to judge int8 by; a plan has not counted them yet."""
+    """Reject rows of which none could be held back for judging int8; accept a plan, which has not counted them yet."""
     wanted = recipe.exports is not None and "int8" in recipe.exports.formats
     if wanted and facts and not facts["rows"].get("selection"):
         raise DataError(
@@ -254,8 +254,8 @@ def require_rows_for_int8(recipe: Recipe, facts: Mapping[str, Any]) -> None:
 
 
 def check_words(recipe: Recipe, config: Mapping[str, Any]) -> None:
-    """Refuse to ask a teacher for words that has no masked language model of its kind, or was saved without its
-    head."""
+    """Reject recipes that need word predictions from a teacher that has no masked language model of its kind, or was
+    saved without its head."""
     if (
         recipe.augmentation is not None
         and recipe.augmentation.masked_lm == "teacher"
@@ -275,7 +275,7 @@ def check_words(recipe: Recipe, config: Mapping[str, Any]) -> None:
 
 
 def words_asked(recipe: Recipe) -> str:
-    """Return the section in which the pretrained teacher is asked for words, if there is one."""
+    """Return the section that needs word predictions of the pretrained teacher; empty if none does."""
     if recipe.augmentation is not None and recipe.augmentation.masked_lm == "teacher":
         return "augmentation.masked_lm: teacher"
     triple = recipe.general_distillation is not None and recipe.general_distillation.method == "triple"
@@ -284,12 +284,12 @@ def words_asked(recipe: Recipe) -> str:
 
 
 def layers_of(config: Mapping[str, Any]) -> int:
-    """Return a config's depth, whatever its family calls it."""
+    """Return a config's depth, under any family's name for it."""
     return whole(config, "layers")
 
 
 def whole(config: Mapping[str, Any], knob: str) -> int:
-    """Return one number of a config's shape, by the name of a student's knob."""
+    """Return one number of a config's shape, by the name of a student's knob; raise ModelError if it is missing."""
     found = shape_of(config)[knob]
     if found is None:
         raise ModelError(

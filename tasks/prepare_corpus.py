@@ -1,4 +1,4 @@
-"""Doors: general text as tokens on disk, and a base model pretrained on it where the recipe brings none."""
+"""Stage tasks: general text as tokens on disk, and a base model pretrained on it if the recipe has no other."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ async def prepare_corpus(bench: Bench, knobs: CorpusText, *, source: Parcel, bas
 
 @stage(makes="checkpoint", engine="pretrain", threads="alone")
 async def pretrain_base(bench: Bench, knobs: Pretraining, *, source: Parcel) -> None:
-    """Learn a vocabulary and train a small masked language model from nothing."""
+    """Learn a vocabulary and train a small masked language model from scratch."""
     documents = await asyncio.to_thread(write_documents, bench, source, "text")
     await bench.run(knobs.model_dump(mode="json"), folders={"documents": documents})
 
 
 def write_documents(bench: Bench, source: Parcel, column: str) -> Path:
-    """Write the source's texts as one Parquet file, the only form the engine reads."""
+    """Write the source's texts as one Parquet file, the only format that the engine reads."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

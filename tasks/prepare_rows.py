@@ -1,5 +1,5 @@
-"""Doors: the user's labelled rows, checked, divided and written in one form; judging sets; and texts, held against the
-rows that are held back."""
+"""Stage tasks: the user's labelled rows, checked, split and written in one format; judging sets; and overlaps of texts
+with held-back rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def prepare_rows(bench: Bench, knobs: RowsSlice, *, source: Parcel) -> Non
 
 @stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
 async def prepare_transfer(bench: Bench, knobs: TransferText, *, source: Parcel, rows: Parcel) -> None:
-    """Read unlabelled text of the user's own, and count which of the held-back rows overlap with it."""
+    """Read the user's own unlabelled text, and count the held-back rows that overlap with it."""
     from tasks.ports.rows.prepared import prepare_transfer as prepare
 
     bench.facts |= await asyncio.to_thread(
@@ -36,7 +36,7 @@ async def prepare_transfer(bench: Bench, knobs: TransferText, *, source: Parcel,
 
 @stage(makes="leaks", libraries=("numpy", "pyarrow"))
 async def compare_corpus(bench: Bench, knobs: CorpusRead, *, source: Parcel, rows: Parcel) -> None:
-    """Count which of the held-back rows overlap with general text."""
+    """Count the held-back rows that overlap with general text."""
     from tasks.ports.rows.prepared import leaks_of_corpus
 
     found = await asyncio.to_thread(leaks_of_corpus, bench.folder(source), knobs.text, knobs.most, bench.folder(rows))
@@ -46,7 +46,7 @@ async def compare_corpus(bench: Bench, knobs: CorpusRead, *, source: Parcel, row
 
 @stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
 async def prepare_judging_set(bench: Bench, knobs: JudgingRowsSlice, *, source: Parcel, rows: Parcel) -> None:
-    """Read the rows of a judging set in the terms of the task."""
+    """Read the rows of a judging set in the format and classes of the task."""
     from tasks.ports.rows.judging_sets import prepare_judging_set as prepare
 
     bench.facts |= await asyncio.to_thread(prepare, bench.folder(source), knobs, bench.folder(rows), bench.output)
@@ -62,7 +62,7 @@ async def compare_judging_set(
     transfer: Parcel | None = None,
     source: Parcel | None = None,
 ) -> None:
-    """Count which rows of a judging set overlap with training rows, transfer text and general text."""
+    """Count the rows of a judging set that overlap with training rows, transfer text and general text."""
     from tasks.ports.rows.judging_sets import compare_judging_set as compare
 
     transferred, general = (None if parcel is None else bench.folder(parcel) for parcel in (transfer, source))
@@ -75,7 +75,7 @@ async def compare_judging_set(
 
 @stage(makes="rows", libraries=("numpy", "pyarrow"))
 async def purge_rows(bench: Bench, knobs: PurgeSlice, *, rows: Parcel, judging: list[Parcel]) -> None:
-    """Take the training rows out that overlap with judging sets."""
+    """Remove the training rows that overlap with judging sets."""
     from tasks.ports.rows.judging_sets import purge_train
 
     sets = dict(zip(knobs.names, map(bench.folder, judging), strict=True))

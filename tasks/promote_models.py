@@ -1,5 +1,5 @@
-"""Stage tasks: the promotion of a run's versions, and decisions of a person. Each reads, compares and moves aliases
-under one lock (``gate/decisions.py``), and writes down what it decided."""
+"""Stage tasks: the promotion of a run's versions, and manual decisions on versions. Each reads, compares and moves
+aliases under one lock (``gate/decisions.py``), and records its decision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.stage.task_ends import prefect_task
 async def promote_models(
     judging: Judging, tracker: Tracker, store: Any, registered: Sequence[Mapping[str, Any]], run: str
 ) -> dict[str, Any]:
-    """Judge a run's versions against the champion of this moment, and move what follows; return what was decided."""
+    """Judge a run's versions against the current champion, and move aliases accordingly; return the decisions."""
     if not registered:
         return {
             "moves": {},
@@ -37,8 +37,8 @@ async def promote_models(
 async def promote_version(
     tracker: Tracker, store: Any, name: str, version: str | None, alias: str, force: bool, reason: str
 ) -> dict[str, Any]:
-    """Give a version an alias at a person's word; what the gate or the comparison says against it is refused, and the
-    refusal is written down too."""
+    """Give a version an alias at a person's request; unless forced, refuse it if the gate or the comparison is against
+    it, and record the refusal, too."""
     if alias not in BY_HAND:
         raise RecipeError(f"{alias!r} is not an alias that can be given; choose one of {', '.join(BY_HAND)}")
     if force and not reason.strip():
@@ -56,11 +56,11 @@ async def promote_version(
 
 @prefect_task("roll-back")
 async def roll_back_champion(tracker: Tracker, store: Any, name: str, reason: str) -> dict[str, Any]:
-    """Make the champion before the champion again."""
+    """Make the previous champion the champion again."""
     return await under_lock(store, tracker, name, lambda registry: roll_back_here(registry, reason))
 
 
 @prefect_task("delete-version")
 async def delete_version(tracker: Tracker, store: Any, name: str, version: str, reason: str) -> dict[str, Any]:
-    """Delete a version that no alias names."""
+    """Delete a version that has no alias."""
     return await under_lock(store, tracker, name, lambda registry: delete_here(registry, version, reason))

@@ -1,4 +1,4 @@
-"""Door: the models that go to the registry, each with its evaluation; refused ones too, with their reasons."""
+"""Stage task: registration of models, each with its evaluation; refused ones too, with their reasons."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ async def register_models(
     workspace: Path,
     exports: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Register every candidate that is new, with its evaluation; return name, version and the gate's word so far of
-    each.
+    """Register every candidate with its evaluation, unless its version exists; return name and version of each.
 
-    What criteria say that are relative to the champion is not known yet: it depends on who is champion when aliases
-    move. ``exports`` are no versions of their own: those of a candidate travel in its version.
+    Criteria relative to the champion are left out: the champion is only known when aliases move. ``exports`` are no
+    versions of their own: those of a candidate are part of its version.
     """
     recipe = judging.recipe
     alone = recipe.gate.model_copy(
@@ -68,7 +67,7 @@ def register_one(
     packer: Packer,
     exports: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Register one candidate, or find the version that holds the same weights, judged on the same rows with the same
+    """Register one candidate, or find the version with the same weights, judged on the same rows with the same
     decision."""
     name, teacher = registered_name(recipe, about["teacher"]), dict(judging.models[0])
     card = model_card(
@@ -98,7 +97,7 @@ def register_one(
 
 
 def decided(registered: Sequence[Mapping[str, Any]], promoted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Add to each registered version what became of it: verdict, reasons, outcome and aliases."""
+    """Add the outcome to each registered version: verdict, reasons, outcome and aliases."""
     words = {word["version"]: word for word in promoted["words"]}
     rows = []
     for entry in registered:
@@ -121,12 +120,12 @@ def decided(registered: Sequence[Mapping[str, Any]], promoted: Mapping[str, Any]
 
 
 def export_files(exports: Mapping[str, Any], workspace: Path) -> dict[str, Path]:
-    """Return the files of a candidate's exports by their place in its folder; they are fetched now."""
+    """Fetch a candidate's exports, and return their files by their path in its folder."""
     return files_for_a_model({way: one["folder"]() for way, one in exports.items()}, workspace) if exports else {}
 
 
 def digests_of(exports: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tags that a pulled export is held against."""
+    """Return the tags with the digests that a pulled export must match."""
     return {f"{way}.sha256": one["row"]["export"]["sha256"] for way, one in exports.items()}
 
 
@@ -136,7 +135,7 @@ def registered_name(recipe: Recipe, teacher: str) -> str:
 
 
 def describe(candidate: Mapping[str, Any], split: str) -> str:
-    """Say in one line what a version is."""
+    """Return a version's description in one line."""
     retained = (candidate["retained"] or {}).get(split, {}).get("value")
     share = f"{retained:.1%} of the teacher, " if retained is not None else ""
     pace = "speed unsteady" if candidate.get("unsteady") else f"{candidate['speedup']:.1f} times as fast"
@@ -144,7 +143,7 @@ def describe(candidate: Mapping[str, Any], split: str) -> str:
 
 
 def tags(recipe: Recipe, candidate: Mapping[str, Any], decision: Decision, about: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tags that a chooser reads in the registry's table."""
+    """Return the tags by which a person chooses a version in the registry's table."""
     row = gate_row(recipe, candidate)
     return {
         "candidate": candidate["name"],

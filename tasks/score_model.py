@@ -1,4 +1,4 @@
-"""Doors: how good a candidate is, and how fast and large."""
+"""Stage tasks: the quality, the speed and the size of a candidate."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ async def score_judging_set(
 
 @stage(makes="speed", engine="measure", module="tasks.scoring", libraries=SCALES, hardware=True)
 async def measure_speed(bench: Bench, knobs: Speed, *, model: Parcel, teacher: Parcel) -> None:
-    """Time a candidate and its teacher in turn, with nothing else of this run on the machine."""
+    """Time a candidate and its teacher alternately, with nothing else of this run on the machine."""
     await bench.run(knobs.model_dump(mode="json"), inputs={"model": model, "teacher": teacher})

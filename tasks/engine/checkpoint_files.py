@@ -1,7 +1,7 @@
-"""Checkpoint folders that count whole or not at all: a crash, a full disk or a network may tear one.
+"""Checkpoint folders that are either complete or ignored: a crash, a full disk or a network may leave one incomplete.
 
-Beside its files a checkpoint holds a marker, written last, with the size and the sha256 of each file and the name of
-the training that it is of. Where the newest checkpoint is not what its marker says, the one before it is kept for that.
+Besides its files a checkpoint holds a marker, written last, with the size and the sha256 of each file and the name of
+its training. The previous checkpoint is kept in case the newest one does not match its marker.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ MARKER = "whole.json"
 
 
 def write_marker(folder: Path, of: str) -> None:
-    """Write a checkpoint's marker, and push everything in the folder to the disk.
+    """Write a checkpoint's marker, and flush everything in the folder to the disk.
 
-    ``of`` is the name of the training's folder. Raises OSError where the disk refuses.
+    ``of`` is the name of the training's folder. Raise OSError if the disk refuses.
     """
     (folder / MARKER).write_text(json.dumps({"of": of, "inventory": files_in(folder)}))
     for path in (*folder.iterdir(), folder):
@@ -26,8 +26,7 @@ def write_marker(folder: Path, of: str) -> None:
 
 
 def read_marker(folder: Path, of: str) -> dict[str, Any] | None:
-    """Return the marker of a checkpoint if the folder's files are what it says, and it is of this training; else
-    None."""
+    """Return the marker of a checkpoint if it matches the folder's files and belongs to this training; else None."""
     try:
         marker = json.loads((folder / MARKER).read_bytes())
         whole = not folder.is_symlink() and marker["of"] == of and marker["inventory"] == files_in(folder) != {}
@@ -37,7 +36,7 @@ def read_marker(folder: Path, of: str) -> dict[str, Any] | None:
 
 
 def files_in(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return size and sha256 of a checkpoint's files; raises ValueError where it holds anything but plain files."""
+    """Return size and sha256 of a checkpoint's files; raise ValueError if it holds anything but regular files."""
     found = {}
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_file():
@@ -49,7 +48,7 @@ def files_in(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def sync(path: Path) -> None:
-    """Push a file or a folder to the disk; raises OSError where that fails."""
+    """Flush a file or a folder to the disk; raise OSError if that fails."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,10 +1,10 @@
-"""A run's engines, and its packer of models, without the start of a Python each: one process loads torch once and is
-forked for every order.
+"""Fork server for a run's engines and its model packer: one process imports torch once and is forked for every job,
+which saves starting a new Python process each time.
 
-Loading torch and transformers takes seconds of processor time, and a stage may take less. The server computes nothing
-itself: it has one thread, so that what a fork cannot take along is not there. An engine that was forked is in all else
-as one that was started: a session, a folder, a place to write to and threads of its own; it ends when its run ends. On
-Linux without a GPU; elsewhere each engine is started by itself.
+Importing torch and transformers takes seconds of processor time, and a stage may take less. The server computes nothing
+itself and has a single thread, so that it has no state that a fork cannot inherit. In all other respects a forked
+engine behaves like a started one: it has its own session, folder, output and threads, and ends with its run. Used on
+Linux without a GPU; elsewhere each engine is started as a new process.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from typing import IO, Any
 from tasks.engine.job import die_with_parent
 
 ORDER = "job.json"
-"""The file in an engine's folder that says what to do."""
-LETTER = 2**16  # longest message, in bytes: an order names a module, a folder and threads
-LINE = 2**24  # longest line of events, in bytes
+"""File in an engine's folder that describes its job."""
+LETTER = 2**16  # longest message, in bytes: it names a module, a folder and variables
+LINE = 2**24  # longest line of an event, in bytes
 WITHOUT_THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""For libraries that would start threads when they are loaded: a fork takes one thread along, and the locks of all."""
+"""Settings for libraries that would start threads at import: a fork inherits one thread, but the locks of all."""
 GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-"""What is there where a GPU's driver is: NVIDIA's, the same under Windows, AMD's."""
+"""Device files that exist where a GPU driver is installed: NVIDIA's, the same under Windows (WSL), AMD's."""
 
 
 def new_fork_server() -> ForkServer | None:
-    """Return a run's server; None where engines are started: a library that looks for a GPU while it is loaded wakes
-    its driver, which no fork can use."""
+    """Return a run's fork server; None where engines must be started as new processes: a library that looks for a GPU
+    at import initialises its driver, which no fork can use."""
     return ForkServer() if sys.platform == "linux" and not any(Path(device).exists() for device in GPUS) else None
 
 
 class Forked:
-    """One engine of the server, to be handled as asyncio's own processes are."""
+    """One engine of the server, with the interface of asyncio's processes."""
 
     def __init__(self, server: ForkServer, number: int, stdout: asyncio.StreamReader | None) -> None:
         self.server, self.number, self.stdout = server, number, stdout
@@ -55,39 +55,40 @@ class Forked:
 
     @property
     def returncode(self) -> int | None:
-        """Return how it ended, the negative number of a signal; None while it runs."""
+        """Return the exit status, the negative number of a signal; None while the engine runs."""
         return self.ended.result() if self.ended.done() else None
 
     async def wait(self) -> int:
-        """Wait for its end."""
+        """Wait until the engine ends; return its exit status."""
         return await asyncio.shield(self.ended)
 
     def terminate(self) -> None:
-        """Ask it to stop."""
+        """Ask the engine to stop."""
         self.server.tell(self.number, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the engine at once."""
         self.server.tell(self.number, signal.SIGKILL)
 
 
 class Lent:
-    """A fork that a thread beside the event loop has asked for, to be handled as ``subprocess``'s own processes are."""
+    """A fork requested by a thread outside the event loop, with the interface of ``subprocess``'s processes."""
 
     def __init__(self, engine: Forked, loop: asyncio.AbstractEventLoop) -> None:
         self.engine, self.loop = engine, loop
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the engine at once."""
         self.engine.kill()
 
     def wait(self) -> int:
-        """Wait for its end, in a thread that is not the loop's; return how it ended."""
+        """Wait until the engine ends, in a thread that is not the loop's; return its exit status."""
         return asyncio.run_coroutine_threadsafe(self.engine.wait(), self.loop).result()
 
 
 class ForkServer:
-    """A run's side of it; the process is started for the first order, or before. One event loop uses it."""
+    """The run's side of the server. The process is started for the first job, or earlier by ``warm``. One event loop
+    uses it."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -98,17 +99,17 @@ class ForkServer:
 
     @property
     def used(self) -> bool:
-        """Whether there is a process that has loaded what engines need, and has forked some."""
+        """Whether the server process exists, has imported the engines' libraries, and has forked some engines."""
         return self.process is not None and self.listening
 
     def warm(self, module: str, environment: Mapping[str, str]) -> None:
-        """Start the process, and have it load what a module's jobs need while the run still waits for other things;
-        needs no event loop."""
+        """Start the process, and let it import the libraries of a module's jobs while the run still waits for other
+        things; needs no event loop."""
         self.open(environment)
         self.send({"load": module})
 
     async def start(self, module: str, folder: Path, errors: IO[bytes], environment: Mapping[str, str]) -> Forked:
-        """Have an engine run ``python -m module`` on the order in a folder, in an environment."""
+        """Start an engine that runs ``python -m module`` on the job in a folder, with the given environment."""
         reader, writer = os.pipe()
         stdout = asyncio.StreamReader(limit=LINE)
         await asyncio.get_running_loop().connect_read_pipe(
@@ -125,10 +126,10 @@ class ForkServer:
         environment: Mapping[str, str],
         stdout: asyncio.StreamReader | None = None,
     ) -> Forked:
-        """Have a fork run ``python -m module FOLDER/job.json`` between three handles: where it reads, where it answers,
-        where it complains."""
+        """Fork an engine that runs ``python -m module FOLDER/job.json``; ``handles`` are its stdin, stdout and
+        stderr."""
         if self.process is not None and self.process.poll() is not None:
-            self.close()  # it died before anybody listened to it
+            self.close()  # it died before the event loop watched it
         if self.process is None:
             self.open(environment)
         if not self.listening:
@@ -149,16 +150,16 @@ class ForkServer:
         return engine
 
     def changed(self, environment: Mapping[str, str]) -> dict[str, str | None]:
-        """Return what a fork must set, or take away (None), to have this environment instead of the process's that it
-        is forked from."""
+        """Return the variables that a fork must set, or remove (None), to turn the server's environment into this
+        one."""
         names = sorted({*environment, *self.environment})
         return {name: environment.get(name) for name in names if environment.get(name) != self.environment.get(name)}
 
     def lend(
         self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]
     ) -> Lent:
-        """Do the same for a thread beside the loop; only where the server is ``used``, because for one process alone
-        there is nothing to spare."""
+        """Fork an engine for a thread outside the loop. Call it only if the server is ``used``: for one process alone
+        it would save nothing."""
         loop = self.loop
         assert loop is not None
 
@@ -168,7 +169,7 @@ class ForkServer:
         return Lent(asyncio.run_coroutine_threadsafe(fork(), loop).result(), loop)
 
     def open(self, environment: Mapping[str, str]) -> None:
-        """Start the process; ``-P``, because a file named like a library may lie where the user stands."""
+        """Start the process; with ``-P``, because the user's working folder may hold a file named like a library."""
         self.environment = {**environment, **WITHOUT_THREADS}
         self.wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -183,16 +184,16 @@ class ForkServer:
             )
 
     def tell(self, number: int, signal_number: int) -> None:
-        """Send a signal to an engine; the server knows whether it is still there."""
+        """Send a signal to an engine; the server knows whether the engine still exists."""
         self.send({"number": number, "signal": signal_number})
 
     def send(self, letter: Mapping[str, Any]) -> None:
-        """Send a letter that is not answered."""
-        with contextlib.suppress(OSError):  # it went away, and ``hear`` is about to learn it
+        """Send a message that has no reply."""
+        with contextlib.suppress(OSError):  # the server is gone; ``hear`` will notice
             self.wire.send(json.dumps(letter).encode())
 
     def hear(self) -> None:
-        """Note which engine has ended, and how."""
+        """Receive the exit status of an engine that has ended."""
         try:
             letter = self.wire.recv(LETTER)
         except OSError:
@@ -204,12 +205,12 @@ class ForkServer:
         self.running.pop(said["number"]).ended.set_result(said["status"])
 
     def close(self) -> None:
-        """End the process, if it has not ended by itself, and take its engines for killed, as they are then; the next
-        order starts another."""
+        """End the process, unless it has ended by itself, and mark its engines as killed, because they end with it; the
+        next job starts another process."""
         if self.process is None:
             return
         for engine in self.running.values():
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
                 engine.ended.set_result(-signal.SIGKILL)
         self.running.clear()
         if self.loop is not None and self.listening:
@@ -222,13 +223,13 @@ class ForkServer:
 
 
 class Server:
-    """The process itself."""
+    """The server process."""
 
     def __init__(self, wire: socket.socket) -> None:
         self.wire, self.number_of, self.loaded = wire, dict[int, int](), set[str]()
 
     def serve(self) -> None:
-        """Fork for every order until the run goes away."""
+        """Fork an engine for every job until the run closes the connection."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         ended, wakes = socket.socketpair()
         for end in (ended, wakes):
@@ -246,7 +247,7 @@ class Server:
                 self.obey(json.loads(letter), handles)
 
     def obey(self, order: Mapping[str, Any], handles: list[int]) -> None:
-        """Fork an engine, pass a signal on to one, or load what the first one will need."""
+        """Fork an engine, forward a signal to one, or import the libraries that the first one will need."""
         if "load" in order:
             self.load(order["load"])
             return
@@ -268,36 +269,36 @@ class Server:
             os.close(handle)
 
     def load(self, module: str) -> None:
-        """Load what a module's jobs need, once; what cannot be loaded is told by the engine, which tries again."""
+        """Import the libraries of a module's jobs, once; import errors are left to the engine, which tries again and
+        reports them."""
         if module not in self.loaded:
             self.loaded.add(module)
-            # nearly all that is loaded stays; to look through it after every few hundred objects takes an eighth of the
-            # time
+            # nearly all imported objects stay alive; garbage collection would take an eighth of the import's time
             gc.disable()
             with contextlib.suppress(Exception):
                 found = importlib.util.find_spec(module)
                 if (
                     found is not None and found.submodule_search_locations
-                ):  # a module alone has no jobs, and must not be loaded before it is run
+                ):  # a module that is no package has no jobs, and must not be imported before it is run
                     importlib.import_module(f"{module}.jobs")
             gc.collect()
-            gc.freeze()  # the pages of what is loaded stay shared
+            gc.freeze()  # keep the memory pages of imported libraries shared
             gc.enable()
 
     def reap(self) -> None:
-        """Tell how engines have ended."""
+        """Report the exit status of every engine that has ended."""
         with contextlib.suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 self.answer(self.number_of.pop(found[0]), os.waitstatus_to_exitcode(found[1]))
 
     def answer(self, number: int, status: int) -> None:
-        """Say how an engine has ended."""
+        """Report the exit status of one engine."""
         with contextlib.suppress(OSError):
             self.wire.send(json.dumps({"number": number, "status": status}).encode())
 
 
 def become(order: Mapping[str, Any], handles: list[int]) -> None:
-    """Turn the fork into the engine of an order; never return."""
+    """Turn the fork into the engine of a job; never return."""
     status: Any = 1
     try:
         os.setsid()

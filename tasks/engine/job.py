@@ -1,8 +1,8 @@
-"""The wire between the house and its engines: one JSON file in, lines of JSON out.
+"""Protocol between the flow's process and its engines: one JSON file in, lines of JSON out.
 
-A stage that computes runs in a process of its own (``python -m tasks.training JOB.json`` or ``python -m tasks.scoring
-JOB.json``): thread counts are set before torch is imported, memory goes back to the system when it ends, and the flow's
-process never imports torch.
+A stage that computes runs in a process of its own (``python -m tasks.training JOB.json``, ``tasks.scoring`` or
+``tasks.exports``): thread counts are set before torch is imported, memory returns to the system when the process ends,
+and the flow's process never imports torch.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tasks.engine.environment import require_libraries
 from tasks.errors import EngineError, LimbeckError, OutOfMemory, RecipeError, StoreError
 
 PR_SET_PDEATHSIG = 1
-KIB = 1 if sys.platform == "darwin" else 1024  # bytes in the unit in which the system tells the peak of memory
+KIB = 1 if sys.platform == "darwin" else 1024  # bytes in the system's unit of peak memory (``ru_maxrss``)
 
 
 class Job:
-    """One order to an engine: what to do, with which knobs, from which folders, into which folder."""
+    """One job of an engine: its name, knobs, input folders and output folder."""
 
     def __init__(self, order: Mapping[str, Any], *, silent: bool = False) -> None:
         self.name: str = order["job"]
@@ -36,19 +36,20 @@ class Job:
         self.inputs: dict[str, Path] = {name: Path(folder) for name, folder in order.get("inputs", {}).items()}
         self.lists: dict[str, list[Path]] = {name: [Path(f) for f in fs] for name, fs in order.get("lists", {}).items()}
         self.output = Path(order["output"])
-        # An order that names no place keeps them to itself: in a folder beside its own, the next order would go on from
-        # where this one stopped.
+        # By default, checkpoints stay inside the output folder: from a folder beside it, the next job would resume this
+        # one's training.
         self.checkpoints = Path(order.get("checkpoints", self.output / "checkpoints"))
         self.threads: int = order.get("threads", 1)
         self.last_report = 0.0
         self.say = mute if silent else emit
 
     def log(self, message: str) -> None:
-        """Say one sentence to the person who watches."""
+        """Send one sentence to the user."""
         self.say("log", message=message)
 
     def progress(self, done: int, total: int, *, unit: str = "steps", force: bool = False, **figures: float) -> None:
-        """Report progress at most once a second; ``figures`` are shown beside the bar (loss, examples_per_s)."""
+        """Report progress at most once a second, and at the end; ``figures`` are displayed beside the bar (loss,
+        examples_per_s)."""
         now = time.monotonic()
         if force or done >= total or now - self.last_report >= 1:
             self.last_report = now
@@ -69,8 +70,8 @@ def namespace(value: Any) -> Any:
 def emit(event: str, **content: Any) -> None:
     """Write one event for the parent process.
 
-    In one write: processes that torchrun starts share one pipe without a buffer, and a line's end of its own would fall
-    into another's line.
+    Use a single write: processes that torchrun starts share one pipe without a buffer, and a line end written
+    separately could fall into another process's line.
     """
     assert sys.__stdout__ is not None
     sys.__stdout__.write(json.dumps({"event": event, **content}) + "\n")
@@ -78,24 +79,24 @@ def emit(event: str, **content: Any) -> None:
 
 
 def mute(event: str, **content: Any) -> None:
-    """Write nothing."""
+    """Discard an event."""
 
 
 def serve(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int:
-    """Run the job named in the JSON file at ``path``; report its facts or its one-sentence error; return the exit
+    """Run the job in the JSON file at ``path``, report its facts or its one-sentence error, and return the exit
     status."""
     return serve_order(jobs, json.loads(Path(path).read_text()))
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:
-    """Ask Linux to end this process when its parent dies, so that none works on for nobody."""
+    """Ask Linux to end this process when its parent dies, so that no orphan keeps working."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def serve_beside(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int:
-    """Run a job as one of several processes that share it, but not the one that is heard: only its error is, and what
-    it writes is dropped."""
+    """Run a job in one of several processes that share it, but not in the main one: report only an error, and discard
+    the output."""
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as scratch:
         return serve_order(jobs, {**json.loads(Path(path).read_text()), "output": f"{scratch}/output"}, silent=True)
 
@@ -103,7 +104,7 @@ def serve_beside(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str)
 def serve_order(
     jobs: Mapping[str, Callable[[Job], dict[str, Any]]], order: Mapping[str, Any], *, silent: bool = False
 ) -> int:
-    """Run a job that was read."""
+    """Run a parsed job; return the exit status."""
     try:
         if order["job"] not in jobs:
             raise RecipeError(f"unknown job {order['job']!r}; choose one of {', '.join(sorted(jobs))}")
@@ -130,8 +131,8 @@ def serve_order(
 
 
 def emit_used() -> None:
-    """Tell the parent process what this one took so far: for the ledger. Each of several processes that share a job
-    tells its own."""
+    """Report the resources that this process has used, for the ledger. Each of several processes that share a job
+    reports its own."""
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu_seconds = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
     torch = sys.modules.get("torch")
@@ -140,8 +141,8 @@ def emit_used() -> None:
 
 
 def shortage_of(error: Exception) -> tuple[type[LimbeckError], str] | None:
-    """Tell a machine that ran short of memory or disk, which a user can mend, from a mistake of ours; libraries say it
-    in several ways."""
+    """Return error class and advice if a machine ran out of memory or disk, which a user can fix; None for a bug of
+    ours. Libraries report shortages in several ways."""
     text = str(error).lower()
     if isinstance(error, MemoryError) or any(words in text for words in ("out of memory", "can't allocate memory")):
         return OutOfMemory, "memory ran out; lower batch_size or batch_tokens, or max_length"

@@ -1,5 +1,4 @@
-"""An engine at work in a process of its own: started with its threads fixed, listened to line by line, and never left
-behind."""
+"""An engine in its own process: started with fixed threads, read line by line, and never left running."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from tasks.engine.fork_server import LINE, ORDER, Forked, ForkServer
 from tasks.engine.job import die_with_parent
 from tasks.errors import BY_NAME, EngineError, Interrupted, OutOfMemory
 
-# seconds an engine gets to write its checkpoint after it was asked to stop; torchrun gives its processes 30 of them
+# seconds that an engine has to write its checkpoint after a request to stop; torchrun gives its processes 30 of them
 PATIENCE = 45.0
 
 
@@ -28,8 +27,8 @@ async def run_engine(
     listen: Callable[[dict[str, Any]], None],
     server: ForkServer | None = None,
 ) -> dict[str, Any]:
-    """Run ``python -m module`` on an order and return its facts; what it says meanwhile goes to ``listen``. A run's
-    server spares it loading torch."""
+    """Run ``python -m module`` on a job and return its facts; pass its events to ``listen``. With a run's fork server,
+    the engine need not import torch."""
     (folder / ORDER).write_text(json.dumps(order))
     with (folder / "stderr.log").open("wb") as errors:
         process = await start(module, order, folder, errors, server)
@@ -44,7 +43,7 @@ async def run_engine(
 async def start(
     module: str, order: Mapping[str, Any], folder: Path, errors: IO[bytes], server: ForkServer | None
 ) -> Process | Forked:
-    """Start an engine in its folder; several processes that share one are torchrun's to start."""
+    """Start an engine in its folder; torchrun starts several processes that share one job."""
     processes, own = order.get("processes", 1), environment(order["threads"], order.get("device", "cpu"))
     if server is not None and processes == 1:
         return await server.start(module, folder, errors, own)
@@ -63,7 +62,7 @@ async def start(
 
 
 def command(module: str, processes: int) -> list[str]:
-    """Return the command of an engine; where several processes share its work, torchrun starts them."""
+    """Return the command line of an engine, with torchrun if several processes share its job."""
     together = (
         ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "--log-dir", "logs", "-m"]
         if processes > 1
@@ -73,23 +72,23 @@ def command(module: str, processes: int) -> list[str]:
 
 
 async def listen_to(process: Process | Forked, listen: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Pass events on until the engine ends; return the last one."""
+    """Pass events to ``listen`` until the engine ends; return the last one that is no report of resources."""
     assert process.stdout is not None
     last: dict[str, Any] = {}
     async for line in process.stdout:
         try:
             event = json.loads(line)
         except ValueError:
-            continue  # a library printed something; it is not for us
+            continue  # output of a library, not an event
         listen(event)
-        # One of several processes may say what it used after the first one has said what came out.
+        # With several processes, a report of resources can arrive after the result.
         last = last if event.get("event") == "used" else event
     await process.wait()
     return last
 
 
 def facts_of(last: Mapping[str, Any], process: Process | Forked, folder: Path, job: str) -> dict[str, Any]:
-    """Return the facts that an engine ended with, or raise what ended it."""
+    """Return the facts of a finished engine, or raise the error that ended it."""
     if last.get("event") == "result" and process.returncode == 0:
         return dict(last["facts"])
     if last.get("event") == "error":
@@ -114,7 +113,7 @@ def facts_of(last: Mapping[str, Any], process: Process | Forked, folder: Path, j
 
 
 async def stop(process: Process | Forked) -> None:
-    """Ask an engine to write its checkpoint and stop; kill it if it does not."""
+    """Ask an engine to write its checkpoint and stop; kill it if it does not stop in time."""
     if process.returncode is not None:
         return
     process.terminate()

@@ -1,9 +1,9 @@
-"""The sources that engines run: a copy of the package as keys hashed it, by its digest, in the home folder's cache.
+"""The sources that engines run: a copy of the package as hashed into keys, named by its digest, in the home folder's
+cache.
 
-A run hashes the sources when it starts, and may start its last engine a day later. So that each is made by the code
-under whose key it is stored, engines are started from this copy and not from the folder where somebody may be at
-work. A copy is checked each time before it is used: one with a file that is changed, missing or too many is made
-anew.
+A run hashes the sources when it starts, and may start its last engine a day later. To compute every result with the
+code in its key, engines run from this copy and not from the working folder, whose files may be edited meanwhile. A copy
+is checked each time before use; if a file is changed, missing or additional, the copy is written again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 
 from tasks.own_sources import PACKAGE, files_as_read
 
-ATTEMPTS = 5  # to put a copy in its place, where other processes do the same
-UNUSED = 7 * 86400  # seconds after which a copy that nobody started an engine from goes away
+ATTEMPTS = 5  # to move a copy into its place, while other processes do the same
+UNUSED = 7 * 86400  # seconds after which a copy without engine starts is deleted
 
 
 def sources_folder() -> Path:
     """Return the folder that holds the package as this process read it, and nothing else."""
     place = copies() / digest()
-    if PACKAGE.parent == place.resolve():  # an engine of such a copy, or what it started
+    if PACKAGE.parent == place.resolve():  # this process runs from such a copy
         return place
     if not is_whole(place):
         write(place)
@@ -36,19 +36,19 @@ def sources_folder() -> Path:
 
 
 def copies() -> Path:
-    """Return where copies are kept."""
+    """Return the folder of all copies."""
     return Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser().absolute() / "cache" / "sources"
 
 
 @cache
 def contents() -> dict[str, bytes]:
-    """Return the package's files by their place."""
+    """Return the package's files by relative path."""
     return {file.path.relative_to(PACKAGE.parent).as_posix(): file.body for file in files_as_read().values()}
 
 
 @cache
 def digest() -> str:
-    """Return the digest of the package's files with their places."""
+    """Return the digest of the package's files with their paths."""
     whole = sha256()
     for name, body in sorted(contents().items()):
         whole.update(f"{name} {len(body)}\n".encode() + body)
@@ -56,7 +56,7 @@ def digest() -> str:
 
 
 def is_whole(place: Path) -> bool:
-    """Tell whether a copy holds what was read, byte for byte, and nothing beside it: no link, no compiled code."""
+    """Tell whether a copy holds exactly the files that were read, byte for byte: no links, no compiled code."""
     wanted, found = contents(), set[str]()
     try:
         for path in place.rglob("*"):
@@ -71,7 +71,7 @@ def is_whole(place: Path) -> bool:
 
 
 def write(place: Path) -> None:
-    """Write a copy whole or not at all; one that is damaged makes room for it."""
+    """Write a complete copy or none; a damaged one is replaced."""
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
     bad = fresh.with_name(fresh.name.replace("new", "bad"))
@@ -94,7 +94,7 @@ def write(place: Path) -> None:
 
 
 def sweep(kept: Path) -> None:
-    """Take unused copies away; an engine that is still under way has read all of its sources at its start."""
+    """Delete unused copies; a running engine has read all of its sources at its start."""
     for other in kept.parent.iterdir():
         with suppress(OSError):
             if other != kept and time.time() - other.stat().st_mtime > UNUSED:

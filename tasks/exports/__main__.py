@@ -1,4 +1,4 @@
-"""Pack a model: ``python -m tasks.exports JOB.json``."""
+"""Export a model: ``python -m tasks.exports JOB.json``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WITH_TORCH = {"export"}
 
 
 def main() -> int:
-    """Run the job in the file that is named; torch is loaded only to trace a checkpoint."""
+    """Run the job in the named JSON file; torch is imported only for jobs that trace a checkpoint."""
     if len(sys.argv) != 2:
         print("usage: python -m tasks.exports JOB.json", file=sys.stderr)
         return 2
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def prepare_torch(threads: int | None) -> None:
-    """Load torch with the threads that the job may use."""
+    """Import torch, set its number of threads, and silence its logs."""
     import torch
     import transformers
 

@@ -1,9 +1,9 @@
-"""What is changed in a graph after it was traced: nothing that it computes, only what it says of this machine and what
-keeps ONNX Runtime slow.
+"""Post-processing of a traced ONNX graph, without any change of its results: remove data about the tracing machine, and
+avoid a slow fusion in ONNX Runtime.
 
-A trace carries the source line of every operation, with the folders of the machine that traced it. And ONNX Runtime
-joins a residual sum with the norm after it to one operation that takes four times as long on a CPU as the two: a
-``Sum`` of two is the same sum, and is left alone.
+The trace records the source line of every operation, with folder names of the machine that traced it. ONNX Runtime
+fuses a residual addition with the following layer norm into one operation that takes four times as long on a CPU as the
+two. A ``Sum`` of two inputs computes the same and is not fused.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from pathlib import Path
 import onnx
 
 LARGEST = 2**31 - 2**20
-"""Bytes that one ONNX file can hold."""
+"""Maximum size of one ONNX file, in bytes."""
 
 
 def tidy(path: Path) -> None:
-    """Rewrite a graph's file: without notes of where it comes from, its residual sums kept apart from the norms."""
+    """Rewrite a graph's file without data about its origin, and with residual additions that ONNX Runtime does not fuse
+    with layer norms."""
     model = onnx.load(str(path), load_external_data=False)
     forget(model)
     part_sums(model.graph)
@@ -26,8 +27,8 @@ def tidy(path: Path) -> None:
 
 
 def forget(model: onnx.ModelProto) -> None:
-    """Strike out names of producers, source lines, and shapes of inner values, which quantization would read and which
-    are not always right."""
+    """Remove producer names, source lines, and the shapes of intermediate values: quantization would read these shapes,
+    and they are not always right."""
     model.ClearField("doc_string")
     model.ClearField("metadata_props")
     for part in (model.graph, *model.graph.node, *model.graph.initializer, *model.graph.input, *model.graph.output):
@@ -38,7 +39,7 @@ def forget(model: onnx.ModelProto) -> None:
 
 
 def part_sums(graph: onnx.GraphProto) -> int:
-    """Turn each ``Add`` that a norm reads into a ``Sum``; return how many there were."""
+    """Replace each ``Add`` that feeds a ``LayerNormalization`` by a ``Sum``; return the number of replacements."""
     makers = {output: node for node in graph.node for output in node.output}
     norms = (makers.get(node.input[0]) for node in graph.node if node.op_type == "LayerNormalization")
     sums = [node for node in norms if node is not None and node.op_type == "Add"]
@@ -48,5 +49,5 @@ def part_sums(graph: onnx.GraphProto) -> int:
 
 
 def save(model: onnx.ModelProto, path: Path) -> None:
-    """Write a graph with its operations' names made plain, so that the same model gives the same bytes."""
+    """Write a graph with deterministic serialization, so that the same model gives the same bytes."""
     path.write_bytes(model.SerializeToString(deterministic=True))

@@ -1,4 +1,4 @@
-"""What the packing room can be asked to do, by name.
+"""The jobs of the export engine, by name.
 
 Shape letters: N rows, C classes.
 """
@@ -22,7 +22,7 @@ from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
 from tasks.scoring.speed.flops import parameters_of, weight_bytes
 
 TOGETHER = 8
-"""Rows that the parity check asks at once, so that padding is in it."""
+"""Rows per batch in the parity check, so that it covers padding."""
 
 
 def read_split(folder: Path, split: str) -> dict[str, Any]:
@@ -33,15 +33,15 @@ def read_split(folder: Path, split: str) -> dict[str, Any]:
 
 
 def part_of(rows: Mapping[str, Any], chosen: Sequence[int]) -> tuple[list[str], list[str] | None]:
-    """Return the texts of some rows."""
+    """Return the texts and second texts of the chosen rows."""
     return [rows["text"][row] for row in chosen], None if rows["pair"] is None else [
         rows["pair"][row] for row in chosen
     ]
 
 
 def export(job: Job) -> dict[str, Any]:
-    """Write a checkpoint as an fp32 graph, and hold its answers, padded together, against the checkpoint's own, asked
-    one by one."""
+    """Write a checkpoint as an fp32 graph, and compare the graph's logits on padded batches with the checkpoint's
+    logits on single rows."""
     from torch.onnx import OnnxExporterError
 
     from tasks.exports.tracing import reason, trace
@@ -81,7 +81,7 @@ def export(job: Job) -> dict[str, Any]:
 
 
 def facts_of(path: Path, card: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of every graph."""
+    """Return the facts that are common to all graphs."""
     return {
         "made": True,
         "bytes": path.stat().st_size,
@@ -92,14 +92,14 @@ def facts_of(path: Path, card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unmade(job: Job, card: Mapping[str, Any], because: str) -> dict[str, Any]:
-    """Leave word of why there is no graph; the run goes on."""
+    """Report why there is no graph; the run continues."""
     job.log(f"no export: {because}")
     write_card(job.output, {**card, "because": because})
     return {"made": False, "because": because}
 
 
 def rows_to_compare(job: Job) -> tuple[list[str], list[str] | None]:
-    """Return rows of the selection split, or of train where none were held back."""
+    """Return rows of the selection split, or of train if none were held back."""
     for split in ("selection", "train"):
         path = job.inputs["rows"] / f"{split}.parquet"
         rows = read_split(job.inputs["rows"], split) if path.is_file() else {"text": []}
@@ -111,8 +111,8 @@ def rows_to_compare(job: Job) -> tuple[list[str], list[str] | None]:
 def ask_torch(
     model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int
 ) -> np.ndarray:
-    """Return a checkpoint's logits [N, C], one row at a time: nothing is padded, so nothing can leak out of the
-    padding."""
+    """Return a checkpoint's logits [N, C], computed one row at a time: without padding, so that padding cannot affect
+    them."""
     import torch
 
     found = []
@@ -126,7 +126,7 @@ def ask_torch(
 
 
 def ask_together(job: Job, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> np.ndarray:
-    """Return the export's logits [N, C], several rows at a time."""
+    """Return the export's logits [N, C], computed in padded batches."""
     model, found = OnnxModel(job.output, threads=job.threads), []
     for start in range(0, len(texts), TOGETHER):
         part = slice(start, start + TOGETHER)
@@ -135,8 +135,8 @@ def ask_together(job: Job, texts: Sequence[str], pairs: Sequence[str] | None, ma
 
 
 def quantize(job: Job) -> dict[str, Any]:
-    """Write an int8 graph by every way that is asked for, weigh each on the selection rows, and keep the one that loses
-    least."""
+    """Write one int8 graph for each requested mode (dynamic, static), score each on the selection rows, and keep the
+    one with the smallest loss of quality."""
     source, knobs = job.inputs["export"], job.knobs
     card, rows = card_of(source), read_split(job.inputs["rows"], "selection")
     if not len(rows["label"]):
@@ -174,7 +174,7 @@ def quantize(job: Job) -> dict[str, Any]:
 
 
 def scratch(job: Job, way: str) -> Path:
-    """Return where the graph of a way lies until one is chosen."""
+    """Return the path of a mode's graph until one is chosen."""
     folder = job.output.with_name("ways")
     folder.mkdir(exist_ok=True)
     return folder / f"{way}.onnx"
@@ -183,7 +183,8 @@ def scratch(job: Job, way: str) -> Path:
 def weigh(
     job: Job, way: str, path: Path, rows: Mapping[str, Any], full_NC: np.ndarray, full: float, number: int
 ) -> dict[str, Any]:
-    """Quantize by one way and score it; a way that a library cannot go is noted, and the others are tried."""
+    """Quantize in one mode and score the graph; if a library fails, record the reason, so that the other modes are
+    tried."""
     knobs = job.knobs
     try:
         source = job.inputs["export"] / FILES["onnx"]
@@ -191,7 +192,7 @@ def weigh(
         ours_NC = asked(job, job.inputs["export"], path, rows, number, way)
     except MemoryError:
         raise
-    except Exception as error:  # a quantizer raises whatever its graph library raises
+    except Exception as error:  # a quantizer can raise any exception of its graph library
         said = str(error).strip().splitlines()
         return {"because": f"{type(error).__name__}: {said[0][:160] if said else ''}"}
     value = score(ours_NC, rows["label"], knobs.metric, knobs.kind)
@@ -204,7 +205,7 @@ def weigh(
 
 
 def asked(job: Job, folder: Path, graph: Path, rows: Mapping[str, Any], number: int, what: str) -> np.ndarray:
-    """Return a graph's logits of the selection rows, and report progress in rows."""
+    """Return a graph's logits on the selection rows, and report progress in rows."""
     count, total = len(rows["label"]), len(rows["label"]) * (1 + len(job.knobs.ways))
     model = OnnxModel(folder, threads=job.threads, graph=graph)
     job.log(f"{what}: asking it about {count:,} rows")
@@ -217,7 +218,7 @@ def asked(job: Job, folder: Path, graph: Path, rows: Mapping[str, Any], number: 
 
 
 def calibration(job: Job) -> Callable[[], Iterator[Mapping[str, np.ndarray]]]:
-    """Return what gives the calibration rows, drawn from train by the seed."""
+    """Return a function that yields the calibration rows, drawn from train with the seed."""
 
     def feeds() -> Iterator[Mapping[str, np.ndarray]]:
         rows = read_split(job.inputs["rows"], "train")

@@ -1,5 +1,5 @@
-"""The files of an export: beside the graph what is needed to ask it with ONNX Runtime and tokenizers alone, and a card
-that says how."""
+"""The files of an export: the graph, the files needed to run it with ONNX Runtime and tokenizers alone, and a card
+(JSON) that describes how."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from tasks.scoring.onnx_models import CARD, FILES, card_of
 
 BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 INSIDE = "onnx"
-"""The folder of the exports in a model's folder."""
+"""Folder of the exports inside a model's folder."""
 
 
 def copy_beside(source: Path, output: Path) -> None:
-    """Copy config and tokenizer; a tokenizer that is not one file cannot be read by the tokenizers library alone."""
+    """Copy config and tokenizer; raise ModelError without a ``tokenizer.json``, the only file that the tokenizers
+    library alone can read."""
     if not (source / "tokenizer.json").is_file():
         raise ModelError(
             f"{source.name} has no tokenizer.json, and an export is asked with the tokenizers library alone; save "
@@ -39,8 +40,8 @@ def write_card(output: Path, values: Mapping[str, Any]) -> None:
 def describe(
     model: Any, tokenizer: Any, *, max_length: int, positions: int | None, parameters: int, opset: int
 ) -> dict[str, Any]:
-    """Return what is known of a model before its graph is there; versions are in it, so that a new one is a new
-    export."""
+    """Return the properties of a model that are known before its graph exists; library versions are included, so that a
+    new version gives a new export."""
     regression = model.config.num_labels == 1
     return {
         "output": "logits",
@@ -68,7 +69,8 @@ def digest_of(path: Path) -> str:
 
 
 def files_for_a_model(exports: Mapping[str, Path], workspace: Path) -> dict[str, Path]:
-    """Return the files that go into a model's folder, by their place in it; ``exports`` are folders by format."""
+    """Return the export files that belong in a model's folder, by their path in it; ``exports`` are folders by
+    format."""
     workspace.mkdir(parents=True, exist_ok=True)
     write_card(workspace, shared_card({way: card_of(folder) for way, folder in exports.items()}))
     found = {f"{INSIDE}/{FILES[way]}": folder / FILES[way] for way, folder in exports.items()}
@@ -76,7 +78,7 @@ def files_for_a_model(exports: Mapping[str, Path], workspace: Path) -> dict[str,
 
 
 def shared_card(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one card for all formats of a model: they differ in their file and in what asks them."""
+    """Merge the cards of a model's formats into one; formats differ in their file and their engine."""
     both: dict[str, Any] = {}
     for card in cards.values():
         both |= card

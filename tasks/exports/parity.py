@@ -1,5 +1,5 @@
-"""Is an export still the model? Figures of two sets of answers, and the sentence that keeps an export out of the
-model's folder.
+"""Parity check of an export against its model: differences between two sets of logits, and the reason why an export is
+not published.
 
 Shape letters: N rows, C classes.
 """
@@ -15,8 +15,8 @@ from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
 
 def apart(ours_NC: np.ndarray, theirs_NC: np.ndarray, kind: str) -> dict[str, float]:
-    """Return the largest difference of logits, and the share of rows with the same answer (numbers: within a
-    hundredth)."""
+    """Return the largest difference of logits, and the share of rows with equal predictions (regression: within
+    0.01)."""
     same_N = (
         ours_NC.argmax(-1) == theirs_NC.argmax(-1)
         if kind == "classification"
@@ -26,17 +26,17 @@ def apart(ours_NC: np.ndarray, theirs_NC: np.ndarray, kind: str) -> dict[str, fl
 
 
 def score(logits_NC: np.ndarray, labels_N: np.ndarray, metric: str, kind: str) -> float:
-    """Return a metric of logits."""
+    """Return a metric, computed from logits."""
     return METRICS[metric](logits_NC.argmax(-1) if kind == "classification" else logits_NC[:, 0], labels_N)
 
 
 def loss(value: float, full: float, metric: str) -> float:
-    """Return how much worse a value is than the full model's, whichever way the metric counts."""
+    """Return by how much a value is worse than the full model's, for metrics of either direction."""
     return value - full if METRICS[metric] in LOWER_IS_BETTER else full - value
 
 
 def against_full(facts: Mapping[str, Any], parity: float) -> str:
-    """Return why an fp32 graph may not be published; empty where it may."""
+    """Return the reason why an fp32 graph may not be published; empty if it may."""
     if not facts["made"]:
         return str(facts["because"])
     found = facts["largest_difference"]
@@ -48,7 +48,7 @@ def against_full(facts: Mapping[str, Any], parity: float) -> str:
 
 
 def against_fp32(facts: Mapping[str, Any], tolerance: float) -> str:
-    """Return why an int8 graph may not be published; empty where it may."""
+    """Return the reason why an int8 graph may not be published; empty if it may."""
     if not facts["made"]:
         return str(facts["because"])
     lost = facts["loss"]

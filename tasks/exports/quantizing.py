@@ -1,10 +1,10 @@
-"""Eight bits instead of thirty-two: weights by output channel, embeddings too, activations by one of two ways (ONNX
-Runtime).
+"""Quantization from 32 to 8 bits with ONNX Runtime: weights per output channel, embeddings included, activations in one
+of two modes.
 
 Integer arithmetic of a trained network as in Jacob et al. 2017, arXiv:1712.05877; of BERT as in Zafrir et al. 2019,
-arXiv:1910.06188. Products, the head and tables are quantized; norms, softmax and GELU stay in float32. Weights are
-signed and activations unsigned, which is what VNNI multiplies; a processor without it adds pairs in 16 bits, which
-overflow unless weights keep to seven bits (``reduce_range``).
+arXiv:1910.06188. Matrix products, the head and embedding tables are quantized; norms, softmax and GELU stay in float32.
+Weights are signed and activations unsigned, the operands that VNNI multiplies. A processor without VNNI adds pairs of
+products in 16 bits, which overflows unless weights are limited to seven bits (``reduce_range``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tasks.exports.graph import forget, save
 QUANTIZED = ["MatMul", "Gemm", "Gather"]
 
 Feeds = Callable[[], Iterator[Mapping[str, np.ndarray]]]
-"""Gives the calibration rows, one at a time, as a graph takes them."""
+"""Yields the calibration rows one at a time, as inputs of a graph."""
 
 
 def dynamic(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
-    """Find the range of activations anew in every call: nothing to calibrate."""
+    """Compute the range of activations in every call, without calibration."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantize_dynamic(
@@ -46,7 +46,7 @@ def static(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> N
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
     class Rows(CalibrationDataReader):
-        """Hands out the calibration rows."""
+        """Provides the calibration rows."""
 
         def __init__(self) -> None:
             self.left = feeds()
@@ -74,7 +74,7 @@ WAYS: dict[str, Callable[..., None]] = {"dynamic": dynamic, "static": static}
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Keep the root logger still: the library advises, through it, preparations that the trace has made already."""
+    """Silence the root logger: the library logs advice on preprocessing that the trace has already done."""
     root = logging.getLogger()
     before = root.level
     root.setLevel(logging.ERROR)
@@ -85,7 +85,7 @@ def quietly() -> Iterator[None]:
 
 
 def quantize_by(way: str, source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
-    """Write an int8 graph by one way."""
+    """Write an int8 graph in one mode."""
     with quietly():
         WAYS[way](source, target, reduce_range=reduce_range, feeds=feeds)
     model = onnx.load(str(target))
@@ -94,13 +94,14 @@ def quantize_by(way: str, source: Path, target: Path, *, reduce_range: bool, fee
 
 
 def draw(count: int, wanted: int, seed: int) -> Sequence[int]:
-    """Return which of ``count`` training rows calibrate, in their order."""
+    """Return the indices of up to ``wanted`` of ``count`` training rows for calibration, drawn with the seed and
+    sorted."""
     chosen = np.random.default_rng(seed).permutation(count)[:wanted]
     return [int(row) for row in sorted(chosen)]
 
 
 def best(found: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return the way that lost least; of equal ones the first that was named, which is dynamic unless a recipe says
-    otherwise."""
+    """Return the mode with the smallest loss, None if all failed; of equal ones the first that was named, which is
+    dynamic unless a recipe says otherwise."""
     made = [way for way, facts in found.items() if "loss" in facts]
     return min(made, key=lambda way: found[way]["loss"]) if made else None

@@ -1,8 +1,7 @@
-"""Is an int8 graph worth its losses? The sentence that keeps one out of the model's folder that is slower than a recipe
-asks.
+"""Speed check of int8 graphs: the reason why a graph that is slower than the recipe demands is not published.
 
-Apart from ``parity.py``, which the stages that write graphs can reach: a verdict that is spoken after they have run is
-no part of their keys.
+Kept apart from ``parity.py``, which the stages that write graphs can reach: this verdict is made after they have run,
+and must not be part of their keys.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 NOISE = 0.05
-"""Share by which a measured speed-up may lie below what was asked.
+"""Share by which a measured speed-up may lie below the required one.
 
-Of one and the same graph, timed against itself in turn, the ratio of the two medians lay up to 1.6 % off with 30
-repeats and up to 3.7 % off with the fewest that a recipe may ask, 5. A graph that is exactly as fast must not be
-refused by chance, so the allowance lies beyond both.
+Measured with one graph against itself, timed alternately: the ratio of the two medians was up to 1.6 % off with 30
+repeats, and up to 3.7 % off with 5, the fewest that a recipe may set. A graph of equal speed must not be refused by
+chance, so the allowance is larger than both.
 """
 
 
 def too_slow(facts: Mapping[str, Any], least: float) -> str:
-    """Return why an int8 graph may not be published; empty where it may. ``facts`` are of int8 timed in turn with its
-    own fp32.
+    """Return the reason why an int8 graph may not be published; empty if it may. ``facts`` compare int8 with its own
+    fp32, timed alternately.
 
-    What is unsteady keeps no graph out.
+    An unsteady measurement refuses no graph.
     """
     found = facts["speedup"]
     if facts["unsteady"] or found >= least * (1 - NOISE):

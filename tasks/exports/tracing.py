@@ -1,5 +1,5 @@
-"""From a checkpoint to an ONNX graph: torch follows what the model does with a few real rows, with batch and length
-left open.
+"""Conversion of a checkpoint to an ONNX graph: torch traces the model on a few real rows, with dynamic batch size and
+length.
 
 Shape letters: B batch, T tokens.
 """
@@ -22,19 +22,19 @@ UNLIMITED = 8192
 
 
 def as_bias(mask_BT: Tensor) -> dict[str, Tensor]:
-    """Hand the mask over as what is added to the scores: transformers then builds none of its own, a dozen operations
-    in every call."""
+    """Return the mask as an additive bias on the attention scores: transformers then builds none of its own, which
+    would cost a dozen operations in every call."""
     hidden_BT = 1.0 - mask_BT.to(torch.float32)
     return {"attention_mask": hidden_BT[:, None, None, :] * torch.finfo(torch.float32).min}
 
 
 def as_given(mask_BT: Tensor) -> dict[str, Tensor]:
-    """Hand the mask over as it is."""
+    """Return the mask unchanged."""
     return {"attention_mask": mask_BT}
 
 
 def as_hidden(mask_BT: Tensor) -> dict[str, Tensor]:
-    """Say which tokens are hidden: XLNet would turn the mask round in a way that ONNX cannot express."""
+    """Return the inverted mask, 1 for hidden tokens: XLNet would invert it in a way that ONNX cannot express."""
     return {"input_mask": 1.0 - mask_BT.to(torch.float32)}
 
 
@@ -58,11 +58,11 @@ class Answering(torch.nn.Module):
 def trace(
     model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, path: Path, *, opset: int
 ) -> list[str]:
-    """Write a model's graph; return the names of its inputs. What ONNX cannot express raises torch's
-    OnnxExporterError."""
+    """Write a model's graph; return the names of its inputs. Raise torch's OnnxExporterError for a model that ONNX
+    cannot express."""
     model.set_attn_implementation(
         "eager"
-    )  # plain products and a softmax; torch's own kernel becomes more operations than these
+    )  # matrix products and a softmax: fewer operations in the graph than torch's fused kernel
     given = example(model, tokenizer, texts, pairs)
     names = list(given)
     most = longest(model.config, UNLIMITED)
@@ -86,7 +86,7 @@ def trace(
 
 
 def example(model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> Mapping[str, Tensor]:
-    """Return real rows as this model takes them, padded, and shorter than the longest input."""
+    """Return real rows as inputs of this model, padded, and shorter than the longest input."""
     length = min(EXAMPLE_LENGTH, longest(model.config, EXAMPLE_LENGTH + 1) - 1)
     batch = tokenizer(
         list(texts[:EXAMPLES]),
@@ -100,8 +100,8 @@ def example(model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[st
 
 
 def reason(model: Any, error: Exception) -> str:
-    """Say in one sentence why a model has no graph; torch's own words are pages, of which the last summary says what it
-    was."""
+    """Return one sentence on why a model has no graph. Torch's own message is pages long; its last summary names the
+    cause."""
     said = str(error).split("## Exception summary")[-1].strip().splitlines()
     return (
         f"torch.onnx cannot express this {kind_of(model.config)} model "

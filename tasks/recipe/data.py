@@ -1,4 +1,4 @@
-"""The rows of a task and other text: where they are, how they are split, and how they are augmented."""
+"""Labelled rows of a task and other text: sources, splits and augmentation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SPLITS = ("train", "selection", "validation", "holdout")
 
 
 class JudgingSet(Knobs):
-    """Labelled rows beside the task's own, of another kind or from elsewhere, on which every model is scored. They are
-    never learned from."""
+    """Additional labelled rows, of another kind or origin than the task's own, on which every model is scored. They are
+    never used for training."""
 
     source: str = handling(
         "", "A file, a folder or a hub id. Empty: the recipe's own data, of which split names other rows."
@@ -48,7 +48,7 @@ class JudgingSet(Knobs):
     @field_validator("classes", mode="before")
     @classmethod
     def one_or_several(cls, given: Any) -> Any:
-        """Take one class for a list of one."""
+        """Accept a single class in place of a list of one."""
         return (
             {name: [value] if isinstance(value, str) else value for name, value in given.items()}
             if isinstance(given, Mapping)
@@ -57,7 +57,7 @@ class JudgingSet(Knobs):
 
     @model_validator(mode="after")
     def has_rows_of_its_own(self) -> Self:
-        """Refuse a set that would be the rows by which the recipe chooses and learns anyway."""
+        """Reject a set that would repeat the rows that the recipe already uses for selection and training."""
         if not self.source and self.split in ("", "train"):
             raise ValueError(
                 "a judging set has rows of its own; name their source, or a split of the recipe's own data other "
@@ -67,7 +67,7 @@ class JudgingSet(Knobs):
 
 
 class Data(Knobs):
-    """Where the labelled rows come from and how they are divided."""
+    """Source of the labelled rows, and their division into splits."""
 
     source: str = handling(
         "",
@@ -115,8 +115,8 @@ class CorpusText(Knobs):
 
 
 class Augmentation(Knobs):
-    """Substitute words so that the student sees more of the teacher's mind (TinyBERT's data augmentation,
-    arXiv:1909.10351)."""
+    """Substitute words in the training rows, so that the student sees more of the teacher's behaviour (TinyBERT's data
+    augmentation, arXiv:1909.10351)."""
 
     masked_lm: str | None = handling(
         None, "A hub id or folder of a masked language model; 'teacher' for the pretrained teacher itself."
@@ -144,7 +144,7 @@ class Augmentation(Knobs):
 
     @model_validator(mode="after")
     def has_a_source(self) -> Self:
-        """Augmentation without any source of words would silently do nothing."""
+        """Reject augmentation without any source of words: it would silently do nothing."""
         if self.masked_lm is None and self.word_vectors is None:
             raise ValueError(
                 "augmentation needs masked_lm or word_vectors (or both); leave the section out to do without it"
@@ -153,7 +153,7 @@ class Augmentation(Knobs):
 
 
 class Sampling(Knobs):
-    """How stored substitutes become training sentences."""
+    """Sampling of training sentences from the stored substitutes."""
 
     share: float = Field(
         0.5, ge=0, le=1, description="Share of the examples that are replaced by a variant in an epoch."
@@ -162,7 +162,7 @@ class Sampling(Knobs):
 
 
 class TransferText(Knobs):
-    """Unlabelled in-domain text of your own, answered by the teacher and learned by the student."""
+    """Unlabelled in-domain text of your own: the teacher predicts on it, and the student learns these predictions."""
 
     source: str = handling(..., "A folder or file (parquet, csv, tsv, jsonl, txt).")
     licence: str = handling("unknown", "Licence of the text, for the model card.")

@@ -13,7 +13,7 @@ from tasks.recipe.training import SeededTraining, TaskTraining
 
 
 class GeneralDistillation(ByMethod, SeededTraining):
-    """Learn from the pretrained teacher on general text, before the task is known."""
+    """Distil the pretrained teacher on general text, independently of the task."""
 
     method: Literal["relations", "layers", "triple", "self-attention"] = Field(
         "relations",
@@ -31,7 +31,8 @@ class GeneralDistillation(ByMethod, SeededTraining):
 
 
 class Intermediate(ByMethod):
-    """Task distillation, first phase: the fine-tuned teacher's inside (TinyBERT, arXiv:1909.10351)."""
+    """First phase of task distillation: copy the inner layers of the fine-tuned teacher (TinyBERT,
+    arXiv:1909.10351)."""
 
     method: Literal["layers", "relations", "replacing", "self-attention"] = Field(
         "layers",
@@ -50,7 +51,8 @@ class Intermediate(ByMethod):
 
 
 class Prediction(TaskTraining):
-    """Task distillation, second phase: the teacher's softened answers (Hinton et al. 2015, arXiv:1503.02531)."""
+    """Second phase of task distillation: learn the teacher's softened predictions (Hinton et al. 2015,
+    arXiv:1503.02531)."""
 
     epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the training rows.")
     learning_rate: float = Field(
@@ -88,8 +90,8 @@ class TaskDistillation(Knobs):
     )
 
     def keeps(self, phase: Intermediate, *, varied: bool) -> bool:
-        """Tell whether a student's first phase reads kept layers; a student's own knobs decide, so that another student
-        changes nothing."""
+        """Tell whether a student's first phase reads stored teacher layers; only the student's own knobs decide, so
+        that other students do not affect it."""
         possible = (
             not varied
             and phase.method == "layers"

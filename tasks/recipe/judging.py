@@ -1,4 +1,4 @@
-"""Scores, speed, exports and the criteria of the gate."""
+"""Recipe sections on scores, speed, exports and the criteria of the gate."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ FIGURES = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", 
 
 
 COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")
-"""What the gate can weigh beside the metrics of a task: figures of every row, and of its cost where a ledger knows it;
-joules are those of one inference."""
+"""Figures that the gate can use besides the task's metrics: ``FIGURES`` of every row, and ``COSTS`` if a ledger knows
+them; joules are per inference."""
 
 
 KIND_METRICS = {
     "classification": ("accuracy", "f1", "matthews"),
     "regression": ("pearson", "spearman", "pearson_spearman", "mse"),
 }
-"""Metrics by the kind of task that they are of."""
+"""Metrics by kind of task."""
 
 
 class Scoring(Knobs):
-    """How candidates are judged."""
+    """How candidates are scored."""
 
     resamples: int = Field(1000, ge=100, le=100_000, description="Bootstrap resamples behind every interval.")
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the intervals.")
@@ -33,7 +33,7 @@ class Scoring(Knobs):
 
 
 class Speed(Knobs):
-    """How latency and memory are measured; interleaved with the teacher's on the same machine."""
+    """How latency and memory are measured: alternately with the teacher's, on the same machine."""
 
     batch: int = Field(1, ge=1, description="Sentences at once.")
     length: int = Field(32, ge=1, description="Tokens in a sentence.")
@@ -52,7 +52,7 @@ class Speed(Knobs):
 
 
 class Exporting(Knobs):
-    """What an fp32 graph depends on."""
+    """Knobs that determine an fp32 graph."""
 
     opset: int = Field(
         20, ge=18, le=22, description="Version of ONNX's operations; ONNX Runtime 1.17 and newer read 20."
@@ -63,7 +63,7 @@ class Exporting(Knobs):
 
 
 class Quantizing(Knobs):
-    """What an int8 graph depends on."""
+    """Knobs that determine an int8 graph."""
 
     ways: tuple[Literal["dynamic", "static"], ...] = Field(
         ("dynamic", "static"),
@@ -76,8 +76,8 @@ class Quantizing(Knobs):
 
 
 class Exports(Exporting, Quantizing):
-    """Pack finished models for ONNX Runtime; every export has its own row in the table, and travels in its model's
-    folder if it is still the same model."""
+    """Export finished models for ONNX Runtime. Every export has its own row in the table; exports that pass their
+    checks are published in the folder of their model."""
 
     formats: tuple[Literal["onnx", "int8"], ...] = Field(
         ("onnx", "int8"), min_length=1, description="onnx: fp32; int8: made of it, a quarter of its size."
@@ -103,7 +103,7 @@ class Exports(Exporting, Quantizing):
 
     @model_validator(mode="after")
     def choices_differ(self) -> Self:
-        """What is given twice would be made once and counted twice."""
+        """Reject repeated values: they would be computed once and counted twice."""
         for what in ("formats", "of", "ways"):
             require_distinct(getattr(self, what), what)
         return self
@@ -153,7 +153,8 @@ class Criterion(Knobs):
 
     @model_validator(mode="after")
     def is_known_on_every_set(self) -> Self:
-        """A judging set has a model's quality and nothing else, and no champion's answers."""
+        """Reject ``worst_of`` for anything but a model's quality: judging sets have no other figures, and no champion's
+        predictions."""
         if self.worst_of and (not self.is_quality or self.reference == "champion"):
             raise ValueError(
                 f"criterion {self.metric!r}: worst_of holds a metric of the task, or retained, against a bound or "
@@ -164,7 +165,8 @@ class Criterion(Knobs):
 
     @model_validator(mode="after")
     def has_one_bound(self) -> Self:
-        """A criterion without a bound would accept everything."""
+        """Reject a criterion without exactly one bound or one valid test: without a bound it would accept
+        everything."""
         bounds = (self.at_least is not None) + (self.at_most is not None)
         if self.test is None and bounds != 1:
             raise ValueError(f"criterion {self.metric!r} needs exactly one of at_least and at_most")
@@ -188,23 +190,24 @@ class Criterion(Knobs):
 
     @property
     def is_quality(self) -> bool:
-        """Tell whether it is about what a model answers, which rows drawn anew would change, and not about what it
-        costs."""
+        """Tell whether the criterion is about a model's quality, which varies with the sample of rows, and not about
+        its cost."""
         return self.metric == "retained" or self.metric not in (*FIGURES, *COSTS)
 
     @property
     def reads_interval(self) -> bool:
-        """Tell whether noise decides: a test, or a bound on quality that is not read by the mean."""
+        """Tell whether the verdict reads an interval: of a test, or of a bound on quality that is not read by the
+        mean."""
         return self.test is not None or (self.is_quality and self.reading == "interval")
 
     @property
     def reference(self) -> Literal["teacher", "champion"] | None:
-        """Whose value this is relative to."""
+        """The model whose value the criterion is relative to, if any."""
         return "teacher" if self.of_teacher else self.relative_to
 
 
 class Gate(Knobs):
-    """Which candidates may be called champion."""
+    """Conditions under which a candidate may become champion."""
 
     criteria: tuple[Criterion, ...] = Field(
         (Criterion(metric=HEADLINE, test="non-inferiority", relative_to="teacher", tolerance=0.02),),
@@ -246,7 +249,7 @@ class Gate(Knobs):
     )
 
     def for_headline(self, metric: str) -> Gate:
-        """Return the gate of a task whose headline metric is this one."""
+        """Return the gate with the placeholder ``headline`` replaced by a task's headline metric."""
         criteria = tuple(
             one.model_copy(update={"metric": metric}) if one.metric == HEADLINE else one for one in self.criteria
         )

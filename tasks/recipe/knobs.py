@@ -1,6 +1,6 @@
-"""The base of all sections of a recipe: strict about names and kinds of values, frozen, and read by keys.
+"""The base of all sections of a recipe: strict about names and types, immutable, and the source of the values in keys.
 
-A knob made with ``semantic=False`` changes how a stage runs, never what it makes, and is left out of the stage's key.
+A knob declared with ``semantic=False`` changes how a stage runs, never its result, and is not part of the stage's key.
 """
 
 from __future__ import annotations
@@ -17,47 +17,46 @@ Name = Annotated[str, Field(pattern=NAME, max_length=60)]
 
 
 BLOCK = r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$"
-"""How Prefect names a saved block: its type and its name."""
+"""Pattern of the name of a saved Prefect block: its type and its name."""
 
 
 HEADLINE = "headline"
-"""Stands in a criterion for the task's headline metric, whatever that is."""
+"""Placeholder in a criterion for the task's headline metric."""
 
 
 LARGEST_NUMBER = 2**32 - 1
-"""The greatest whole number that a knob takes where it states no bound of its own; the greatest seed that every library
-takes."""
+"""Largest whole number for knobs without a bound of their own; also the largest seed that every library accepts."""
 
 
 class Choices:
-    """Names that a form offers for a string, and a Prefect server insists on. Elsewhere what is given is checked where
-    the names are known, with a sentence."""
+    """Names that a form offers for a string, and a Prefect server enforces. Elsewhere values are checked where the
+    names are known, with a readable error."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        """Add the names to the JSON schema, which is all that they are for."""
+        """Add the names to the JSON schema, their only purpose."""
         return {**handler(core), "enum": list(self.names)}
 
 
 class Knobs(BaseModel):
-    """Frozen, and strict about names: an unknown key is an error, not a silent default."""
+    """Immutable, and strict about names: an unknown key is an error, not a silent default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
     def is_what_it_looks_like(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true for a number, "3" in quotes for 3, and yes or 1 for a switch, which pydantic would all take; 1.0
-        is 1."""
+        """Reject values of another type that pydantic would convert: true for a number, "3" in quotes for 3, yes or 1
+        for a switch; 1.0 is accepted as 1."""
         kinds = kinds_in(cls.model_fields[str(info.field_name)].annotation)  # type: ignore[arg-type]
         for one in value if isinstance(value, (list, tuple)) else [value]:
             require_kind(one, kinds)
         return value
 
     def key_values(self) -> dict[str, Any]:
-        """Return the knobs that decide what a stage makes, as plain values."""
+        """Return the knobs that determine a stage's result, as plain values."""
         semantic = (name for name, field in type(self).model_fields.items() if is_semantic(field))
         return {name: plain(getattr(self, name)) for name in semantic}
 
@@ -78,8 +77,8 @@ def kinds_in(annotation: Any) -> frozenset[type]:
 
 
 def require_kind(value: Any, kinds: frozenset[type]) -> None:
-    """Raise ValueError where a value would only become a number or a switch by being read as another kind of thing than
-    it is."""
+    """Raise ValueError for a number that is too large, and for a value that would only become a number or a switch by a
+    conversion of its type."""
     numeric, shown = kinds & {int, float}, str(value).lower() if isinstance(value, bool) else repr(value)[:60]
     if numeric and isinstance(value, bool) and bool not in kinds:
         raise ValueError(f"{shown} is no number; write one")
@@ -103,7 +102,7 @@ def require_kind(value: Any, kinds: frozenset[type]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Reduce a knob to JSON values, leaving out what is not semantic."""
+    """Reduce a knob to JSON values, without knobs that are not semantic."""
     if isinstance(value, Knobs):
         return value.key_values()
     if isinstance(value, BaseModel):
@@ -117,15 +116,16 @@ def is_semantic(field: Any) -> bool:
 
 
 def handling(default: Any, description: str, **limits: Any) -> Any:
-    """Declare a knob that changes how a stage runs but not what it makes."""
+    """Declare a knob that changes how a stage runs but not its result."""
     return Field(default, description=description, json_schema_extra={"semantic": False}, **limits)
 
 
 def require_distinct(values: tuple[Any, ...] | None, what: str) -> None:
-    """Repeated values would train and count one thing twice."""
+    """Raise ValueError for repeated values: they would train and count one thing twice."""
     if values is not None and len(set(values)) != len(values):
         raise ValueError(f"{what} {list(values)} repeat; give each once")
 
 
 LARGEST_LAYERS, LARGEST_WIDTH, LARGEST_INNER, LARGEST_VOCABULARY = 1_000, 65_536, 1_000_000, 10_000_000
-"""Bounds of a model's shape, each far beyond any encoder; together they are bounded too (``MOST_PARAMETERS``)."""
+"""Upper bounds of a model's shape, each far beyond any encoder; their combination is bounded, too
+(``MOST_PARAMETERS``)."""

@@ -1,4 +1,4 @@
-"""The methods of distillation that a phase may name, each with knobs of its own."""
+"""The methods of distillation that a phase may name, each with its own knobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.recipe.training import Training
 
 
 class Sizes(NamedTuple):
-    """What a method may ask of a model's shape."""
+    """The shape of a model, as far as methods depend on it."""
 
     layers: int
     width: int
@@ -22,17 +22,17 @@ class Sizes(NamedTuple):
 
 
 class Method(Knobs):
-    """The knobs of one way to copy a teacher's inside; each way says itself what it is called and whom it cannot
-    serve."""
+    """Knobs of one method that copies a teacher's inner layers. Each method declares its name, and checks which models
+    it cannot serve."""
 
     called: ClassVar[str]
     """Its name in a recipe, and in the dict of objectives."""
     weights: ClassVar[tuple[str, ...]] = ()
-    """The knobs that weigh its terms, where they may be zero."""
+    """The knobs that weigh its loss terms, for methods in which they may be zero."""
 
     @model_validator(mode="after")
     def copies_something(self) -> Self:
-        """A loss of nothing has no gradient."""
+        """Reject a method whose weights are all 0: its loss would have no gradient."""
         if self.weights and not any(getattr(self, name) for name in self.weights):
             raise ValueError(
                 f"{', '.join(self.weights)} are all 0, so nothing would be copied; leave one of them greater, or do "
@@ -41,8 +41,8 @@ class Method(Knobs):
         return self
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
-        """Raise ModelError where a student of these sizes cannot copy from this teacher; ``teacher`` is its config,
-        ``where`` the section."""
+        """Raise ModelError if a student of these sizes cannot copy from this teacher; ``teacher`` is its config,
+        ``where`` the section of the recipe."""
 
 
 class Matching(Method):
@@ -70,7 +70,8 @@ class Matching(Method):
     )
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
-        """Layers, widths and heads must agree where they are compared, and the family must show what is compared."""
+        """Check that layers, widths and heads match where they are compared, and that the family exposes the compared
+        signals."""
         for signal, weight in ((SCORES, self.attention), (HIDDEN, self.hidden)):
             if weight:
                 require_signal(teacher, signal, where)
@@ -95,7 +96,7 @@ class Matching(Method):
 
 
 class Relations(Method):
-    """Copy how tokens relate, from one teacher layer to the student's last (Wang et al. 2020, MiniLMv2,
+    """Copy the relations among tokens, from one teacher layer to the student's last (Wang et al. 2020, MiniLMv2,
     arXiv:2012.15828)."""
 
     called = "relations"
@@ -118,8 +119,8 @@ class Relations(Method):
     value: float = Field(1.0, ge=0, description="Weight of the relation among values.")
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
-        """The layer must be there, the relation heads must divide both widths, and the family must show queries, keys
-        and values."""
+        """Check that the layer exists, that the relation heads divide both widths, and that the family exposes queries,
+        keys and values."""
         require_signal(teacher, STATES, where)
         if self.layer is not None and self.layer > theirs.layers:
             raise ModelError(
@@ -134,8 +135,8 @@ class Relations(Method):
 
 
 class Triple(Method):
-    """Masked text read by both: softened words, masked words, directions (Sanh et al. 2019, DistilBERT,
-    arXiv:1910.01108)."""
+    """Three losses on masked text: softened word predictions, masked words, directions of hidden states (Sanh et al.
+    2019, DistilBERT, arXiv:1910.01108)."""
 
     called = "triple"
     weights = ("soft", "words", "direction")
@@ -151,7 +152,7 @@ class Triple(Method):
     )
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
-        """The head for words must be known, and the widths equal where directions are compared."""
+        """Check that the masked-LM head is known, and that widths are equal if directions are compared."""
         require_words(teacher, where)
         if self.direction and ours.width != theirs.width:
             raise ModelError(
@@ -161,7 +162,7 @@ class Triple(Method):
 
 
 class Replacing(Method):
-    """The student's layers take the teacher's places by chance while the task is learned (Xu et al. 2020,
+    """Replace the teacher's layers by the student's at random while the task is learned (Xu et al. 2020,
     BERT-of-Theseus, arXiv:2002.02925)."""
 
     called = "replacing"
@@ -170,7 +171,8 @@ class Replacing(Method):
     share: float = Field(0.5, ge=0, le=1, description="Share of the steps over which the chance rises evenly to 1.")
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
-        """Layers must stand alone, and fit where the teacher's stood."""
+        """Check that the family's layers can be replaced one by one, and that the student has the teacher's width and
+        heads."""
         require_alone(teacher, where)
         if ours[1:] != theirs[1:]:
             raise ModelError(
@@ -180,8 +182,8 @@ class Replacing(Method):
 
 
 class SelfAttention(Method):
-    """Copy where tokens look and how their values relate, in the last layers (Wang et al. 2020, MiniLM,
-    arXiv:2002.10957)."""
+    """Copy attention distributions and relations among values, from the teacher's last layer to the student's (Wang et
+    al. 2020, MiniLM, arXiv:2002.10957)."""
 
     called = "self-attention"
     weights = ("attention", "value")
@@ -190,7 +192,8 @@ class SelfAttention(Method):
     value: float = Field(1.0, ge=0, description="Weight of the relation among values.")
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
-        """Heads must agree, and the family must show scores and values, in layers that look everywhere."""
+        """Check that head counts are equal, that the family exposes scores and values, and that all of its layers have
+        global attention."""
         require_global(teacher, where)
         require_signal(teacher, SCORES, where)
         require_signal(teacher, STATES, where)
@@ -202,27 +205,27 @@ class SelfAttention(Method):
 
 
 def sections_of(phase: type[Knobs]) -> dict[str, str]:
-    """Return the section of every method that a phase knows, by the method's name."""
+    """Return the section of every method of a phase, by the method's name."""
     kinds = {name: field.annotation for name, field in phase.model_fields.items()}
     return {kind.called: name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Method)}
 
 
 def method_of(phase: Any) -> Method:
-    """Return the knobs of the method that a phase has chosen."""
+    """Return the knobs of a phase's chosen method."""
     found: Method = getattr(phase, sections_of(type(phase))[phase.method])
     return found
 
 
 class ByMethod(Training):
-    """A phase in which the teacher's inside is copied by one method of several; the knobs of the others are no part of
-    it, nor of its key."""
+    """A phase that copies the teacher's inner layers by one of several methods; only the knobs of the chosen method
+    count, also in its key."""
 
     method: str = Field(description="How.")
 
     @model_validator(mode="after")
     def only_the_chosen(self) -> Self:
-        """Refuse knobs of a method that is not the chosen one: they would be read by nobody. A form fills every section
-        in with defaults: that is no wish."""
+        """Reject knobs of a method that is not chosen: nothing would read them. Default values pass, because a form
+        fills in every section."""
         for method, section in sections_of(type(self)).items():
             if (
                 method != self.method
@@ -236,14 +239,15 @@ class ByMethod(Training):
         return self
 
     def key_values(self) -> dict[str, Any]:
-        """Return the knobs that decide what the phase makes: a method that is new here leaves the keys of the others
-        alone."""
+        """Return the knobs that determine the phase's result, without those of other methods: adding a method leaves
+        existing keys unchanged."""
         others = {section for method, section in sections_of(type(self)).items() if method != self.method}
         return {name: value for name, value in super().key_values().items() if name not in others}
 
 
 class Patience(Knobs):
-    """Copy the teacher's summary token, layer by layer, beside its answers (Sun et al. 2019, PKD, arXiv:1908.09355)."""
+    """Copy the teacher's summary token, layer by layer, in addition to its predictions (Sun et al. 2019, PKD,
+    arXiv:1908.09355)."""
 
     weight: float = Field(100.0, gt=0, description="Weight beside the answers; the paper tries 10 to 1000.")
     layer_map: Literal["skip", "last"] = Field(

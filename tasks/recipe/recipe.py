@@ -1,4 +1,4 @@
-"""A recipe as a whole: YAML that becomes a ``Recipe``; each stage gets its own slice of it and nothing else."""
+"""The complete recipe: YAML parsed into a ``Recipe``; each stage receives only its own slice of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.recipe.training import Colleague, Ensemble, Pretraining, TaskTraining
 
 
 class Recipe(Knobs):
-    """Everything that decides what a run makes."""
+    """Everything that determines the results of a run."""
 
     name: Name = handling(..., "Short name of the recipe.")
     about: str = handling("", "One sentence for people.")
@@ -56,7 +56,7 @@ class Recipe(Knobs):
 
     @model_validator(mode="after")
     def fits_together(self) -> Self:
-        """Refuse what would only fail hours later."""
+        """Reject combinations that would otherwise fail only hours later."""
         names = [student.name for student in self.students]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
@@ -85,14 +85,14 @@ class Recipe(Knobs):
         return self
 
     def check_criteria(self) -> None:
-        """Refuse a criterion that nothing could ever be held against."""
+        """Reject criteria on unknown metrics."""
         legal = (*FIGURES, *COSTS, HEADLINE, *self.spec.metrics)
         unknown = [criterion.metric for criterion in self.gate.criteria if criterion.metric not in legal]
         if unknown:
             raise ValueError(f"gate: unknown metric {unknown[0]!r}; legal are {', '.join(legal)}")
 
     def check_choices(self) -> None:
-        """Refuse to choose checkpoints by a metric of the other kind of task."""
+        """Reject the choice of checkpoints by a metric of the other kind of task."""
         own = {f"students.{student.name}.prediction": student.prediction for student in self.students}
         trainings: dict[str, TaskTraining | None] = {
             "teacher": self.teacher,
@@ -108,8 +108,8 @@ class Recipe(Knobs):
                 )
 
     def check_judging_sets(self) -> None:
-        """Refuse judging sets that have no name of their own or another form than the task, and a criterion of one that
-        is not there."""
+        """Reject judging sets whose name is taken or whose form differs from the task's, and criteria on sets that do
+        not exist."""
         made = ["teacher", *(student.name for student in self.students), *self.dropped]
         for name, given in self.judging_sets.items():
             where = f"data.judge.{name}"
@@ -136,7 +136,7 @@ class Recipe(Knobs):
             )
 
     def check_ensemble(self) -> None:
-        """Refuse an ensemble that cannot be mixed, or that nobody would listen to."""
+        """Reject an ensemble that cannot be mixed, or from which no model learns."""
         if self.ensemble is None:
             return
         if self.ensemble.combine == "certainty" and self.spec.kind == "regression":
@@ -151,7 +151,8 @@ class Recipe(Knobs):
             )
 
     def check_exports(self) -> None:
-        """Refuse exports of what is not made, under names that are taken, or judged on rows that are not held back."""
+        """Reject exports of unknown models, exports under names that are taken, and int8 without held-back rows to
+        judge it on."""
         if self.exports is None:
             return
         made = ["teacher", *(student.name for student in self.students), *self.dropped]
@@ -170,7 +171,7 @@ class Recipe(Knobs):
             )
 
     def check_stages(self, student: Student) -> None:
-        """A stage that a student names must be in the recipe, and must be able to do something for it."""
+        """Reject a student's stages that are missing in the recipe or cannot work for this student."""
         own = ("intermediate",) if student.intermediate is not None else ()
         missing = [stage for stage in student.stages or () if stage not in (*self.optional_stages, *own)]
         if missing:
@@ -198,7 +199,7 @@ class Recipe(Knobs):
             )
 
     def check_phases(self, student: Student) -> None:
-        """Refuse phases that cannot do what they say."""
+        """Reject phases whose settings cannot work for this student."""
         inner, last = self.inner_phase(student), student.prediction or self.task_distillation.prediction
         if (
             inner is not None
@@ -248,7 +249,7 @@ class Recipe(Knobs):
             )
 
     def inner_phase(self, student: Student) -> Intermediate | None:
-        """Return the first phase that a student passes, if it does."""
+        """Return a student's first phase of task distillation, if it has one."""
         return (
             (student.intermediate or self.task_distillation.intermediate)
             if self.takes(student, "intermediate")
@@ -273,7 +274,7 @@ class Recipe(Knobs):
 
     @property
     def drops_by(self) -> str | None:
-        """What dropped models are trained with, if there are any."""
+        """The training signal of dropped models, if there are any."""
         return self.layer_dropping.signal if self.layer_dropping is not None else None
 
     @property
@@ -298,10 +299,10 @@ class Recipe(Knobs):
 
     @property
     def judging_sets(self) -> dict[str, JudgingSet]:
-        """The judging sets by name: those that a task of GLUE brings, where its source has them, and the recipe's own.
+        """The judging sets by name: those that belong to a GLUE task, where its source has them, and the recipe's own.
 
-        Of the former, rows that overlap with training rows are left out: a set that nobody asked for must not make the
-        gate refuse everybody.
+        Of the former, rows that overlap with training rows are left out: a set that nobody requested must not make the
+        gate refuse every candidate.
         """
         brought = JUDGING_SETS.get(self.spec.name, {}) if self.is_glue else {}
         sets = {

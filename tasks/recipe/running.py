@@ -1,4 +1,4 @@
-"""How a run is watched, what it may use and what it may cost."""
+"""Recipe sections on the report, the resources and the costs of a run."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pydantic import Field, model_validator
 from tasks.recipe.knobs import Knobs, handling
 
 THREADS_ALONE = 4
-"""One number for all machines. Where there are only two cores, or one, four threads cost little: 2 % (float32) to 24 %
-(bf16) more processor time than one thread, and no more than two threads (6 x 384, measured on two cores)."""
+"""One number for all machines. On one or two cores, four threads cost little: 2 % (float32) to 24 % (bf16) more
+processor time than one thread, and no more than two threads (6 x 384, measured on two cores)."""
 
 
 class Report(Knobs):
-    """What the page of a run shows; never part of a key."""
+    """Contents of a run's page; never part of a key."""
 
     texts: bool = handling(
         True, "Show the texts on which student and teacher disagree; false where they must not leave the store."
@@ -22,7 +22,8 @@ class Report(Knobs):
 
 
 class Resources(Knobs):
-    """How a run is laid out on a machine. Threads are part of keys: another number adds sums up in another order."""
+    """Cores and threads of a run. Threads are part of keys, because another number of threads changes the order of
+    summation."""
 
     cores: int | None = handling(
         None, "Cores that stages may hold at once; empty: all that this process may use.", ge=1
@@ -43,7 +44,7 @@ class Resources(Knobs):
 
 
 class Budget(Knobs):
-    """What a run may spend; asked before each stage that would compute, and while it does. Empty: no limit."""
+    """Limits on a run's spending, checked before each stage that would compute, and while it does. Empty: no limit."""
 
     dollars: float | None = handling(None, "Dollars for the instance's hours, from the run's start on.", gt=0)
     kwh: float | None = handling(None, "kWh that the run's stages may take, as far as they are known.", gt=0)
@@ -55,8 +56,8 @@ class Budget(Knobs):
 
 
 class Costs(Knobs):
-    """What the ledger counts with. Nothing here is part of a key; what is left out stays unknown, and is never counted
-    as 0."""
+    """Inputs of the cost ledger. None of them is part of a key; a missing value stays unknown, and is never counted as
+    0."""
 
     region: str | None = handling(
         None, "Region of the cloud (us-east-1), or country (DE), whose grid and prices count."
@@ -79,7 +80,7 @@ class Costs(Knobs):
 
     @model_validator(mode="after")
     def can_be_counted(self) -> Self:
-        """Refuse a price that cannot be looked up, and dollars without a price."""
+        """Reject a price that cannot be looked up, and dollars without a price."""
         if self.instance is not None and self.region is None:
             raise ValueError(
                 f"an instance has a price in a region; set costs.region beside costs.instance {self.instance}"

@@ -1,4 +1,4 @@
-"""The knobs that a stage task gets: the part of the recipe that decides its result, and nothing else."""
+"""The knobs that a stage task receives: only the part of the recipe that determines its result."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tasks.recipe.training import SeededTraining, TaskTraining
 
 
 class RowsSlice(Data):
-    """What the preparation of rows depends on."""
+    """Knobs that determine the prepared rows."""
 
     task: TaskSpec = Field(description="Columns, labels and metrics.")
 
 
 class JudgingRowsSlice(Knobs):
-    """What the rows of a judging set depend on, beside the names of the task's classes."""
+    """Knobs that determine the rows of a judging set, besides the names of the task's classes."""
 
     name: str = handling(..., "What the recipe calls it, for what is said.")
     kind: Literal["classification", "regression"] = Field(description="What its labels are.")
@@ -40,13 +40,13 @@ class JudgingRowsSlice(Knobs):
 
 
 class PurgeSlice(Knobs):
-    """What the purge of train for judging sets depends on, beside their rows."""
+    """Knobs that determine the purge of train for judging sets, besides their rows."""
 
     names: tuple[str, ...] = Field(description="The sets, in order.")
 
 
 class JudgingScoreSlice(Knobs):
-    """What the scores on a judging set depend on."""
+    """Knobs that determine the scores on a judging set."""
 
     kind: Literal["classification", "regression"] = Field(description="What answers are.")
     metrics: tuple[str, ...] = Field(description="Metrics to report.")
@@ -57,7 +57,7 @@ class JudgingScoreSlice(Knobs):
 
 
 class CorpusRead(Knobs):
-    """What decides which of a corpus's words are learned from."""
+    """Knobs that determine which words of a corpus are used for training."""
 
     text: str = Field("text", description="Name of the text column.")
     most: int | None = Field(
@@ -66,21 +66,21 @@ class CorpusRead(Knobs):
 
 
 class GeneralSlice(GeneralDistillation):
-    """General distillation of one shape."""
+    """Knobs of general distillation for one shape."""
 
     shape: Shape = Field(description="The student's architecture.")
     start: str = Field("random", description="embeddings or random.")
 
 
 class PatienceOf(Knobs):
-    """Which states of the teacher's summary token are kept beside its answers."""
+    """Selection of the teacher's summary-token states that are stored with its predictions."""
 
     layer_map: Literal["skip", "last"] = Field("skip", description="Which teacher layers.")
     layers: int = Field(ge=2, description="Layers of the student.")
 
 
 class AnswerSlice(Knobs):
-    """What the teacher's answers depend on."""
+    """Knobs that determine the teacher's predictions."""
 
     max_length: int = Field(128, description="Longest input in tokens.")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic.")
@@ -89,7 +89,7 @@ class AnswerSlice(Knobs):
 
 
 class MixSlice(Knobs):
-    """How the answers of several teachers become one."""
+    """Knobs that determine the mixture of several teachers' predictions."""
 
     combine: Literal["weights", "certainty"] = Field(
         "weights", description="By weights, or by each teacher's certainty of the row."
@@ -103,7 +103,7 @@ class MixSlice(Knobs):
 
 
 class SignalSlice(Knobs):
-    """What the teacher's kept layers depend on."""
+    """Knobs that determine the stored signals of the teacher's layers."""
 
     layer_map: str = Field("uniform", description="Which teacher layers are copied.")
     layers: int = Field(ge=1, description="Layers of the student.")
@@ -116,7 +116,8 @@ class SignalSlice(Knobs):
 
 
 class OfStudent(Knobs):
-    """What both phases need to know of a student; shape and start are empty where an earlier stage made it."""
+    """Properties of a student that both phases need; shape and start are empty if an earlier stage built the
+    student."""
 
     shape: Shape | None = Field(None, description="The student's architecture.")
     start: str | None = Field(None, description="How the student starts.")
@@ -125,24 +126,24 @@ class OfStudent(Knobs):
 
 
 class IntermediateSlice(Intermediate, SeededTraining, OfStudent):
-    """The first phase for one student and seed."""
+    """Knobs of the first phase for one student and seed."""
 
 
 class PredictionSlice(Prediction, SeededTraining, OfStudent):
-    """The second phase for one student and seed."""
+    """Knobs of the second phase for one student and seed."""
 
     signal: Literal["teacher", "labels"] = Field("teacher", description="What is learned from.")
 
 
 class ContributionSlice(Knobs):
-    """What the contribution of layers depends on."""
+    """Knobs that determine the contributions of layers."""
 
     token: Literal["cls", "mean"] = Field("cls", description="Where input and output are compared.")
     max_length: int = Field(128, description="Longest input in tokens.")
 
 
 class DropSlice(SeededTraining, TaskTraining):
-    """One strategy, one number of layers, one seed."""
+    """Knobs for one strategy, one number of layers and one seed."""
 
     strategy: str = Field(description="Which layers go.")
     drop: int = Field(ge=1, description="How many layers go.")
@@ -156,20 +157,20 @@ class DropSlice(SeededTraining, TaskTraining):
 
 
 class ScoreSlice(Scoring):
-    """What a scorecard depends on."""
+    """Knobs that determine a scorecard."""
 
     task: TaskSpec = Field(description="Columns, labels and metrics.")
 
 
 class ExportSlice(Exporting):
-    """One checkpoint's graph."""
+    """Knobs that determine one checkpoint's graph."""
 
     kind: str = Field(description="classification or regression.")
     max_length: int = Field(128, description="Longest input in tokens, as the model is judged.")
 
 
 class QuantizeSlice(Quantizing):
-    """One graph in int8."""
+    """Knobs that determine one graph in int8."""
 
     kind: str = Field(description="classification or regression.")
     metric: str = Field(description="The metric by which ways are compared.")
@@ -178,7 +179,7 @@ class QuantizeSlice(Quantizing):
 
 
 class ContrastSlice(Knobs):
-    """What a comparison of two candidates depends on, beside their answers."""
+    """Knobs that determine the comparison of two candidates, besides their predictions."""
 
     metric: str = Field(description="The metric that decides.")
     resamples: int = Field(1000, description="Bootstrap resamples of the rows.")
@@ -186,7 +187,7 @@ class ContrastSlice(Knobs):
 
 
 class InspectSlice(Knobs):
-    """What a look into the answers depends on, beside the answers."""
+    """Knobs that determine an error analysis, besides the predictions."""
 
     kind: Literal["classification", "regression"] = Field(description="What the answers are.")
     split: str = Field(description="Which rows.")

@@ -1,4 +1,4 @@
-"""Students by their shape and start, and dropped models, alone and in a sweep."""
+"""Recipe sections on students (shape and start), dropped models, and sweeps."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STRATEGIES = ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "
 
 
 OWN_LAYERS = ("teacher", *STRATEGIES)
-"""Starts that are the teacher, or the model that it was fine-tuned from, with layers left out."""
+"""Starts from the fine-tuned teacher, or from its pretrained model, with layers left out."""
 
 
 LAYER_STARTS = (*OWN_LAYERS, "distilbert")
-"""Starts that take whole layers, be it into another architecture."""
+"""Starts that take whole layers, also into another architecture."""
 
 
 STARTS_BY_NAME = (*LAYER_STARTS, "embeddings", "random")
@@ -38,7 +38,7 @@ StageName = Literal["general", "augmentation", "intermediate"]
 
 
 class Shape(Knobs):
-    """The student's architecture: the teacher's, made smaller."""
+    """The student's architecture: a smaller version of the teacher's."""
 
     layers: int = Field(ge=1, le=LARGEST_LAYERS, description="Transformer layers.")
     hidden: int | None = Field(None, ge=8, le=LARGEST_WIDTH, description="Width; empty: the teacher's.")
@@ -49,13 +49,14 @@ class Shape(Knobs):
 
     @model_validator(mode="after")
     def can_be_built(self) -> Self:
-        """Refuse a shape that no machine could hold; what is left to the teacher is bounded there."""
+        """Reject a shape that no machine could hold; knobs left to the teacher are bounded by the check of its
+        config."""
         require_buildable(self.layers, self.hidden or 8, self.feed_forward or 8)
         return self
 
 
 class Student(Shape):
-    """One small model to be made; several students are branches of one run."""
+    """One small model; several students are branches of one run."""
 
     name: Name = handling(..., "Short name, for example 4x312.")
     role: Literal["student", "baseline"] = Field(
@@ -84,15 +85,15 @@ class Student(Shape):
 
     @model_validator(mode="after")
     def seeds_differ(self) -> Self:
-        """Repeated seeds would count one training twice."""
+        """Reject repeated seeds: they would count one training twice."""
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} repeat; give each seed once")
         return self
 
     @model_validator(mode="after")
     def nothing_is_idle(self) -> Self:
-        """Refuse a start that is a slip, and what nobody would read: where layers come from if none are taken, a first
-        phase that is not passed."""
+        """Reject a misspelt start, and settings without effect: an origin of layers if none are taken, a first phase
+        that the student skips."""
         near = [] if self.start in STARTS_BY_NAME else get_close_matches(self.start, STARTS_BY_NAME, 1, 0.8)
         if near:
             raise ValueError(
@@ -118,7 +119,7 @@ class Student(Shape):
 
 
 class LayerDropping(TaskTraining):
-    """Remove whole layers, then train what is left (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
+    """Remove whole layers, then train the remaining model (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
 
     strategies: tuple[Annotated[str, Choices(*STRATEGIES)], ...] = Field(
         ("top",), min_length=1, description=f"{', '.join(STRATEGIES)}."
@@ -138,15 +139,15 @@ class LayerDropping(TaskTraining):
 
     @model_validator(mode="after")
     def choices_differ(self) -> Self:
-        """What is given twice would be trained once and counted twice."""
+        """Reject repeated values: they would be trained once and counted twice."""
         for what in ("strategies", "drop", "seeds"):
             require_distinct(getattr(self, what), what)
         return self
 
 
 class Sweep(Knobs):
-    """How many layers does the task need? Every strategy at every number of layers, by ``limbeck sweep``; how each is
-    trained says layer_dropping."""
+    """Find out how many layers the task needs: ``limbeck sweep`` tries every strategy at every number of layers,
+    trained as in layer_dropping."""
 
     strategies: tuple[Annotated[str, Choices(*STRATEGIES, "greedy")], ...] | None = Field(
         None, description="Strategies to try, greedy among them; empty: those of layer_dropping, or all six others."
@@ -167,7 +168,7 @@ class Sweep(Knobs):
 
     @model_validator(mode="after")
     def choices_differ(self) -> Self:
-        """An empty list would try nothing, and a repeated entry would count one training twice."""
+        """Reject an empty list, which would try nothing, and repeated values, which would count one training twice."""
         for what in ("strategies", "drop", "seeds"):
             if getattr(self, what) == ():
                 raise ValueError(f"{what} is an empty list; name at least one, or leave it out")
@@ -176,7 +177,7 @@ class Sweep(Knobs):
 
 
 def general_start(student: Student) -> bool:
-    """Tell whether general distillation can begin with a student's start: one that is not made of the fine-tuned
+    """Tell whether general distillation can begin with a student's start: one that does not use the fine-tuned
     teacher."""
     return student.start in ("embeddings", "random") or (
         student.start in LAYER_STARTS and student.origin == "pretrained"

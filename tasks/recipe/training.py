@@ -11,7 +11,7 @@ from tasks.recipe.knobs import LARGEST_INNER, LARGEST_LAYERS, LARGEST_VOCABULARY
 
 
 class Training(Knobs):
-    """What every training loop needs; the stages below add their own."""
+    """Settings of every training; the sections below add their own."""
 
     epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the data; ignored where steps is given.")
     steps: int | None = Field(None, ge=1, description="Optimizer steps, a budget that does not grow with the data.")
@@ -51,7 +51,7 @@ def require_buildable(layers: int, hidden: int, feed_forward: int, vocabulary: i
 
 
 class TaskTraining(Training):
-    """A training on the task, whose checkpoints are scored by their answers to the selection rows."""
+    """A training on the task; its checkpoints are scored by their predictions on the selection rows."""
 
     choose_by: Literal["headline", "accuracy", "f1", "matthews", "pearson", "spearman", "pearson_spearman", "mse"] = (
         Field(
@@ -84,13 +84,13 @@ class Pretraining(SeededTraining):
 
     @model_validator(mode="after")
     def can_be_built(self) -> Self:
-        """Refuse a shape that no machine could hold."""
+        """Reject a shape that no machine could hold."""
         require_buildable(self.layers, self.hidden, self.feed_forward, self.vocabulary)
         return self
 
 
 class Teacher(SeededTraining, TaskTraining):
-    """The large model: pretrained, fine-tuned on the task, then copied by the small ones."""
+    """The large model: pretrained, fine-tuned on the task, then distilled into the small ones."""
 
     model: str = handling("google-bert/bert-base-uncased", "A hub id or a folder of a pretrained encoder.")
     revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
@@ -108,13 +108,13 @@ class Teacher(SeededTraining, TaskTraining):
 
 
 class Colleague(Teacher):
-    """One more teacher of an ensemble."""
+    """An additional teacher of an ensemble."""
 
     weight: float = Field(1.0, gt=0, description="Its weight in the mixture; the first teacher's is 1.")
 
 
 class Ensemble(Knobs):
-    """Several teachers answer, students learn from the mixture of their answers (Hinton et al. 2015,
+    """Several teachers predict, and students learn from the mixture of their predictions (Hinton et al. 2015,
     arXiv:1503.02531)."""
 
     teachers: tuple[Colleague, ...] = Field(min_length=1, description="The teachers beside the first one.")

@@ -1,8 +1,7 @@
-"""What a run may spend, and what it has spent: asked before every stage that would compute, and now and then while one
-does.
+"""The budget of a run and its spending: checked before every stage that would compute, and periodically while one does.
 
-Dollars and hours are the run's own, from its start on: a machine that waits costs as much as one that works. kWh are
-those of its stages, each at least what is known of it. Cached stages cost nothing, and are not asked about.
+Dollars and hours are counted for the whole run from its start on: an idle machine costs as much as a busy one. kWh are
+the sum over its stages, each a lower bound of the stage's consumption. Cached stages cost nothing, and are not checked.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Purse:
     opened: float = field(default_factory=time.monotonic)
 
     def spent(self, useds: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-        """Return what the run has spent; ``useds`` are what its stages took, those under way included."""
+        """Return the run's spending so far; ``useds`` are the resources of its stages, running ones included."""
         hours = (time.monotonic() - self.opened) / HOUR
         kwh = (
             sum(least(cost_of(used, self.rates)["kwh"]) for used in useds)
@@ -44,8 +43,8 @@ class Purse:
     def require_rest(
         self, useds: Iterable[Mapping[str, Any]], shown: str = "", likely: Mapping[str, Any] | None = None
     ) -> None:
-        """Refuse to go on where the budget is spent, or where the stage ``shown``, if it takes what the like of it
-        took, would go beyond it."""
+        """Raise BudgetError if the budget is spent, or if the stage ``shown`` would exceed it; ``likely`` are the
+        resources of a similar earlier stage."""
         spent = self.spent(useds)
         for name, limit in self.limited():
             if spent[name] > limit:
@@ -65,8 +64,7 @@ class Purse:
                 raise BudgetError(f"{said}, {rest}")
 
     def require_plan(self, likely: Iterable[Mapping[str, Any]]) -> None:
-        """Refuse a run of which the stages whose like is known would spend more than there is, before anything is
-        spent."""
+        """Raise BudgetError, before anything is spent, if the stages with a known estimate would exceed the budget."""
         expected = foreseen(likely, self.rates) if self.by_estimate else {}
         for name, limit in self.limited():
             if expected.get(name, 0.0) > limit:
@@ -78,13 +76,13 @@ class Purse:
                 )
 
     def limited(self) -> Iterator[tuple[str, float]]:
-        """Yield what has a limit."""
+        """Yield the limits that are set, by name."""
         yield from ((name, limit) for name, limit in self.limits.items() if limit is not None)
 
 
 def foreseen(likely: Iterable[Mapping[str, Any]], rates: Rates) -> dict[str, float]:
-    """Return at least what stages will spend, by what the like of them took: hours of the machine, side by side as they
-    were."""
+    """Return a lower bound of the spending of stages, from similar earlier stages: their shares of the machine's hours,
+    as they ran in parallel."""
     useds = list(likely)
     hours = sum(number(used, "machine_seconds") or 0.0 for used in useds) / HOUR
     return {
@@ -95,5 +93,5 @@ def foreseen(likely: Iterable[Mapping[str, Any]], rates: Rates) -> dict[str, flo
 
 
 def told(name: str, amount: float) -> str:
-    """Return an amount for people."""
+    """Format an amount for display."""
     return SHOWN[name].format(amount)

@@ -1,5 +1,5 @@
-"""The context in which the body of a stage works: its inputs as folders, its output folder, and the engine that it may
-start."""
+"""The context in which the function of a stage runs: its inputs as folders, its output folder, and the engine that it
+may start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tasks.stage.session import Session, StageRecord
 
 @dataclass
 class Bench:
-    """Where a stage works: its inputs as folders, its output folder, and the engine it may start."""
+    """Context of a running stage: its inputs as folders, its output folder, and the engine that it may start."""
 
     frame: Frame
     session: Session
@@ -40,7 +40,7 @@ class Bench:
         return folder
 
     def folder(self, parcel: Parcel) -> Path:
-        """Return the files behind an input; of a source, the copy that the store keeps."""
+        """Return the folder of an input; for a source, the copy in the store."""
         return self.held.folder(parcel)
 
     async def run(
@@ -70,7 +70,7 @@ class Bench:
         self.facts |= await run_engine(self.frame.module, order, self.workspace, self.listen, self.session.engines)
 
     def listen(self, event: Mapping[str, Any]) -> None:
-        """Pass what the engine says on to the watcher, the tracker and the Prefect log."""
+        """Forward an engine's event to the watcher, the tracker, the Prefect log and the meter."""
         watcher, tracker = self.session.watcher, self.session.tracker
         if event["event"] == "log":
             get_run_logger().info(event["message"])
@@ -88,7 +88,7 @@ class Bench:
             self.record.meter.hear(event)
 
     def log_progress(self, event: Mapping[str, Any]) -> None:
-        """Log every tenth of the way, so that the page in the Prefect UI stays readable."""
+        """Log every tenth of the progress, so that the page in the Prefect UI stays readable."""
         share = event["done"] / max(1, event["total"])
         if share >= self.heard + 0.1 or share >= 1 > self.heard:
             self.heard = share

@@ -1,4 +1,4 @@
-"""The decorator that makes a function a cached stage, a Prefect task of its own."""
+"""The decorator that turns a function into a cached stage, a Prefect task of its own."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def stage(
     hardware: bool = False,
     together: bool = False,
 ) -> Callable[[Body], Callable[..., Awaitable[Parcel]]]:
-    """Make a function a stage. It is called as ``await door(knobs, name=parcel, …, label="shown")`` inside a run, and
-    returns a parcel.
+    """Turn a function into a stage. Call it as ``await door(knobs, name=parcel, …, label="shown")`` inside a run; it
+    returns an artifact.
 
-    ``makes`` is the kind of parcel; ``engine`` the job that the function starts, whose code is part of the key. The
-    recipe says how many ``threads`` a stage has that runs beside others like it (``branch``) or that others wait for
-    (``alone``); ``single`` adds nothing up by threads. ``libraries`` have their versions in the key. ``hardware``: it
-    is keyed by this very machine. ``together``: processes may share its training.
+    ``makes`` is the kind of artifact; ``engine`` the job that the function starts, whose code is part of the key. The
+    recipe sets the number of ``threads`` for stages that run in parallel with similar ones (``branch``) and for stages
+    that others wait for (``alone``); ``single`` stages sum nothing over threads, use one, and have no thread count in
+    their key. ``libraries`` have their versions in the key. ``hardware``: the key contains this very machine.
+    ``together``: several processes may share its training.
     """
 
     def frame_it(body: Body) -> Callable[..., Awaitable[Parcel]]:
@@ -51,7 +52,7 @@ def stage(
             session = current_session()
             if session.planning:
                 return await plan_stage(frame, session, knobs, label, parcels)
-            # Inputs travel as the states of the tasks that made them: that is what draws the edges of the run graph.
+            # Pass inputs as the states of the tasks that made them: Prefect draws the run graph's edges from states.
             state = await reported(
                 door(knobs, f"/{label}" if label else "", linked(session, parcels), return_state=True)  # type: ignore[arg-type]
             )
@@ -66,7 +67,8 @@ def stage(
 
 
 def linked(session: Session, parcels: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace parcels by the states of the tasks that made them; Prefect turns them back before the task sees them."""
+    """Replace artifacts by the states of the tasks that made them; Prefect turns them back before the task sees
+    them."""
     return {
         name: [session.made_by.get(id(one), one) for one in given]
         if isinstance(given, list)

@@ -1,8 +1,8 @@
-"""Slots of GPUs: a stage that computes takes as many of Prefect's global concurrency limit as it holds GPUs, so that a
-pool is never asked for more.
+"""GPU slots: a computing stage takes as many slots of Prefect's global concurrency limit as it holds GPUs, so that a
+pool is never overcommitted.
 
-They are taken inside the stage, around the computing: a cached stage takes none. They are leased: those of a worker
-that died are free again after ``LEASE`` seconds.
+Slots are taken inside the stage, around the computation: a cached stage takes none. They are leased: the slots of a
+dead worker are free again after ``LEASE`` seconds.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from contextlib import asynccontextmanager
 
 from tasks.errors import DispatchError
 
-LEASE = 120.0  # seconds that slots outlive a worker that died
+LEASE = 120.0  # seconds until the slots of a dead worker are free
 
 
 @asynccontextmanager
 async def gpu_slots(limit: str, count: int) -> AsyncIterator[None]:
-    """Wait for slots and hold them; without a limit there is nothing to wait for."""
+    """Wait for slots and hold them; without a limit, do nothing."""
     if not limit:
         yield
         return
     from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError, concurrency
     from prefect.logging import get_run_logger
 
-    # A lease that cannot be renewed, because the server is away, does not end a training: another stage beside it does
-    # less harm.
+    # A lease that cannot be renewed, because the server is unavailable, does not end a training: a second stage on the
+    # GPU does less harm.
     held = concurrency(limit, occupy=count, strict=True, lease_duration=LEASE, raise_on_lease_renewal_failure=False)
     try:
         await held.__aenter__()
@@ -44,7 +44,7 @@ async def gpu_slots(limit: str, count: int) -> AsyncIterator[None]:
     finally:
         try:
             await held.__aexit__(None, None, None)
-        except Exception as error:  # the stage is made: what could not be given back is free when its lease ends
+        except Exception as error:  # the stage has its result; the slots are free when their lease ends
             get_run_logger().warning(
                 f"a slot of {limit!r} could not be given back ({error}); it is free in {LEASE:g} seconds"
             )

@@ -1,6 +1,6 @@
 """The declaration of a stage, and its key: everything that can change its result, by name.
 
-A verified manifest under that key is a hit, and nothing else is.
+Only a verified manifest under that key is a hit.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ Body = Callable[..., Awaitable[None]]
 
 
 WITHOUT_A_MODEL = {"tokenize", "mix"}
-"""Jobs of the training engine that run no model. Said here and not at the doors, because a door's decorator is part of
-its key."""
+"""Jobs of the training engine that run no model. Declared here and not in the stage tasks, because a stage task's
+decorator is part of its key."""
 
 
 OTHER_RELEASE = "what another release of Limbeck stored is not taken"
 
 
 TOKENIZERS = ("tokenizers", "sentencepiece")
-"""What reads a tokenizer's files."""
+"""Libraries that read a tokenizer's files."""
 
 
 ENGINE_LIBRARIES = ("torch", "transformers", *TOKENIZERS, "safetensors", "numpy", "pyarrow")
-"""What the training engine computes with, and reads and writes its files with."""
+"""Libraries with which the training engine computes, and reads and writes its files."""
 
 
 UNKNOWN = "0" * 64
-"""The digest of a parcel that a plan has not seen, because its stage would run first."""
+"""The digest of an artifact that a plan cannot know, because its stage would run first."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What a stage declares about itself."""
+    """The declaration of a stage."""
 
     name: str
     makes: str
@@ -61,14 +61,13 @@ class Frame:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether its engine runs models where a GPU is, if there is one; the scales and the packing room always work
-        on the CPU."""
+        """Whether its engine runs models on a GPU, if there is one; scoring and exports always run on the CPU."""
         return self.module == "tasks.training" and self.engine is not None and self.engine not in WITHOUT_A_MODEL
 
     @property
     def roots(self) -> tuple[Root, ...]:
-        """Where the code begins that makes its result: the function itself, its engine's job, and how an engine is set
-        up before it."""
+        """Entry points of the code that determines its result: the function itself, its engine's job, and the set-up of
+        the engine."""
         own = (self.body.__module__, self.body.__name__, None)
         if self.engine is None:
             return (own,)
@@ -77,12 +76,12 @@ class Frame:
 
 
 def is_sent(frame: Frame, session: Session) -> bool:
-    """Tell whether a stage is made by a worker elsewhere."""
+    """Tell whether a remote worker computes a stage."""
     return session.dispatcher is not None and frame.on_gpu
 
 
 def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[str, Any]) -> StageRecord:
-    """Enter a stage in the run's list."""
+    """Add a stage to the run's list."""
     record = StageRecord(
         frame.name, label, key_of(explanation), frame.makes, explanation, threads=session.threads_for(frame.threads)
     )
@@ -93,7 +92,7 @@ def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[
 
 
 def explain(frame: Frame, session: Session, knobs: Knobs, parcels: Mapping[str, Any]) -> dict[str, Any]:
-    """Return everything that a stage's key is made of, by name, so that two keys can be compared field by field."""
+    """Return everything in a stage's key, by name, so that two keys can be compared field by field."""
     values = knobs.key_values()
     return {
         "schema": KEY_SCHEMA,
@@ -107,8 +106,8 @@ def explain(frame: Frame, session: Session, knobs: Knobs, parcels: Mapping[str, 
 
 
 def computed_by(frame: Frame, session: Session) -> dict[str, Any]:
-    """Return what an engine's numbers are computed by, for its key. Rows are read and counted: they are the same
-    everywhere."""
+    """Return the part of the key that affects an engine's numbers: device, environment, threads, processes, hardware.
+    Stages without an engine read and count rows, with the same result everywhere."""
     return {
         "device": session.dispatcher.device if is_sent(frame, session) else frame.device,
         "environment": NUMERIC,
@@ -119,5 +118,5 @@ def computed_by(frame: Frame, session: Session) -> dict[str, Any]:
 
 
 def digests(parcel: Parcel | Sequence[Parcel]) -> Any:
-    """Return the output digests of an input."""
+    """Return the output digests of an input: one artifact, or a list."""
     return parcel.sha256 if isinstance(parcel, Parcel) else [one.sha256 for one in parcel]

@@ -1,6 +1,6 @@
-"""How a stage gets its result: from the store, from a worker elsewhere, or by computing it.
+"""How a stage gets its result: from the store, from a remote worker, or by computing it.
 
-Of two workers with the same key one computes, under a lease; the result is published whole, or not at all.
+Of two workers with the same key one computes, under a lease; the result is published completely or not at all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tasks.stage.session import Session, StageRecord
 
 
 async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Any:
-    """Pass one stage: find its result, or make it; return the Prefect state that says which."""
+    """Run one stage: find its result, or compute it; return the Prefect state with the outcome."""
     explanation = explain(frame, session, knobs, parcels)
     record = new_record(frame, session, label, explanation)
     record.task_run = str(task_run.id or "")
@@ -62,7 +62,7 @@ async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcel
 async def dispatch(
     frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float
 ) -> Any:
-    """Have a stage made by a worker elsewhere, and take its result from the store."""
+    """Have a stage computed by a remote worker, and take its result from the store."""
     await foresee(frame, session, record)
     get_run_logger().info(f"key {record.key[:12]}: {record.why}")
 
@@ -92,7 +92,7 @@ async def dispatch(
             f"{record.shown} was made elsewhere, and is not in this run's store; its workers must share the store "
             f"of this run"
         )
-    # What another run asked for, and pays, is to this one as if it had been there. Of its own, the seconds are those of
+    # A result that another run requested, and pays for, counts as a hit. For a result of this run, count the seconds of
     # the work, not of the queue.
     return finish(
         session,
@@ -104,8 +104,8 @@ async def dispatch(
 
 
 async def foresee(frame: Frame, session: Session, record: StageRecord) -> None:
-    """Note why a stage is made and what it will probably take, before it is; refuse it where the rest of the budget
-    does not hold that."""
+    """Record why a stage is computed and its estimated resources beforehand; raise BudgetError if they exceed the rest
+    of the budget."""
     changes, like = await asyncio.to_thread(nearest, frame, session, record.explanation)
     record.why, record.likely = reason(frame, session, changes), took(like)
     require_rest(session, record)
@@ -114,12 +114,12 @@ async def foresee(frame: Frame, session: Session, record: StageRecord) -> None:
 async def compute(
     frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float
 ) -> Any:
-    """Make a stage's result under its lease, unless another worker makes it meanwhile."""
+    """Compute a stage's result under its lease, unless another worker computes it meanwhile."""
     note = {"stage": record.shown, "key": record.key, "inputs": record.explanation["inputs"]}
     while True:
         record.state = "waiting"
         session.tell(record)
-        # Cores come before the lease: one that waited for cores would keep a worker that has some from the stage.
+        # Acquire cores before the lease, so that a waiting run does not block a worker that has cores.
         async with session.slots.take(record.cores):
             try:
                 async with session.store.lease(record.key, note, wait=False) as lease:
@@ -129,14 +129,15 @@ async def compute(
             except LeaseLost as error:
                 await overtaken(session, record, error)
         async with session.store.lease(record.key, note):
-            pass  # whoever held it is done, or gone
+            pass  # the holder has finished or died
         found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
         if found is not None:
             return finish(session, record, found, "hit", started)
 
 
 async def overtaken(session: Session, record: StageRecord, error: LeaseLost) -> None:
-    """Note that another worker took a stage over, as from a machine that slept: the run waits for its result."""
+    """Record that another worker took a stage over, for example because this machine slept: the run waits for its
+    result."""
     get_run_logger().warning(str(error))
     if session.tracker is not None:
         await asyncio.to_thread(session.tracker.stage_failed, record, str(error), True)
@@ -145,7 +146,8 @@ async def overtaken(session: Session, record: StageRecord, error: LeaseLost) -> 
 async def find_or_make(
     frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any
 ) -> Any:
-    """Make a stage's result, with the lease and the cores in hand; it may have been made since it was looked for."""
+    """Compute a stage's result, with the lease and the cores held; look it up first, because it may have been published
+    meanwhile."""
     started = time.monotonic()
     found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
     if found is not None:
@@ -173,7 +175,8 @@ async def work(
     lease: Any,
     started: float,
 ) -> Parcel:
-    """Run the body in a workspace of its own and publish what it wrote; the workspace goes away in every case."""
+    """Run the stage's function in a workspace of its own and publish its output; the workspace is deleted in every
+    case."""
     store, whole = session.store, False
     workspace = Path(tempfile.mkdtemp(prefix=f"{frame.name}-", dir=store.workspace()))
     page = ProgressPage(record.shown, session.tracker.url_of_stage(record) if session.tracker is not None else None)
@@ -204,14 +207,14 @@ async def work(
 
 
 def all_of(parcels: Mapping[str, Any]) -> Iterator[Parcel]:
-    """Yield every parcel among a stage's inputs."""
+    """Yield every artifact among a stage's inputs."""
     for given in parcels.values():
         if given is not None:
             yield from given if isinstance(given, list) else [given]
 
 
 def finish(session: Session, record: StageRecord, parcel: Parcel, cache: str, started: float) -> Any:
-    """Note a stage's end and return its Prefect state."""
+    """Record a stage's end and return its Prefect state."""
     record.cache, record.parcel, record.state = cache, parcel, "cached" if cache == "hit" else "completed"
     record.seconds = time.monotonic() - started
     record.used = parcel.used
@@ -222,7 +225,7 @@ def finish(session: Session, record: StageRecord, parcel: Parcel, cache: str, st
 
 
 async def fail(session: Session, record: StageRecord, error: BaseException, started: float) -> None:
-    """Note how a stage failed; nothing of it was published."""
+    """Record how a stage failed; nothing of it was published."""
     killed = isinstance(error, (Interrupted, asyncio.CancelledError, KeyboardInterrupt))
     refused = isinstance(error, BudgetError)
     record.state, record.seconds = (

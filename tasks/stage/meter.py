@@ -1,10 +1,10 @@
-"""The meter in the door frame: what a stage takes of the machine while it is made.
+"""The meter of a stage: the resources of the machine that it uses while it is computed.
 
-Wall seconds are the clock's. CPU seconds, peak memory and GPUs in use are what each engine says of itself before it
-ends. Energy is read from the counters that there are, RAPL for the processor and NVML for GPUs; where there is none it
-is not guessed here: the ledger estimates it from these facts. Stages run side by side, so each gets a share of the
-machine by the cores that it holds, and the shares of a moment add up to one. What else runs on a shared machine is not
-known here: RAPL's joules are divided by the CPU seconds of everybody, a GPU's are not.
+Wall seconds come from the clock. Each engine reports its CPU seconds, peak memory and GPUs in use before it ends.
+Energy is read from the available counters, RAPL for the processor and NVML for GPUs; without a counter it is not
+estimated here, but by the ledger from these facts. Stages run in parallel, so each gets a share of the machine by the
+cores that it holds, and the shares at any moment add up to one. Other programs on a shared machine are not known here:
+RAPL's joules are divided by the CPU seconds of all processes, a GPU's are not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MICRO, MILLI = 1e-6, 1e-3
 
 @dataclass
 class Meter:
-    """What one stage has taken so far."""
+    """Resources that one stage has used so far."""
 
     threads: int
     processes: int
@@ -37,16 +37,16 @@ class Meter:
     gpu_joules: float | None = 0.0
     cpu_joules: float | None = 0.0
     busy: float | None = 0.0
-    """CPU seconds of everybody on the machine."""
+    """CPU seconds of all processes on the machine."""
     said: list[Mapping[str, Any]] = field(default_factory=list)
     ended: float | None = None
 
     def hear(self, event: Mapping[str, Any]) -> None:
-        """Take down what an engine says that it used."""
+        """Record an engine's report of its resources."""
         self.said.append(event)
 
     def used(self, machine: Machine, now: float) -> dict[str, Any]:
-        """Return everything that is known, as plain values; what is not known is None."""
+        """Return all figures as plain values; None for unknown ones."""
         seconds = (self.ended or now) - self.started
         cpu_seconds = sum(event["cpu_seconds"] for event in self.said) if self.said else None
         gpus = sum(event["gpus"] for event in self.said) if self.said or not machine.gpu else None
@@ -67,16 +67,15 @@ class Meter:
         }
 
     def own_share(self, cpu_seconds: float | None) -> float | None:
-        """Return the stage's part of what the whole package drew: as much as its part of the CPU seconds of
-        everybody."""
+        """Return the stage's part of the processor's energy, in proportion to its part of all CPU seconds."""
         if self.cpu_joules is None or not self.busy or cpu_seconds is None:
             return None
         return self.cpu_joules * min(1.0, cpu_seconds / self.busy)
 
 
 class Machine:
-    """The machine as the stages of one run share it. Whoever starts or ends, or looks, closes a slice of time; slices
-    are divided among those at work."""
+    """The machine as the stages of one run share it. Every start, end or reading closes a time slice, which is divided
+    among the running stages."""
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
         self.meters: list[Meter] = []
@@ -91,24 +90,24 @@ class Machine:
 
     @cached_property
     def gpus(self) -> Gpus:
-        """The energy counters of the GPUs; none where stages use none."""
+        """The energy counters of the GPUs; empty if stages use none."""
         return Gpus() if gpu_class() else Gpus(())
 
     def begin(self, threads: int, processes: int, cores: int | None = None) -> Meter:
-        """Start to measure somebody who holds so many cores; left out: one for each thread."""
+        """Start to measure a stage that holds so many cores; by default, one for each thread."""
         self.look()
         meter = Meter(threads, processes, self.looked, cores or threads * processes)
         self.meters.append(meter)
         return meter
 
     def end(self, meter: Meter) -> None:
-        """Stop to measure."""
+        """Stop measuring a stage."""
         self.look()
         meter.ended = self.looked
         self.meters.remove(meter)
 
     def look(self) -> None:
-        """Close a slice of time: divide its seconds and its joules among the stages at work."""
+        """Close a time slice: divide its seconds and its joules among the running stages."""
         before, self.looked = self.looked, time.monotonic()
         package, gpu, busy = self.packages.since(), self.gpus.since(), busy_seconds()
         held = sum(meter.cores for meter in self.meters)
@@ -116,22 +115,22 @@ class Machine:
             share = meter.cores / held
             meter.machine_seconds += (self.looked - before) * share
             meter.gpu_joules = plus(meter.gpu_joules, None if gpu is None else gpu * share)
-            # Not divided here: every stage gets its part by its CPU seconds at the end, and so does whatever else runs
-            # on this machine.
+            # Not divided here: at the end, every stage gets its part by its CPU seconds, as do other programs on this
+            # machine.
             meter.cpu_joules = plus(meter.cpu_joules, package)
             meter.busy = plus(meter.busy, None if busy is None or self.busy_before is None else busy - self.busy_before)
         self.busy_before = busy
 
 
 class Counters:
-    """Energy counters that are files, in microjoules, each of which starts again at 0 when it has reached its range."""
+    """Energy counters in files, in microjoules, each of which wraps around to 0 at its range."""
 
     def __init__(self, zones: list[Path]) -> None:
         self.ranges = {zone: readable(zone / "max_energy_range_uj") for zone in zones}
         self.before = {zone: readable(zone / "energy_uj") for zone in zones}
 
     def since(self) -> float | None:
-        """Return the joules since the last look, or None where there is no counter that can be read."""
+        """Return the joules since the last reading, or None if a counter is missing or cannot be read."""
         now = {zone: readable(zone / "energy_uj") for zone in self.before}
         before, self.before = self.before, now
         if not now or None in (*now.values(), *before.values()):
@@ -140,44 +139,44 @@ class Counters:
 
 
 def gone(before: int, now: int, limit: int) -> int:
-    """Return how far a counter went that may have started again once."""
+    """Return the increase of a counter that may have wrapped around once."""
     return now - before if now >= before else now + limit - before
 
 
 def packages(powercap: Path) -> list[Path]:
-    """Return the zones of RAPL that are whole packages, and their memory where it is counted apart."""
-    zones = sorted(powercap.glob("intel-rapl:*"))  # AMD's are called so, too
+    """Return the RAPL zones of whole packages, and of their memory if it is counted separately."""
+    zones = sorted(powercap.glob("intel-rapl:*"))  # AMD's have this name, too
     return [zone for zone in zones if named(zone).startswith("package") or named(zone) == "dram"]
 
 
 def named(zone: Path) -> str:
-    """Return what a zone is called."""
+    """Return a zone's name; empty if it cannot be read."""
     with contextlib.suppress(OSError):
         return (zone / "name").read_text().strip()
     return ""
 
 
 def readable(file: Path) -> int | None:
-    """Return the number in a file; None where it is not there, or only root may read it."""
+    """Return the number in a file; None if the file is missing, or only root may read it."""
     with contextlib.suppress(OSError, ValueError):
         return int(file.read_text())
     return None
 
 
 class Gpus:
-    """NVML's counters of energy, of GPUs since Volta; without the optional ``nvidia-ml-py`` there are none."""
+    """NVML's energy counters, of GPUs since Volta; none without the optional ``nvidia-ml-py``."""
 
     def __init__(self, handles: tuple[Any, ...] | None = None) -> None:
         self.handles = open_gpus() if handles is None else handles
         self.before = self.joules()
 
     def since(self) -> float | None:
-        """Return the joules of all GPUs since the last look."""
+        """Return the joules of all GPUs since the last reading, or None."""
         before, self.before = self.before, self.joules()
         return None if self.before is None or before is None else self.before - before
 
     def joules(self) -> float | None:
-        """Return what the counters say."""
+        """Return the sum of the counters, in joules; None if there are none."""
         if not self.handles:
             return None
         import pynvml
@@ -195,13 +194,13 @@ def open_gpus() -> tuple[Any, ...]:
 
         pynvml.nvmlInit()
         return tuple(pynvml.nvmlDeviceGetHandleByIndex(number) for number in visible(pynvml.nvmlDeviceGetCount()))
-    except Exception:  # no library, no driver, or one of another version: then there is no counter, which is no error
+    except Exception:  # no library, no driver, or an incompatible one: then there are no counters, which is no error
         return ()
 
 
 def visible(count: int) -> list[int]:
-    """Return the numbers of the GPUs that stages may use, as CUDA_VISIBLE_DEVICES has them; names that are no numbers
-    count as all."""
+    """Return the indices of the GPUs that stages may use, by CUDA_VISIBLE_DEVICES; names that are no numbers count as
+    all."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     chosen = [int(word) for word in given.split(",") if word.strip().isdecimal()]
     return [number for number in chosen if number < count] or list(range(count))
@@ -218,10 +217,10 @@ def busy_seconds() -> float | None:
 
 
 def plus(so_far: float | None, more: float | None) -> float | None:
-    """Add to a figure; once it could not be read, it is not known any more."""
+    """Add to a figure; a figure that is unknown once stays unknown."""
     return None if so_far is None or more is None else so_far + more
 
 
 def rounded(value: float | None) -> float | None:
-    """Return a figure with as many digits as mean something."""
+    """Round a figure to 3 decimals; None stays None."""
     return None if value is None else round(value, 3)

@@ -1,4 +1,4 @@
-"""The resources that a stage takes, measured while it runs, and the budget of its run."""
+"""Measurement of a running stage's resources, and enforcement of its run's budget."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tasks.scoring.costs.ledger import cost_of, headline_figures
 from tasks.stage.meter import Meter
 from tasks.stage.session import Session, StageRecord
 
-LOOK = 5.0  # seconds between two looks at what a stage under way takes
+LOOK = 5.0  # seconds between two measurements of a running stage
 
 
 @contextlib.asynccontextmanager
 async def metered(session: Session, record: StageRecord) -> AsyncIterator[None]:
-    """Measure what is done inside, and end it in order once the run has spent its budget; what it took is noted however
-    it ends."""
+    """Measure the block, and cancel it in order once the run has spent its budget; record its resources however it
+    ends."""
     with contextlib.ExitStack() as at_the_end:
         meter = session.machine.begin(record.threads, record.processes, record.cores)
         record.meter = meter
@@ -27,7 +27,7 @@ async def metered(session: Session, record: StageRecord) -> AsyncIterator[None]:
 
 
 def note_used(session: Session, record: StageRecord, meter: Meter) -> None:
-    """Note what a stage took when it ends."""
+    """Record a stage's resources when it ends."""
     session.machine.end(meter)
     record.used, record.meter = meter.used(session.machine, session.machine.looked), None
     if session.purse is not None:
@@ -36,7 +36,7 @@ def note_used(session: Session, record: StageRecord, meter: Meter) -> None:
 
 @contextlib.asynccontextmanager
 async def within_budget(session: Session) -> AsyncIterator[None]:
-    """Look now and then while something is done inside; cancel it when the budget is spent, and say so."""
+    """Check the budget periodically while the block runs; if it is spent, cancel the block and raise BudgetError."""
     doer = asyncio.current_task()
     over: list[BudgetError] = []
     assert doer is not None
@@ -53,10 +53,10 @@ async def within_budget(session: Session) -> AsyncIterator[None]:
     looking = asyncio.ensure_future(look())
     try:
         yield
-        if over:  # it was done at the very moment: the cancelling that is under way is ours, and ends here
+        if over:  # the block ended at this very moment: receive our own pending cancellation here
             await asyncio.sleep(0)
     except asyncio.CancelledError:
-        # As asyncio.timeout does: only our own cancelling becomes an error of ours.
+        # As in asyncio.timeout: only our own cancellation becomes a BudgetError.
         if over and doer.uncancel() == 0:
             raise over[0] from None
         raise
@@ -65,7 +65,8 @@ async def within_budget(session: Session) -> AsyncIterator[None]:
 
 
 def require_rest(session: Session, record: StageRecord | None) -> None:
-    """Refuse to go on, or to start a stage, where the run's budget is spent or would be."""
+    """Raise BudgetError if the run's budget is spent, or if the given stage would exceed it; without a budget, only
+    update the meters."""
     if session.purse is not None:
         session.purse.require_rest(session.taken(), record.shown if record else "", record.likely if record else None)
     else:

@@ -1,4 +1,4 @@
-"""The order for a stage that a worker elsewhere computes: its knobs, its inputs by digest, and its key."""
+"""The order for a stage that a remote worker computes: its knobs, its inputs by digest, and its key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.recipe.running import THREADS_ALONE
 
 
 class InputNote(BaseModel):
-    """An input of a stage: its kind and its digest. Where it lies is for the store of whoever reads this to know."""
+    """An input of a stage: its kind and its digest. The reader's own store knows where it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     kind: str = Field(title="Kind", description="What it is: rows, a checkpoint, answers.")
@@ -26,8 +26,8 @@ class InputNote(BaseModel):
 
 
 class StageOrder(BaseModel):
-    """One stage that a run asks for: what its door is called with, and the key that must come out. Runs write this;
-    people start recipes."""
+    """One stage that a run requests: the arguments of its stage task, and the key that the worker must arrive at.
+    Written by runs; people start recipes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     stage: str = Field(title="Stage", description="The stage's name, for example finetune-teacher.")
@@ -60,12 +60,12 @@ class StageOrder(BaseModel):
 
     @property
     def shown(self) -> str:
-        """Return the stage's name as people see it."""
+        """Return the stage's display name."""
         return f"{self.stage}/{self.label}" if self.label else self.stage
 
 
 def require_expected(explanation: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Refuse to make a stage that would not be what was asked for."""
+    """Raise DispatchError if this worker would compute something else than the requested stage."""
     found = list(differences(explanation, expected))
     if found:
         raise DispatchError(
@@ -76,12 +76,12 @@ def require_expected(explanation: Mapping[str, Any], expected: Mapping[str, Any]
 
 
 async def notes_of(store: Store, parcels: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs of an order; what the user brought is put into the store first."""
+    """Return the inputs of an order; the user's own sources are put into the store first."""
     return {name: await note_or_notes(store, given) for name, given in parcels.items() if given is not None}
 
 
 async def note_or_notes(store: Store, given: Parcel | Sequence[Parcel]) -> Any:
-    """Note one input, or a list of them."""
+    """Return the note of one input, or of a list of them."""
     if not isinstance(given, Parcel):
         return [await note_or_notes(store, one) for one in given]
     if given.kind == "source":
@@ -90,7 +90,7 @@ async def note_or_notes(store: Store, given: Parcel | Sequence[Parcel]) -> Any:
 
 
 def parcels_of(store: Store, inputs: Mapping[str, InputNote | list[InputNote]]) -> dict[str, Any]:
-    """Return the inputs of an order as this worker's store has them."""
+    """Return the inputs of an order as artifacts of this worker's store."""
     return {
         name: [parcel_of(store, one) for one in given] if isinstance(given, list) else parcel_of(store, given)
         for name, given in inputs.items()
@@ -98,7 +98,7 @@ def parcels_of(store: Store, inputs: Mapping[str, InputNote | list[InputNote]]) 
 
 
 def parcel_of(store: Store, note: InputNote) -> Parcel:
-    """Return one input, or say that this worker does not share the store of the run that asks."""
+    """Return one input; raise DispatchError if this worker does not share the store of the requesting run."""
     missing = DispatchError(
         f"the input {note.sha256[:12]} is not in this worker's store; a pool's workers and the runs that ask them "
         f"must share one store"

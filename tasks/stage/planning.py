@@ -1,4 +1,4 @@
-"""What a run would do with a stage, and why: found in the store without doing anything."""
+"""The plan of a stage: whether a run would compute it, and why; only the store is read."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tasks.stage.session import Session
 
 
 async def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Parcel:
-    """Say what a run would do with this stage, without doing it; what is not known yet makes everything after it a
-    miss."""
+    """Record whether a run would compute this stage, and return its artifact or a placeholder; an input that is not
+    known yet makes every later stage a miss."""
     explanation = explain(frame, session, knobs, parcels)
     record = new_record(frame, session, label, explanation)
     waiting = [
@@ -36,7 +36,7 @@ async def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, p
 
 
 def reason(frame: Frame, session: Session, changes: list[str] | None) -> str:
-    """Say why a stage misses: what differs from the nearest earlier result of the same stage."""
+    """Return why a stage misses: the differences from the nearest earlier result of the same stage."""
     if frame.name in session.force:
         return "forced"
     if changes is None:
@@ -47,9 +47,9 @@ def reason(frame: Frame, session: Session, changes: list[str] | None) -> str:
 def nearest(
     frame: Frame, session: Session, explanation: Mapping[str, Any]
 ) -> tuple[list[str] | None, Mapping[str, Any] | None]:
-    """Return how the nearest earlier result of a stage differs, and its manifest; None for what is not known.
+    """Return the differences from the nearest earlier result of a stage, and its manifest; None if there is none.
 
-    One of another release still says how long the stage took, but it is never taken.
+    A result of another release still tells how long the stage took, but it is never used.
     """
     earlier = [(list(differences(explanation, then["explanation"])), then) for then in session.earlier(frame.name)]
     own = [found for found in earlier if is_of_this_release(found[1])]
@@ -58,5 +58,5 @@ def nearest(
 
 
 def took(manifest: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return what making an earlier result took."""
+    """Return the resources that an earlier result took."""
     return used_of(manifest) if manifest else {}

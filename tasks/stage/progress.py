@@ -1,7 +1,7 @@
-"""How far a long stage is, on its task run's page in Prefect: one progress artifact, moved every few seconds.
+"""Progress of a long stage on its task run's page in Prefect: one progress artifact, updated every few seconds.
 
-It is sent beside the stage's work, and the stage never waits for it: a server that is slow or away costs a stage
-nothing.
+Updates are sent in parallel with the stage's work. The stage waits only for the last one, for at most ``LAST`` seconds:
+a slow or unavailable server hardly delays it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from contextlib import suppress
 from uuid import UUID
 
 FIRST = 5.0  # seconds after which a stage is long enough for an artifact
-BETWEEN = 5.0  # seconds between two of its moves
-PATIENCE = 10.0  # seconds that one move may take
-LAST = 2.0  # seconds that the end of a stage waits for the last move
-GIVE_UP = 3  # moves that may fail in a row
+BETWEEN = 5.0  # seconds between two updates
+PATIENCE = 10.0  # seconds that one update may take
+LAST = 2.0  # seconds that the end of a stage waits for the last update
+GIVE_UP = 3  # updates that may fail in a row
 
 
 class ProgressPage:
@@ -30,17 +30,17 @@ class ProgressPage:
         self.failures = 0
 
     def move(self, done: float, total: float) -> None:
-        """Note how far the stage is; now and then, a message is on its way to Prefect."""
+        """Note the stage's progress; from time to time, send an update to Prefect in the background."""
         now = time.monotonic()
         if now < self.due or self.failures >= GIVE_UP or (self.sending is not None and not self.sending.done()):
             return
         if self.sending is None and done >= total:
-            return  # nobody would see it move
+            return  # the stage is done: no artifact is needed
         self.due = now + BETWEEN
         self.sending = asyncio.ensure_future(self.send(share(done, total)))
 
     async def send(self, percent: float) -> None:
-        """Make the artifact, or move it; what goes wrong is tried again with the next move."""
+        """Create the artifact, or update it; a failure is retried with the next update."""
         from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifact
 
         try:
@@ -54,7 +54,7 @@ class ProgressPage:
             self.failures += 1
 
     async def close(self, *, whole: bool) -> None:
-        """End: a stage that is whole is at 100, any other stays where it stopped."""
+        """End the updates: a complete stage is set to 100, any other stays where it stopped."""
         if self.sending is None:
             return
         with suppress(TimeoutError):
@@ -65,10 +65,10 @@ class ProgressPage:
 
 
 def share(done: float, total: float) -> float:
-    """Return how far something is, in percent; whoever counts wrong never leaves the bar."""
+    """Return progress in percent, limited to 0 to 100 in case of wrong counts."""
     return round(100 * min(max(done / total, 0.0), 1.0), 1) if total > 0 else 0.0
 
 
 def artifact_key(words: str) -> str:
-    """Return a key that Prefect takes, the same for the same words: small letters, digits and dashes."""
+    """Return a key that Prefect accepts, the same for the same words: lower-case letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")

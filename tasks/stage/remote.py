@@ -1,11 +1,11 @@
-"""Stages made elsewhere: a run on a small machine asks for a flow run of a deployment whose workers have GPUs, and
-takes the result from the store.
+"""Remote stages: a run on a small machine requests a flow run of a deployment whose workers have GPUs, and takes the
+result from the store.
 
-What is asked for is a stage, not a program: the worker passes the same door, with the same key, lease, checkpoints and
-publishing as any other. So a stage that is asked for twice is made once, a worker that dies is followed by one that
-goes on from the checkpoint, and the store alone says what was made. A run looks into the store before it asks, so what
-is cached starts nothing; and it looks for a flow run that is under way with its key before it starts one, so a run that
-was cut off, and begins again, finds its stages at work.
+A run requests a stage, not a program: the worker calls the same stage task, with the same key, lease, checkpoints and
+publishing as any other. So a stage that is requested twice is computed once, a worker that dies is followed by one that
+resumes from the checkpoint, and the store alone decides which results exist. A run reads the store before a request, so
+a cached stage starts nothing; and it looks for an unfinished flow run with the same key before it starts one, so a run
+that was interrupted, and starts again, finds its stages in progress.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from uuid import UUID
 from tasks.errors import BY_NAME, DispatchError, Interrupted, LimbeckError
 
 FLOW = "stage"
-GRACE = 120.0  # seconds in which a flow run that crashed may be started again, by an automation or by hand
-AWAY = 900.0  # seconds for which a Prefect server may be away
-FIRST_LOOK, LONGEST, SLOWER = 0.5, 10.0, 1.3  # seconds between two looks at a flow run, growing while nothing changes
-ASKED_AT_MOST = 3  # flow runs that one run asks for one stage, where others cancel them
+GRACE = 120.0  # seconds in which a crashed flow run may be restarted, by an automation or by hand
+AWAY = 900.0  # seconds for which a Prefect server may be unavailable
+FIRST_LOOK, LONGEST, SLOWER = 0.5, 10.0, 1.3  # seconds between two polls of a flow run, growing while nothing changes
+ASKED_AT_MOST = 3  # requests of one run for one stage, if others cancel them
 USUAL = {"Scheduled", "Pending", "Running", "Completed"}
-"""States that need no words."""
+"""States that are not announced."""
 Answer = TypeVar("Answer")
 
 
 @dataclass
 class Dispatcher:
-    """Who asks for the stages of one run. ``deployment`` is ``stage/NAME``; ``device`` the class of the pool's
+    """Requests the remote stages of one run. ``deployment`` is ``stage/NAME``; ``device`` the class of the pool's
     hardware, which is part of keys."""
 
     deployment: str
@@ -42,19 +42,20 @@ class Dispatcher:
     grace: float = GRACE
     away: float = AWAY
     terms: Mapping[str, Any] = field(default_factory=dict)
-    """What is the same for every order of the run: the store, the costs, the cores."""
+    """Fields common to all orders of the run: the store, the costs, the cores."""
     asker: str = ""
-    """The flow run that asks: this one."""
+    """The id of the flow run that sends the requests: this one."""
     known: Any = None
-    """The deployment as the server knows it."""
+    """The deployment as known to the server."""
     under_way: dict[UUID, str] = field(default_factory=dict)
-    """This run's own flow runs that have not ended, with the names of their stages."""
+    """This run's own unfinished flow runs, with the names of their stages."""
     turns: dict[str, asyncio.Lock] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
-    """Keys that were made for this run: branches that need the same stage ask for it once."""
+    """Keys that were computed for this run: branches that need the same stage request it once."""
 
     async def require(self) -> None:
-        """Refuse, before anything is spent, a deployment that is not there, and a store that its workers cannot see."""
+        """Raise DispatchError, before anything is spent, for a deployment that does not exist, and for a store that its
+        workers cannot reach."""
         from prefect.client.orchestration import get_client
         from prefect.exceptions import ObjectNotFound
 
@@ -81,8 +82,8 @@ class Dispatcher:
             )
 
     async def make(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
-        """Have a stage made; return whether it was made for whoever calls this, or for another branch, or another run
-        that goes on beside this one."""
+        """Have a stage computed; return True if it was computed for this call, False if for another branch, or for
+        another run in parallel."""
         async with self.turns.setdefault(order["key"], asyncio.Lock()):
             if order["key"] in self.made:
                 return False
@@ -91,8 +92,8 @@ class Dispatcher:
             return ours
 
     async def make_once(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
-        """Ask until a flow run has made a stage, or one of this run's own has failed; return whether it was this run's
-        own."""
+        """Request a stage until a flow run has computed it or failed; repeat a request that another run cancelled.
+        Return whether the flow run was this run's own."""
         for _ in range(ASKED_AT_MOST):
             run, ours = await self.find_or_ask(order)
             shown = named(order)
@@ -108,14 +109,14 @@ class Dispatcher:
                 return ours
             if (
                 ours or not state.is_cancelled()
-            ):  # one that was cancelled with the other run that asked for it is asked for again
+            ):  # a flow run that was cancelled with the other run that requested it is requested again
                 raise error_of(state, shown, self.grace)
         raise DispatchError(
             f"{named(order)}: the flow runs that others asked for were cancelled {ASKED_AT_MOST} times; run again"
         )
 
     async def find_or_ask(self, order: Mapping[str, Any]) -> tuple[Any, bool]:
-        """Return the flow run that makes this key, found or asked for, and whether it is this run's own."""
+        """Return the flow run for this key, found or requested, and whether it is this run's own."""
         from prefect.client.orchestration import get_client
         from prefect.deployments import arun_deployment
 
@@ -124,7 +125,7 @@ class Dispatcher:
             for run in runs:
                 if self.is_under_way(run):
                     return run, await self.is_ours(client, run)
-            # Of two runs that ask at once both name the same last one, and get the same next one.
+            # Two runs that request at once name the same last flow run in this key, and get the same new one.
             last = f"{self.known.id} after {runs[0].id if runs else 'none'}"
             asked = await self.patiently(
                 lambda: arun_deployment(
@@ -139,7 +140,7 @@ class Dispatcher:
             return asked, await self.is_ours(client, asked)
 
     def order_terms(self) -> dict[str, Any]:
-        """Return what every order of this run says alike."""
+        """Return the fields common to all orders of this run."""
         return {name: value for name, value in self.terms.items() if name != "own_folder"} | {"asked_by": self.asker}
 
     async def runs_of(self, client: Any, key: str) -> list[Any]:
@@ -157,15 +158,15 @@ class Dispatcher:
         return sorted(same, key=lambda run: run.created, reverse=True)
 
     def is_under_way(self, run: Any) -> bool:
-        """Tell whether a flow run will end, or may soon be started again."""
+        """Tell whether a flow run is in progress, or crashed so recently that it may soon be restarted."""
         state = run.state
         if state is None or not state.is_final():
             return state is None or not state.is_cancelling()
         return bool(state.is_crashed() and (datetime.now(UTC) - state.timestamp).total_seconds() < self.grace)
 
     async def is_ours(self, client: Any, run: Any) -> bool:
-        """Tell whether a flow run was asked for by this run, or by one that has ended and left it to whoever comes
-        next."""
+        """Tell whether a flow run was requested by this run, or by one that has ended since and left it to its
+        successor."""
         from prefect.exceptions import ObjectNotFound
 
         asked_by = (run.parameters.get("order") or {}).get("asked_by", "")
@@ -178,8 +179,7 @@ class Dispatcher:
         return asker.state is None or asker.state.is_final()
 
     async def wait_for(self, run: UUID, tell: Callable[[str, str], None]) -> Any:
-        """Wait until a flow run has ended, and, where it crashed, until nobody is likely to start it again; return its
-        last state."""
+        """Wait until a flow run has ended and, after a crash, until a restart is unlikely; return its last state."""
         from prefect.client.orchestration import get_client
         from prefect.exceptions import ObjectNotFound
         from prefect.states import Cancelled
@@ -206,8 +206,7 @@ class Dispatcher:
                 pause = min(pause * SLOWER, LONGEST)
 
     async def withdraw(self) -> None:
-        """Cancel this run's own flow runs; each writes its checkpoint, so that whoever needs the stage again goes on
-        from there."""
+        """Cancel this run's own flow runs; each writes its checkpoint, from which a later request resumes."""
         from prefect.client.orchestration import get_client
         from prefect.client.schemas.objects import State, StateType
 
@@ -215,7 +214,7 @@ class Dispatcher:
             for run in list(self.under_way):
                 with contextlib.suppress(
                     Exception
-                ):  # a server that is away, a run that has just ended: what led here matters more
+                ):  # an unavailable server or an ended run: the cause of the withdrawal matters more
                     await client.set_flow_run_state(
                         run,
                         State(
@@ -224,7 +223,8 @@ class Dispatcher:
                     )
 
     async def patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Ask the Prefect server again for as long as it may be away; the stages go on without it."""
+        """Repeat a request to the Prefect server for as long as it may be unavailable; the stages continue without
+        it."""
         import httpx
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
@@ -244,7 +244,7 @@ class Dispatcher:
 
 
 def is_away(error: BaseException) -> bool:
-    """Tell whether an error is a server's that may be back soon."""
+    """Tell whether an error means a server that may soon be available again."""
     import httpx
 
     return isinstance(error, httpx.TransportError) or (
@@ -253,7 +253,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def trouble(error: Exception, away: float) -> str:
-    """Say in one sentence what a Prefect server did not do, and what to do about it."""
+    """Return one sentence on the failure of a Prefect server, and its remedy."""
     said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
     if is_away(error):
         return (
@@ -267,7 +267,7 @@ def trouble(error: Exception, away: float) -> str:
 
 
 def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
-    """Return the error of a stage that was not made, as the worker itself said it."""
+    """Return the error of a stage that was not computed, as the worker reported it."""
     said = re.sub(r"^Flow run encountered an exception: ", "", (state.message or "").strip()) or "no message"
     if state.is_cancelled():
         return Interrupted(f"the flow run of {shown} was cancelled; run the same command again to go on")
@@ -284,11 +284,11 @@ def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
     )
 
 
-# --- how people and Prefect see an order ------------------------------------------------------------------------------
+# --- names, tags and pages of an order --------------------------------------------------------------------------------
 
 
 def what(parameters: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the key that a flow run makes, and the store that it makes it in."""
+    """Return the key that a flow run computes, and the store that it uses."""
     order = parameters.get("order")
     return (str(order.get("key", "")), str(order.get("store", ""))) if isinstance(order, Mapping) else ("", "")
 
@@ -299,12 +299,12 @@ def tag_of(key: str) -> str:
 
 
 def named(order: Mapping[str, Any]) -> str:
-    """Return the name of an order's stage as people see it."""
+    """Return the display name of an order's stage."""
     return f"{order['stage']}/{order['label']}" if order["label"] else str(order["stage"])
 
 
 def page_of(run: Any) -> str:
-    """Return where a flow run's page is, for a log."""
+    """Return the address of a flow run's page, for a log."""
     from prefect.utilities.urls import url_for
 
     page = url_for("flow-run", obj_id=run.id)

@@ -1,5 +1,4 @@
-"""One run of one flow, as its stages see it: the store, the tracker, who watches, and how many cores there are to
-share."""
+"""State of one run of one flow, as its stages see it: the store, the tracker, the watcher, and the cores to share."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ from tasks.engine.fork_server import ForkServer
 from tasks.recipe.running import THREADS_ALONE
 from tasks.stage.meter import Machine
 
-JUST = 30.0  # seconds for which a run takes its plan's word for what is in the store
+JUST = 30.0  # seconds for which a run trusts its plan on the contents of the store
 
 
 @dataclass
 class StageRecord:
-    """What happened to one stage."""
+    """The record of one stage of a run."""
 
     name: str
     label: str
@@ -34,29 +33,29 @@ class StageRecord:
     seconds: float = 0.0
     estimate: float | None = None
     used: Mapping[str, Any] = field(default_factory=dict)
-    """What it took; of a cached stage, when it was made."""
+    """Its resources; of a cached stage, those of its original computation."""
     likely: Mapping[str, Any] = field(default_factory=dict)
-    """What the like of it took before."""
+    """The resources of a similar earlier stage."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """What of its cost is known, by the names that MLflow shows."""
+    """The known figures of its cost, by their names in MLflow."""
     meter: Any = None
-    """Of a stage under way."""
+    """The meter of a running stage."""
     threads: int = 1
     processes: int = 1
     cores: int = 1
-    """Cores that it holds while it is made: at most those of the run, however many threads it has."""
+    """Cores that it holds while it is computed: at most those of the run, even if it has more threads."""
     parcel: Parcel | None = None
     task_run: str = ""
 
     @property
     def shown(self) -> str:
-        """Return the stage's name as people see it."""
+        """Return the stage's display name."""
         return f"{self.name}/{self.label}" if self.label else self.name
 
 
 class Cores:
     """Shares cores among stages, first come, first served. A stage's threads never depend on them, because results
-    would."""
+    depend on threads."""
 
     def __init__(self, total: int) -> None:
         self.total, self.free = total, total
@@ -85,14 +84,14 @@ class Cores:
 
 @dataclass
 class Session:
-    """Held for the length of one run."""
+    """The state of one run."""
 
     store: Any
     cores: int
     threads: int = 1
-    """Of a stage that runs beside others like it."""
+    """Threads of a stage that runs in parallel with similar ones."""
     threads_alone: int = THREADS_ALONE
-    """Of a stage that all others wait for."""
+    """Threads of a stage that all others wait for."""
     tracker: Any = None
     watcher: Any = None
     force: frozenset[str] = frozenset()
@@ -100,20 +99,20 @@ class Session:
     records: list[StageRecord] = field(default_factory=list)
     manifests: list[Mapping[str, Any]] | None = None
     made_by: dict[int, Any] = field(default_factory=dict)
-    """The Prefect state behind each parcel of this run, by the parcel's identity; parcels live as long as the
+    """The Prefect state behind each artifact of this run, by the artifact's ``id``; artifacts live as long as the
     records."""
     plan: Session | None = None
-    """A walk through the same recipe, made just before."""
+    """A plan of the same recipe, made just before."""
     processes: int = 1
     """Processes that share one training. Results agree up to the order of sums and the draw of dropout."""
     purse: Any = None
-    """What the run may spend; None where nobody counts."""
+    """The run's budget; None if nothing is counted."""
     dispatcher: Any = None
-    """Who has stages for a GPU made by workers elsewhere; None where this machine makes them itself."""
+    """Requests stages for a GPU from remote workers; None if this machine computes them itself."""
     expected: Mapping[str, Any] | None = None
-    """What the explanation of this session's one stage must be: of a worker that makes it for a run elsewhere."""
+    """The required explanation of this session's only stage, on a worker that computes it for another run."""
     engines: ForkServer | None = None
-    """What engines are forked from; None where each is started by itself."""
+    """The fork server of the engines; None if each is started as a new process."""
     gpu_limit: str = ""
     """The global concurrency limit of which a stage for a GPU takes slots while it computes; empty: none."""
 
@@ -124,18 +123,18 @@ class Session:
         self.found = {record.key: record.parcel for record in self.plan.records} if self.plan else {}
 
     def just_found(self, key: str) -> Parcel | None:
-        """Return what the plan found and verified a moment ago: a store far away need not be asked twice. Later it
-        could have gone."""
+        """Return the artifact that the plan found and verified a moment ago, so that a remote store is not read twice.
+        Later it could be deleted."""
         return self.found.get(key) if time.monotonic() - self.opened < JUST else None
 
     def earlier(self, stage: str) -> list[Mapping[str, Any]]:
-        """Return the manifests of a stage's earlier results; the store is asked once a run."""
+        """Return the manifests of a stage's earlier results; the store is read once per run."""
         if self.manifests is None:
             self.manifests = list(self.store.manifests())
         return [manifest for manifest in self.manifests if manifest["stage"] == stage]
 
     def taken(self) -> list[Mapping[str, Any]]:
-        """Return what every stage that this run computed has taken, those under way so far."""
+        """Return the resources of every stage that this run computed, of running ones up to now."""
         self.machine.look()
         computed = [record for record in self.records if record.cache == "miss"]
         return [
@@ -144,26 +143,26 @@ class Session:
         ]
 
     def threads_for(self, how: str) -> int:
-        """Return the threads of a stage: what the recipe says, never what the machine has; another number gives other
-        bytes."""
+        """Return the threads of a stage: from the recipe, never from the machine, because another number changes the
+        bytes of results."""
         return {"single": 1, "branch": self.threads, "alone": self.threads_alone}[how]
 
     def parcel_of(self, name: str, label: str) -> Parcel | None:
-        """Return what a finished stage of this run made."""
+        """Return the artifact of a finished stage of this run."""
         found = [record.parcel for record in self.records if (record.name, record.label) == (name, label)]
         return found[-1] if found else None
 
     def used_by(self, name: str, label: str) -> Mapping[str, Any]:
-        """Return what a stage of this run took, now or when it was made."""
+        """Return the resources of a stage of this run, now or at its original computation."""
         found = [record.used for record in self.records if (record.name, record.label) == (name, label)]
         return found[-1] if found else {}
 
     def is_guess(self, parcel: Parcel) -> bool:
-        """Tell whether a plan stands in for a result that is not there yet."""
+        """Tell whether an artifact is a plan's placeholder for a result that does not exist yet."""
         return self.planning and parcel.kind != "source" and not parcel.uri
 
     def tell(self, record: StageRecord) -> None:
-        """Show a stage's new state to whoever watches."""
+        """Report a stage's new state to the watcher."""
         if self.watcher is not None:
             self.watcher.stage(record)
 
@@ -173,7 +172,7 @@ CURRENT: ContextVar[Session | None] = ContextVar("session", default=None)
 
 @contextmanager
 def use_session(session: Session) -> Iterator[Session]:
-    """Make a session the one that stages find."""
+    """Make a session the current one inside the block."""
     token = CURRENT.set(session)
     try:
         yield session

@@ -1,9 +1,9 @@
-"""How Prefect tasks ended, told to Prefect's server a second time where it did not believe the first or lost it.
+"""Ends of Prefect tasks, reported to Prefect's server a second time where it rejected or lost the first report.
 
-The end of a task run travels as an event. The server takes a state only if it is later than the one before, so a task
-whose clock was set back while it worked would be shown as running for ever. And the server acknowledges events some
-seconds before it writes them: one that is killed in between loses them. The interface that sets states directly asks
-for no order, and answers only after it has written.
+The end of a task run is sent as an event. The server accepts a state only if it is later than the one before, so a task
+whose clock was set back while it worked would be displayed as running for ever. And the server acknowledges events some
+seconds before it writes them: one that is killed in between loses them. The interface that sets states directly ignores
+their order, and answers only after it has written.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterId
 from prefect.client.schemas.objects import State
 from prefect.exceptions import PrefectException
 
-ATTEMPTS = 20  # at most, to find a task run that the server has not heard of yet
+ATTEMPTS = 20  # at most, to find a task run that the server does not know yet
 PAUSE = 0.5  # seconds between two attempts
-PAGE = 200  # task runs that one request may name
+PAGE = 200  # task runs per request
 
 ENDED: ContextVar[list[State] | None] = ContextVar("ended-task-runs", default=None)
-"""The final states of the task runs of this process, where somebody collects them."""
+"""The final states of the task runs of this process, if they are being collected."""
 
 
 @contextlib.contextmanager
 def collected_ends() -> Iterator[list[State]]:
-    """Collect the final states of all task runs that end inside."""
+    """Collect the final states of all task runs that end inside the block."""
     ended: list[State] = []
     token = ENDED.set(ended)
     try:
@@ -56,8 +56,8 @@ async def reported(work: Awaitable[State]) -> State:
 
 
 async def report_again(ended: list[State]) -> None:
-    """Set the final states of task runs that the server shows as unfinished, as soon as it knows of them; those of
-    which it never hears are left out."""
+    """Set the final states of task runs that the server displays as unfinished, as soon as it knows of them; those that
+    it never learns of are skipped."""
     import httpx
 
     waiting = {run: state for state in ended if (run := state.state_details.task_run_id) is not None}
@@ -66,7 +66,7 @@ async def report_again(ended: list[State]) -> None:
             for attempt in range(ATTEMPTS):
                 is_last = attempt == ATTEMPTS - 1
                 for run, known in (await states_of(client, list(waiting))).items():
-                    # One that is not yet running for the server would be set running by an event that comes late.
+                    # A run that the server does not know as running yet would be set to running by a late event.
                     is_unfinished = known.is_running() or (is_last and not known.is_final())
                     if is_unfinished:
                         await client.set_task_run_state(run, waiting[run], force=True)
@@ -87,7 +87,7 @@ async def states_of(client: PrefectClient, runs: list[UUID]) -> dict[UUID, State
 
 
 def prefect_task(name: str) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
-    """Make a coroutine function a Prefect task that is never cached, and whose end is reported."""
+    """Turn a coroutine function into a Prefect task that is never cached, and whose end is reported."""
 
     def decorate(body: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         wrapped = task(name=name, task_run_name=name, persist_result=False, cache_policy=NO_CACHE)(body)

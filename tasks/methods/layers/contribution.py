@@ -1,4 +1,4 @@
-"""Layer contribution: a layer whose output points where its input pointed has done little, and may go.
+"""Layer contribution: a layer whose output points in the direction of its input contributes little, and may be dropped.
 
 Paper: Sajjad et al. 2020, "On the Effect of Dropping Layers of Pre-trained Transformer Models", arXiv:2004.03844.
 Shape letters in this file: B batch, T tokens, D width, L layers (there are L + 1 hidden states).
@@ -26,8 +26,8 @@ def layer_cosines(hidden_states: Sequence[Tensor], mask_BT: Tensor, *, token: st
 def cosines_BL(hidden_states: Sequence[Tensor], mask_BT: Tensor, *, token: str = "cls") -> Tensor:
     """Return the cosine of each layer's input and output for each example, to be summed over batches.
 
-    ``cls`` looks at the first valid token, ``last`` at the last, where XLNet keeps its summary, and ``mean``
-    averages the cosines of all valid tokens.
+    ``cls`` uses the first valid token, ``last`` the last, where XLNet keeps its summary, and ``mean`` averages the
+    cosines of all valid tokens.
     """
     _require_states(hidden_states, mask_BT)
     per_layer = [_cosines_BT(before, after) for before, after in pairwise(hidden_states)]
@@ -45,7 +45,7 @@ def token_means_BL(values_BLT: Tensor, mask_BT: Tensor, *, token: str) -> Tensor
 
 
 def _cosines_BT(before_BTD: Tensor, after_BTD: Tensor) -> Tensor:
-    # Two neighbouring layers differ in the third decimal, which half precision does not hold.
+    # Cosines of neighbouring layers differ in the third decimal, which half precision cannot represent.
     wide = torch.promote_types(before_BTD.dtype, torch.float32)
     return F.cosine_similarity(before_BTD.to(wide), after_BTD.to(wide), dim=-1)
 

@@ -1,7 +1,7 @@
 """Layer dropping: remove whole encoder layers from a model, in place, so that it reloads bit for bit.
 
 Paper: Sajjad et al. 2020, "On the Effect of Dropping Layers of Pre-trained Transformer Models", arXiv:2004.03844.
-Layers count from 0 in this file; which ones go is said by ``layer_strategies``.
+Layers count from 0 in this file; ``layer_strategies`` chooses the layers to drop.
 """
 
 from __future__ import annotations
@@ -56,12 +56,13 @@ def _keep_modules(model: PreTrainedModel, kept: Sequence[int]) -> None:
         _renumber(layer, "layer_idx", index)
     if model.config.model_type == "modernbert":
         # ModernBERT's first layer reads embeddings that are normalised already and has no norm of its own;
-        # a reload builds it so, hence a layer that moves to the front gives its norm up here as well.
+        # a reload builds it so, hence a layer that moves to the front loses its norm here as well.
         layers[0].attn_norm = nn.Identity()
 
 
 def _keep_albert_groups(model: PreTrainedModel, kept: Sequence[int], depth: int) -> None:
-    """Let ALBERT run fewer times; it has no layers of its own to delete, only groups that no kept turn uses."""
+    """Reduce the depth of ALBERT: it has no layers of its own to delete, only groups, of which unused ones are
+    removed."""
     groups = int(model.config.num_hidden_groups)
     used = [int(index / (depth / groups)) for index in kept]
     left = sorted(set(used))
@@ -87,7 +88,7 @@ def _rewrite_config(model: PreTrainedModel, kept: Sequence[int], depth: int) -> 
     config.kept_layers = [int(names[index]) for index in kept]
     if types is not None:
         config.layer_types = [types[index] for index in kept]
-    for attribute in ("n_layer", "n_layers"):  # XLNet and DistilBERT remember their depth outside the config
+    for attribute in ("n_layer", "n_layers"):  # XLNet and DistilBERT store their depth outside the config, too
         _renumber(model, attribute, len(kept))
 
 

@@ -15,7 +15,7 @@ from tasks.errors import ModelError, RecipeError
 
 @dataclass(frozen=True)
 class LayerMap:
-    """Entry m names the teacher's counterpart of the student's m-th hidden state or attention layer.
+    """Entry m is the teacher's counterpart of the student's m-th hidden state or attention layer.
 
     A map may end early (``skip`` does): student layers beyond its end copy nothing.
     """
@@ -31,7 +31,7 @@ def uniform(students: int, teachers: int) -> LayerMap:
 
 
 def divisible(students: int, teachers: int) -> LayerMap:
-    """Spread evenly, and refuse depths that do not divide: the published TinyBERT's own demand."""
+    """Spread evenly, and refuse depths that do not divide, as the published TinyBERT demands."""
     _require_depths(students, teachers)
     if teachers % students:
         raise RecipeError(
@@ -56,8 +56,7 @@ def skip(students: int, teachers: int) -> LayerMap:
 
 
 def of_kept(kept: Sequence[int]) -> LayerMap:
-    """Let every layer copy the one that it was in the teacher: for a student that is its teacher with layers
-    dropped."""
+    """Let every layer copy its own original in the teacher: for a student that is its teacher with layers dropped."""
     return _from_hidden([0, *(layer + 1 for layer in kept)])
 
 

@@ -1,5 +1,4 @@
-"""Layer similarity: how much of a layer is left as it was after fine-tuning, whatever its units were turned or
-stretched to.
+"""Layer similarity: how much of a layer is unchanged by fine-tuning, up to rotation and scaling of its units.
 
 Paper: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", arXiv:1905.00414 (linear CKA);
 the cosine of the summary token before and after fine-tuning: Sajjad et al. 2020, "On the Effect of Dropping Layers of
@@ -19,13 +18,13 @@ from torch.nn import functional as F
 from tasks.errors import ModelError
 from tasks.methods.layers.contribution import token_means_BL
 
-CONSTANT = 1e-12  # a spread below this share of what was summed is rounding: such a layer says nothing
+CONSTANT = 1e-12  # a spread below this share of the sum is rounding error: such a layer carries no information
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over rows, in float64, from which linear CKA follows: they add up over batches, so that no run keeps all its
-    tokens."""
+    """Sums over rows, in float64, from which linear CKA is computed: they add up over batches, so that no run stores
+    all its tokens."""
 
     rows: int
     first_D: Tensor
@@ -65,13 +64,13 @@ def moments_of(first_ND: Tensor, second_NE: Tensor) -> Moments:
 
 
 def linear_cka(first_ND: Tensor, second_NE: Tensor) -> float:
-    """Return the linear CKA of two representations of the same rows: 1 where one is the other turned, stretched and
-    moved, 0 where they share nothing."""
+    """Return the linear CKA of two representations of the same rows: 1 if one is the other rotated, scaled and shifted,
+    0 if they share nothing."""
     return linear_cka_of(moments_of(first_ND, second_NE))
 
 
 def linear_cka_of(sums: Moments) -> float:
-    """Return the linear CKA from sums over rows; 0 where one side does not vary."""
+    """Return the linear CKA from sums over rows; 0 if one side does not vary."""
     first_DD = sums.first_DD - torch.outer(sums.first_D, sums.first_D) / sums.rows
     second_EE = sums.second_EE - torch.outer(sums.second_E, sums.second_E) / sums.rows
     both_DE = sums.both_DE - torch.outer(sums.first_D, sums.second_E) / sums.rows
@@ -90,7 +89,7 @@ def between_models_BL(
             "a cosine compares states of one shape, and these two models differ in depth or width; compare a model "
             "with what was tuned from it"
         )
-    # Two neighbouring states differ in the third decimal, which half precision does not hold.
+    # Cosines of neighbouring states differ in the third decimal, which half precision cannot represent.
     per_state = [
         F.cosine_similarity(one.float(), other.float(), dim=-1) for one, other in zip(before, after, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Which layers to drop: the strategies, as sets of layer numbers; no model is touched here.
+"""Layer-dropping strategies as sets of layer numbers; no model is touched here.
 
 Paper: Sajjad et al. 2020, "On the Effect of Dropping Layers of Pre-trained Transformer Models", arXiv:2004.03844;
 greedy is Peer et al. 2021, "Greedy-layer Pruning: Speeding up Transformer Models for Natural Language Processing",
@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from tasks.errors import RecipeError
 
 Strategy = Callable[[int, int, Sequence[float] | None], list[int]]
-"""Layers, how many to drop, and what was measured before, where a strategy needs that: a cosine for each layer, or the
-layers that a search kept."""
+"""Maps the number of layers, the number to drop and, where needed, an earlier measurement (a cosine for each layer, or
+the layers that a search kept) to the layers that remain."""
 
 
 def top(layers: int, drop: int, contributions: Sequence[float] | None = None) -> list[int]:
@@ -31,7 +31,7 @@ def bottom(layers: int, drop: int, contributions: Sequence[float] | None = None)
 
 
 def symmetric(layers: int, drop: int, contributions: Sequence[float] | None = None) -> list[int]:
-    """Drop the middle; where the rest cannot be halved, the bottom keeps one more."""
+    """Drop the middle; if the rest cannot be halved, the bottom keeps one more."""
     _require_droppable("symmetric", layers, drop, layers - 1)
     below = (layers - drop + 1) // 2
     return [*range(below), *range(below + drop, layers)]
@@ -60,8 +60,8 @@ def contribution(layers: int, drop: int, contributions: Sequence[float] | None =
 
 
 def greedy(layers: int, drop: int, kept: Sequence[float] | None = None) -> list[int]:
-    """Drop, round by round, the layer that is missed least; the rounds are trainings, so the layers that stay are
-    handed over."""
+    """Drop, round by round, the layer whose removal costs least. The rounds are trainings, so the remaining layers are
+    an argument."""
     _require_droppable("greedy", layers, drop, layers - 1)
     found = sorted({int(layer) for layer in kept or ()})
     if len(found) != layers - drop or not set(found) <= set(range(layers)):
@@ -74,8 +74,8 @@ def greedy(layers: int, drop: int, kept: Sequence[float] | None = None) -> list[
 
 
 def after_a_round(kept: Sequence[int]) -> list[list[int]]:
-    """Return what a round of the greedy search tries: the layers that stay, for each layer that could go next; the
-    topmost goes first."""
+    """Return the candidates of one round of the greedy search: the remaining layers, for each layer that could be
+    dropped next; the topmost first."""
     return [[layer for layer in kept if layer != gone] for gone in reversed(kept)]
 
 
@@ -104,8 +104,8 @@ def kept_layers(strategy: str, layers: int, drop: int, contributions: Sequence[f
 
 
 def namesake(strategy: str, layers: int, drop: int) -> str:
-    """Return the first strategy that is known to leave the same layers; those that must be measured or tried are only
-    like themselves."""
+    """Return the first strategy that is known to leave the same layers; strategies that need measurements or trials
+    match only themselves."""
     if strategy in FOUND:
         return strategy
     kept = kept_layers(strategy, layers, drop)

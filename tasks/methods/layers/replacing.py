@@ -1,9 +1,9 @@
-"""Replacing modules: while the task is learned, each layer of the student stands in, now and then, for the teacher's
+"""Module replacing: while the task is learned, each layer of the student randomly takes the place of the teacher's
 layers that it replaces.
 
 Paper: Xu et al. 2020, "BERT-of-Theseus: Compressing BERT by Progressive Module Replacing", arXiv:2002.02925.
-The only loss is the task's. The teacher's layers are frozen; chance decides per step and module, and it grows until the
-student works alone.
+The only loss is the task's. The teacher's layers are frozen; replacement is random per step and module, with a
+probability that grows until the student works alone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tasks.errors import ModelError
 
 
 def chance(step: int, total: int, *, first: float, share: float) -> float:
-    """Return how likely a module is replaced at a step: rising evenly from ``first`` to 1 over a ``share`` of the
-    training, then 1."""
+    """Return the probability that a module is replaced at a step: rising linearly from ``first`` to 1 over a ``share``
+    of the training, then 1."""
     rising = max(1.0, share * total)
     return min(1.0, first + (1.0 - first) * step / rising)
 
@@ -38,7 +38,7 @@ class Replaceable(nn.Module):
     def __init__(self, successor: nn.Module, predecessors: Sequence[nn.Module]) -> None:
         super().__init__()
         self.successor = successor
-        # In a list they are no part of the student: neither trained nor saved.
+        # A plain list keeps them out of the student's modules: neither trained nor saved.
         self.predecessors, self.replaced = list(predecessors), True
 
     def forward(self, hidden: torch.Tensor, *given: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Attention distributions: where each token of the student looks copies where the teacher's looks.
+"""Attention distributions: each token of the student learns to attend where the teacher's token attends.
 
 Paper: Wang et al. 2020, "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained
 Transformers", arXiv:2002.10957. Shape letters in this file: B batch, H heads, T tokens (first as query, then as key).
@@ -25,8 +25,8 @@ def attention_distribution_loss(student_BHTT: Tensor, teacher_BHTT: Tensor, mask
     kept_BT = mask_BT.bool()
     student_logp, teacher_logp = (log_shares(scores, kept_BT) for scores in (student_BHTT, teacher_BHTT.detach()))
     pair_B1TT = (kept_BT[:, :, None] & kept_BT[:, None, :])[:, None]
-    # A padded key has probability 0 on both sides, whose logarithms have no difference: it is left out, not multiplied
-    # by 0.
+    # A padded key has probability 0 on both sides, so the difference of logarithms is undefined: it is masked, not
+    # multiplied by 0.
     gap_BHTT = (teacher_logp - student_logp).masked_fill(~pair_B1TT, 0.0)
     return mean_of((teacher_logp.exp() * gap_BHTT).sum(), kept_BT.sum() * student_BHTT.shape[1])
 

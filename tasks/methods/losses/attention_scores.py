@@ -12,7 +12,7 @@ from tasks.errors import ModelError
 from tasks.methods.losses.means import in_full, mean_of
 
 PAPER_THRESHOLD = -1e2
-"""The published code takes any score at or below this for a masked one."""
+"""The published code treats any score at or below this as masked."""
 
 
 def attention_score_loss(
@@ -20,7 +20,7 @@ def attention_score_loss(
 ) -> Tensor:
     """Return the squared difference per score, averaged over heads and pairs of valid query and valid key.
 
-    Pairs that are too ``far`` apart for a local layer are left out: nothing depends on their scores.
+    Pairs that are too ``far`` apart for a local layer are left out: their scores affect nothing.
     """
     _require_heads(student_BHTT, teacher_BHTT)
     if mask_BT.shape != (student_BHTT.shape[0], student_BHTT.shape[-1]):
@@ -37,7 +37,7 @@ def attention_score_loss(
 
 
 def attention_score_loss_paper(student: Tensor, teacher: Tensor) -> Tensor:
-    """Return the published code's mean over everything; both inputs carry the additive mask, of any shape."""
+    """Return the published code's mean over all elements; both inputs carry the additive mask, of any shape."""
     _require_heads(student, teacher)
     gap = _without_masked(student) - _without_masked(teacher.detach())
     return mean_of(gap.square().sum(), gap.numel())

@@ -1,10 +1,11 @@
-"""Ensembles: the answers of several teachers, mixed into those of one, by fixed weights or by how sure each teacher is
-of the row at hand.
+"""Ensembles: mix the predictions of several teachers into one, by fixed weights or by each teacher's certainty of the
+row.
 
-Paper: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Network", arXiv:1503.02531, who mix the
-predictive distributions. Each teacher is softened before it is mixed: softening the mixture instead would leave one
-sure teacher as sure as before among unsure ones. The weight by certainty, 1 - entropy / log C of the answer as it is,
-is the plainest of those in use. Shape letters in this file: M teachers, N rows, C classes (1 for regression).
+Paper: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Network", arXiv:1503.02531, which mixes the
+predictive distributions. Each teacher is softened before the mixture: softening the mixture instead would leave one
+certain teacher as certain as before among uncertain ones. The weight by certainty, 1 - entropy / log C of the
+unsoftened prediction, is the simplest of those in use. Shape letters in this file: M teachers, N rows, C classes (1 for
+regression).
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from torch import Tensor
 
 from tasks.errors import ModelError, RecipeError
 
-LEAST = 1e-6  # a teacher that is sure of nothing still counts a little, so that no row is left without one
+LEAST = 1e-6  # a teacher without any certainty still counts a little, so that no row is left without one
 
 Mixture = Callable[[Tensor, Sequence[float]], Tensor]
 
 
 def by_weights(logits_MNC: Tensor, weights_M: Sequence[float]) -> Tensor:
-    """Return the weights [M, N] that the recipe gives, the same for every row."""
+    """Return the weights [M, N] of the recipe, the same for every row."""
     given_M = torch.as_tensor(weights_M, dtype=torch.float64)
     return (given_M / given_M.sum())[:, None].expand(logits_MNC.shape[:2])
 
 
 def by_certainty(logits_MNC: Tensor, weights_M: Sequence[float]) -> Tensor:
-    """Return weights [M, N] that follow each teacher's certainty of each row, times those that the recipe gives."""
+    """Return weights [M, N] in proportion to each teacher's certainty of each row, times the weights of the recipe."""
     if logits_MNC.shape[-1] < 2:
         raise RecipeError(
             "an ensemble weighed by certainty needs classes, and this task predicts a number; use combine: weights"
@@ -44,11 +45,11 @@ MIXTURES: dict[str, Mixture] = {"weights": by_weights, "certainty": by_certainty
 
 
 def mixed(logits_MNC: Tensor, weights_M: Sequence[float], *, combine: str, temperature: float) -> Tensor:
-    """Return logits [N, C] that give, divided by ``temperature``, the mixture of the teachers' distributions softened
+    """Return logits [N, C] that, divided by ``temperature``, give the mixture of the teachers' distributions softened
     at it.
 
-    For regression they are the mixture of the teachers' values, whatever the temperature. Raises RecipeError for an
-    unknown mixture or temperature, ModelError for weights that do not fit the teachers.
+    For regression they are the mixture of the teachers' values, at any temperature. Raises RecipeError for an unknown
+    mixture or temperature, ModelError for weights that do not fit the teachers.
     """
     if combine not in MIXTURES:
         raise RecipeError(f"unknown ensemble mixture {combine!r}; choose one of {', '.join(sorted(MIXTURES))}")

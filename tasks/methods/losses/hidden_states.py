@@ -17,7 +17,7 @@ KINDS = ("shared", "per_layer", "none")
 def hidden_state_loss(
     student_BTD: Tensor, teacher_BTE: Tensor, mask_BT: Tensor, projection: nn.Module | None = None
 ) -> Tensor:
-    """Return the squared difference per number, averaged over valid tokens and the teacher's width."""
+    """Return the squared difference per element, averaged over valid tokens and the teacher's width."""
     if mask_BT.shape != teacher_BTE.shape[:2]:
         raise ModelError(
             f"the mask has shape {tuple(mask_BT.shape)} beside hidden states of shape {tuple(teacher_BTE.shape)}; "
@@ -31,7 +31,7 @@ def hidden_state_loss(
 
 
 def hidden_state_loss_paper(student_BTD: Tensor, teacher_BTE: Tensor, projection: nn.Module | None = None) -> Tensor:
-    """Return the published code's mean over everything, padding included."""
+    """Return the published code's mean over all elements, padding included."""
     gap_BTE = _gap(student_BTD, teacher_BTE, projection)
     return mean_of(gap_BTE.square().sum(), gap_BTE.numel())
 

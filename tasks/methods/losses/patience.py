@@ -1,4 +1,4 @@
-"""Patience: the student's summary token, layer by layer, copies the teacher's, while both answer the task.
+"""Patience: the student's summary token copies the teacher's, layer by layer, while the student learns the task.
 
 Paper: Sun et al. 2019, "Patient Knowledge Distillation for BERT Model Compression", arXiv:1908.09355.
 Shape letters in this file: B batch, L compared layers, D width.
@@ -16,8 +16,8 @@ PATIENCE_MAPS = ("skip", "last")
 
 
 def patience_loss(student_BLD: Tensor, teacher_BLD: Tensor, *, normalise: bool) -> Tensor:
-    """Return the squared difference per number, of vectors of length one where ``normalise`` is set, as the paper has
-    it."""
+    """Return the mean squared difference per element; of vectors of unit length if ``normalise`` is set, as in the
+    paper."""
     if student_BLD.shape != teacher_BLD.shape:
         raise ModelError(
             f"student summaries have shape {tuple(student_BLD.shape)} and the teacher's {tuple(teacher_BLD.shape)} "

@@ -31,7 +31,7 @@ def relation_loss(student_BHTK: Tensor, teacher_BHTK: Tensor, mask_BT: Tensor, *
             f"{tuple(teacher_BHTK.shape)}; "
             "it must be [batch, tokens] of both"
         )
-    # A relation is where tokens would look, were states their own queries and keys.
+    # A relation is an attention distribution with the same states as queries and keys.
     return attention_distribution_loss(
         relation_scores(student_BHTK, heads), relation_scores(teacher_BHTK, heads), mask_BT
     )
@@ -53,7 +53,7 @@ def relation_heads(student_width: int, teacher_width: int) -> int:
 
 
 def require_heads(heads: int, width: int) -> None:
-    """Refuse a number of relation heads that does not divide a width."""
+    """Raise ModelError for a number of relation heads that does not divide the width."""
     if heads < 1 or width % heads:
         raise ModelError(
             f"{heads} relation heads do not divide the width {width}; choose a number that divides both widths, or "

@@ -55,7 +55,7 @@ def prediction_loss(
     hard_weight: float,
     formula: str = "default",
 ) -> Tensor:
-    """Return the loss of the prediction phase: the teacher's answers, mixed with the labels by ``hard_weight``.
+    """Return the loss of the prediction phase: on the teacher's predictions, mixed with the labels' by ``hard_weight``.
 
     ``paper`` gives TinyBERT's own formulae: soft cross entropy, and for regression the gold labels alone.
     """
@@ -106,7 +106,7 @@ def _value_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
         raise ModelError(f"a regression model must give one value per row, not {student_BC.shape[1]}; set num_labels=1")
     student_B = in_full(student_BC).squeeze(1)
     kept_B = ~labels_B.isnan()
-    # NaN is replaced before the subtraction: zero times NaN would still poison the gradient.
+    # NaN is replaced before the subtraction: zero times NaN would still give a NaN gradient.
     target_B = torch.where(kept_B, labels_B.to(student_B.dtype), student_B.detach())
     return mean_of((student_B - target_B).square().sum(), kept_B.sum())
 

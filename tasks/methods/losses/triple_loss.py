@@ -1,9 +1,8 @@
-"""DistilBERT's terms beside the softened predictions: predicting masked words, and hidden states that point the same
-way.
+"""DistilBERT's losses besides the softened predictions: masked words, and the direction of hidden states.
 
 Paper: Sanh et al. 2019, "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
-arXiv:1910.01108. Which tokens are masked is drawn as in Lample, Conneau 2019, XLM, arXiv:1901.07291: rare tokens more
-often. Shape letters in this file: B batch, T tokens, N tokens that count, D width, V vocabulary.
+arXiv:1910.01108. Masked tokens are drawn as in Lample, Conneau 2019, XLM, arXiv:1901.07291: rare tokens more often.
+Shape letters in this file: B batch, T tokens, N selected tokens, D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from torch.nn import functional as F
 from tasks.errors import ModelError
 from tasks.methods.losses.means import in_full, mean_of
 
-SMOOTHING = 0.7  # how strongly a token's frequency counts against it
-SHOWN_AS_MASK, SHOWN_AS_IT_IS = 0.8, 0.1  # the rest of the targets is shown as any token
+SMOOTHING = 0.7  # exponent by which a token's frequency lowers its weight
+SHOWN_AS_MASK, SHOWN_AS_IT_IS = 0.8, 0.1  # the other targets are replaced by random tokens
 
 
 def direction_loss(student_ND: Tensor, teacher_ND: Tensor) -> Tensor:
@@ -39,15 +38,15 @@ def masked_word_sum(student_NV: Tensor, targets_N: Tensor) -> Tensor:
 
 
 def rarity(counts_V: Tensor, specials: Sequence[int]) -> Tensor:
-    """Return the weight [V] by which each token of the vocabulary is drawn; special tokens never are."""
+    """Return the sampling weight [V] of each token of the vocabulary; special tokens have weight 0."""
     weights_V = counts_V.double().clamp(min=1).pow(-SMOOTHING)
     weights_V[list(specials)] = 0.0
     return weights_V
 
 
 def draw_targets(ids_BT: Tensor, mask_BT: Tensor, weights_V: Tensor, *, share: float) -> Tensor:
-    """Return which tokens are to be predicted, a boolean [B, T]: a share of the batch's tokens, drawn without
-    replacement over the whole batch."""
+    """Return a boolean [B, T] of the tokens to be predicted: a share of the batch's tokens, drawn without replacement
+    over the whole batch."""
     chances = (weights_V[ids_BT.cpu()] * mask_BT.cpu()).flatten()
     wanted = min(int(torch.ceil(share * mask_BT.sum())), int((chances > 0).sum()))
     drawn = torch.zeros_like(chances, dtype=torch.bool)
@@ -57,7 +56,7 @@ def draw_targets(ids_BT: Tensor, mask_BT: Tensor, weights_V: Tensor, *, share: f
 
 
 def shown(ids_BT: Tensor, drawn_BT: Tensor, *, mask_token: int, vocabulary: int) -> Tensor:
-    """Return what the models read: most targets masked, some as they are, some as another token."""
+    """Return the input of the models: most targets masked, some unchanged, some replaced by another token."""
     dice_BT = torch.rand(ids_BT.shape).to(ids_BT.device)
     other_BT = torch.randint(vocabulary, ids_BT.shape).to(ids_BT.device)
     hidden_BT = torch.where(dice_BT < SHOWN_AS_MASK, torch.full_like(ids_BT, mask_token), other_BT)

@@ -1,8 +1,8 @@
 """Word substitution: new training sentences by swapping content words for likely others.
 
 Paper: Jiao et al. 2019, "TinyBERT: Distilling BERT for Natural Language Understanding", arXiv:1909.10351.
-Candidates are stored once per sentence; a variant is drawn anew for each epoch, and the same draw always gives the
-same text. Words are what ``text.split(" ")`` gives, so that joining them restores the original spacing.
+Candidates are stored once per sentence; a variant is drawn anew for each epoch, and the same draw always gives the same
+text. Words are the parts of ``text.split(" ")``, so that joining them restores the original spacing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LISTED = (
     "now of off on once out over there through then to too under up very when where why with "
     # auxiliaries
     "am is are was were be been being have has had having do does did doing can will should shall "
-    # what a tokenizer leaves of a contraction
+    # pieces of contractions after tokenization
     "ain aren couldn d didn doesn don hadn hasn haven isn ll m ma mightn mustn needn o re s shan shouldn t ve wasn "
     "weren won wouldn y"
 )
 FUNCTION_WORDS = frozenset(_LISTED.split())
-"""English words that carry the grammar; to swap one usually breaks the sentence or turns its meaning."""
+"""English words that carry the grammar; swapping one usually breaks the sentence or changes its meaning."""
 
 
 def replaceable(word: str) -> bool:
@@ -56,7 +56,7 @@ def keep_candidates(tokens: Sequence[str], original: str, limit: int) -> list[st
     seen = {original.lower()}
     kept: list[str] = []
     for token in tokens:
-        # Pieces ("##ing"), specials ("[UNK]", "<s>"), numbers and punctuation all hold something but letters.
+        # Word pieces ("##ing"), special tokens ("[UNK]", "<s>"), numbers and punctuation all contain non-letters.
         if len(kept) < limit and token.isalpha() and token.lower() not in seen:
             seen.add(token.lower())
             kept.append(token)

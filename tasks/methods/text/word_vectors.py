@@ -1,7 +1,7 @@
 """Word vectors: the nearest neighbours of a word, offered as its substitutes.
 
 Paper: used for words of several pieces in Jiao et al. 2019 (TinyBERT), arXiv:1909.10351.
-Shape letters in this file: V vocabulary, E vector width, R rows asked for, K neighbours.
+Shape letters in this file: V vocabulary, E vector width, R query rows, K neighbours.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _nearest_in_block(vectors_VE: NDArray[np.floating], block: NDArray[np.int64]
 
 
 def _settle_ties(best_RK: NDArray[np.int64], cosines_RV: NDArray[np.floating]) -> None:
-    """Of words as near as the last one that is taken, take those of lower index; a partition takes any of them."""
+    """Among words as near as the last selected one, select those of lower index; a partition selects any of them."""
     last_R1 = np.take_along_axis(cosines_RV, best_RK, axis=1).min(axis=1, keepdims=True)
     for row in np.flatnonzero(np.count_nonzero(cosines_RV >= last_R1, axis=1) > best_RK.shape[1]):
         nearer, level = cosines_RV[row] > last_R1[row], cosines_RV[row] == last_R1[row]
