@@ -225,7 +225,7 @@ class Program:
         names = {local: [meant] for local, meant in found.imports.items()}
         for local, meant in inner:
             names.setdefault(local, []).append(meant)
-        spelled = set[int]()  # ids of the nodes that are ``module`` in ``module.name``
+        spelled = set[int]()  # the names that are ``module`` in ``module.name``
         for one in ast.walk(node):
             if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name):
                 for meant in names.get(one.value.id, ()):

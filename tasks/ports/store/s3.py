@@ -140,8 +140,7 @@ class S3Store:
         return self.cache.folder(parcel.sha256, lambda folder: self.fetch(parcel.sha256, folder))
 
     def own_copy(self, source: Parcel) -> Path:
-        """Return the copy of a source in this host's cache: downloaded if it was uploaded, else copied once from the
-        user's path."""
+        """Return a source's copy in this host's cache: downloaded if it was uploaded, else copied from the user."""
         if source.uri.startswith("s3://"):
             return self.folder(source)
         return self.cache.folder(source.sha256, partial(copy_source, source))
