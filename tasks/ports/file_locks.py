@@ -1,4 +1,4 @@
-"""Waiting for a lock on a file; the kernel frees it when its holder dies."""
+"""File locks with a time limit; the kernel releases a lock when its holder dies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POLL = 0.05  # seconds between two attempts
 
 
 def take_lock(handle: IO[Any], seconds: float, refusal: LimbeckError) -> None:
-    """Lock an open file until it is closed; raise ``refusal`` where another process holds it for so many seconds."""
+    """Lock an open file until it is closed; raise ``refusal`` if another process holds the lock for ``seconds``."""
     give_up = time.monotonic() + seconds
     while True:
         try:

@@ -1,9 +1,9 @@
-"""The hardware that numbers are made on: its class, which is part of keys, and its names, for tables and costs.
+"""The hardware of this machine: its class, which is part of keys, and its names, for tables and costs.
 
-Two machines are of one class where torch, oneDNN, MKL, OpenBLAS and ONNX Runtime choose the same kernels: for a
-processor by its instructions and its vendor (MKL goes other ways on AMD), for a GPU by its model, because cuBLAS
-chooses by architecture and by the number of multiprocessors. ``python -m tasks.ports.machine`` prints the class of this
-machine.
+Two machines are in the same class if torch, oneDNN, MKL, OpenBLAS and ONNX Runtime choose the same kernels. The class
+of a processor depends on its instruction set and its vendor (MKL uses other kernels on AMD), the class of a GPU on its
+model, because cuBLAS chooses by architecture and by the number of multiprocessors. ``python -m tasks.ports.machine``
+prints the class of this machine.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ LEVELS = {
     "avx2": {"avx2", "fma"},
     "avx": {"avx"},
 }
-"""Instructions by which kernels for x86 are chosen, the newest first."""
+"""Instruction sets by which x86 kernels are chosen, newest first."""
 VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel", "HygonGenuine": "amd"}
 ARM_FEATURES = ("asimddp", "bf16", "i8mm", "sve", "sve2")
 CLASS = r"(cpu|cuda)-[a-z0-9.+-]+"
-"""What a class looks like."""
+"""Pattern of a class."""
 
 
 class Gpu(NamedTuple):
-    """A GPU as its driver names it: number, universal names (its slices' too), model (with the slices' sizes)."""
+    """A GPU in the driver's terms: number, UUIDs (with those of its MIG slices), model (with the slices' sizes)."""
 
     number: str
     names: tuple[str, ...]
@@ -48,18 +48,20 @@ class Gpu(NamedTuple):
 
 
 def device_class() -> str:
-    """Return the class of what models run on here, without importing torch; StoreError where a GPU cannot be told."""
+    """Return the class of the device for models on this machine, without importing torch; raises StoreError if a GPU
+    cannot be identified."""
     return gpu_class() or cpu_class()
 
 
 def gpu_class() -> str | None:
-    """Return the class of the GPUs that stages use; None where they use none."""
+    """Return the class of the GPUs that stages use, or None if they use none."""
     models = sorted({slug(gpu.model.removeprefix("NVIDIA ").removeprefix("Tesla ")) for gpu in used_gpus()})
     return f"cuda-{'+'.join(models)}" if models else None
 
 
 def cpu_class() -> str:
-    """Return the class of this processor: ``cpu-avx512-bf16-amd``; by its part on ARM, by its chip on a Mac."""
+    """Return the class of this processor, such as ``cpu-avx512-bf16-amd``; on ARM by its part number, on a Mac by its
+    chip."""
     machine, info = platform.machine().lower(), fields()
     if platform.system() == "Darwin":
         return f"cpu-{slug(mac_chip())}"
@@ -76,7 +78,7 @@ def cpu_class() -> str:
 
 
 def hardware() -> str:
-    """Say which machine figures of speed belong to."""
+    """Return a description of this machine for speed measurements."""
     return f"{cpu_model()} x {os.cpu_count()} {device_class()}"
 
 
@@ -86,19 +88,19 @@ def cpu_model() -> str:
 
 
 def gpu_model() -> str | None:
-    """Return the name of the GPU that stages use here, as its driver gives it; None where they use none."""
+    """Return the driver's name of the GPU that stages use, or None if they use none."""
     return next((gpu.model for gpu in used_gpus()), None)
 
 
 def fields() -> dict[str, str]:
-    """Return what Linux says of the first core, by name."""
+    """Return Linux's information about the first core, by name."""
     pairs = (line.split(":", 1) for line in cpuinfo().split("\n\n")[0].splitlines() if ":" in line)
     return {name.strip(): value.strip() for name, value in pairs}
 
 
 @cache
 def cpuinfo() -> str:
-    """Return what Linux says of the processor; elsewhere nothing."""
+    """Return Linux's information about the processor; empty on other systems."""
     return CPUINFO.read_text() if CPUINFO.is_file() else ""
 
 
@@ -113,7 +115,7 @@ def mac_chip() -> str:
 
 
 def used_gpus() -> list[Gpu]:
-    """Return the GPUs that torch would see here and may use."""
+    """Return the GPUs that torch can see and may use on this machine."""
     if os.environ.get("LIMBECK_DEVICE") == "cpu" or not has_gpu_driver() or not torch_can_use_gpus():
         return []
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -128,17 +130,18 @@ def used_gpus() -> list[Gpu]:
 
 
 def by_name(gpu: Gpu, word: str) -> bool:
-    """Tell whether a GPU, or a slice of it, has a name that begins so."""
+    """Return whether a UUID of a GPU, or of one of its slices, starts with ``word``."""
     return any(name.startswith(word) for name in gpu.names)
 
 
 def has_gpu_driver() -> bool:
-    """Tell whether a GPU of NVIDIA's may be used here; in a container any of several, or one of Windows."""
+    """Return whether an NVIDIA GPU is available: in a container with any number, or the GPU of Windows in WSL."""
     return any(re.fullmatch(r"nvidia\d+", path.name) for path in DEVICES.glob("nvidia*")) or (DEVICES / "dxg").exists()
 
 
 def torch_can_use_gpus() -> bool:
-    """Tell whether the installed torch was built for GPUs; what its version does not say, an engine finds out."""
+    """Return whether the installed torch may be built for GPUs; if its version does not say so, return True and leave
+    the test to an engine."""
     with suppress(PackageNotFoundError):
         return not version("torch").endswith("+cpu")
     return True
@@ -146,7 +149,7 @@ def torch_can_use_gpus() -> bool:
 
 @cache
 def gpus_here() -> list[Gpu]:
-    """Return the GPUs as the driver lists them; StoreError where it does not: without a class there is no key."""
+    """Return the GPUs that the driver lists; raises StoreError if it lists none, because a key needs a device class."""
     found = listed(driver_list())
     if not found and not (DEVICES / "dxg").exists():
         raise StoreError(
@@ -158,7 +161,7 @@ def gpus_here() -> list[Gpu]:
 
 
 def driver_list() -> str:
-    """Return the GPUs as ``nvidia-smi -L`` prints them, from the driver's own files where there is no nvidia-smi."""
+    """Return the GPUs in the format of ``nvidia-smi -L``, from the driver's own files if there is no nvidia-smi."""
     with suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(["nvidia-smi", "-L"], check=True, capture_output=True, text=True, timeout=20).stdout
     lines = []
@@ -169,7 +172,7 @@ def driver_list() -> str:
 
 
 def listed(text: str) -> list[Gpu]:
-    """Read ``nvidia-smi -L``: a line a GPU, and below it one for each of its slices (MIG)."""
+    """Parse ``nvidia-smi -L``: one line for each GPU, and below it one line for each of its MIG slices."""
     found: list[Gpu] = []
     for line in text.splitlines():
         if whole := re.match(r"GPU (\d+): (.+?) \(UUID: (.*?)\)", line):
@@ -182,7 +185,7 @@ def listed(text: str) -> list[Gpu]:
 
 
 def slug(text: str) -> str:
-    """Return a name in small letters, digits, dots and dashes."""
+    """Return a name in lower-case letters, digits, dots and dashes."""
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
 
 

@@ -1,8 +1,7 @@
-"""What this machine need not find out twice: small answers by kind and key, in the home folder's cache. Losing them
-only costs time.
+"""A cache of small results on this machine, by kind and key, in the home folder. The loss of an entry costs only time.
 
-A key says everything that its answer depends on, so that an answer is never wrong, only unused; every answer is kept
-with its own hash, so that one that was cut off is found out anew.
+A key contains everything that its result depends on, so a result is never wrong, only unused. Every result is stored
+with its hash, so a truncated one is computed again.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-MOST = 1000  # answers of a kind, the largest of them pictures of a tenth of a megabyte; then the older half goes
+MOST = 1000  # results of a kind, the largest are pictures of 0.1 MB; beyond that the older half is removed
 HASH = 32  # bytes of a sha256
 
 
 def remembered(kind: str, parts: Any, find_out: Callable[[], Any]) -> Any:
-    """Return what was found out before for these parts, else find it out and remember it; parts and answers are what
-    JSON holds."""
+    """Return the cached result for these parts, else compute and cache it; parts and results are JSON values."""
     place = (
         Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser()
         / "cache"
@@ -33,13 +31,13 @@ def remembered(kind: str, parts: Any, find_out: Callable[[], Any]) -> Any:
         if sha256(kept[HASH:]).digest() == kept[:HASH]:
             return json.loads(kept[HASH:])
     answer = find_out()
-    with suppress(OSError):  # a full disk, or a home that may only be read
+    with suppress(OSError):  # a full disk, or a read-only home
         keep(place, json.dumps(answer).encode())
     return answer
 
 
 def keep(place: Path, answer: bytes) -> None:
-    """Write an answer whole or not at all, and make room for it."""
+    """Write a result atomically, and remove old ones if there are too many."""
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = place.with_name(f".{place.name}.{os.getpid()}")
     temporary.write_bytes(sha256(answer).digest() + answer)

@@ -1,5 +1,5 @@
-"""Which process a run belongs to, and whether it is still there: what a janitor must know before it ends a run for
-somebody else."""
+"""The identity of a run's process, and whether it still exists: the janitor checks this before it ends another
+process's run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 
 def this_process() -> str:
-    """Return host, process id and start time of this process: a number that is used again does not make a dead process
-    alive."""
+    """Return host, process id and start time of this process; the start time distinguishes it from a later process with
+    the same id."""
     return f"{socket.gethostname()}:{os.getpid()}:{started(os.getpid())}"
 
 
 def is_gone(process: str) -> bool | None:
-    """Tell whether a process of this host has ended; None for one of another host, of which nothing is known here."""
+    """Return whether a process of this host has ended; None for a process of another host, because that is unknown
+    here."""
     host, _, known = process.partition(":")
     pid, _, start = known.partition(":")
     if host != socket.gethostname() or not pid.isdecimal():
@@ -24,9 +25,10 @@ def is_gone(process: str) -> bool | None:
 
 
 def started(pid: int) -> str:
-    """Return when a process started, in the kernel's ticks since boot; empty if there is none, or if it is a zombie."""
+    """Return the start time of a process in the kernel's ticks since boot; empty if it does not exist or is a
+    zombie."""
     try:
-        # The name of the program, in brackets, may hold anything; what follows it is plain.
+        # The program's name, in brackets, may contain any characters; the fields after it are plain.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""

@@ -1,9 +1,8 @@
-"""What the instance under this process knows of its own end: AWS announces two minutes before that it takes a spot
-instance back.
+"""The interruption notice of an AWS spot instance, which AWS publishes two minutes before it reclaims the instance.
 
-Asked by the instance metadata service, version 2: a token first, then the notice, which is not there (404) until it is.
-Nothing else of the service is read, and no credentials. ``AWS_EC2_METADATA_SERVICE_ENDPOINT`` names another address, as
-it does for AWS's own libraries.
+The notice comes from the instance metadata service, version 2: first request a token, then the notice, which is missing
+(404) until there is one. No other data of the service is read, in particular no credentials.
+``AWS_EC2_METADATA_SERVICE_ENDPOINT`` sets another address, as it does for AWS's own libraries.
 """
 
 from __future__ import annotations
@@ -16,30 +15,30 @@ from urllib.error import HTTPError
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 ENDPOINT = "http://169.254.169.254"
-PATIENCE = 2.0  # seconds; the service answers in milliseconds
-LIFE = 21600  # seconds that a token lives, the most that there is
-LONGEST = 4096  # bytes; a notice has sixty
+PATIENCE = 2.0  # time limit in seconds; the service responds in milliseconds
+LIFE = 21600  # lifetime of a token in seconds, the maximum of the service
+LONGEST = 4096  # bytes; a notice has about 60
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What will happen, and when: ``terminate``, ``stop`` or ``hibernate``."""
+    """The action (``terminate``, ``stop`` or ``hibernate``) and its time."""
 
     action: str
     time: str
 
 
 class Metadata:
-    """The instance metadata service. It keeps one token, and asks for another where that one is refused."""
+    """A client of the instance metadata service; it caches one token and requests another if that is refused."""
 
     def __init__(self) -> None:
         self.endpoint = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", ENDPOINT).rstrip("/")
-        # The service is on this very machine: a proxy would be asked for its own notice.
+        # No proxy: the service belongs to this machine, and a proxy would return its own machine's notice.
         self.opener: OpenerDirector = build_opener(ProxyHandler({}))
         self.token = ""
 
     def notice(self) -> Notice | None:
-        """Return the notice if there is one; raise OSError where the service does not answer."""
+        """Return the notice, or None if there is none; raise OSError if the service does not respond."""
         for _ in range(2):
             if not self.token:
                 self.token = self.ask(
@@ -58,7 +57,7 @@ class Metadata:
         return None
 
     def ask(self, method: str, path: str, headers: dict[str, str]) -> bytes:
-        """Ask the service once."""
+        """Send one request to the service and return the body."""
         with self.opener.open(
             Request(self.endpoint + path, method=method, headers=headers), timeout=PATIENCE
         ) as answer:
@@ -67,7 +66,7 @@ class Metadata:
 
 
 def notice_from(body: bytes) -> Notice:
-    """Read a notice; one that cannot be read is one all the same."""
+    """Parse a notice; an unreadable one still counts as a notice to terminate soon."""
     try:
         given = json.loads(body)
         action, time = str(given["action"]), str(given["time"])

@@ -1,8 +1,8 @@
-"""Digests of files and of the code that a stage can reach, and the key that is made of everything in an explanation.
+"""Digests of files and of the code that a stage can reach, and the key of a stage, computed from its explanation.
 
-Code counts by its syntax tree, so comments, docstrings and formatting are free, and files may move. Of a family of
-choices (a dict of functions) that is asked by a knob alone, only the entries that the knob names count, so a new method
-does not re-run the old ones.
+Code is hashed by its syntax tree, so comments, docstrings, formatting and the location of a file do not matter. If a
+family of choices (a dict of functions) is indexed only by a knob, only the entries that the knob selects are hashed, so
+a new method does not re-run the old ones.
 """
 
 from __future__ import annotations
@@ -53,23 +53,24 @@ NEVER_COUNTED = (
     "tasks.ports.tracking.download",
     "tasks.ports.tracking.figures",
 )
-"""Modules, and packages, whose code is in no key: they give types and errors to those that count, and set nothing that
-reaches a number."""
+"""Modules and packages whose code is in no key: hashed modules use their types and errors, and no result depends on
+their code."""
 KEY_SCHEMA = 2
-"""How keys are made; 2: code by what it is and not by where it lies, threads and environment in the key."""
+"""Version of the key format. Version 2: the digest of code is independent of its location, and the key contains threads
+and environment."""
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-RACY = 2.0  # seconds; file systems that keep times coarsely keep them to two seconds
+RACY = 2.0  # seconds; the coarsest granularity of times in common file systems
 
 
 class HashMemo:
-    """Remembers hashes by path, size, times and inode, so that a large file is read once per host, not once per run.
+    """A cache of hashes by path, size, times and inode, so that a large file is read once per host, not once per run.
 
-    What was changed a moment before it was hashed is not remembered: an edit of the same size within the clock's
-    granularity would leave size, times and inode as they are (Git calls such entries racily clean).
+    Hashes of files that were changed just before are not cached: another edit of the same size within the clock's
+    granularity would not change size, times and inode (Git calls such entries racily clean).
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,7 +78,7 @@ class HashMemo:
         self.known = known_hashes(path)
 
     def get(self, path: Path) -> str:
-        """Return the sha256 of a file."""
+        """Return the sha256 of a file, from the cache if possible."""
         state, now = path.stat(), time.time()
         stamp = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev]
         found = self.known.get(str(path))
@@ -90,7 +91,7 @@ class HashMemo:
         return digest
 
     def save(self) -> None:
-        """Write the memo with its own hash; losing it only costs time."""
+        """Write the cache with its own hash; a write error is ignored, because the loss costs only time."""
         if not self.changed:
             return
         try:
@@ -104,7 +105,7 @@ class HashMemo:
 
 
 def known_hashes(path: Path) -> dict[str, list[Any]]:
-    """Read a memo of hashes; one that is damaged, or of an earlier release, knows nothing."""
+    """Return the hashes of a cache file; a damaged file, or one of an earlier release, counts as empty."""
     try:
         kept = json.loads(path.read_bytes())
         body = kept["known"]
@@ -115,7 +116,7 @@ def known_hashes(path: Path) -> dict[str, list[Any]]:
 
 
 def is_entry(entry: Any) -> bool:
-    """Tell whether a memo's entry is a stamp and a hash."""
+    """Return whether an entry of the cache consists of a stamp and a hash."""
     return (
         isinstance(entry, list)
         and len(entry) == 2
@@ -127,7 +128,7 @@ def is_entry(entry: Any) -> bool:
 
 @cache
 def memo() -> HashMemo:
-    """Return the memo of this home folder."""
+    """Return the cache of hashes of this home folder."""
     home = Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser()
     found = HashMemo(home / "cache" / "hashes.json")
     atexit.register(found.save)
@@ -141,7 +142,7 @@ def hash_now(path: Path) -> str:
 
 
 def hash_file(path: Path, *, remember: bool = True) -> str:
-    """Return the sha256 of a file, from memory where the file has not been touched since."""
+    """Return the sha256 of a file, from the cache if ``remember`` and the file is unchanged."""
     return memo().get(path.resolve()) if remember else hash_now(path)
 
 
@@ -150,22 +151,21 @@ def hash_file(path: Path, *, remember: bool = True) -> str:
 
 @cache
 def program() -> Program:
-    """Return the package as keys see it; what is hashed is what is loaded, also while someone edits."""
+    """Return the package's sources as this process has loaded them, even if files are edited meanwhile."""
     return Program({name: file.body.decode() for name, file in files_as_read().items()}, NEVER_COUNTED)
 
 
 @cache
 def narrowing(roots: tuple[Root, ...]) -> Narrowing:
-    """Return what the families of choices are asked by, in all that some roots can reach."""
+    """Return the index expressions of the families of choices in the code that the roots can reach."""
     return Narrowing(program(), roots)
 
 
 def code_digest(roots: Iterable[Root], knobs: Mapping[str, Any]) -> str:
-    """Return the digest of every definition that the roots can reach; of families of choices, the entries that the
-    knobs can ask for.
+    """Return the digest of every definition that the roots can reach; of families of choices, only the entries that the
+    knobs can select.
 
-    Reading the syntax takes most of a second for a whole recipe; while no source has changed, it is read once a
-    machine.
+    Parsing takes most of a second for a whole recipe, so the result is cached on this machine until a source changes.
     """
     asked = [list(root) for root in roots], sorted({(path, value or "") for path, value in leaves(knobs)})
     digest: str = remembered("code", [sys.version, sources_sha256(), asked], lambda: read_digest(roots, knobs))
@@ -179,7 +179,7 @@ def sources_sha256() -> str:
 
 
 def read_digest(roots: Iterable[Root], knobs: Mapping[str, Any]) -> str:
-    """Read the sources for a code digest."""
+    """Compute a code digest from the sources, without the cache."""
     starts = tuple(roots)
     return program().digest(starts, narrowing(starts).entries(knobs))
 
@@ -188,12 +188,12 @@ def read_digest(roots: Iterable[Root], knobs: Mapping[str, Any]) -> str:
 
 
 def library_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of libraries, local build tags left out."""
+    """Return the versions of libraries without local build tags."""
     return {name: version_of(name) for name in names}
 
 
 def canonical(values: Mapping[str, Any]) -> bytes:
-    """Return canonical JSON; what has no canonical form is an error, never "no cache"."""
+    """Return canonical JSON; values without a canonical form raise StoreError instead of disabling the cache."""
     try:
         return rfc8785.dumps(dict(values))
     except (rfc8785.CanonicalizationError, TypeError, ValueError) as error:
@@ -206,8 +206,8 @@ def key_of(explanation: Mapping[str, Any]) -> str:
 
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Yield the fields in which two explanations of a stage differ, as sentences; keys of two schemas differ in how
-    they are made, which is all to say."""
+    """Yield the fields in which two explanations of a stage differ, as text; for different schemas, yield only one
+    sentence about the schemas."""
     if not path and now.get("schema", 1) != then.get("schema", 1):
         yield (
             f"keys are made in another way since schema {max(now.get('schema', 1), then.get('schema', 1))}, so "
@@ -223,6 +223,6 @@ def differences(now: Mapping[str, Any], then: Mapping[str, Any], path: str = "")
 
 
 def short(value: Any) -> str:
-    """Shorten a value for one line."""
+    """Return a value as text, shortened for one line."""
     text = str(value)
     return text[:8] + "…" if len(text) == 64 and text.isalnum() else text if len(text) <= 40 else text[:39] + "…"

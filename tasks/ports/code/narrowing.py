@@ -1,11 +1,12 @@
-"""Which entries of a family of choices a stage can ask for: those that a knob names, where all code asks by that knob.
+"""Selects the entries of a family of choices that a stage can use: those that a knob names, if all code indexes the
+family by that knob.
 
-A family is a dict at the top level of a module, its keys written out. It is narrowed only where every use of it in
-reach is one of these, and what it is asked by is plain to see: ``FAMILY[x]``, ``FAMILY.get(x)``, ``x in FAMILY``, or
-any use inside of a ``raise``, after which a stage makes nothing. Plain to see is a knob (``job.knobs.method``:
-attributes of something called ``knobs``), a string, a name that stands for one of them, or a parameter for which
-every caller in reach gives one of them. A family that is asked by anything else, such as what a model's config says,
-counts whole.
+A family is a dict at the top level of a module, with literal keys. It is narrowed only if every reachable use of it is
+one of these, with an index that can be resolved statically: ``FAMILY[x]``, ``FAMILY.get(x)``, ``x in FAMILY``, or any
+use inside of a ``raise``, after which a stage has no result. An index can be resolved if it is a knob
+(``job.knobs.method``: attributes of a name ``knobs``), a string, a name that is bound to one of them, or a parameter
+for which every reachable caller passes one of them. A family with any other index, such as a field of a model's config,
+is hashed completely.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ from tasks.ports.code.program import FAMILY_ENTRIES, Definition, Mention, Progra
 
 KNOBS = "knobs"
 Ask = tuple[str, str]
-"""What a family is asked by: ``knob`` and the path of one, or ``entry`` and a string."""
+"""An index of a family: ``knob`` and the path of a knob, or ``entry`` and a string."""
 Asks = frozenset[Ask]
 NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class Narrowing:
-    """What the families are asked by, in all that some roots can reach while every family counts whole."""
+    """The indices of the families in the code that the roots can reach if every family is hashed completely."""
 
     def __init__(self, program: Program, roots: Sequence[Root]) -> None:
         self.program, self.reached = program, program.reach(roots, {})
         self.under_way, self.places = set[tuple[Definition, str]](), dict[Definition, Place]()
 
     def place(self, definition: Definition) -> Place:
-        """Return one definition with what lies around its pieces."""
+        """Return one definition with the parents of its syntax nodes."""
         if definition not in self.places:
             self.places[definition] = Place(self.program, definition)
         return self.places[definition]
 
     @cached_property
     def uses(self) -> dict[Definition, list[tuple[Definition, Mention]]]:
-        """Where each definition is mentioned, and by which one."""
+        """The mentions of each definition, each with the definition that contains it."""
         found: dict[Definition, list[tuple[Definition, Mention]]] = {}
         for user, piece in self.reached.items():
             for mention in piece.mentions:
@@ -50,16 +51,16 @@ class Narrowing:
 
     @cached_property
     def asks(self) -> dict[Definition, Asks | None]:
-        """What each family in reach is asked by; None where that is not plain to see."""
+        """The indices of each reachable family; None if one cannot be resolved."""
         return {family: self.of_family(family) for family in self.reached if is_family(self.program.node(family))}
 
     def of_family(self, family: Definition) -> Asks | None:
-        """Return what a family is asked by."""
+        """Return the indices of a family, or None if one cannot be resolved."""
         found = [self.of_use(self.place(user), mention.node) for user, mention in self.uses.get(family, ())]
         return together(found) if found else None
 
     def of_use(self, place: Place, use: ast.expr) -> Asks | None:
-        """Return what a family is asked by in one place."""
+        """Return the indices of one use of a family, or None if they cannot be resolved."""
         above = place.above(use)
         if any(isinstance(one, ast.Raise) for one in place.around(use)):
             return frozenset()
@@ -79,7 +80,7 @@ class Narrowing:
         return None
 
     def meaning(self, place: Place, value: ast.expr) -> Asks | None:
-        """Return what an expression stands for, where that is plain to see: a knob or a string."""
+        """Return the knobs or strings that an expression stands for, or None if it cannot be resolved."""
         if isinstance(value, ast.Constant):
             return frozenset([("entry", str(value.value))])
         if isinstance(value, ast.Attribute):
@@ -95,10 +96,10 @@ class Narrowing:
         return None
 
     def of_parameter(self, place: Place, name: str) -> Asks | None:
-        """Return what a function's parameter stands for: what every caller in reach gives for it."""
+        """Return the values of a function's parameter: the arguments of every reachable caller."""
         asked = (place.definition, name)
         if asked in self.under_way:
-            return frozenset()  # a function that calls itself with what it was given
+            return frozenset()  # a recursive call that passes its own parameter
         self.under_way.add(asked)
         try:
             found = [
@@ -110,7 +111,8 @@ class Narrowing:
             self.under_way.discard(asked)
 
     def of_call(self, called: Place, name: str, place: Place, use: ast.expr) -> Asks | None:
-        """Return what one caller gives for a parameter; a function that is handed on is called by nobody knows whom."""
+        """Return the values of one caller's argument, or None if the function is passed on as a value: its callers are
+        unknown then."""
         call = place.above(use)
         if not isinstance(call, ast.Call) or call.func is not use:
             return None
@@ -118,32 +120,32 @@ class Narrowing:
         return None if given is None else self.meaning(called if given in defaults(called.node) else place, given)
 
     def entries(self, knobs: Any) -> FAMILY_ENTRIES:
-        """Return the entries that count with these knobs, of those families that are narrowed."""
+        """Return the entries of the narrowed families that these knobs select."""
         values = list(leaves(knobs))
         found = {family: chosen(asks, values) for family, asks in self.asks.items() if asks is not None}
         return {family: entries for family, entries in found.items() if entries is not None}
 
 
 class Place:
-    """One definition, and what lies around each piece of it."""
+    """One definition, and the parent of each of its syntax nodes."""
 
     def __init__(self, program: Program, definition: Definition) -> None:
         self.definition, self.node = definition, program.node(definition)
         self.parents = {id(inner): outer for outer in ast.walk(self.node) for inner in ast.iter_child_nodes(outer)}
 
     def above(self, node: ast.AST) -> ast.AST | None:
-        """Return what a piece of syntax is a direct part of."""
+        """Return the parent of a syntax node, or None."""
         return self.parents.get(id(node))
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield everything around a piece of syntax, from the inside out."""
+        """Yield the ancestors of a syntax node, innermost first."""
         while (outer := self.above(node)) is not None:
             yield outer
             node = outer
 
     def value_of(self, name: ast.Name) -> ast.expr | None:
-        """Return the expression that a name stands for, or the list that a loop takes it from; None if not plain to
-        see."""
+        """Return the expression that a name is bound to, or the list that a loop takes it from; None if that cannot be
+        resolved."""
         for outer in self.around(name):
             if isinstance(outer, COMPREHENSIONS):
                 bound = [one for one in outer.generators if name.id in names_in(one.target)]
@@ -166,7 +168,7 @@ class Place:
         return None
 
     def is_parameter(self, name: ast.Name) -> bool:
-        """Tell whether a name is a parameter of the definition, which is a function, and is nothing else."""
+        """Return whether a name is a parameter of the definition, and is never bound again."""
         nested = any(
             isinstance(outer, (*NESTED, *COMPREHENSIONS)) and outer is not self.node for outer in self.around(name)
         )
@@ -178,7 +180,7 @@ class Place:
 
 
 def knob_of(value: ast.expr) -> str:
-    """Return the path of a knob that an expression names, as dots between names; empty where it names none."""
+    """Return the dotted path of the knob that an expression names; empty if it names none."""
     parts: list[str] = []
     while isinstance(value, ast.Attribute) and value.attr != KNOBS:
         parts.insert(0, value.attr)
@@ -188,7 +190,7 @@ def knob_of(value: ast.expr) -> str:
 
 
 def taken_from(name: str, target: ast.expr, source: ast.expr) -> ast.expr | None:
-    """Return the list of which a loop takes a name one by one."""
+    """Return the list from which a loop takes the values of a name, or None if that cannot be resolved."""
     if (
         isinstance(source, ast.Call)
         and isinstance(source.func, ast.Name)
@@ -206,12 +208,13 @@ def taken_from(name: str, target: ast.expr, source: ast.expr) -> ast.expr | None
 
 
 def names_in(target: ast.AST) -> set[str]:
-    """Return the names that a target binds or deletes; not those that it only mentions, as in ``scores[name] = 1``."""
+    """Return the names that a target binds or deletes, without those that it only reads, as in ``scores[name] = 1``."""
     return {one.id for one in ast.walk(target) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
 
 
 def inside(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all of a definition but what only comprehensions bind; of functions and classes inside of it everything."""
+    """Yield all nodes inside of a definition, including those of inner functions and classes, except the targets of
+    comprehensions."""
     for one in ast.iter_child_nodes(node):
         yield one
         if not isinstance(one, ast.comprehension):
@@ -223,7 +226,7 @@ def inside(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def bound_by(node: ast.AST) -> set[str]:
-    """Return the names that a piece of syntax binds by itself."""
+    """Return the names that a syntax node itself binds."""
     if isinstance(node, ast.Assign):
         return {name for target in node.targets for name in names_in(target)}
     if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr)):
@@ -244,21 +247,21 @@ def bound_by(node: ast.AST) -> set[str]:
 
 
 def parameters(node: ast.AST) -> list[str]:
-    """Return the names of a function's parameters; of anything else, none."""
+    """Return the names of a function's parameters; empty for any other node."""
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return []
     return [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
 
 
 def defaults(node: ast.AST) -> list[ast.expr]:
-    """Return the defaults of a function's parameters."""
+    """Return the defaults of a function's parameters; empty for any other node."""
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return []
     return [*node.args.defaults, *(one for one in node.args.kw_defaults if one is not None)]
 
 
 def argument(function: ast.AST, call: ast.Call, name: str) -> ast.expr | None:
-    """Return what a call gives for a parameter, or its default; None where that is not plain to see."""
+    """Return the argument of a call for a parameter, or its default; None if that cannot be resolved."""
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return None
     if any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords):
@@ -276,13 +279,13 @@ def argument(function: ast.AST, call: ast.Call, name: str) -> ast.expr | None:
 
 
 def together(found: Iterable[Asks | None]) -> Asks | None:
-    """Join what several places ask by; one that is not plain to see makes the whole so."""
+    """Return the union of several sets of indices, or None if one of them could not be resolved."""
     asks = list(found)
     return None if None in asks else frozenset(ask for one in asks for ask in one or ())
 
 
 def leaves(knobs: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str | None]]:
-    """Yield the path of every knob with each string that it holds; with None where it holds something else."""
+    """Yield the path of every knob with each of its string values, or with None for any other value."""
     if isinstance(knobs, Mapping):
         for name, inner in knobs.items():
             yield from leaves(inner, (*path, name))
@@ -294,7 +297,8 @@ def leaves(knobs: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str | 
 
 
 def chosen(asks: Asks, values: Sequence[tuple[str, str | None]]) -> frozenset[str] | None:
-    """Return the entries that are asked for; None where a knob that a family is asked by is none of the stage's."""
+    """Return the entries that the indices select; None if a family is indexed by a knob that the stage does not
+    have."""
     found = set[str]()
     for kind, asked in asks:
         if kind == "entry":

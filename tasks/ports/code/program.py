@@ -1,11 +1,11 @@
-"""The package as keys see it: definitions, what each mentions, and one digest of all that a stage can reach.
+"""The package as a graph for keys: definitions, their mentions of others, and one digest of all that a stage can reach.
 
-A definition counts by its syntax tree without docstrings, and by what its names mean: other definitions of ours, or
-imports from outside. Where a definition lies does not count. The digest is that of the graph which starts at a
-stage's roots: definitions are numbered as they are reached, names in their order, and each is written down as its
-shape and the numbers of what it mentions. Equal text means equal graphs, circles included, without a name of a module
-in it; and it means the same sharing: two modules that each hold a copy of some state are not taken for two that share
-one.
+A definition is hashed by its syntax tree without docstrings, and by the meanings of its names: other definitions of
+this package, or imports of other packages. The location of a definition is not hashed. The digest is that of the graph
+from a stage's roots: definitions are numbered in the order in which they are reached, with names in sorted order, and
+each is written as the digest of its shape and the numbers of the definitions that it mentions. Equal text means equal
+graphs, including cycles, and contains no module names. It also means the same sharing: two modules with separate copies
+of a state have another digest than two modules that share one.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from tasks.errors import StoreError
 
 PACKAGE = "tasks"
 FAMILY_ENTRIES = Mapping[tuple[str, str], frozenset[str]]
-"""Of some families of choices, the entries that count."""
+"""The hashed entries of some families of choices."""
 
 Definition = tuple[str, str]
-"""A module and the name of something defined at its top level."""
+"""A module, and a name that its top level defines."""
 Root = tuple[str, str, str | None]
-"""A definition that a stage starts from; of a family of choices, the one entry that it starts from."""
+"""A definition at which a stage starts; for a family of choices, also the one entry at which it starts."""
 
 
 @dataclass(frozen=True)
 class Mention:
-    """A name in a piece of code and what it means: a definition of ours, or what lies outside of keys, in words."""
+    """A name in a piece of code and its meaning: a definition of this package, or a text for anything outside of
+    keys."""
 
     local: str
     means: Definition | str
@@ -39,14 +40,14 @@ class Mention:
 
 @dataclass(frozen=True)
 class Piece:
-    """A definition as it counts: the digest of its shape, and its mentions by name."""
+    """The hashed parts of a definition: the digest of its shape, and its mentions by name."""
 
     shape: str
     mentions: tuple[Mention, ...]
 
 
 class Module:
-    """The top level of one source file: definitions by name, and what imported names mean."""
+    """The top level of one source file: definitions by name, and the meanings of imported names."""
 
     def __init__(self, name: str, source: str) -> None:
         self.name, self.definitions, self.imports = name, dict[str, ast.stmt](), dict[str, Definition]()
@@ -54,7 +55,7 @@ class Module:
             self.enter(node)
 
     def enter(self, node: ast.stmt) -> None:
-        """Note what one top-level statement defines."""
+        """Record the definitions and imports of one top-level statement."""
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             bound = [node.name]
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -78,7 +79,7 @@ class Module:
         self.definitions |= dict.fromkeys(bound, node)
 
     def unseen(self, node: ast.stmt) -> StoreError:
-        """Return the error of a statement that a key would not see, or that hides what was defined before it."""
+        """Return the error for a statement that a key could not include, or that redefines an earlier name."""
         return StoreError(
             f"a key cannot be computed: {self.name}, line {node.lineno}: {ast.unparse(node).splitlines()[0][:60]!r}; "
             "at the top level each name is bound once, by def, class, = or import"
@@ -86,7 +87,8 @@ class Module:
 
 
 def is_guard(node: ast.stmt) -> bool:
-    """Tell whether a statement is for type checkers or for a file that is started: others reach nothing of it."""
+    """Return whether a statement is only for type checkers or for execution as a script; other modules cannot use
+    it."""
     return (
         isinstance(node, ast.If)
         and not node.orelse
@@ -95,7 +97,7 @@ def is_guard(node: ast.stmt) -> bool:
 
 
 def run_at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the syntax that runs when a module is imported: not what is inside of functions, but decorators and
+    """Yield the syntax nodes that run at the import of a module: not the bodies of functions, but their decorators and
     defaults."""
     yield node
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -110,15 +112,16 @@ def run_at_import(node: ast.AST) -> Iterator[ast.AST]:
 
 
 class WithoutDocstrings(ast.NodeTransformer):
-    """Strikes out every string that stands alone as a statement."""
+    """Removes every statement that is only a string."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Drop a bare string."""
+        """Return None for a bare string, else the node."""
         return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
 
 
 def shape_of(value: Any) -> str:
-    """Return a syntax tree as text: no positions, no places of our code, alike in every version of Python."""
+    """Return a syntax tree as text, without positions and module paths of this package, identical in every version of
+    Python."""
     if isinstance(value, ast.Constant):
         return repr(value.value)
     if isinstance(value, ast.AST):
@@ -130,9 +133,10 @@ def shape_of(value: Any) -> str:
 
 
 def is_place(node: Any) -> bool:
-    """Tell whether a piece of syntax says only where code of ours lies: what it names is counted where it is used.
+    """Return whether a syntax node only gives the location of this package's code; the named code is hashed where it is
+    used.
 
-    That is an import inside of a function, and the room that a stage's engine is in.
+    Such nodes are imports inside of functions, and the module of a stage's engine.
     """
     in_a_stage = (
         isinstance(node, ast.keyword)
@@ -144,7 +148,8 @@ def is_place(node: Any) -> bool:
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Definition]]:
-    """Yield what an import binds: local names, each with a module and a name in it, empty for the module itself."""
+    """Yield the local names that an import binds, each with a module and a name in it; the name is empty for the module
+    itself."""
     if isinstance(node, ast.ImportFrom):
         if node.level or any(alias.name == "*" for alias in node.names):
             raise StoreError(
@@ -165,12 +170,12 @@ def imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Definitio
 
 
 def is_ours(module: str) -> bool:
-    """Tell whether a module belongs to this package."""
+    """Return whether a module belongs to this package."""
     return module.split(".")[0] == PACKAGE
 
 
 class Program:
-    """All sources of the package; of the modules in ``never_counted``, and those below them, only names count."""
+    """All sources of the package; for the modules in ``never_counted``, and those below them, only names are hashed."""
 
     def __init__(self, sources: Mapping[str, str], never_counted: Collection[str] = ()) -> None:
         self.sources, self.never_counted = sources, tuple(never_counted)
@@ -178,13 +183,13 @@ class Program:
         self.pieces: dict[Definition, Piece] = {}
 
     def module(self, name: str) -> Module:
-        """Parse a module of ours."""
+        """Return a parsed module of this package."""
         if name not in self.modules:
             self.modules[name] = Module(name, self.sources[name])
         return self.modules[name]
 
     def is_counted(self, module: str) -> bool:
-        """Tell whether a module's code is part of keys."""
+        """Return whether a module's code is part of keys."""
         return module in self.sources and not any(
             module == name or module.startswith(name + ".") for name in self.never_counted
         )
@@ -198,7 +203,7 @@ class Program:
         return found
 
     def piece(self, definition: Definition, entries: frozenset[str] | None = None) -> Piece:
-        """Return a definition as it counts; of a family of choices perhaps some entries alone."""
+        """Return the hashed parts of a definition; for a family of choices optionally with some entries only."""
         if entries is None and definition in self.pieces:
             return self.pieces[definition]
         node = self.node(definition) if entries is None else with_entries(self.node(definition), entries)
@@ -209,7 +214,7 @@ class Program:
         return found
 
     def mentions(self, module: str, node: ast.AST) -> Iterator[Mention]:
-        """Yield what a piece of code of a module mentions, in the order of its text."""
+        """Yield the mentions in a piece of a module's code."""
         inner = [
             (local, meant)
             for one in ast.walk(node)
@@ -220,7 +225,7 @@ class Program:
         names = {local: [meant] for local, meant in found.imports.items()}
         for local, meant in inner:
             names.setdefault(local, []).append(meant)
-        spelled = set[int]()  # names that are the beginning of module.name
+        spelled = set[int]()  # the names that are ``module`` in ``module.name``
         for one in ast.walk(node):
             if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name):
                 for meant in names.get(one.value.id, ()):
@@ -235,12 +240,12 @@ class Program:
                     yield from self.meanings(one.id, (module, one.id), one, module)
 
     def as_module(self, meant: Definition) -> str | None:
-        """Return the module of ours that an imported name stands for, if it stands for one."""
+        """Return the module of this package that an imported name stands for, or None."""
         name = f"{meant[0]}.{meant[1]}" if meant[1] else meant[0]
         return name if name in self.sources else None
 
     def meanings(self, local: str, meant: Definition, node: ast.expr, asker: str) -> Iterator[Mention]:
-        """Yield what a name means: it is followed from module to module; a whole module means all that it defines."""
+        """Yield the meanings of a name, which is followed through re-exports; a module means all of its definitions."""
         whole = self.as_module(meant)
         if whole is not None:
             yield from (
@@ -262,11 +267,11 @@ class Program:
             yield Mention(local, meant, node)
 
     def reach(self, roots: Sequence[Root], entries: FAMILY_ENTRIES) -> dict[Definition, Piece]:
-        """Return all that roots can reach, in the order in which it is reached."""
+        """Return all definitions that the roots can reach, in the order in which they are reached."""
         chosen = dict(entries) | {
             (module, name): frozenset([entry]) for module, name, entry in roots if entry is not None
         }
-        # A stage that is defined outside of the package, as tests do, counts by its name alone.
+        # A stage that is defined outside of the package, for example in a test, is hashed only by its name.
         waiting = [(module, name) for module, name, _ in roots if is_ours(module)]
         found = dict[Definition, Piece]()
         for definition in waiting:
@@ -278,7 +283,7 @@ class Program:
         return found
 
     def digest(self, roots: Sequence[Root], entries: FAMILY_ENTRIES) -> str:
-        """Return the digest of all that roots can reach."""
+        """Return the digest of all definitions that the roots can reach."""
         reached = self.reach(roots, entries)
         number = {definition: place for place, definition in enumerate(reached)}
         lines = [
@@ -290,14 +295,14 @@ class Program:
 
 
 def written(mention: Mention, number: Mapping[Definition, int]) -> tuple[str, Any]:
-    """Return a mention without the place of what it means: by its name there, and its number in the graph."""
+    """Return a mention without a module path: the local name, and the definition's own name and number in the graph."""
     return mention.local, (mention.means[1], number[mention.means]) if isinstance(
         mention.means, tuple
     ) else mention.means
 
 
 def is_family(node: ast.AST) -> bool:
-    """Tell whether a definition is a family of choices: a dict whose keys are all written out as strings."""
+    """Return whether a definition is a family of choices: a dict whose keys are all literal strings."""
     family = getattr(node, "value", None)
     return (
         isinstance(family, ast.Dict)
@@ -307,7 +312,7 @@ def is_family(node: ast.AST) -> bool:
 
 
 def with_entries(node: ast.stmt, entries: frozenset[str]) -> ast.stmt:
-    """Return a family of choices with some of its entries."""
+    """Return a family of choices with only the given entries."""
     family = getattr(node, "value", None)
     if not isinstance(family, ast.Dict):
         raise StoreError(f"a key cannot be computed: {ast.unparse(node)[:60]!r} is no dict of choices")

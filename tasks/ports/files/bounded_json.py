@@ -1,5 +1,5 @@
-"""Reading JSON that somebody else wrote: within bounds of size and depth, so that a file of a few kilobytes cannot hold
-a process up or end it."""
+"""Read untrusted JSON with limits of size and depth, so that a file of a few kilobytes cannot block or crash a
+process."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-LARGEST = 300_000_000  # bytes; tokenizers of a quarter of a million words have 40 million
+LARGEST = 300_000_000  # bytes; a tokenizer with 250,000 words has 40 million
 
 
 def read_json(path: Path, largest: int = LARGEST) -> Any:
-    """Return what a JSON file holds. Raises ValueError, with a reason for people, where it is no JSON, too large or too
-    deep; OSError as ``open`` does."""
+    """Return the content of a JSON file. Raises ValueError with a readable reason if it is not JSON, too large or too
+    deep, and OSError as ``open`` does."""
     if not path.is_file():
         raise FileNotFoundError(2, "there is no such file", str(path))
     if path.stat().st_size > largest:
@@ -21,7 +21,7 @@ def read_json(path: Path, largest: int = LARGEST) -> Any:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return what a JSON text says; raises ValueError as ``read_json`` does."""
+    """Return the value of a JSON text; raises ValueError as ``read_json`` does."""
     try:
         return json.loads(text)
     except RecursionError:

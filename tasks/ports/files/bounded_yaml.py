@@ -1,5 +1,5 @@
-"""Reading YAML that somebody wrote, within bounds: aliases that multiply, lists in lists and mountains of brackets are
-refused before they are built."""
+"""Read untrusted YAML with limits: exponential aliases, deep nesting and very many values are refused before any object
+is built."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 
 LARGEST = 1_000_000  # characters of a text
-MOST = 20_000  # values in it, each counted as often as aliases repeat it; the longest recipe of the shelf has 150
-DEEPEST = 40  # lists and sections within each other
-SHOWN = 200  # characters that are shown of what the library says
+MOST = 20_000  # values in a text, with every repetition by an alias; the longest recipe of the shelf has 150
+DEEPEST = 40  # levels of nested lists and sections
+SHOWN = 200  # characters of the library's message that are displayed
 
 
 def read_yaml_file(path: Path, typ: str = "safe") -> Any:
-    """Return what a YAML file holds; ``typ`` as ruamel.yaml takes it. Raises ValueError, with the line and a reason,
-    where it cannot be read."""
+    """Return the content of a YAML file; ``typ`` is that of ruamel.yaml. Raises ValueError with a reason, and the line
+    if known, if the file cannot be read."""
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"it has {path.stat().st_size:,} bytes, and at most {LARGEST:,} are read")
@@ -30,7 +30,7 @@ def read_yaml_file(path: Path, typ: str = "safe") -> Any:
 
 
 def parse_yaml(text: str, typ: str = "safe") -> Any:
-    """Return what a YAML text says; raises ValueError as ``read_yaml_file`` does."""
+    """Return the value of a YAML text; raises ValueError as ``read_yaml_file`` does."""
     try:
         if len(text) > LARGEST:
             raise ValueError(f"it has {len(text):,} characters, and at most {LARGEST:,} are read")
@@ -39,15 +39,15 @@ def parse_yaml(text: str, typ: str = "safe") -> Any:
     except MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ValueError(f"{line}{one_line(error.problem or error)}") from None
-    except (Exception, RecursionError) as error:  # constructors of numbers and dates raise whatever Python's own do
+    except (Exception, RecursionError) as error:  # constructors of numbers and dates may raise any error of Python's
         raise ValueError(one_line(error)) from None
 
 
 def require_bounds(text: str) -> None:
-    """Count a text's values as they will be, with every alias in place, without building any of them; raises ValueError
-    beyond the bounds."""
+    """Count a text's values with all aliases expanded, but without building any object; raises ValueError beyond the
+    limits."""
     known: dict[str, int] = {}
-    open_: list[tuple[str | None, int]] = []  # anchor of a collection that is open, and the count before it
+    open_: list[tuple[str | None, int]] = []  # anchor of each open collection, and the count before it
     count = 0
     for event in YAML(typ="safe").parse(text):
         if isinstance(event, CollectionEndEvent):
@@ -70,5 +70,5 @@ def require_bounds(text: str) -> None:
 
 
 def one_line(said: Any) -> str:
-    """Return the first line of what a library says, shortened."""
+    """Return the first line of a library's message, shortened."""
     return next(iter(str(said).strip().splitlines()), type(said).__name__)[:SHOWN]

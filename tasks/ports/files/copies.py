@@ -1,4 +1,4 @@
-"""Copies whose digest is taken from the copy: an edit of the original meanwhile changes nothing that was hashed."""
+"""Copies with a digest of the copied bytes, so that an edit of the original during the copy cannot make them differ."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CHUNK = 2**20  # bytes
 def copy_hashed(source: Path, target: Path) -> str:
     """Copy a file and return the sha256 of the copy.
 
-    The blocks are shared where the file system can; else the bytes are read once, and hashed as they are written.
-    Raises OSError where a file cannot be read or written.
+    The blocks are shared if the file system supports it; else the bytes are read once, and hashed as they are written.
+    Raises OSError if a file cannot be read or written.
     """
     with source.open("rb") as original, target.open("xb") as copy:
         if not clone(original, copy):
@@ -31,11 +31,11 @@ def copy_hashed(source: Path, target: Path) -> str:
 
 
 def clone(original: IO[bytes], copy: IO[bytes]) -> bool:
-    """Let a new file share the blocks of another; tell whether the file system did."""
+    """Let a new file share the blocks of another; return whether the file system supports it."""
     if sys.platform != "linux":
         return False
     try:
         fcntl.ioctl(copy.fileno(), FICLONE, original.fileno())
-    except OSError:  # two file systems, or one that cannot
+    except OSError:  # two different file systems, or no support
         return False
     return True

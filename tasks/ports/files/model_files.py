@@ -1,7 +1,7 @@
-"""The files of a Hugging Face model folder: which of them transformers reads, and what they may name.
+"""The files of a Hugging Face model folder that transformers reads, and checks of the other files that they name.
 
-Only these are hashed, copied and handed to engines; what else lies in a folder (an adapter, pickled weights, code,
-checkpoints in folders of their own) is never seen by the library.
+Only these files are hashed, copied and passed to engines; transformers never sees the other files of a folder (an
+adapter, pickled weights, code, checkpoints in subfolders).
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from tasks.ports.files.model_settings import read_settings
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model")
-"""Vocabularies of SentencePiece, as DeBERTa, XLM-R, ALBERT, XLNet, T5 and their like name them."""
+"""File names of SentencePiece vocabularies in DeBERTa, XLM-R, ALBERT, XLNet, T5 and similar models."""
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE)
-"""Files of which a tokenizer needs one."""
+"""Vocabulary files; a tokenizer needs one of them."""
 BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 SMALL_FILES = (CONFIG, INDEX, *VOCABULARIES, *BESIDE)
-"""All but the weights."""
+"""All files except the weights."""
 HUB_PATTERNS = ["*.safetensors", CONFIG, INDEX, *VOCABULARIES, *BESIDE]
 
 NAMED_FILES = ("vocab", "merges", "tokenizer_object", "fast_tokenizer_files")
-"""Settings of a tokenizer by which it would read files other than its own."""
+"""Tokenizer settings that would make it read other files than its own."""
 
 
 def model_files(folder: Path) -> dict[str, Path]:
-    """Return the files of a model that are read, by their names.
+    """Return the files of a model that transformers reads, by name.
 
-    Raises ModelError where the weights are not safe to load.
+    Raises ModelError if the weights are not safe to load.
     """
     if not (folder / CONFIG).is_file():
         return {}
@@ -40,14 +40,15 @@ def model_files(folder: Path) -> dict[str, Path]:
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Tell whether a folder holds a tokenizer's vocabulary."""
+    """Return whether a folder contains a tokenizer's vocabulary."""
     return any((folder / name).is_file() for name in VOCABULARIES)
 
 
 def shards_of(folder: Path) -> list[str]:
-    """Return the names of the files over which a model's weights are divided; refuse a map that names anything else.
+    """Return the names of the files of a model's sharded weights.
 
-    Raises ModelError: transformers would load whatever the map names, also a pickle, also from outside of the folder.
+    Raises ModelError if the weight map names any other file: transformers would load it even if it is a pickle or lies
+    outside of the folder.
     """
     index = read_settings(folder / INDEX)
     named, about = index.get("weight_map"), index.get("metadata")
@@ -81,7 +82,7 @@ def shards_of(folder: Path) -> list[str]:
 
 
 def leads_out(path: Path) -> bool:
-    """Tell whether a file is a link to a place outside of its folder, the layout of the hub's own cache excepted."""
+    """Return whether a file is a link to a target outside of its folder, except in the layout of the hub's cache."""
     if not path.is_symlink():
         return False
     target, folder = path.resolve(), path.parent.resolve()
@@ -90,7 +91,7 @@ def leads_out(path: Path) -> bool:
 
 
 def require_settings(folder: Path, config: dict[str, Any]) -> None:
-    """Refuse settings by which a library would read files, or use libraries, that no key knows."""
+    """Refuse settings that would make a library read files, or use libraries, that are not part of any key."""
     if (folder / "adapter_config.json").is_file():
         raise ModelError(
             f"{folder} holds an adapter (adapter_config.json), which is not applied; "
@@ -110,7 +111,7 @@ def require_settings(folder: Path, config: dict[str, Any]) -> None:
 
 
 def sentencepiece_size(path: Path) -> int:
-    """Return the number of pieces in a vocabulary of SentencePiece."""
+    """Return the number of pieces in a SentencePiece vocabulary."""
     from sentencepiece import SentencePieceProcessor
 
     try:

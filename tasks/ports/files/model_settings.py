@@ -1,7 +1,7 @@
-"""The settings of a model's JSON files that are refused wherever a model comes from: what asks for code, kernels or
-weights, and sizes that no model has.
+"""The settings in a model's JSON files that are always refused: those that load code, kernels or other weights, and
+sizes that no model has.
 
-One list for both ways in: a model that a recipe names (``sources``), and a version that is pulled
+Both ways to load a model use this one list: a model that a recipe names (``sources``), and a version that is pulled
 (``tracking/verified_download``).
 """
 
@@ -25,17 +25,17 @@ CODE_KEYS = {
     "use_kernels",
     "kernel_config",
 }
-"""Settings by which transformers would load a model's own code, a hub's kernels, or other weights than those that were
-judged."""
+"""Settings that would make transformers load a model's own code, kernels from a hub, or other weights than the checked
+ones."""
 KERNEL = re.compile(r"implementation|kernel")
-"""Names of settings that may name a kernel; one that names a repository is fetched from a hub and run."""
+"""Pattern of settings that may name a kernel; a kernel in a repository would be fetched from a hub and run."""
 WORDS = {"label2id", "id2label"}
 """Settings whose keys are words, not settings."""
 SETTINGS = ("config.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
-"""A model's files of settings."""
+"""A model's settings files."""
 WORD_FILES = ("tokenizer.json", "vocab.json", "added_tokens.json")
 """Files whose keys are words, not settings."""
-LARGEST_FILE = 20_000_000  # bytes of a file of settings
+LARGEST_FILE = 20_000_000  # bytes of a settings file
 LIMITS = {"layers": 1_000, "hidden": 100_000, "heads": 10_000, "feed_forward": 1_000_000}
 OTHER_LIMITS = {
     "vocab_size": 10_000_000,
@@ -47,18 +47,18 @@ OTHER_LIMITS = {
     "num_labels": 1_000_000,
     "head_dim": 100_000,
 }
-"""The greatest sizes that a config may give; the largest encoders have a tenth of them."""
+"""The largest sizes that a config may have; the largest encoders have a tenth of them."""
 
 
 def foreign(values: Any) -> Iterator[str]:
-    """Yield the name of every setting, inner ones too, that asks for code, a kernel or weights from elsewhere."""
+    """Yield the name of every setting, also a nested one, that loads external code, kernels or weights."""
     for key, value in settings_in(values):
         if key in CODE_KEYS and value not in (None, False) or KERNEL.search(key) and names_repository(value):
             yield key
 
 
 def settings_in(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the keys and values of nested mappings."""
+    """Yield keys and values of all nested mappings."""
     for key, inner in (
         value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     ):
@@ -69,17 +69,16 @@ def settings_in(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def names_repository(value: Any) -> bool:
-    """Tell whether a setting, or anything in it, names a repository of a hub: owner/name."""
+    """Return whether a setting, or any value in it, may name a repository of a hub (owner/name)."""
     if isinstance(value, Mapping | list):
         return any(names_repository(inner) for inner in (value.values() if isinstance(value, Mapping) else value))
     return isinstance(value, str) and "/" in value
 
 
 def require_plain_settings(folder: Path) -> dict[str, Any]:
-    """Return a model's config after looking through its settings.
+    """Return a model's config after a check of all settings.
 
-    Raises ModelError where one asks for code, a kernel or other weights, or where a size is no number or one that no
-    model has.
+    Raises ModelError if a setting loads code, a kernel or other weights, or if a size is no whole number or too large.
     """
     found = {name: read_settings(folder / name) for name in SETTINGS}
     for name, values in found.items():
@@ -97,7 +96,7 @@ def require_plain_settings(folder: Path) -> dict[str, Any]:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Read one of a model's JSON files; one that is not there says nothing."""
+    """Return the content of one of a model's JSON files; empty if it does not exist."""
     try:
         found = read_json(path, LARGEST_FILE) if path.is_file() else {}
         if not isinstance(found, dict):
@@ -108,8 +107,8 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def require_sizes(config: Mapping[str, Any], folder: Path) -> None:
-    """Refuse sizes that are no whole numbers or beyond any model's: transformers would build whatever is asked, for
-    hours or until memory is gone."""
+    """Refuse sizes that are no whole numbers or too large for any model: transformers would build such a model for
+    hours, or until memory is exhausted."""
     names = family_of(config).names
     for name, most in {**{names[knob]: limit for knob, limit in LIMITS.items()}, **OTHER_LIMITS}.items():
         size = config.get(name)

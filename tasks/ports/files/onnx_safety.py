@@ -1,8 +1,7 @@
-"""ONNX graphs on their way in: what may come along with a pulled model, and what no graph of ours would hold.
+"""Checks of the ONNX graphs of a pulled model.
 
-A graph is data, and ONNX Runtime runs nothing else than its own operations. Two things reach outside all the same:
-weights that lie in another file, named by a path, and operations of a domain that a library of somebody's would have to
-bring.
+A graph is data, and ONNX Runtime runs only its own operations. There are two exceptions: weights in another file, named
+by a path, and operations of a domain that needs a third-party library. Limbeck's own graphs contain neither.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ if TYPE_CHECKING:
 
 FOLDER, CARD = "onnx", "onnx.json"
 EXPORT_TAGS = {"onnx.sha256": f"{FOLDER}/model.onnx", "int8.sha256": f"{FOLDER}/model_int8.onnx"}
-"""The file that each tag of a version is the digest of."""
+"""Tags of a version, and the file of which each is the digest."""
 DOMAINS = ("", "ai.onnx", "com.microsoft")
-"""ONNX's own operations, and those that every ONNX Runtime brings."""
+"""The domains of ONNX's own operations, and of those that every ONNX Runtime contains."""
 
 
 def require_plain_graph(path: Path | None, digest: str | None, name: str, whose: str) -> None:
-    """Refuse a graph that is not what its digest says, that nobody judged, or that reaches outside of its file."""
+    """Refuse a graph that does not match its digest, has no digest, or refers to anything outside of its file."""
     if digest is None or path is None or hash_file(path, remember=False) != digest:
         raise RegistryError(f"the export {name} of {whose} is not the one that was judged; nothing was written")
     problem = outside_of(path)
@@ -34,7 +33,7 @@ def require_plain_graph(path: Path | None, digest: str | None, name: str, whose:
 
 
 def outside_of(path: Path) -> str:
-    """Say what in a graph reaches outside of its file; empty where nothing does."""
+    """Return the problem with a graph that refers to anything outside of its file; empty if there is none."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -42,7 +41,7 @@ def outside_of(path: Path) -> str:
         model = onnx.load(str(path), load_external_data=False)
     except DecodeError:
         return "cannot be read as ONNX"
-    if not model.graph.node:  # nearly any bytes are a message with nothing in it
+    if not model.graph.node:  # nearly any bytes can be parsed as an empty message
         return "cannot be read as ONNX"
     foreign = sorted({*domains(model)} - {*DOMAINS})
     if foreign:
@@ -59,7 +58,7 @@ def domains(model: ModelProto) -> Iterator[str]:
 
 
 def nodes(model: ModelProto) -> Iterator[NodeProto]:
-    """Yield the operations of a graph, of graphs within it and of its functions."""
+    """Yield the operations of a graph, of its subgraphs and of its functions."""
     waiting = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     while waiting:
         node = waiting.pop()
@@ -68,7 +67,7 @@ def nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def graphs_in(node: NodeProto) -> list[GraphProto]:
-    """Return the graphs that an operation holds."""
+    """Return the subgraphs of an operation."""
     return [
         graph
         for attribute in node.attribute
@@ -78,7 +77,7 @@ def graphs_in(node: NodeProto) -> list[GraphProto]:
 
 
 def tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """Yield every tensor that a graph holds."""
+    """Yield every tensor of a graph and its subgraphs."""
     own = [(node, graphs_in(node)) for node in nodes(model)]
     for graph in (model.graph, *(graph for _, graphs in own for graph in graphs)):
         yield from graph.initializer

@@ -1,10 +1,10 @@
-"""What a recipe names from outside: a folder, a file or a hub id becomes a parcel with the digest of exactly the files
-that count.
+"""External inputs of a recipe: a folder, a file or a hub id becomes an artifact with the digest of exactly the files
+that are used.
 
-Nothing is ever loaded that could carry code: only safetensors weights, and no model that asks for code of its own.
+Files that could carry code are never loaded: only safetensors weights, and no model that needs code of its own.
 
-A source is hashed when a run begins, and a stage may read it hours later. So a stage that computes never reads the
-original: it reads a copy, made while it is hashed, that holds the files of the digest and no other (``copy_source``).
+A source is hashed when a run starts, and a stage may read it hours later. So a stage never reads the original: it reads
+a copy, hashed during the copy, that contains the files of the digest and no others (``copy_source``).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from tasks.ports.files.model_files import (
 from tasks.ports.files.model_settings import require_plain_settings
 
 DATA_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
-SMALLEST = 20  # a vocabulary smaller than this was not read
+SMALLEST = 20  # tokens; a smaller vocabulary means that the file was not read correctly
 
 Listing = Callable[[Path], dict[str, Path]]
-"""Returns the files of a source that count, by their names in it."""
+"""Returns the files of a source that are used, by relative path."""
 
 
 def resolve_data(source: str, revision: str | None, spec: TaskSpec) -> Parcel:
-    """Find labelled rows: a folder or file, a hub id, or GLUE on the hub where the source is empty."""
+    """Return the source of labelled rows: a folder or file, a hub id, or GLUE on the hub if ``source`` is empty."""
     if not source and spec.name not in GLUE:
         raise DataError("data.source is empty and the task is not one of GLUE's; name a folder, a file or a hub id")
     configuration = f"{spec.name}/*" if not source or source == GLUE_HUB else "*"
@@ -56,26 +56,26 @@ def resolve_data(source: str, revision: str | None, spec: TaskSpec) -> Parcel:
 
 
 def resolve_corpus(source: str, revision: str | None) -> Parcel:
-    """Find general text."""
+    """Return a source of general text."""
     return parcel_of(
         find(source, revision, DataError, "data", ["*" + suffix for suffix in DATA_SUFFIXES]), data_files, DataError
     )
 
 
 def resolve_file(source: str) -> Parcel:
-    """Find a local file or folder of any kind: word vectors, text of the user's own."""
+    """Return a local file or folder of any kind as a source: word vectors, the user's own text."""
     return parcel_of(find(source, None, DataError, None, []), all_files, DataError)
 
 
 def resolve_model(model: str, revision: str | None) -> Parcel:
-    """Find a pretrained model and check that it can be loaded safely and reads its own vocabulary."""
+    """Return a pretrained model as a source, after a check that it is safe to load and that its tokenizer fits."""
     folder = find(model, revision, ModelError, "model", HUB_PATTERNS)
     check_model(folder)
     return parcel_of(folder, model_files, ModelError)
 
 
 def find(source: str, revision: str | None, kind: type[LimbeckError], hub: str | None, patterns: list[str]) -> Path:
-    """Return a local path: the one named, or the hub's files in the local cache."""
+    """Return a local path: the given one, or that of the hub's files in the local cache."""
     path = Path(source).expanduser()
     if path.exists():
         return path.resolve()
@@ -91,7 +91,7 @@ def find(source: str, revision: str | None, kind: type[LimbeckError], hub: str |
 
 
 def looks_like_path(source: str) -> bool:
-    """Tell a path from a hub id, which is a name or owner/name."""
+    """Return whether a source looks like a path and not like a hub id, which is a name or owner/name."""
     return (
         source.startswith((".", "/", "~"))
         or source.count("/") > 1
@@ -101,7 +101,7 @@ def looks_like_path(source: str) -> bool:
 
 
 def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str, patterns: list[str]) -> Path:
-    """Return a hub repository's files, from the cache if they are there."""
+    """Return the local folder of a hub repository's files, from the cache if they are present."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
@@ -114,7 +114,7 @@ def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str
     try:
         cached = Path(snapshot_download(name, local_files_only=True, **options))
         if hub != "model" or has_tokenizer(cached):
-            return cached  # a model that an earlier release fetched may lack the files of its tokenizer
+            return cached  # a model that an earlier release has downloaded may lack its tokenizer files
     except HFValidationError as error:
         raise kind(f"{name!r} is neither a file or folder here nor a legal hub id; check the spelling") from error
     except LocalEntryNotFoundError:
@@ -131,7 +131,7 @@ def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str
 
 
 def parcel_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Parcel:
-    """Fingerprint the files that count: their names, sizes and bytes, never their times or where they lie."""
+    """Return the artifact of a source's used files; its digest covers names, sizes and bytes, not times or location."""
     files = listing(path)
     if not files:
         raise kind(f"{path} holds no file that can be used here; looked for {', '.join(DATA_SUFFIXES)}")
@@ -143,12 +143,12 @@ def parcel_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Parcel:
 
 
 def digest_of(inventory: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the digest of a source; it is that of an artifact with the same files."""
+    """Return the digest of a source, which is equal to that of an artifact with the same files."""
     return sha256(rfc8785.dumps({name: dict(entry) for name, entry in inventory.items()})).hexdigest()
 
 
 def data_files(path: Path) -> dict[str, Path]:
-    """Return the files of a source that are rows or text; a source may be one file."""
+    """Return the files of a source that contain rows or text; a source may be one file of any kind."""
     return {name: file for name, file in all_files(path).items() if path.is_file() or is_data(file)}
 
 
@@ -160,29 +160,29 @@ def all_files(path: Path) -> dict[str, Path]:
 
 
 def is_data(path: Path) -> bool:
-    """Tell whether a file is rows or text."""
+    """Return whether a file contains rows or text, by its name."""
     return path.suffix in DATA_SUFFIXES and path.name not in ("README.txt", "requirements.txt")
 
 
 def place_of(source: Parcel) -> Path:
-    """Return where the user keeps a source."""
+    """Return the user's own path of a source."""
     return Path(source.uri.removeprefix("file://"))
 
 
 def listing_of(source: Parcel) -> Listing:
-    """Return how the files of a source were chosen: so that they bear its digest. Raises DataError where the source has
+    """Return the function whose selection of files has the source's digest. Raises DataError if the source has
     changed."""
     for listing in (model_files, data_files, all_files):
-        with suppress(LimbeckError):  # no model, or nothing of this kind
+        with suppress(LimbeckError):  # not a model, or no files of this kind
             if parcel_of(place_of(source), listing, DataError).sha256 == source.sha256:
                 return listing
     raise changed(source)
 
 
 def copy_source(source: Parcel, folder: Path) -> None:
-    """Copy the files of a source that count into an empty folder, and check the copy against the source's digest.
+    """Copy the used files of a source into an empty folder, and check the copy against the source's digest.
 
-    Raises DataError where the source has changed since the digest was taken; then the copy is of no use.
+    Raises DataError if the source has changed since the digest was computed; the copy is then invalid.
     """
     listing, inventory = listing_of(source), {}
     try:
@@ -193,20 +193,20 @@ def copy_source(source: Parcel, folder: Path) -> None:
         if digest_of(inventory) != source.sha256:
             raise changed(source)
         if listing is model_files:
-            check_model(folder)  # what was checked before is the original, which may have been another one then
+            check_model(folder)  # the earlier check was of the original, which may have had other content then
     except (FileNotFoundError, ModelError) as error:
         raise changed(source) from error
 
 
 def changed(source: Parcel) -> DataError:
-    """Return the error of a source that is not any more what the run hashed when it began."""
+    """Return the error for a source that has changed since the start of the run."""
     return DataError(
         f"{place_of(source)} has changed, or is gone, since this run began; nothing was made of it; run again"
     )
 
 
 def check_model(folder: Path) -> None:
-    """Refuse what cannot be loaded, or only with someone's code."""
+    """Refuse a model that cannot be loaded, or only with third-party code."""
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} has no config.json; name a folder that a Hugging Face model was saved to")
     if not list(folder.glob("*.safetensors")):
@@ -216,7 +216,7 @@ def check_model(folder: Path) -> None:
         )
     config = require_plain_settings(folder)
     require_settings(folder, config)
-    model_files(folder)  # which refuses a weight map that names what is not loaded
+    model_files(folder)  # refuses a weight map with illegal files
     expected = config.get("vocab_size")
     if not isinstance(expected, int):
         raise ModelError(f"{folder / 'config.json'} names no vocab_size; save the model again")
@@ -224,7 +224,7 @@ def check_model(folder: Path) -> None:
 
 
 def check_vocabulary(folder: Path, expected: int) -> None:
-    """Refuse a tokenizer that makes ids which the model does not have, or whose files are too large to be one."""
+    """Refuse a tokenizer with more ids than the model has, or with files that are too large."""
     for path in (folder / name for name in SMALL_FILES if (folder / name).is_file()):
         if path.stat().st_size > LARGEST:
             raise ModelError(
@@ -253,6 +253,6 @@ def check_vocabulary(folder: Path, expected: int) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the nearest known name."""
+    """Return a hint with the nearest known name, or an empty text."""
     near = get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,10 +1,10 @@
-"""A small language of its own, for the demo: opinions whose meaning is composed, and plain text to go with them.
+"""An artificial language for the demo: opinions with a compositional meaning, and plain text in the same language.
 
-Opinion words are invented and drawn by the seed, so nothing can be known beforehand. Negation turns an opinion round,
-and where two opinions meet, the one after "but" (or the one that "although" does not introduce) counts. Counting words
-is therefore not enough. Documents of plain text keep to one mood, and where an opinion is composed, they often say how
-people took it: a masked language model could find out which words go together. The demo's is trained for seconds and
-finds out little; its teacher learns from the labels.
+Opinion words are invented from the seed, so no model can know them in advance. Negation inverts an opinion, and of two
+opinions in a sentence, the one after "but" (or the one that is not introduced by "although") counts. So a bag of words
+is not enough. Documents of plain text mostly have one sentiment, and after a composed opinion they often state people's
+reaction: a masked language model can learn from this which words belong together. The demo's own is trained for seconds
+and learns little; its teacher learns from the labels.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ ONSETS, VOWELS, CODAS = (
     "a e i o u ai ea ou".split(),
     "l m n r s t x nd rk st".split(),
 )
-OPINIONS = 40  # invented words of each mood
-EDITION = 2  # raised when the same seed writes another language
-NOISE = 0.05  # share of training labels that are wrong, as in any real data set; validation labels are right
+OPINIONS = 40  # invented words of each sentiment
+EDITION = 2  # incremented when the same seed produces another language
+NOISE = 0.05  # share of wrong training labels, as in real data sets; validation labels are correct
 
 
 Drawn = TypeVar("Drawn")
@@ -64,7 +64,7 @@ class Lexicon:
 
 @dataclass(frozen=True)
 class Opinion:
-    """A sentence and what it means: True for good."""
+    """A sentence and its label: True for good."""
 
     text: str
     good: bool
@@ -76,12 +76,12 @@ def write_language(
     """Write ``data`` (train and validation rows), ``transfer`` (opinions without labels) and ``corpus`` (plain text)
     under ``folder``.
 
-    The same seed writes the same bytes. Nothing that is learned from overlaps with a validation row, and no plain text
-    with a training row, from which rows may be held back.
+    The same seed writes the same bytes. No training data overlap with a validation row, and no plain text overlaps with
+    a training row, because a run may hold back training rows.
     """
     random = np.random.default_rng([seed, 7])
     lexicon = make_lexicon(random)
-    # Validation is written first, so that more training rows never change what is judged on.
+    # Validation rows are drawn first, so that the number of training rows does not change them.
     judging = fresh_opinions(random, lexicon, validation, [])
     learned = fresh_opinions(random, lexicon, train, judging)
     write_rows(folder / "data" / "validation.parquet", judging, random, noise=0.0)
@@ -95,8 +95,8 @@ def write_language(
 
 
 def write_examples(path: Path, *, seed: int, count: int = 12) -> None:
-    """Write a few opinions of a seed's language as a table with the one column ``text``: something to ask a pulled
-    model about."""
+    """Write a few opinions of a seed's language as a CSV table with one column ``text``, as example inputs for a pulled
+    model."""
     lexicon, random = make_lexicon(np.random.default_rng([seed, 7])), np.random.default_rng([seed, 8])
     texts = [statement(random, lexicon, good=number % 2 == 0).text for number in range(count)]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def write_examples(path: Path, *, seed: int, count: int = 12) -> None:
 
 
 def make_lexicon(random: np.random.Generator) -> Lexicon:
-    """Invent opinion words of two syllables; which are good is chance."""
+    """Return invented opinion words of two syllables, divided at random into good and bad."""
     words: list[str] = []
     while len(words) < 2 * OPINIONS:
         word = (
@@ -121,7 +121,7 @@ def make_lexicon(random: np.random.Generator) -> Lexicon:
 
 
 def fresh_opinions(random: np.random.Generator, lexicon: Lexicon, count: int, others: list[Opinion]) -> list[Opinion]:
-    """Draw different opinions that overlap with no other ones."""
+    """Draw distinct opinions that do not overlap with ``others``."""
     seen: set[str] = set()
 
     def fresh() -> Opinion:
@@ -134,7 +134,7 @@ def fresh_opinions(random: np.random.Generator, lexicon: Lexicon, count: int, ot
 
 
 def apart(draw: Callable[[], Drawn], text_of: Callable[[Drawn], str], count: int, others: list[Opinion]) -> list[Drawn]:
-    """Draw texts that overlap with no other ones, as the purge of a run would find them."""
+    """Draw texts that do not overlap with ``others``, by the same measure as the purge of a run."""
     held, found = HeldBack(sentences_of(opinion.text for opinion in others)), list[Drawn]()
     while len(found) < count:
         drawn = [draw() for _ in range(count - len(found))]
@@ -144,7 +144,7 @@ def apart(draw: Callable[[], Drawn], text_of: Callable[[Drawn], str], count: int
 
 
 def statement(random: np.random.Generator, lexicon: Lexicon, good: bool) -> Opinion:
-    """Draw a sentence of a given meaning: one clause, or two of which one counts."""
+    """Draw a sentence with a given label: one clause, or two clauses of which one determines the label."""
     form, main = random.random(), clause(random, lexicon, good)
     if form < 0.4:
         return Opinion(main, good)
@@ -157,7 +157,7 @@ def statement(random: np.random.Generator, lexicon: Lexicon, good: bool) -> Opin
 
 
 def clause(random: np.random.Generator, lexicon: Lexicon, good: bool) -> str:
-    """Draw a clause of a given meaning, perhaps by way of a negation."""
+    """Draw a clause with a given label, sometimes with a negation."""
     negated = random.random() < 0.25
     mood = lexicon.good if good ^ negated else lexicon.bad
     word = pick(random, mood)
@@ -174,13 +174,13 @@ def clause(random: np.random.Generator, lexicon: Lexicon, good: bool) -> str:
 
 
 def subject(random: np.random.Generator) -> str:
-    """Draw what a clause is about."""
+    """Draw the subject of a clause."""
     thing = pick(random, THINGS)
     return f"the {thing}" if random.random() < 0.6 else f"the {pick(random, PARTS)} of the {thing}"
 
 
 def document(random: np.random.Generator, lexicon: Lexicon) -> str:
-    """Draw a few sentences of one mood, with facts between them."""
+    """Draw a few sentences of mostly one sentiment, with facts between them."""
     good = bool(random.random() < 0.5)
     sentences = []
     for _ in range(int(random.integers(4, 8))):
@@ -196,7 +196,7 @@ def document(random: np.random.Generator, lexicon: Lexicon) -> str:
 
 
 def report(random: np.random.Generator, lexicon: Lexicon, good: bool) -> str:
-    """Draw an opinion as plain text has it: put simply, or composed and then, mostly, with what people made of it."""
+    """Draw an opinion for plain text: a simple one, or a composed one that is mostly followed by people's reaction."""
     if random.random() < 0.4:
         mood = lexicon.good if good else lexicon.bad
         return f"{subject(random)} {pick(random, COPULAS)} {pick(random, mood)} and {pick(random, mood)}"
@@ -207,7 +207,7 @@ def report(random: np.random.Generator, lexicon: Lexicon, good: bool) -> str:
 
 
 def pick(random: np.random.Generator, choices: list[str]) -> str:
-    """Draw one of several."""
+    """Draw one of several choices."""
     return choices[int(random.integers(len(choices)))]
 
 

@@ -1,10 +1,10 @@
-"""Judging sets: labelled rows beside a task's own, read in the task's terms, and held against everything that is
-learned from.
+"""Judging sets: labelled rows in addition to a task's own, converted to the task's classes, and compared with all
+training data.
 
-Their labels become the task's classes by name, or as the recipe says. Where a label stands for several classes
-(``not_entailment`` for neutral and contradiction), these are merged: an answer is decided among all classes first, and
-counts as the merged one then, as McCoy et al. 2019 (arXiv:1902.01007) read models of three classes on two. A merged
-class bears the number of its first. A label that stands for no class at all is no label: its rows are left out.
+Their labels become the task's classes by name, or by the mapping in the recipe. If a label stands for several classes
+(``not_entailment`` for neutral and contradiction), these are merged: the prediction is chosen among all classes first,
+and then counts as the merged class, as McCoy et al. 2019 (arXiv:1902.01007) evaluate models with three classes on two.
+A merged class has the number of its first class. Rows with a label that stands for no class are left out.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from tasks.recipe.slices import JudgingRowsSlice
 FILE = "validation.parquet"
 """All rows of a set judge: they lie where those of a validation split would."""
 FIRST = ("validation", "valid", "dev", "test")
-"""Files of a folder that are taken where nobody names one, the first that is there."""
+"""Default names of a folder's file if the recipe names none; the first existing one is used."""
 
 
-# --- where they are ---------------------------------------------------------------------------------------------------
+# --- location ---------------------------------------------------------------------------------------------------------
 
 
 def resolve_judging_set(name: str, given: JudgingSet, data: Data, spec: TaskSpec) -> Parcel:
-    """Find a set's rows: one file where they are in one, else the folder that holds its shards. Raises DataError where
-    there are none."""
+    """Return the source of a set's rows: its file, or the folder that contains its shards. Raises DataError if there
+    are none."""
     source, revision = (given.source, given.revision) if given.source else (data.source, data.revision)
     if not source and spec.name not in GLUE:
         raise DataError(f"data.judge.{name} names no source, and neither does data; name a file, a folder or a hub id")
@@ -72,14 +72,14 @@ def files_of_set(source: Path, split: str, where: str) -> list[Path]:
     )
 
 
-# --- what is read -----------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, output: Path) -> dict[str, Any]:
-    """Read and check a set, give its labels the task's numbers, and write it; ``rows`` are the prepared rows of the
-    task. Return counts and what was merged.
+    """Read and check a set, convert its labels to the task's class numbers, and write it; ``rows`` are the prepared
+    rows of the task. Return counts and the merged classes.
 
-    Raises DataError for what cannot be read, for labels that are no class of the task, and where no row is left.
+    Raises DataError for unreadable files, for labels that are no class of the task, and if no row is left.
     """
     names = json.loads((rows / "task.json").read_text())["labels"]
     split, facts = judging_rows(
@@ -94,8 +94,8 @@ def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, outpu
 def judging_rows(
     source: Path, knobs: JudgingRowsSlice, names: Sequence[str] | None, learned: Iterable[Sentences] | None = None
 ) -> tuple[Split, dict[str, Any]]:
-    """Read a set's rows as the task's; ``names`` are those of its classes, and rows that overlap with ``learned`` ones
-    are left out."""
+    """Read a set's rows with the task's classes ``names``; rows that overlap with ``learned`` ones are left out. Return
+    the rows and facts about them."""
     where = f"data.judge.{knobs.name}"
     files = files_of_set(source, knobs.split, where)
     spec = TaskSpec(name="judging", kind=knobs.kind, text=knobs.text, pair=knobs.pair, label=knobs.label)
@@ -126,7 +126,7 @@ def judging_rows(
 
 
 def sampled(split: Split, count: int) -> list[int]:
-    """Return so many rows at most, by a hash of what they say, in the order in which they stand."""
+    """Return the indices of at most ``count`` rows, selected by a hash of their texts, in their original order."""
     sentences = split.sentences
     order = sorted(range(len(split)), key=lambda row: sha256("\0".join(sentences[row]).encode()).digest())
     return sorted(order[:count])
@@ -135,8 +135,8 @@ def sampled(split: Split, count: int) -> list[int]:
 def as_classes(
     labels: Sequence[Any], knobs: JudgingRowsSlice, names: list[str], declared: Sequence[str], where: str
 ) -> tuple[list[int | None], list[int] | None]:
-    """Return labels as numbers of the task's classes, None where there is none; and by class the number that it is
-    merged into, None where none is."""
+    """Return labels as numbers of the task's classes, or None for no label; and for each class the number of its merged
+    class, or None if no classes are merged."""
     meaning = knobs.labels or tuple(declared)
     called = {
         label: called_by(label, meaning, names, where, numbered=knobs.numbered) for label in dict.fromkeys(labels)
@@ -165,7 +165,7 @@ def as_classes(
 
 
 def called_by(label: Any, meaning: Sequence[str], names: Sequence[str], where: str, *, numbered: bool) -> str | None:
-    """Return a label's name; None where there is none."""
+    """Return a label's name, or None for no label."""
     if label is None or label == -1 or label == "":
         return None
     if not isinstance(label, int) or isinstance(label, bool):
@@ -185,7 +185,7 @@ def called_by(label: Any, meaning: Sequence[str], names: Sequence[str], where: s
 
 
 def numbers_of_classes(label: str, classes: Sequence[str], names: Sequence[str], where: str) -> tuple[int, ...]:
-    """Return the numbers of the classes that a label stands for, none for a label whose rows are left out."""
+    """Return the numbers of the classes that a label stands for; empty if its rows are to be left out."""
     unknown = next((one for one in classes if one not in names), None)
     if unknown is not None:
         alike = {name.casefold(): name for name in names}.get(unknown.casefold(), names[0])
@@ -198,19 +198,19 @@ def numbers_of_classes(label: str, classes: Sequence[str], names: Sequence[str],
 
 
 def said_of(merged: Sequence[int] | None, names: Sequence[str]) -> list[str]:
-    """Say which classes count as one."""
+    """Return a description of each group of merged classes."""
     groups = [
         [names[number] for number, into in enumerate(merged or ()) if into == first] for first in range(len(names))
     ]
     return [" and ".join(group) for group in groups if len(group) > 1]
 
 
-# --- what they are held against ---------------------------------------------------------------------------------------
+# --- comparison with training data ------------------------------------------------------------------------------------
 
 
 def overlapping(held: Sequence[Sentences], learned: Iterable[Sentences]) -> tuple[np.ndarray, np.ndarray]:
-    """Tell of each row of a set whether a learned row overlaps with it, and of each learned row whether it does with
-    one of the set."""
+    """Return for each row of a set whether it overlaps with a learned row, and for each learned row whether it overlaps
+    with a row of the set."""
     index = HeldBack(held)
     first_N = index.overlaps(learned)
     return index.found(), first_N < NONE
@@ -243,7 +243,7 @@ def read_sentences(path: Path) -> list[Sentences]:
 
 
 def documents(source: Path, column: str, most: int | None) -> Iterator[Sentences]:
-    """Yield the documents of a corpus, of which so many words are read (None: all)."""
+    """Yield the documents of a corpus until ``most`` words were read (None: all)."""
     words = 0
     for text in read_documents(source, column):
         if most is not None and words >= most:
@@ -252,14 +252,14 @@ def documents(source: Path, column: str, most: int | None) -> Iterator[Sentences
         yield from sentences_of([text])
 
 
-# --- taken out of train -----------------------------------------------------------------------------------------------
+# --- purge of train ---------------------------------------------------------------------------------------------------
 
 
 def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> dict[str, Any]:
-    """Copy prepared rows without the training rows that overlap with one of the sets; return how many went because of
-    which, and what is left.
+    """Copy prepared rows without the training rows that overlap with one of the sets; return the number of removed rows
+    for each set, and the size of the rest.
 
-    Raises DataError where more would go than may.
+    Raises DataError if the share of removed rows is above ``MOST_PURGED``.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,7 +1,7 @@
-"""Leakage: rows that choose or judge a model and overlap with what it learns from, by the measure by which train is
-purged (``overlap``).
+"""Data leakage: rows for selection or evaluation that overlap with training data, by the same measure as the purge of
+train (``overlap``).
 
-Augmented rows are variants of training rows, and so are looked for where those are.
+Augmented rows are variants of training rows, so they need no comparison of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HELD = ("selection", *JUDGING)
 
 
 def leaked(learned: Iterable[Sentences], held: Mapping[str, Sequence[Sentences]]) -> dict[str, int]:
-    """Count by split the held-back rows that overlap with a learned one."""
+    """Return for each split the number of held-back rows that overlap with a learned row."""
     index = HeldBack([row for rows in held.values() for row in rows])
     index.overlaps(learned)
     return by_split(index.found().tolist(), held)
@@ -25,8 +25,8 @@ def leaked(learned: Iterable[Sentences], held: Mapping[str, Sequence[Sentences]]
 def leaked_by_group(
     learned: Iterable[tuple[str, Sentences]], held: Mapping[str, Sequence[tuple[str, Sentences]]]
 ) -> dict[str, int]:
-    """Count by split the held-back rows whose group is also learned from, or whose very text is; rows are given with
-    their groups."""
+    """Return for each split the number of held-back rows whose group or exact text is also learned from; each row comes
+    with its group."""
     groups, texts = set(), set()
     for group, row in learned:
         groups.add(group)
@@ -35,7 +35,7 @@ def leaked_by_group(
 
 
 def by_split(found: Sequence[bool], held: Mapping[str, Sequence[object]]) -> dict[str, int]:
-    """Add up by split what was found of all rows of all splits."""
+    """Return for each split the number of found rows; ``found`` has one value for each row of all splits, in order."""
     counts, start = {}, 0
     for split, rows in held.items():
         counts[split] = sum(found[start : start + len(rows)])

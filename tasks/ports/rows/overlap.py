@@ -1,14 +1,14 @@
-"""Overlap: whether a row repeats the text of another. Train is purged by this measure, and leaks are counted by it.
+"""Overlap: whether a row repeats the text of another. This measure is used to purge train and to count leaked rows.
 
-A learned row overlaps with a held-back one where a sentence of one (its text or its second text)
-- is equal to a sentence of the other,
-- shares ``SHARED`` words in a row with it,
-- holds it in full, if it is the held-back one's and has ``HELD`` words or more, or
-- stands in it in full, if it is the learned one's and has ``LEARNED`` words or more.
-Sentences are compared as ``folded``: words count, not their case, their width or the white space between them.
+A learned row overlaps with a held-back row if for a pair of their sentences (each a text or a second text)
+- both are equal,
+- both share ``SHARED`` consecutive words,
+- the learned one contains the held-back one, which has at least ``HELD`` words, or
+- the held-back one contains the learned one, which has at least ``LEARNED`` words.
+Sentences are compared after ``folded``: case, character width and white space between words do not matter.
 
-Sequences of words are looked up by hashes of 64 bits in sorted arrays, so that time grows with the number of words,
-whatever the texts repeat.
+Sequences of words are looked up by 64-bit hashes in sorted arrays, so that the time depends on the number of words and
+not on repetitions in the texts.
 
 Shape letters in this file: N learned rows, S words of a batch of them, P places in held-back sentences, G different
 sequences of words.
@@ -24,31 +24,31 @@ import numpy as np
 
 Sentences = tuple[str, ...]
 """The folded texts of one row: one, or two of a pair."""
-SHARED = 8  # words in a row that two independent texts hardly ever share
-HELD = 2  # a held-back text of one word is a word of the language, and stands in others by chance
-LEARNED = 3  # a learned fragment of one or two words gives nothing of a sentence away
+SHARED = 8  # consecutive words that two independent texts hardly ever share
+HELD = 2  # words; a held-back text of one word occurs in other texts by chance
+LEARNED = 3  # words; a learned fragment of one or two words reveals nothing about a sentence
 NONE = np.iinfo(np.int64).max
-"""Stands for the number of a row where there is none."""
-GREAT, GREAT_SHARE = 50, 0.1  # rows, and share of all rows, beyond which rows that overlap are no group
-BATCH = 5_000_000  # characters that are looked up at once
+"""Placeholder for the number of a row if there is none."""
+GREAT, GREAT_SHARE = 50, 0.1  # number of rows, and share of all rows, above which overlapping rows are not a group
+BATCH = 5_000_000  # characters of one batch of lookups
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def folded(text: str | None) -> str:
-    """Return a text without what does not make another text of it: case, width, and the white space between words."""
+    """Return a text in normal form: without differences of case, character width and white space between words."""
     text = text or ""
     return " ".join((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold().split())
 
 
 def sentences_of(texts: Iterable[str], pairs: Iterable[str | None] | None = None) -> list[Sentences]:
-    """Return the folded sentences of rows; a second text that is missing is left out."""
+    """Return the folded sentences of rows; a missing second text is left out."""
     if pairs is None:
         return [(folded(text),) for text in texts]
     return [(folded(text), folded(pair)) if pair else (folded(text),) for text, pair in zip(texts, pairs, strict=True)]
 
 
 def batches(rows: Iterable[Sentences]) -> Iterator[list[Sentences]]:
-    """Yield rows in batches that bound memory however long the texts are."""
+    """Yield rows in batches of limited size, so that memory is bounded for texts of any length."""
     batch: list[Sentences] = []
     size = 0
     for row in rows:
@@ -62,7 +62,7 @@ def batches(rows: Iterable[Sentences]) -> Iterator[list[Sentences]]:
 
 
 class HeldBack:
-    """Held-back rows, in which learned rows are looked up; remembers which of them were found."""
+    """An index of held-back rows for lookups of learned rows; it records the rows that were found."""
 
     def __init__(self, rows: Sequence[Sentences]) -> None:
         self.rows = len(rows)
@@ -76,12 +76,11 @@ class HeldBack:
             self.parts[count] = Sequences(hashes_S[inside_S], places.rows_S[inside_S])
 
     def overlaps(self, learned: Iterable[Sentences]) -> np.ndarray:
-        """Return for each learned row the number of the first held-back row that it overlaps with, ``NONE`` where there
-        is none. [N]"""
+        """Return for each learned row the number of the first held-back row that it overlaps with, or ``NONE``. [N]"""
         return np.concatenate([np.zeros(0, np.int64), *(self.overlaps_of(batch) for batch in batches(learned))])
 
     def overlaps_of(self, batch: Sequence[Sentences]) -> np.ndarray:
-        """Look up one batch."""
+        """Return the same for one batch."""
         places, first_N = Places(batch, self.vocabulary), np.full(len(batch), NONE)
         for count, hashes_S in places.sequences(SHARED):
             inside_S, whole_S = places.inside(count), places.whole(count)
@@ -93,7 +92,7 @@ class HeldBack:
         return first_N
 
     def found(self) -> np.ndarray:
-        """Tell of each held-back row whether a learned row that was looked up overlaps with it."""
+        """Return for each held-back row whether any learned row of all lookups so far overlaps with it."""
         found = np.zeros(self.rows, bool)
         for sequences in (*self.wholes.values(), *self.parts.values()):
             found[sequences.found_rows()] = True
@@ -101,10 +100,10 @@ class HeldBack:
 
 
 def related(rows: Sequence[Sentences]) -> np.ndarray:
-    """Return for each row the number of its group: rows that overlap, directly or by way of others, are in one; groups
-    are numbered as they appear. [N]
+    """Return for each row the number of its group: rows that overlap, directly or through others, are in one group;
+    groups are numbered in order of appearance. [N]
 
-    A great group has a phrase in common that stands everywhere, which relates nobody: its rows stand for themselves.
+    A very large group only shares a phrase that occurs everywhere, so each of its rows is a group of its own.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -127,14 +126,14 @@ def related(rows: Sequence[Sentences]) -> np.ndarray:
 
 
 def numbered(names: Sequence[object]) -> np.ndarray:
-    """Number names as they appear, from 0 on. [N]"""
+    """Return the names as numbers from 0 on, in order of first appearance. [N]"""
     numbers: dict[object, int] = {}
     return np.asarray([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
 
 
 class Places:
-    """The words of a batch of rows laid end to end; a zero stands after each sentence, and for each word that the
-    vocabulary does not have."""
+    """The words of a batch of rows as one concatenated array of numbers; zero marks the end of each sentence and each
+    word outside of the vocabulary."""
 
     def __init__(self, rows: Sequence[Sentences], vocabulary: dict[str, int]) -> None:
         number_of = vocabulary.get
@@ -149,8 +148,8 @@ class Places:
         self.values = mixed(len(vocabulary) + 1)
 
     def sequences(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield from 1 on how many words, and at each place a hash of so many words from there on; only places with
-        ``inside`` have a meaning."""
+        """Yield each count from 1 to ``most`` with the hashes of that many words from each place on; a hash is valid
+        only at the places that ``inside`` returns."""
         values_S = self.values[self.words_S]
         hashes_S = values_S.copy()
         yield 1, hashes_S
@@ -160,18 +159,18 @@ class Places:
             yield count, hashes_S
 
     def inside(self, count: int) -> np.ndarray:
-        """Return the places from which so many known words of one sentence follow."""
+        """Return the places at which ``count`` known words of one sentence start."""
         return np.flatnonzero(self.room_S >= count)
 
     def whole(self, count: int) -> np.ndarray:
-        """Return the places at which a sentence of exactly so many words begins, all of them known."""
+        """Return the places at which a sentence of exactly ``count`` words starts, all of them known."""
         starts = self.starts[self.lengths == count]
         return starts[self.room_S[starts] == count]
 
 
 class Sequences:
-    """Different sequences of words, the rows that have them, and whether each was found elsewhere. Places are given in
-    the order of their rows."""
+    """Distinct sequences of words, the rows that contain them, and whether each was found by a lookup. Places must be
+    in the order of their rows."""
 
     def __init__(self, hashes_P: np.ndarray, rows_P: np.ndarray) -> None:
         self.hashes_G, first, self.sequence_P = np.unique(hashes_P, return_index=True, return_inverse=True)
@@ -179,7 +178,7 @@ class Sequences:
         self.found_G = np.zeros(len(self.hashes_G), bool)
 
     def first_rows(self, hashes: np.ndarray) -> np.ndarray:
-        """Return the first row that has each of these sequences, ``NONE`` where no row has it; note which were
+        """Return the first row that contains each of these sequences, or ``NONE``; record the sequences that were
         found."""
         numbers = self.numbers(hashes)
         there = numbers >= 0
@@ -189,40 +188,40 @@ class Sequences:
         return found
 
     def numbers(self, hashes: np.ndarray) -> np.ndarray:
-        """Return the number of each of these sequences, -1 where it is not known."""
+        """Return the number of each of these sequences, or -1 for an unknown one."""
         if not len(self.hashes_G):
             return np.full(len(hashes), -1)
         at = np.minimum(np.searchsorted(self.hashes_G, hashes), len(self.hashes_G) - 1)
         return np.where(self.hashes_G[at] == hashes, at, -1)
 
     def found_rows(self) -> np.ndarray:
-        """Return the rows that have a sequence which was found."""
+        """Return the rows that contain a found sequence."""
         return self.rows_P[self.found_G[self.sequence_P]]
 
 
 def room(words_S: np.ndarray) -> np.ndarray:
-    """Return at each place how many words follow from there on, itself included, before the next zero."""
+    """Return for each place the number of words from there, inclusive, to the next zero, exclusive."""
     places_S = np.arange(len(words_S))
     zeros_S = np.where(words_S == 0, places_S, len(words_S))
     return np.minimum.accumulate(zeros_S[::-1])[::-1] - places_S
 
 
 def mixed(count: int) -> np.ndarray:
-    """Return a value of 64 well-mixed bits for each of the numbers from 0 on (Steele et al. 2014, splitmix64)."""
+    """Return a well-mixed 64-bit value for each number from 0 to ``count`` - 1 (Steele et al. 2014, splitmix64)."""
     values = np.arange(1, count + 1, dtype=np.uint64) * FACTOR
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
-# --- sentences inside of others of the same table ---------------------------------------------------------------------
+# --- sentences that other sentences of the same table contain ---------------------------------------------------------
 
 
 def standing_alone(sentences: Sequence[str]) -> np.ndarray:
-    """Tell of each sentence whether no longer one of them contains it; equal sentences are given once.
+    """Return for each of these distinct sentences whether no other one contains it.
 
     All places are sorted by the words that follow (a suffix array, by doubling: Manber and Myers 1993). Places that
-    begin with the same sentence are then neighbours, so that looking at two neighbours is enough.
+    start with the same sentence are then neighbours, so a comparison with two neighbours is enough.
     """
     places = Places([(sentence,) for sentence in sentences], numbers_of(sentences))
     if not len(places.words_S):
@@ -239,13 +238,13 @@ def standing_alone(sentences: Sequence[str]) -> np.ndarray:
 
 
 def numbers_of(sentences: Iterable[str]) -> dict[str, int]:
-    """Number the words of sentences from 1 on."""
+    """Return a number from 1 on for each word of the sentences."""
     words = dict.fromkeys(word for sentence in sentences for word in sentence.split())
     return {word: number for number, word in enumerate(words, start=1)}
 
 
 def order_by_words(words_S: np.ndarray, longest: int) -> np.ndarray:
-    """Return all places, sorted by at least so many words that follow; equal ones stand together."""
+    """Return all places, sorted by at least the ``longest`` words that follow; equal ones are neighbours."""
     bits = int(words_S.max()).bit_length()
     length = max(1, min(longest, 62 // max(1, bits)))
     keys = np.zeros_like(words_S)
@@ -260,7 +259,7 @@ def order_by_words(words_S: np.ndarray, longest: int) -> np.ndarray:
 
 
 def shifted(values: np.ndarray, offset: int) -> np.ndarray:
-    """Return values as they follow so many places later, zeros beyond the end."""
+    """Return values shifted by ``offset`` places to the left, with zeros beyond the end."""
     later = np.zeros_like(values)
     if offset < len(values):
         later[: len(values) - offset] = values[offset:]
@@ -268,7 +267,7 @@ def shifted(values: np.ndarray, offset: int) -> np.ndarray:
 
 
 def ranked(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order of keys, and for each its rank among the different ones, from 0 on."""
+    """Return the sorting order of keys, and for each key its rank among the distinct ones, from 0 on."""
     order = np.argsort(keys)
     ordered = keys[order]
     ranks = np.empty_like(keys)
@@ -277,7 +276,8 @@ def ranked(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def begins_alike(places: Places, others: np.ndarray) -> np.ndarray:
-    """Tell of each sentence whether all of its words stand at another place, too, one place for each sentence."""
+    """Return for each sentence whether all of its words also occur at another place, of which ``others`` has one for
+    each sentence."""
     lengths, starts = places.lengths, places.starts
     alike = (others != starts) & (places.room_S[others] >= lengths)
     chosen = np.flatnonzero(alike & (lengths > 0))

@@ -1,4 +1,4 @@
-"""Prepared rows: a table divided into splits, checked, written with ids, and its facts."""
+"""Prepared rows: a table that is checked, divided into splits and written with ids, and facts about it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.ports.rows.splits import Split, divide, leaks_of
 from tasks.ports.rows.tables import clean, label_names, read_documents, read_split, read_texts, split_files
 from tasks.recipe.data import Data
 
-TRANSFER_IDS = 10**12  # ids of the user's own text start here, far from those of rows
+TRANSFER_IDS = 10**12  # first id of the user's own text, far from the ids of rows
 
 
 def prepare_rows(source: Path, spec: TaskSpec, data: Data, output: Path) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def divided_rows(source: Path, spec: TaskSpec, data: Data) -> tuple[dict[str, Sp
 
 
 def require_classes(splits: dict[str, Split], names: list[str]) -> None:
-    """Refuse a split in which a class never occurs: its scores would say nothing."""
+    """Refuse a split in which a class never occurs, because its scores would be meaningless."""
     for split, rows in splits.items():
         missing = [names[index] for index in sorted(set(range(len(names))) - set(rows.labels))]
         if missing and len(rows):
@@ -88,7 +88,7 @@ def write_split(path: Path, rows: Split, start: int, kind: str, groups: list[int
 
 
 def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) -> dict[str, Any]:
-    """Return what a person wants to know of the rows."""
+    """Return facts about the rows: counts, leaks, digests, longest text, and labels with their shares."""
     train = splits["train"]
     facts: dict[str, Any] = {
         "rows": {split: len(rows) for split, rows in splits.items()},
@@ -103,8 +103,8 @@ def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) 
 
 
 def digest_of(rows: Split) -> str:
-    """Hash what rows say, in order: equal digests mean the same rows, whatever ids they have and whatever file they
-    came from."""
+    """Return a digest of the rows' texts and labels, in order; it does not depend on ids or on the file of the
+    rows."""
     digest = sha256()
     for row in zip(rows.texts, rows.pairs or [None] * len(rows), rows.labels, strict=True):  # type: ignore[list-item]
         digest.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
@@ -112,8 +112,8 @@ def digest_of(rows: Split) -> str:
 
 
 def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, rows: Path) -> dict[str, Any]:
-    """Write unlabelled text of the user's own as training rows without labels; count which of the held-back ``rows``
-    overlap with it."""
+    """Write the user's own unlabelled text as training rows without labels; return its number of rows, and the number
+    of the held-back ``rows`` that overlap with it."""
     texts, pairs = read_texts(source, text, pair)
     output.mkdir(parents=True, exist_ok=True)
     write_split(
@@ -123,8 +123,8 @@ def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, ro
 
 
 def leaks_of_corpus(source: Path, column: str, most: int | None, rows: Path) -> dict[str, Any]:
-    """Count which of the held-back ``rows`` overlap with the documents of a corpus, of which so many words are read
-    (None: all)."""
+    """Return the number of held-back ``rows`` that overlap with the first ``most`` words of a corpus (None: all), and
+    the number of words read."""
     held, words = held_sentences(rows), 0
 
     def documents() -> Iterator[Sentences]:

@@ -1,9 +1,9 @@
-"""Digests of sentences: which texts a model learned from, and which judged it, without saying what they are.
+"""Digests of sentences: a record of the training and evaluation texts of a model that does not contain the texts.
 
-They travel with a version, so that years later two models can be compared on rows that neither has seen. A sentence (a
-text, or the second text of a pair) is folded as for the purge (``overlap``) and hashed to 64 bits. Digests hide a text
-from whoever does not know it; whoever does can tell that it was there. Of general text and of variants that
-augmentation made there are none.
+They are stored with a version, so that two models can be compared years later on rows that neither has seen. A sentence
+(a text, or the second text of a pair) is folded as for the purge (``overlap``) and hashed to 64 bits. A digest does not
+reveal an unknown text, but a reader that knows a text can find out that it was used. General text and augmented rows
+have no digests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tasks.ports.rows.overlap import Sentences, sentences_of
 
 
 def digest_of_sentence(sentence: str) -> int:
-    """Return 64 bits of a folded sentence, as a signed number."""
+    """Return a 64-bit digest of a folded sentence, as a signed number."""
     return int.from_bytes(blake2b(sentence.encode(), digest_size=8).digest(), "big", signed=True)
 
 

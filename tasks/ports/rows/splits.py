@@ -1,8 +1,8 @@
-"""Splits: which rows of a table are held back, and which of the others may be learned from.
+"""Splits: the division of a table into held-back rows and training rows.
 
-Held-back rows come first: the validation split, drawn or given, then selection and holdout. Rows are drawn among those
-that stand inside of no other row, and every training row that overlaps with a held-back one (``overlap``) is then taken
-out of train. A column of groups does the same by groups: no group, and no text, is on both sides.
+Held-back rows are selected first: the validation split, drawn or given, then selection and holdout. Rows are drawn
+among those that no other row contains, and every training row that overlaps with a held-back row (``overlap``) is then
+removed from train. With a column of groups, rows are divided by groups: no group, and no text, is on both sides.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tasks.ports.rows.leaks import HELD, leaked, leaked_by_group
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, numbered, related, sentences_of, standing_alone
 from tasks.recipe.data import Data
 
-MOST_HELD = {"selection": 0.1, "holdout": 0.2}  # share of train that a held-back split may take
-MOST_PURGED = 0.4  # share of train that may be taken out of it because of what is held back
+MOST_HELD = {"selection": 0.1, "holdout": 0.2}  # largest share of train for a held-back split
+MOST_PURGED = 0.4  # largest share of train that may be removed because it overlaps with held-back rows
 WAY_OUT = "name a column of groups (data.group), or set data.purge: false, with which the gate counts what leaks"
 
 
 @dataclass
 class Split:
-    """Rows of one split as columns, and where they came from."""
+    """Rows of one split as columns, and the name of their file."""
 
     file: str
     texts: list[str]
@@ -38,7 +38,7 @@ class Split:
         return len(self.texts)
 
     def take(self, rows: Sequence[int]) -> Split:
-        """Return some of the rows."""
+        """Return a split with the given rows only."""
         pairs, groups = (
             None if column is None else [column[row] for row in rows] for column in (self.pairs, self.groups)
         )
@@ -51,20 +51,20 @@ class Split:
 
     @property
     def numbers(self) -> np.ndarray:
-        """The group of every row by number: the user's, or rows that overlap with each other; figures of one group are
+        """The group number of every row: the user's groups, or groups of overlapping rows; results within one group are
         not independent. [N]"""
         return related(self.sentences) if self.groups is None else numbered(self.groups)
 
 
 @dataclass(frozen=True)
 class Held:
-    """What is held back, in the order in which it was: the rows of a given validation split, then those drawn from
-    train, by split in groups."""
+    """The held-back rows, in order: the rows of a given validation split, then those drawn from train, by split, in
+    groups."""
 
     given: Split | None
     drawn: Mapping[str, Sequence[Sequence[int]]]
     short: Mapping[str, int]
-    """Rows that were asked for, of the splits for which there were too few."""
+    """Requested number of rows of each split for which there were too few rows."""
 
     def rows(self, split: str) -> list[int]:
         """Return the rows of train that were drawn for a split."""
@@ -77,13 +77,12 @@ class Held:
 
     @property
     def before(self) -> int:
-        """How many held-back rows are not train's."""
+        """Number of held-back rows that are not from train."""
         return len(self.given) if self.given else 0
 
 
 def divide(splits: Mapping[str, Split], data: Data) -> tuple[dict[str, Split], dict[str, Any]]:
-    """Hold rows back and take what overlaps with them out of train; return the splits, and facts about what was taken
-    out."""
+    """Hold rows back and remove overlapping rows from train; return the splits, and facts about the removed rows."""
     train, sentences = splits["train"], splits["train"].sentences
     groups = shuffled_groups(train, sentences, data)
     held = draw(train, drawable(groups, sentences, data), splits.get("validation"), data)
@@ -113,8 +112,8 @@ def divide(splits: Mapping[str, Split], data: Data) -> tuple[dict[str, Split], d
 
 
 def shuffled_groups(train: Split, sentences: Sequence[Sentences], data: Data) -> list[list[int]]:
-    """Return rows of equal text, or of one group of the user's, together; the order depends on the seed and on what
-    rows say, not on where they stand."""
+    """Return groups of rows with equal text, or of the user's groups, in an order that depends on the seed and the
+    content, but not on the position of rows."""
     groups: dict[bytes, list[int]] = {}
     for row, names in enumerate(sentences if train.groups is None else ((group,) for group in train.groups)):
         groups.setdefault(sha256("\0".join([str(data.seed), *names]).encode()).digest(), []).append(row)
@@ -122,7 +121,7 @@ def shuffled_groups(train: Split, sentences: Sequence[Sentences], data: Data) ->
 
 
 def drawable(groups: list[list[int]], sentences: Sequence[Sentences], data: Data) -> list[list[int]]:
-    """Return the groups of which rows may be drawn: where text decides, those that stand inside of no other row."""
+    """Return the groups from which rows may be drawn; with a purge by text, only those that no other row contains."""
     if data.group or not data.purge:
         return groups
     different = list(dict.fromkeys(sentence for row in sentences for sentence in row))
@@ -131,7 +130,7 @@ def drawable(groups: list[list[int]], sentences: Sequence[Sentences], data: Data
 
 
 def draw(train: Split, order: Sequence[Sequence[int]], given: Split | None, data: Data) -> Held:
-    """Draw the rows that are held back from train."""
+    """Draw the held-back rows from train."""
     wanted = {"selection": data.selection_rows, "holdout": data.holdout_rows}
     if given is None:
         wanted = {"validation": max(1, round(len(train) * data.validation_share)), **wanted}
@@ -154,8 +153,8 @@ def draw(train: Split, order: Sequence[Sequence[int]], given: Split | None, data
 
 
 def first_overlaps(train: Split, sentences: Sequence[Sentences], held: Held, data: Data) -> np.ndarray:
-    """Return for each row of train the place of the first held-back row that takes it out of train, ``NONE`` where none
-    does. [N]"""
+    """Return for each row of train the index of the first held-back row that removes it from train, or ``NONE``.
+    [N]"""
     given, drawn = held.given, held.all_drawn
     rows = [*(given.sentences if given else ()), *(sentences[row] for row in drawn)]
     if data.group:
@@ -172,7 +171,7 @@ def first_overlaps(train: Split, sentences: Sequence[Sentences], held: Held, dat
 
 
 def first_in_common(held: Sequence[tuple[str, Sentences]], learned: Sequence[tuple[str, Sentences]]) -> np.ndarray:
-    """Return for each learned row the place of the first held-back row of its group, or of its text."""
+    """Return for each learned row the index of the first held-back row with its group or its text, or ``NONE``."""
     by_group: dict[str, int] = {}
     by_text: dict[Sentences, int] = {}
     for place, (group, row) in enumerate(held):
@@ -182,7 +181,7 @@ def first_in_common(held: Sequence[tuple[str, Sentences]], learned: Sequence[tup
 
 
 def purged_by_split(first: np.ndarray, held: Held) -> dict[str, int]:
-    """Count what was taken out of train by the split that took it out first."""
+    """Return for each held-back split the number of rows that it was the first to remove from train."""
     ends = {
         **({"validation": held.before} if held.given else {}),
         **{name: len(held.rows(name)) for name in held.drawn},
@@ -195,7 +194,7 @@ def purged_by_split(first: np.ndarray, held: Held) -> dict[str, int]:
 
 
 def refusal(train: Split, held: Held, first_N: np.ndarray, purged: int) -> str:
-    """Say that too much of train would go, and the largest holdout with which it would not."""
+    """Return the message that too much of train would be removed, with the largest holdout that avoids this."""
     many = sum(len(held.rows(name)) for name in held.drawn) + held.before
     said = (
         f"{purged:,} of the {len(train):,} rows of {train.file} ({purged / len(train):.1%}) overlap with the "
@@ -212,23 +211,22 @@ def refusal(train: Split, held: Held, first_N: np.ndarray, purged: int) -> str:
 
 
 def largest_holdout(held: Held, first_N: np.ndarray, most: float) -> int | None:
-    """Return the most holdout rows with which no more than ``most`` rows are taken out of train; None where even
-    without them more would be.
+    """Return the largest number of holdout rows for which at most ``most`` rows are removed from train; None if more
+    are removed even without a holdout.
 
-    Rows are drawn for the holdout last, so a smaller one is the beginning of a larger one, and its rows stand in the
-    same order.
+    The holdout is drawn last, so a smaller holdout is the beginning of a larger one, with its rows in the same order.
     """
     sizes = np.cumsum([0, *(len(group) for group in held.drawn["holdout"])])
     drawn = sum(len(held.rows(name)) for name in held.drawn if name != "holdout") + sizes
-    # Every drawn row overlaps with itself, and so is among those counted here; those are held back, not taken out.
+    # Every drawn row overlaps with itself, so the count includes the drawn rows; these are held back, not removed.
     purged = np.searchsorted(np.sort(first_N), held.before + drawn) - drawn
     fitting = sizes[purged <= most]
     return int(fitting.max()) if len(fitting) else None
 
 
 def leaks_of(splits: Mapping[str, Split]) -> dict[str, int]:
-    """Count the held-back rows that overlap with train; where rows come in groups, those whose group or text is on both
-    sides."""
+    """Return for each split the number of held-back rows that overlap with train; with groups, of those whose group or
+    text is also in train."""
     held = {name: rows for name, rows in splits.items() if name in HELD}
     train = splits["train"]
     if train.groups is None:
@@ -237,5 +235,5 @@ def leaks_of(splits: Mapping[str, Split]) -> dict[str, int]:
 
 
 def with_groups(rows: Split) -> list[tuple[str, Sentences]]:
-    """Return the texts of rows that have groups, each with its group."""
+    """Return the texts of rows, each with its group."""
     return list(zip(rows.groups or (), rows.sentences, strict=True))

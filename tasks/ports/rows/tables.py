@@ -1,5 +1,5 @@
-"""Rows of the user's own, in any of four formats, to rows in one: checked, divided, and written so that equal rows give
-equal bytes."""
+"""Readers of the user's own tables (Parquet, CSV, TSV, JSON Lines and text), and checks of their columns, texts and
+labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json"
 
 
 def split_files(source: Path, spec: TaskSpec) -> dict[str, list[Path]]:
-    """Find the train file and, where there is one, the validation file; either may come in shards."""
+    """Return the train file and, if there is one, the validation file; either may consist of shards."""
     if source.is_file():
         return {"train": [source]}
     files = sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file())
@@ -72,7 +72,7 @@ def read_table(path: Path) -> Any:
 
 
 def read_split(paths: list[Path], spec: TaskSpec, group: str | None = None) -> Split:
-    """Read the task's columns of a file, or of its shards in order; ``group`` is a column of groups."""
+    """Return the task's columns of a file, or of its shards in order; ``group`` is a column of groups."""
     shards = [read_columns(path, spec, group) for path in paths]
     pairs, groups = (
         [value for shard in shards for value in getattr(shard, name) or ()] for name in ("pairs", "groups")
@@ -82,7 +82,7 @@ def read_split(paths: list[Path], spec: TaskSpec, group: str | None = None) -> S
 
 
 def read_columns(path: Path, spec: TaskSpec, group: str | None) -> Split:
-    """Read the task's columns of one file."""
+    """Return the task's columns of one file."""
     table = read_table(path)
     for role, column in (("text", spec.text), ("pair", spec.pair), ("label", spec.label), ("group", group)):
         if column is not None and column not in table.column_names:
@@ -96,7 +96,7 @@ def read_columns(path: Path, spec: TaskSpec, group: str | None) -> Split:
 
 
 def group_names(path: Path, column: str, values: list[Any]) -> list[str]:
-    """Return the groups of rows by name; a row without one could not be kept together with those that it belongs to."""
+    """Return the group names of rows; refuse a row without a group, because it could not be kept with its group."""
     empty = next((number for number, value in enumerate(values, start=1) if value is None or value == ""), None)
     if empty is not None:
         raise DataError(
@@ -107,7 +107,7 @@ def group_names(path: Path, column: str, values: list[Any]) -> list[str]:
 
 
 def label_names(path: Path, spec: TaskSpec, rows: Split) -> list[str]:
-    """Return label names: those the file declares, or the different labels in order."""
+    """Return label names: those that the file declares, or else the distinct labels, sorted."""
     declared = declared_names(path, spec.label)
     if declared:
         return declared
@@ -124,7 +124,7 @@ def label_names(path: Path, spec: TaskSpec, rows: Split) -> list[str]:
 
 
 def declared_names(path: Path, column: str) -> list[str]:
-    """Return the label names in a Parquet file's Hugging Face schema, if it has one."""
+    """Return the label names in a Parquet file's Hugging Face schema; empty if it has none."""
     if path.suffix != ".parquet":
         return []
     import pyarrow.parquet as pq
@@ -134,8 +134,8 @@ def declared_names(path: Path, column: str) -> list[str]:
 
 
 def clean(rows: Split, spec: TaskSpec, names: list[str] | None) -> int:
-    """Check texts and turn labels into class numbers or values, in place; rows without a label go. Return how many
-    went."""
+    """Check texts and convert labels to class numbers or values, in place; remove rows without a label and return their
+    number."""
     for column, values in ((spec.text, rows.texts), (spec.pair, rows.pairs or [])):
         for number, text in enumerate(values):
             if not isinstance(text, str) or not text.strip():
@@ -153,7 +153,7 @@ def clean(rows: Split, spec: TaskSpec, names: list[str] | None) -> int:
 
 
 def value_reader(spec: TaskSpec, names: list[str] | None) -> Any:
-    """Return a function that reads one label, or None where there is none."""
+    """Return a function that converts one label, and returns None for a missing one."""
     if spec.kind == "regression":
         return read_number
     numbers = {name: index for index, name in enumerate(names or [])}
@@ -174,7 +174,7 @@ def value_reader(spec: TaskSpec, names: list[str] | None) -> Any:
 
 
 def read_number(label: Any, file: str, row: int) -> float | None:
-    """Read a regression label."""
+    """Return a regression label as a finite number, or None for a missing one."""
     if label is None:
         return None
     try:
@@ -189,7 +189,7 @@ def read_number(label: Any, file: str, row: int) -> float | None:
 
 
 def read_texts(source: Path, text: str = "text", pair: str | None = None) -> tuple[list[str], list[str] | None]:
-    """Read one or two text columns of a file or of every file in a folder; empty texts are left out."""
+    """Return one or two text columns of a file or of all files in a folder; empty texts are left out."""
     files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.suffix in READERS)
     rows: list[tuple[str, str | None]] = []
     for path in files:
@@ -216,7 +216,7 @@ def read_documents(source: Path, column: str) -> Iterator[str]:
     import pyarrow.parquet as pq
 
     files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.suffix in READERS)
-    # Only the train files of a corpus that is divided: the others are for judging, not for learning.
+    # Of a corpus with splits, read only the train files; the others are for evaluation.
     trained = [path for path in files if path.name.startswith("train")] or files
     for path in trained:
         if path.suffix != ".parquet":
@@ -233,7 +233,7 @@ def read_documents(source: Path, column: str) -> Iterator[str]:
 
 
 def sniff(path: Path) -> dict[str, Any]:
-    """Guess the columns and the kind of a user's table, with a sentence for each guess."""
+    """Return a guess of the columns, kind and labels of a user's table."""
     table = read_table(path)
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
     words = {

@@ -1,8 +1,8 @@
-"""What every store agrees on: what an artifact is, and what a store must be able to do; manifests are in ``manifests``.
+"""The definition of an artifact and the interface of a store; ``manifests`` has the manifests.
 
-An artifact is a folder of plain files. Its inventory lists path, size and sha256 of each; the digest of the inventory
-names the artifact, so whoever holds the files can check all of them against the name alone. A file too many, a link or
-a special file is damage like a changed byte.
+An artifact is a folder of plain files. Its inventory lists path, size and sha256 of each file. The digest of the
+inventory is the artifact's name, so the name alone is enough to check all files. A surplus file, a link or a special
+file counts as damage, as a changed byte does.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from tasks.ports.code.fingerprint import hash_file
 from tasks.ports.files.copies import copy_hashed
 
 IDENTITY = "id"
-"""The file of a store that holds its own name."""
+"""The file that holds the store's identity."""
 CODE = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".py"}
-"""Suffixes of files that are code, or whose loading may run some."""
+"""Suffixes of files that are code, or that may run code when they are loaded."""
 
 GONE = (FileNotFoundError, NotADirectoryError)
-"""What says that a file is not there; other errors are the disk's, and no damage of an artifact."""
+"""Errors for a missing file; other errors are faults of the disk, not damage of an artifact."""
 
 log = logging.getLogger("limbeck.store")
 
 Inventory = Mapping[str, Mapping[str, Any]]
-"""Path in the artifact, with ``/``, to ``{"size": bytes, "sha256": hex}``."""
+"""Maps a path in the artifact, with ``/``, to ``{"size": bytes, "sha256": hex}``."""
 
 
 class Lease(Protocol):
@@ -49,14 +49,14 @@ class Lease(Protocol):
 
 
 class Store(Protocol):
-    """What the door frame needs of a store; ``tests/ports/test_store.py`` says what each part promises."""
+    """The methods of a store that the stage decorator uses; ``tests/ports/test_store.py`` specifies each of them."""
 
     def check(self) -> None:
         """Raise StoreError if the store cannot be read and written right now."""
 
     def identity(self) -> str:
-        """Return the random name that this store was given when it was first asked; it lies among the store's files,
-        and moves with them."""
+        """Return the store's random name. The first call creates it as a file of the store, so it moves with the
+        store."""
 
     def find(self, key: str) -> Parcel | None:
         """Return the verified result of a key, or None."""
@@ -74,53 +74,52 @@ class Store(Protocol):
         seconds: float = 0.0,
         used: Mapping[str, Any] | None = None,
     ) -> Parcel:
-        """Make a finished folder the result of a key, whole or not at all."""
+        """Store a finished folder as the result of a key, atomically."""
 
     def folder(self, parcel: Parcel) -> Path:
-        """Return a local folder with a parcel's files, fetched and checked if need be; of a source, where the user
-        keeps it.
+        """Return a local folder with the artifact's files, after a download and a check if they are necessary; for a
+        source, return the user's own path.
 
-        Raises ArtifactDamaged where the files are gone, or are not what the parcel's digest says.
+        Raises ArtifactDamaged if the files are missing or do not match the artifact's digest.
         """
 
     def own_copy(self, source: Parcel) -> Path:
-        """Return a copy of a source in the store's own place, which has the source's digest whatever is done to the
-        original.
+        """Return a copy of a source in the store's own folder; later edits of the original do not change it.
 
-        Raises DataError where the source is not any more what its digest says.
+        Raises DataError if the source no longer matches its digest.
         """
 
     def lease(
         self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True
     ) -> AbstractAsyncContextManager[Lease]:
-        """Hold the right to compute a key; where another holds it, wait, or raise LeaseTaken. The note says to others
-        what is being computed."""
+        """Hold the right to compute a key; if another worker holds it, wait or raise LeaseTaken. The note describes the
+        computation to other workers."""
 
     def checkpoints(self, key: str, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Path]:
-        """Give the folder in which a stage under way keeps its checkpoints, filled with those of whoever was
-        interrupted before."""
+        """Yield the checkpoint folder of a running stage; it contains the checkpoints of an earlier interrupted
+        attempt."""
 
     def workspace(self) -> Path:
-        """Return the folder under which stages work."""
+        """Return the folder for the working folders of stages."""
 
     def manifest(self, key: str) -> dict[str, Any] | None:
-        """Return the manifest of a key as it stands, its files unchecked."""
+        """Return the stored manifest of a key, without a check of its files."""
 
     def manifests(self) -> Iterator[dict[str, Any]]:
-        """Yield every readable manifest, those of other releases too."""
+        """Yield every readable manifest, including those of other releases."""
 
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
-        """Hash every file behind a manifest anew; say what is wrong, or None. What is wrong is set aside, so that it is
-        made again."""
+        """Hash every file of a manifest again and return the problem, or None. Damaged files are moved to quarantine,
+        so that they are computed again."""
 
     def unreadable(self) -> Iterator[tuple[str, str]]:
-        """Yield key and damage of every manifest that is damaged itself; each is set aside."""
+        """Yield key and damage of every manifest that is itself damaged, and move each to quarantine."""
 
     def running(self) -> list[dict[str, Any]]:
-        """Return the notes of the leases that are held right now."""
+        """Return the notes of all leases that are currently held."""
 
     def artifacts(self) -> dict[str, tuple[int, float]]:
-        """Return bytes and age in seconds of every artifact by its digest, whether or not a manifest names it."""
+        """Return size in bytes and age in seconds of every artifact by digest, with or without a manifest."""
 
     def remove_result(self, key: str) -> None:
         """Remove a manifest."""
@@ -129,14 +128,14 @@ class Store(Protocol):
         """Remove an artifact that no manifest names."""
 
     def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
-        """Remove what crashed workers left more than ``older`` seconds ago, checkpoints of the keys in ``keep``
-        excepted; return what it is."""
+        """Remove files that crashed workers left more than ``older`` seconds ago, except checkpoints of the keys in
+        ``keep``; return the names of these files."""
 
 
 def plain_files(folder: Path) -> tuple[dict[str, Path], set[str]]:
-    """Return the files of an artifact's folder by their names in it, and the names of its folders, in order.
+    """Return the files of an artifact's folder by relative path, sorted, and the relative paths of its subfolders.
 
-    Raises StoreError where the folder, or anything in it, is a link or a special file.
+    Raises StoreError if the folder, or anything in it, is a link or a special file.
     """
     files: dict[str, Path] = {}
     folders: set[str] = set()
@@ -161,7 +160,7 @@ def plain_files(folder: Path) -> tuple[dict[str, Path], set[str]]:
 
 
 def take_inventory(folder: Path, kind: str, *, remember: bool = False) -> dict[str, dict[str, Any]]:
-    """List a folder's files with size and sha256; refuse links, and what may carry code."""
+    """Return size and sha256 of each file in a folder; refuse links and files that may carry code."""
     files = publishable(folder, kind)
     return {
         name: {"size": path.stat().st_size, "sha256": hash_file(path, remember=remember)}
@@ -170,8 +169,8 @@ def take_inventory(folder: Path, kind: str, *, remember: bool = False) -> dict[s
 
 
 def publishable(folder: Path, kind: str) -> dict[str, Path]:
-    """Return the files that a stage wrote by their names; refuse links, what may carry code, and a stage that wrote
-    nothing."""
+    """Return the files that a stage wrote, by relative path; refuse links, files that may carry code, and an empty
+    folder."""
     files, _ = plain_files(folder)
     carriers = [name for name in files if kind != "any" and may_carry_code(name)]
     if carriers:
@@ -182,8 +181,8 @@ def publishable(folder: Path, kind: str) -> dict[str, Path]:
 
 
 def copy_artifact(folder: Path, target: Path, kind: str) -> dict[str, dict[str, Any]]:
-    """Copy what a stage wrote into a new folder and return the inventory of the copy: the bytes that are hashed are
-    those that are kept."""
+    """Copy the output of a stage into a new folder and return the inventory of the copy. The hashes are those of the
+    stored bytes."""
     files = publishable(folder, kind)
     target.mkdir(parents=True)
     inventory = {}
@@ -195,8 +194,8 @@ def copy_artifact(folder: Path, target: Path, kind: str) -> dict[str, dict[str, 
 
 
 def problem_of_files(folder: Path, inventory: Inventory, *, remember: bool) -> str | None:
-    """Say how a folder differs from an inventory, or None: a file too many is as wrong as one that is missing or
-    changed."""
+    """Return the difference between a folder and an inventory, or None. A surplus file is a problem just as a missing
+    or a changed one is."""
     try:
         files, folders = plain_files(folder)
         missing, surplus = sorted(inventory.keys() - files.keys()), sorted(files.keys() - inventory.keys())
@@ -222,7 +221,7 @@ def digest_of(inventory: Inventory) -> str:
 
 
 def is_whole(folder: Path, digest: str, *, remember: bool = False) -> bool:
-    """Tell whether a folder holds exactly the files that a digest names, and no empty folder."""
+    """Return whether a folder contains exactly the files of a digest and no empty subfolder."""
     try:
         inventory, (_, folders) = take_inventory(folder, "any", remember=remember), plain_files(folder)
         return digest_of(inventory) == digest and folders <= parents_of(inventory)
@@ -231,26 +230,27 @@ def is_whole(folder: Path, digest: str, *, remember: bool = False) -> bool:
 
 
 def parents_of(names: Iterable[str]) -> set[str]:
-    """Return the folders in which files lie, by their names in the artifact."""
+    """Return the parent folders of files, as relative paths in the artifact."""
     return {parent.as_posix() for name in names for parent in PurePosixPath(name).parents}
 
 
 def first_link(root: Path, path: Path) -> Path | None:
-    """Return the first part of a path below ``root`` that is a link, or None: what a store holds lies in the store."""
+    """Return the first component of a path below ``root`` that is a link, or None. A link could lead out of the
+    store."""
     parts = path.relative_to(root).parts
     places = [root.joinpath(*parts[: count + 1]) for count in range(len(parts))]
     return next((place for place in places if place.is_symlink()), None)
 
 
 def is_safe(name: str) -> bool:
-    """Tell whether a path stays inside its artifact."""
+    """Return whether a path stays inside its artifact."""
     path = PurePosixPath(name)
     return bool(name) and not path.is_absolute() and ".." not in path.parts and "\\" not in name and str(path) == name
 
 
 def untouched(root: Path, rooms: Collection[str], older: float, keep: Collection[str], *, dry: bool) -> list[str]:
-    """Remove what lies in some rooms of a folder and was not touched for ``older`` seconds, unless ``dry``; return what
-    it is."""
+    """Remove entries of the subfolders ``rooms`` that were not modified for ``older`` seconds, unless ``dry``; return
+    their relative paths."""
     found = [path for room in rooms if (root / room).is_dir() for path in sorted((root / room).iterdir())]
     old = [path for path in found if path.name not in keep and time.time() - path.lstat().st_mtime > older]
     for path in old if not dry else []:
@@ -259,7 +259,7 @@ def untouched(root: Path, rooms: Collection[str], older: float, keep: Collection
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, a folder, or a link without what it leads to."""
+    """Remove a file, a folder, or a link without its target."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -267,7 +267,8 @@ def remove_tree(path: Path) -> None:
 
 
 def require_identity(found: str, address: str) -> str:
-    """Return a store's own name as it was read; one that was emptied or edited keeps nobody out, and is refused."""
+    """Return the store's name if it is valid; refuse an empty or edited one, because it could not serve as a lock
+    between promotions."""
     name = found.strip()
     if not re.fullmatch(r"[0-9a-f]{32}", name):
         raise StoreError(
@@ -279,19 +280,19 @@ def require_identity(found: str, address: str) -> str:
 
 
 def disk_trouble(error: OSError, place: Path) -> str:
-    """Say an operating system's error about a disk in one sentence."""
+    """Return an operating system's disk error as one sentence."""
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    # A copy of a folder raises one error for all of its files, whose number is lost; their words are not.
+    # The copy of a folder raises one error for all files: it loses the error number, but keeps the messages.
     if error.errno in full or any(os.strerror(number) in str(error) for number in full):
         return f"the disk under {place} is full; nothing was published; make room and run again"
     return f"a file under {place} cannot be written or read ({error.strerror or error}); nothing was published"
 
 
 def may_carry_code(name: str) -> bool:
-    """Tell, by its suffix, whether a file is code or may hold pickled code."""
+    """Return whether a file, by its suffix, is code or may contain pickled code."""
     return PurePosixPath(name).suffix.lower() in CODE
 
 
 def bytes_of(folder: Path) -> int:
-    """Return the bytes that a folder's files take."""
+    """Return the total size in bytes of a folder's files."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,7 +1,7 @@
-"""Sources that travel: a user's own model or text, put into the store so that a worker elsewhere finds it.
+"""Uploaded sources: a user's own model or text, copied into the store so that workers on other machines can read it.
 
-A source is named by the digest of its files, as an artifact is. So what is brought lies under the very name that keys
-have always known it by, and whoever takes it out of the store has checked every byte against that name.
+A source is named by the digest of its files, as an artifact is. So an uploaded source has the same digest that the keys
+already use, and every download is checked against that digest.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tasks.ports.files.sources import copy_source, place_of
 from tasks.ports.store.artifacts import Store
 
 STAGE = "source"
-"""What the manifests of brought sources are called; no door bears this name."""
+"""The stage name in the manifests of uploaded sources; no stage task has this name."""
 
 
 def explanation_of(digest: str) -> dict[str, Any]:
-    """Return what the key of a brought source is made of."""
+    """Return the fields that are hashed into the key of an uploaded source."""
     return {"stage": STAGE, "inputs": {}, "source": digest}
 
 
 def find_brought(store: Store, digest: str) -> Parcel | None:
-    """Return a source as it lies in the store, or None."""
+    """Return the artifact of an uploaded source, or None."""
     return store.find(key_of(explanation_of(digest)))
 
 
 async def bring(store: Store, source: Parcel) -> None:
-    """Put a source into the store, unless it is there."""
+    """Upload a source to the store, unless it is already present."""
     if await asyncio.to_thread(find_brought, store, source.sha256):
         return
     explanation = explanation_of(source.sha256)
@@ -45,7 +45,7 @@ async def bring(store: Store, source: Parcel) -> None:
             await asyncio.to_thread(copy_source, source, Path(folder))
             one = (
                 {"file": place_of(source).name} if place_of(source).is_file() else {}
-            )  # word vectors are a file, and engines take them as one
+            )  # word vectors are one file, and engines expect a file
             publish = partial(
                 store.publish,
                 key,

@@ -1,9 +1,9 @@
-"""A bucket, as the store needs it: small objects whole, large files in parts, a conditional create, and patience with a
-network that fails.
+"""The S3 client of the store: whole small objects, multipart transfers of large files, a conditional create, and
+retries.
 
-Every transfer is checked by sha256, because a connection can be cut in the middle of a body and a disk can flip a bit.
-What botocore does not retry (a body that ends early, a server that is away for half a minute) is retried here; nothing
-waits for ever.
+Uploads are checked by md5 and downloads by length, because a connection can be cut in the middle of a body; callers
+check sha256, because a disk can flip a bit. Failures that botocore does not retry (a body that ends early, a server
+that is down for half a minute) are retried here, with a time limit.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tasks.errors import StoreError
 from tasks.ports.store.bucket_errors import NOT_THERE, TAKEN, Damaged, code_of, may_pass, md5, reason_of, tag_of
 
 PART = 16 * 2**20  # bytes per part of a large file
-THREADS = 8  # parts under way at once
-CONNECT, READ = 5.0, 30.0  # seconds until a connection, and until the next bytes
-PATIENCE = 90.0  # seconds that a failing operation is tried again
+THREADS = 8  # concurrent transfers of parts
+CONNECT, READ = 5.0, 30.0  # time limits in seconds for a connection and for the next bytes
+PATIENCE = 90.0  # seconds for retries of a failing operation
 
 Result = TypeVar("Result")
 log = logging.getLogger("limbeck.store")
@@ -52,7 +52,7 @@ class Bucket:
     # --- small objects ---
 
     def read(self, name: str) -> bytes | None:
-        """Return an object's bytes, or None if it is not there."""
+        """Return an object's bytes, or None if it does not exist."""
 
         def once() -> bytes:
             answer = self.client.get_object(Bucket=self.name, Key=self.prefix + name)
@@ -64,15 +64,15 @@ class Bucket:
         return self.unless_missing(once, f"read {name}")
 
     def write(self, name: str, body: bytes) -> None:
-        """Write an object, over whatever was there."""
+        """Write an object and replace any earlier one."""
         self.patiently(
             lambda: self.client.put_object(Bucket=self.name, Key=self.prefix + name, Body=body, ContentMD5=md5(body)),
             f"write {name}",
         )
 
     def create(self, name: str, body: bytes) -> bool:
-        """Write an object only if none is there: of many who try, one succeeds. An answer that got lost on its way does
-        not make us lose."""
+        """Write an object only if none exists; of several concurrent writers, one succeeds. A lost response to a
+        successful write still counts as success."""
         try:
             self.patiently(
                 lambda: self.client.put_object(
@@ -87,7 +87,7 @@ class Bucket:
         return True
 
     def delete(self, name: str) -> None:
-        """Delete an object; one that is not there is deleted already."""
+        """Delete an object; a missing one is no error."""
         self.patiently(lambda: self.client.delete_object(Bucket=self.name, Key=self.prefix + name), f"delete {name}")
 
     def copy(self, name: str, to: str) -> None:
@@ -96,11 +96,11 @@ class Bucket:
         self.patiently(lambda: self.client.copy(source, self.name, self.prefix + to), f"copy {name}")
 
     def entries(self, prefix: str) -> list[Entry]:
-        """List the objects whose names start with ``prefix``."""
+        """Return the objects whose names start with ``prefix``."""
         return self.patiently(lambda: list(self.pages(prefix)), f"list {prefix}")
 
     def pages(self, prefix: str) -> Iterator[Entry]:
-        """Yield a listing, page by page."""
+        """Yield the entries of a listing, page by page."""
         for page in self.client.get_paginator("list_objects_v2").paginate(
             Bucket=self.name, Prefix=self.prefix + prefix
         ):
@@ -113,14 +113,14 @@ class Bucket:
     # --- files ---
 
     def has(self, name: str, size: int, digest: str) -> bool:
-        """Tell whether an object of this size and sha256 is there, by what was noted when it was written."""
+        """Return whether an object of this size and sha256 exists, according to the metadata from its upload."""
         head = self.unless_missing(
             lambda: self.client.head_object(Bucket=self.name, Key=self.prefix + name), f"look at {name}"
         )
         return head is not None and head["ContentLength"] == size and head["Metadata"].get("sha256") == digest
 
     def upload(self, path: Path, name: str, digest: str) -> None:
-        """Write a file, a large one in parts; parts that an interrupted upload left are not sent again."""
+        """Upload a file, a large one in parts; parts of an interrupted upload are not sent again."""
         size = path.stat().st_size
         if self.has(name, size, digest):
             return
@@ -140,7 +140,7 @@ class Bucket:
             self.upload_parts(path, name, size, digest)
 
     def upload_parts(self, path: Path, name: str, size: int, digest: str) -> None:
-        """Send a file's parts side by side and join them."""
+        """Upload a file's parts concurrently and join them."""
         where = {"Bucket": self.name, "Key": self.prefix + name}
         upload = self.patiently(lambda: self.unfinished(name) or self.begin(name, digest), f"begin {name}")
         there = self.patiently(lambda: self.parts(name, upload), f"list the parts of {name}")
@@ -148,8 +148,8 @@ class Bucket:
         def send(number: int) -> dict[str, Any]:
             body = read_range(path, (number - 1) * PART, PART)
             etag = f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'
-            # Where a key of KMS encrypts the bucket, a part's tag is not its md5: what the server answered counts, and
-            # such parts are sent again.
+            # If KMS encrypts the bucket, the ETag of a part is not its md5: the server's ETag is used, and such parts
+            # are sent again.
             if there.get(number) != etag:
                 part = where | {"UploadId": upload, "PartNumber": number, "Body": body, "ContentMD5": md5(body)}
                 etag = self.patiently(lambda: tag_of(self.client.upload_part(**part)), f"write part {number} of {name}")
@@ -159,28 +159,28 @@ class Bucket:
         self.patiently(lambda: self.complete(name, upload, parts, size, digest), f"join {name}")
 
     def begin(self, name: str, digest: str) -> str:
-        """Open an upload in parts."""
+        """Start a multipart upload and return its id."""
         answer = self.client.create_multipart_upload(
             Bucket=self.name, Key=self.prefix + name, Metadata={"sha256": digest}
         )
         return str(answer["UploadId"])
 
     def unfinished(self, name: str) -> str | None:
-        """Return an interrupted upload of this name; which of its parts can stay is decided by their md5."""
+        """Return the id of an interrupted upload of this name, or None; its parts are reused if their md5 matches."""
         answer = self.client.list_multipart_uploads(Bucket=self.name, Prefix=self.prefix + name)
         found = [item["UploadId"] for item in answer.get("Uploads", []) if item["Key"] == self.prefix + name]
         return found[-1] if found else None
 
     def parts(self, name: str, upload: str) -> dict[int, str]:
-        """Return the parts that arrived: number to tag, which is the md5 in quotes unless KMS encrypts the bucket."""
+        """Return the uploaded parts as number to ETag, which is the quoted md5 unless KMS encrypts the bucket."""
         pages = self.client.get_paginator("list_parts").paginate(
             Bucket=self.name, Key=self.prefix + name, UploadId=upload
         )
         return {part["PartNumber"]: part["ETag"] for page in pages for part in page.get("Parts", [])}
 
     def complete(self, name: str, upload: str, parts: list[dict[str, Any]], size: int, digest: str) -> None:
-        """Join the parts; when the answer to an earlier try was lost, the whole object is there and the upload is
-        not."""
+        """Join the parts. If the response to an earlier attempt was lost, the object exists and the upload id does
+        not; that is success."""
         try:
             self.client.complete_multipart_upload(
                 Bucket=self.name, Key=self.prefix + name, UploadId=upload, MultipartUpload={"Parts": parts}
@@ -190,7 +190,7 @@ class Bucket:
                 raise
 
     def download(self, name: str, path: Path, size: int) -> None:
-        """Fetch an object into a file, parts side by side."""
+        """Download an object into a file, with concurrent ranges."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as stream:
             stream.truncate(size)
@@ -203,7 +203,7 @@ class Bucket:
             list(self.pool.map(fetch, range(0, size, PART)))
 
     def read_part(self, name: str, start: int, end: int) -> bytes:
-        """Read some bytes of an object; fewer than asked for is damage."""
+        """Return a byte range of an object; raise Damaged if it is shorter than requested."""
         answer = self.client.get_object(Bucket=self.name, Key=self.prefix + name, Range=f"bytes={start}-{end - 1}")
         body: bytes = answer["Body"].read()
         if len(body) != end - start:
@@ -211,7 +211,7 @@ class Bucket:
         return body
 
     def stale_uploads(self, older: float, *, dry: bool = False) -> list[str]:
-        """Abort uploads in parts that were begun more than ``older`` seconds ago, unless ``dry``; return their
+        """Abort multipart uploads that started more than ``older`` seconds ago, unless ``dry``; return their
         names."""
         answer = self.patiently(
             lambda: self.client.list_multipart_uploads(Bucket=self.name, Prefix=self.prefix), "list uploads"
@@ -226,7 +226,7 @@ class Bucket:
     # --- patience ---
 
     def unless_missing(self, once: Callable[[], Result], what: str) -> Result | None:
-        """Do something patiently; what is not there is None."""
+        """Run an operation with retries; return None for a missing object."""
         try:
             return self.patiently(once, what)
         except StoreError as error:
@@ -235,7 +235,8 @@ class Bucket:
             raise
 
     def patiently(self, once: Callable[[], Result], what: str) -> Result:
-        """Do something again while the network or the server fails; say in one sentence why it was given up."""
+        """Run an operation and retry while the network or the server fails; afterwards raise StoreError with the
+        reason."""
         from botocore.exceptions import BotoCoreError, ClientError
         from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
@@ -254,10 +255,10 @@ class Bucket:
 
 
 def new_client(settings: Mapping[str, str]) -> Any:
-    """Return an S3 client set up by the usual AWS settings, with time-outs; checksums are ours, because not every
-    server knows AWS's newest.
+    """Return an S3 client from the usual AWS settings, with time-outs. Checksums are our own, because not every server
+    supports AWS's newest ones.
 
-    What ``settings`` says, by the names of AWS's environment variables, goes before the environment.
+    ``settings``, by the names of AWS's environment variables, override the environment.
     """
     import boto3
     from botocore.config import Config
@@ -292,14 +293,14 @@ def split_address(address: str) -> tuple[str, str]:
         or ".." in parts.path.split("/")
         or "@" in parts.netloc
     ):
-        shown = address.rsplit("@", 1)[-1]  # what stands before may be a password
+        shown = address.rsplit("@", 1)[-1]  # the part before may be a password
         raise StoreError(f"{shown!r} is no store; write s3://BUCKET or s3://BUCKET/PREFIX, or the path of a folder")
     prefix = parts.path.strip("/")
     return parts.netloc, f"{prefix}/" if prefix else ""
 
 
 def read_range(path: Path, start: int, length: int) -> bytes:
-    """Read part of a file."""
+    """Return a byte range of a file."""
     with path.open("rb") as stream:
         stream.seek(start)
         return stream.read(length)

@@ -1,4 +1,4 @@
-"""Failures of an S3 server: which of them pass, what they are called, and what an answer says."""
+"""Failures of an S3 server: temporary or permanent, their messages, and the error code of a response."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Damaged(Exception):
-    """A body did not arrive as it was sent."""
+    """A body was changed or cut in transfer."""
 
 
 NOT_THERE = {"NoSuchKey", "404", "NotFound"}
@@ -31,7 +31,7 @@ FOR_EVER = {
 
 
 def may_pass(error: BaseException) -> bool:
-    """Tell whether trying again can help: not when the answer was a clear no."""
+    """Return whether a retry can help; it cannot after a definite refusal."""
     from botocore.exceptions import (
         BotoCoreError,
         ClientError,
@@ -44,20 +44,20 @@ def may_pass(error: BaseException) -> bool:
         return False
     if isinstance(error, ClientError):
         return code_of(error) not in NOT_THERE | TAKEN | FOR_EVER
-    # A cut body surfaces as urllib3's own exception, which is no BotoCoreError.
+    # A body that is cut off raises urllib3's own exception, which is not a BotoCoreError.
     return isinstance(error, (BotoCoreError, Damaged, ConnectionError, TimeoutError)) or type(
         error
     ).__module__.startswith("urllib3")
 
 
 def code_of(error: BaseException | None) -> str:
-    """Return the error code of an answer."""
-    answer = getattr(error, "response", None)  # botocore's connection errors have one too, and it is None
+    """Return the error code of a response."""
+    answer = getattr(error, "response", None)  # botocore's connection errors have this attribute, too, with value None
     return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 
 
 def reason_of(error: BaseException) -> str:
-    """Say a failure in a few words."""
+    """Return a short description of a failure, with advice where possible."""
     code = code_of(error)
     hints = {
         "NoSuchBucket": "there is no such bucket; create it",
@@ -72,12 +72,12 @@ def reason_of(error: BaseException) -> str:
 
 
 def tag_of(answer: Any) -> str:
-    """Return the tag that a server gave a part; an answer that was cut has none."""
+    """Return the ETag of an uploaded part; raise Damaged if the response was cut off and has none."""
     if "ETag" not in answer:
         raise Damaged("the answer was cut")
     return str(answer["ETag"])
 
 
 def md5(body: bytes) -> str:
-    """Return what S3 checks a body by on arrival."""
+    """Return the base64 md5 by which S3 checks a received body."""
     return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()

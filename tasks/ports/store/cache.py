@@ -1,8 +1,7 @@
-"""A local cache of artifacts that live elsewhere: read through, bounded, and never emptied under the feet of whoever
-reads it.
+"""A local read-through cache of remote artifacts, with a size limit; artifacts in use are never evicted.
 
-Each artifact in use is held by a shared lock of the kernel, which ends with the process that holds it; only what no
-process holds can go.
+A process holds a shared kernel file lock on each artifact that it uses; the lock ends with the process. Only artifacts
+without a lock can be removed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tasks.ports.store.artifacts import bytes_of, first_link, is_whole, log, rem
 
 
 class ArtifactCache:
-    """Artifacts under ``root``, the least recently used going first when there are more than ``limit`` bytes."""
+    """Artifacts under ``root``; above ``limit`` bytes, the least recently used are evicted first."""
 
     def __init__(self, root: Path, limit: int) -> None:
         self.root, self.limit = root, limit
@@ -31,8 +30,8 @@ class ArtifactCache:
             (root / name).mkdir(parents=True, exist_ok=True)
 
     def folder(self, digest: str, fetch: Callable[[Path], None]) -> Path:
-        """Return the files of an artifact; what is not here, or not whole any more, is fetched into a new folder,
-        checked by ``fetch``."""
+        """Return the folder of an artifact; if it is missing or damaged, ``fetch`` downloads it into a new folder and
+        checks it."""
         self.hold(digest)
         final = self.path(digest)
         if self.holds(digest):
@@ -48,13 +47,13 @@ class ArtifactCache:
         return final
 
     def holds(self, digest: str) -> bool:
-        """Tell whether an artifact is here, whole, and behind no link."""
+        """Return whether an artifact is present and intact, and no part of its path is a link."""
         final = self.path(digest)
         return first_link(self.root, final) is None and is_whole(final, digest, remember=True)
 
     def put(self, digest: str, folder: Path) -> None:
-        """Move a whole artifact into the cache, then make room. Where another process was faster its copy stays: it may
-        be read right now."""
+        """Move a complete artifact into the cache, then evict others if necessary. If another process was faster, keep
+        its copy, because it may be in use."""
         self.hold(digest)
         final = self.path(digest)
         with self.alone():
@@ -67,7 +66,7 @@ class ArtifactCache:
             self.make_room()
 
     def clear(self, path: Path) -> None:
-        """Move what is not whole out of the way; of what lies behind a link, the link."""
+        """Move a damaged artifact out of the way; if its path contains a link, move the link instead."""
         doomed = first_link(self.root, path) or path
         if doomed.is_symlink() or doomed.exists():
             log.warning("%s in the cache %s is damaged; it is fetched again", doomed.name[:12], self.root)
@@ -75,13 +74,13 @@ class ArtifactCache:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other processes of this host from changing the cache meanwhile; whoever only reads is not kept."""
+        """Block changes of the cache by other processes of this host; readers are not blocked."""
         with (self.root / "changing").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 
     def hold(self, digest: str) -> None:
-        """Keep an artifact from being removed for as long as this process lives."""
+        """Protect an artifact from removal until this process ends."""
         with self.lock:
             if digest in self.held:
                 return
@@ -90,7 +89,7 @@ class ArtifactCache:
             self.held[digest] = handle
 
     def make_room(self) -> None:
-        """Remove what was not used for longest, until the rest fits; what a process holds stays."""
+        """Remove the least recently used artifacts until the rest fits; keep those that a process holds."""
         for old in (self.root / "temporary").glob("old-*"):
             with contextlib.suppress(OSError):
                 remove_tree(old)
@@ -105,7 +104,7 @@ class ArtifactCache:
                 excess -= size
 
     def unused(self, older: float, *, dry: bool) -> list[str]:
-        """Remove what no process holds and nobody has used for ``older`` seconds, unless ``dry``; return the
+        """Remove artifacts that no process holds and that were unused for ``older`` seconds, unless ``dry``; return the
         digests."""
         old = [
             path for path in sorted((self.root / "objects").glob("*/*")) if time.time() - path.lstat().st_mtime > older
@@ -114,7 +113,7 @@ class ArtifactCache:
             return [path.name for path in old if (not self.is_held(path) if dry else self.remove(path))]
 
     def is_held(self, folder: Path) -> bool:
-        """Tell whether a process uses an artifact."""
+        """Return whether a process holds an artifact."""
         with contextlib.suppress(OSError), (self.root / "locks" / folder.name).open("rb") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return False
@@ -134,5 +133,5 @@ class ArtifactCache:
             os.close(handle)
 
     def path(self, digest: str) -> Path:
-        """Return where an artifact lies."""
+        """Return the path of an artifact."""
         return self.root / "objects" / digest[:2] / digest

@@ -1,7 +1,7 @@
-"""What may go: everything in a store that no registered model, no running lease and no recent result was made from.
+"""Garbage collection of a store: everything that no registered model, running stage or recent result depends on.
 
-Marking is by need: a result is needed if its artifact is, and it needs in turn the artifacts that it was made from. So
-the parents of a registered model stay, and a stage under way never loses an input.
+A result is needed if its artifact is needed, and a needed result needs its input artifacts in turn. So the ancestors of
+a registered model stay, and a running stage never loses an input.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from tasks.ports.store.artifacts import Store
 
-UNNAMED = 3600.0  # seconds that an artifact without a manifest is left alone: a worker may be about to name it
+UNNAMED = 3600.0  # seconds that an artifact without a manifest is kept: a worker may be about to write its manifest
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What goes, or would go."""
+    """The results, artifacts and leftovers that were removed, or would be."""
 
     results: list[tuple[str, str]]
     """Stage and key of each manifest."""
@@ -26,14 +26,14 @@ class Sweep:
     leftovers: list[str]
     bytes: int
     kept: int
-    """How many results stay."""
+    """Number of results that stay."""
 
 
 def sweep(store: Store, registered: Collection[str], *, keep_days: float, dry: bool, unnamed: float = UNNAMED) -> Sweep:
-    """Remove what nothing needs; ``registered`` are the digests of the checkpoints behind the registry's versions.
+    """Remove all that is not needed; ``registered`` are the digests of the checkpoints of the registry's versions.
 
-    Manifests go before the artifacts that they name, so that whatever stops this leaves no result without its files.
-    Leases are asked last: a stage that began while we were counting keeps its inputs.
+    Manifests are removed before the artifacts that they name, so that an interruption leaves no result without its
+    files. Leases are listed last, so that a stage that started during the listing keeps its inputs.
     """
     manifests = list(store.manifests())
     recent = [manifest for manifest in manifests if time.time() - manifest["made_at"] < keep_days * 86400]
@@ -62,7 +62,7 @@ def sweep(store: Store, registered: Collection[str], *, keep_days: float, dry: b
 
 
 def closure(manifests: Iterable[Mapping[str, Any]], roots: Iterable[str]) -> set[str]:
-    """Return the digests that the roots are, and all that they were made from."""
+    """Return the digests of the roots and of all artifacts that they depend on."""
     parents: dict[str, set[str]] = {}
     for manifest in manifests:
         parents.setdefault(manifest["sha256"], set()).update(inputs_of([manifest["explanation"]]))
@@ -77,7 +77,7 @@ def closure(manifests: Iterable[Mapping[str, Any]], roots: Iterable[str]) -> set
 
 
 def inputs_of(explanations: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the digests of the artifacts that stages take; notes and old manifests may say anything under this name."""
+    """Yield the digests of the input artifacts of stages. In notes and old manifests, ``inputs`` may have any type."""
     for explanation in explanations:
         inputs = explanation.get("inputs")
         for given in inputs.values() if isinstance(inputs, Mapping) else ():

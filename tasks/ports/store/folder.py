@@ -1,7 +1,7 @@
 """A store in one folder, for one machine or a shared disk with working locks.
 
-An artifact is committed by one rename; its manifest is committed after it, by another. What decides a hit is a manifest
-whose inventory matches the files: sizes always, hashes once per host and file.
+An artifact is committed by one rename, and its manifest afterwards by another. A cache hit is a manifest whose
+inventory matches the files: sizes are always compared, hashes once per host and file.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class FolderStore:
             ) from error
 
     def check(self) -> None:
-        """Raise StoreError if nothing can be written."""
+        """Raise StoreError if the store cannot be written."""
         try:
             probe = self.workspace() / f"probe-{uuid.uuid4().hex}"
             probe.write_bytes(b"limbeck")
@@ -80,7 +80,7 @@ class FolderStore:
             raise StoreError(disk_trouble(error, self.root)) from error
 
     def identity(self) -> str:
-        """Return this store's own name; of many who give it one, the first does."""
+        """Return this store's own name; if several processes create it at once, the first one's name counts."""
         place, given = self.root / IDENTITY, self.workspace() / f"identity-{uuid.uuid4().hex}"
         try:
             if place.is_symlink() or (place.exists() and not place.is_file()):
@@ -91,18 +91,18 @@ class FolderStore:
             if not place.exists():
                 given.write_text(uuid.uuid4().hex)
                 with contextlib.suppress(FileExistsError):
-                    os.link(given, place)  # whole or not at all, and never over another's
+                    os.link(given, place)  # atomic, and never replaces another process's name
                 given.unlink()
             return require_identity(place.read_bytes()[:100].decode("utf-8", "replace"), str(self.root))
         except OSError as error:
             raise StoreError(disk_trouble(error, self.root)) from error
 
     def workspace(self) -> Path:
-        """Return the folder under which stages work, on the disk of the store."""
+        """Return the folder for the working folders of stages, on the disk of the store."""
         return self.root / "temporary"
 
     def find(self, key: str) -> Parcel | None:
-        """Return the parcel of a key if its manifest is there and its files are what the manifest says."""
+        """Return the artifact of a key if its manifest exists and its files match the manifest."""
         manifest = manifest_to_take(self.manifest_body(key), key, self.set_manifest_aside)
         if manifest is None:
             return None
@@ -112,12 +112,12 @@ class FolderStore:
         return None
 
     def manifest(self, key: str) -> dict[str, Any] | None:
-        """Read a manifest as it stands, also one of another release; one that is damaged is none."""
+        """Return the stored manifest, including one of another release, or None if it is missing or damaged."""
         return manifest_to_list(self.manifest_body(key), key)
 
     def manifest_body(self, key: str) -> bytes | None:
-        """Return the bytes of a manifest, or None; a link or a special file, or what lies behind a link, has bytes that
-        are no manifest."""
+        """Return the bytes of a manifest, or None if it is missing. For a link, a special file or a path behind a link,
+        return empty bytes, which are no valid manifest."""
         path = self.manifest_path(key)
         try:
             plain = first_link(self.root, path) is None and stat.S_ISREG(path.lstat().st_mode)
@@ -126,11 +126,11 @@ class FolderStore:
             return None
 
     def parcel(self, manifest: Mapping[str, Any]) -> Parcel:
-        """Return the parcel behind a manifest."""
+        """Return the artifact of a manifest."""
         return parcel_of(manifest, self.object_path(manifest["sha256"]).as_uri())
 
     def problem(self, manifest: Mapping[str, Any], *, remember: bool = True) -> str | None:
-        """Say what is wrong with the files behind a manifest, or None."""
+        """Return the problem with the files of a manifest, or None."""
         folder = self.object_path(manifest["sha256"])
         link = first_link(self.root, folder)
         if link is not None:
@@ -150,7 +150,7 @@ class FolderStore:
         seconds: float = 0.0,
         used: Mapping[str, Any] | None = None,
     ) -> Parcel:
-        """Copy a finished folder into the store and bind the key to it; nothing is visible before it is whole."""
+        """Copy a finished folder into the store and bind the key to it; nothing is visible before it is complete."""
         temporary = self.root / "temporary" / f"{os.getpid()}-{uuid.uuid4().hex}"
         try:
             inventory = copy_artifact(folder, temporary, kind)
@@ -167,8 +167,8 @@ class FolderStore:
         return self.parcel(manifest)
 
     def commit_object(self, temporary: Path, digest: str) -> None:
-        """Sync a copy and rename it to its place; a whole artifact that is there already stays, for others may read
-        it."""
+        """Sync a copy and rename it to its final path. An intact artifact that already exists stays, because others may
+        be reading it."""
         final = self.object_path(digest)
         if self.holds(digest):
             return
@@ -176,21 +176,21 @@ class FolderStore:
         self.set_aside(final, self.root / "quarantine" / f"{digest[:16]}-{uuid.uuid4().hex[:8]}")
         final.parent.mkdir(parents=True, exist_ok=True)
         if self.holds(digest):
-            return  # a stage with another key made the same meanwhile
+            return  # a stage with another key has published the same artifact meanwhile
         try:
             temporary.rename(final)
         except OSError:
-            if not self.holds(digest):  # one that was faster at this very moment is as good
+            if not self.holds(digest):  # another process's copy, committed at the same moment, is as good
                 raise
         sync(final.parent)
 
     def holds(self, digest: str) -> bool:
-        """Tell whether an artifact is there, whole, and behind no link."""
+        """Return whether an artifact is present and intact, and no part of its path is a link."""
         final = self.object_path(digest)
         return first_link(self.root, final) is None and is_whole(final, digest, remember=True)
 
     def commit_manifest(self, key: str, manifest: Mapping[str, Any]) -> None:
-        """Write a manifest whole, then make it visible by one rename."""
+        """Write the complete manifest to a temporary file, then make it visible by one rename."""
         final = self.manifest_path(key)
         final.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.root / "temporary" / f"{os.getpid()}-{uuid.uuid4().hex}.json"
@@ -200,25 +200,25 @@ class FolderStore:
         sync(final.parent)
 
     def quarantine(self, key: str, manifest: Mapping[str, Any]) -> None:
-        """Set a damaged artifact and its manifest aside, for a person to look at."""
+        """Move a damaged artifact and its manifest to quarantine, for inspection by a person."""
         place = self.root / "quarantine" / f"{key[:16]}-{uuid.uuid4().hex[:8]}"
         place.mkdir(parents=True)
         self.set_aside(self.manifest_path(key), place / "manifest.json")
         self.set_aside(self.object_path(str(manifest["sha256"])), place / "files")
 
     def set_manifest_aside(self, key: str) -> None:
-        """Move a damaged manifest out of the way; what it names may be somebody else's, and stays."""
+        """Move a damaged manifest to quarantine. Its artifact stays, because it may belong to another result."""
         self.set_aside(self.manifest_path(key), self.root / "quarantine" / f"{key[:16]}-{uuid.uuid4().hex[:8]}.json")
 
     def set_aside(self, path: Path, place: Path) -> None:
-        """Move something out of the way; where it lies behind a link, the link, and never what the link leads to."""
-        with contextlib.suppress(FileNotFoundError):  # another worker that needs the same may be doing the same
+        """Move a path to ``place``; if the path contains a link, move the link, never its target."""
+        with contextlib.suppress(FileNotFoundError):  # another worker may be moving the same path
             (first_link(self.root, path) or path).rename(place)
         for room in ("objects", "manifests"):
             (self.root / room).mkdir(exist_ok=True)
 
     def folder(self, parcel: Parcel) -> Path:
-        """Return where a parcel's files lie, checked like a hit; a source lies where the user keeps it."""
+        """Return the folder of an artifact's files, checked as a cache hit is; for a source, the user's own path."""
         if parcel.kind == "source":
             return Path(parcel.uri.removeprefix("file://"))
         folder = self.object_path(parcel.sha256)
@@ -234,7 +234,7 @@ class FolderStore:
         raise ArtifactDamaged(f"the artifact {parcel.sha256[:12]} is gone from {self.root}; run again to make it anew")
 
     def own_copy(self, source: Parcel) -> Path:
-        """Return a source as it lies in this store: where it was brought, else a copy that is made once."""
+        """Return this store's copy of a source: the uploaded one if there is one, else a copy that is created once."""
         if self.holds(source.sha256):
             return self.object_path(source.sha256)
         return self.sources.folder(source.sha256, partial(copy_source, source))
@@ -243,8 +243,8 @@ class FolderStore:
     async def lease(
         self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True
     ) -> AsyncIterator[KernelLease]:
-        """Hold the right to compute a key, or wait for it. The kernel frees it when the holder dies, however it
-        dies."""
+        """Hold the right to compute a key, or wait for it. The kernel releases it when the holder dies for any
+        reason."""
         held = KernelLease(self.root / "locks" / key)
         while not held.acquire(note or {}):
             if not wait:
@@ -257,11 +257,11 @@ class FolderStore:
 
     @asynccontextmanager
     async def checkpoints(self, key: str, tell: Callable[[str], None]) -> AsyncIterator[Path]:
-        """Give the folder in which a stage under way keeps its checkpoints; here it simply stays where it is."""
+        """Yield the checkpoint folder of a running stage; in this store it is a fixed path and needs no transfer."""
         yield self.root / "checkpoints" / key
 
     def manifests(self) -> Iterator[dict[str, Any]]:
-        """Yield every readable manifest, those of other releases too."""
+        """Yield every readable manifest, including those of other releases."""
         for path in sorted((self.root / "manifests").glob("*/*.json")):
             manifest = self.manifest(path.stem)
             if manifest is not None:
@@ -270,7 +270,7 @@ class FolderStore:
     # --- upkeep ---
 
     def unreadable(self) -> Iterator[tuple[str, str]]:
-        """Yield key and damage of every manifest that is damaged itself; each is set aside."""
+        """Yield key and damage of every manifest that is itself damaged, and move each to quarantine."""
         for key in sorted(
             path.stem for path in (self.root / "manifests").glob("*/*.json") if path == self.manifest_path(path.stem)
         ):
@@ -281,14 +281,15 @@ class FolderStore:
                 yield key, str(error)
 
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
-        """Hash every file behind a manifest anew; what is wrong is set aside, unless another release made it."""
+        """Hash every file of a manifest again and return the problem, or None. Damaged files of this release are moved
+        to quarantine; those of other releases stay."""
         problem = self.problem(manifest, remember=False)
         if problem and is_of_this_release(manifest):
             self.quarantine(manifest["key"], manifest)
         return problem
 
     def running(self) -> list[dict[str, Any]]:
-        """Return the notes of the leases that are held right now."""
+        """Return the notes of all leases that are currently held."""
         return [
             note
             for path in sorted((self.root / "locks").iterdir())
@@ -296,7 +297,7 @@ class FolderStore:
         ]
 
     def artifacts(self) -> dict[str, tuple[int, float]]:
-        """Return bytes and age of every artifact by its digest."""
+        """Return size in bytes and age in seconds of every artifact by digest."""
         return {
             folder.name: (bytes_of(folder), time.time() - folder.lstat().st_ctime)
             for folder in sorted((self.root / "objects").glob("*/*"))
@@ -307,15 +308,15 @@ class FolderStore:
         self.manifest_path(key).unlink(missing_ok=True)
 
     def remove_artifact(self, digest: str) -> None:
-        """Remove an artifact: out of sight by one rename, then for good."""
+        """Remove an artifact: hide it by one rename, then delete it."""
         doomed = self.root / "temporary" / f"doomed-{uuid.uuid4().hex}"
         with contextlib.suppress(FileNotFoundError):
             self.object_path(digest).rename(doomed)
             remove_tree(doomed)
 
     def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
-        """Remove workspaces, checkpoints, quarantined files and copies of sources that nobody has touched for ``older``
-        seconds."""
+        """Remove workspaces, checkpoints, quarantined files and copies of sources that were unused for ``older``
+        seconds, unless ``dry``; return their relative paths."""
         unused = [f"sources/{digest}" for digest in self.sources.unused(older, dry=dry)]
         half_copied = [f"sources/{name}" for name in untouched(self.sources.root, ("temporary",), older, keep, dry=dry)]
         return (
@@ -325,15 +326,15 @@ class FolderStore:
         )
 
     def manifest_path(self, key: str) -> Path:
-        """Return where a key's manifest lies."""
+        """Return the path of a key's manifest."""
         return self.root / "manifests" / key[:2] / f"{key}.json"
 
     def object_path(self, digest: str) -> Path:
-        """Return where an artifact lies."""
+        """Return the path of an artifact."""
         return self.root / "objects" / digest[:2] / digest
 
 
 def sync_tree(folder: Path) -> None:
-    """Push a folder, and everything in it, to the disk."""
+    """Flush a folder and everything in it to the disk."""
     for path in (*folder.rglob("*"), folder):
         sync(path)

@@ -1,8 +1,8 @@
-"""The inputs of a stage under way: bound to the digests in its key until the last byte is read.
+"""The inputs of a running stage: bound to the digests in its key until the stage ends.
 
-A run hashes what the user names when it begins, and may read it hours later. So stages read sources from a copy in the
-store's own place, and what other stages made is checked once more before it is read. An edit of either while the stage
-works is found before anything is published.
+A run hashes the user's sources at its start, and may read them hours later. So stages read sources from a copy in the
+store, and artifacts of other stages are checked again before a stage reads them. A change of either during the stage is
+detected before publication.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tasks.errors import ArtifactDamaged, LimbeckError, StoreError
 from tasks.ports.store.artifacts import Store, is_safe, is_whole, plain_files
 
 Stamps = dict[str, tuple[int, int, int]]
-"""Name in a folder to size, time of the last write in nanoseconds, and inode."""
+"""Maps the name in a folder to size in bytes, time of the last write in nanoseconds, and inode."""
 
 
 class HeldInputs:
-    """The folders that one stage reads."""
+    """The input folders of one stage."""
 
     def __init__(self, store: Store, parcels: Iterable[Parcel]) -> None:
         """Fetch or copy every input.
 
-        Raises DataError for a source that has changed, ArtifactDamaged for a result that has.
+        Raises DataError for a changed source, and ArtifactDamaged for a changed artifact.
         """
         self.store = store
         self.roots: dict[Parcel, Path] = {}
@@ -34,20 +34,20 @@ class HeldInputs:
             self.hold(parcel)
 
     def hold(self, parcel: Parcel) -> None:
-        """Fetch or copy one input, and note how its files look."""
+        """Fetch or copy one input, and record size, time and inode of its files."""
         if parcel not in self.roots:
             self.roots[parcel] = self.store.own_copy(parcel) if parcel.kind == "source" else self.store.folder(parcel)
             self.stamps[parcel] = stamps_of(self.roots[parcel])
 
     def folder(self, parcel: Parcel) -> Path:
-        """Return where a stage reads an input; a source that is one file is a file here, too."""
+        """Return the path of an input for the stage; a source that is a single file is a path of a file here, too."""
         self.hold(parcel)
         root = self.roots[parcel]
         name = str(parcel.facts.get("file") or Path(parcel.uri).name)
         return root / name if parcel.kind == "source" and is_safe(name) and (root / name).is_file() else root
 
     def require_unchanged(self) -> None:
-        """Raise ArtifactDamaged where an input was written to since it was held, also where it was changed back."""
+        """Raise ArtifactDamaged if an input was written to since the stage fetched it, even if it was changed back."""
         for parcel, root in self.roots.items():
             try:
                 same = stamps_of(root) == self.stamps[parcel] and is_whole(root, parcel.sha256, remember=True)
@@ -61,7 +61,7 @@ class HeldInputs:
 
     @contextmanager
     def in_words(self) -> Iterator[None]:
-        """Let errors name a source as the user does, not the copy that was read."""
+        """Replace the paths of copies in error messages by the names that the user gave to the sources."""
         try:
             yield
         except LimbeckError as error:
@@ -75,11 +75,11 @@ class HeldInputs:
 
 
 def stamps_of(root: Path) -> Stamps:
-    """Return how a folder's files look without reading them."""
+    """Return size, write time and inode of a folder's files, without reading them."""
     states = {name: path.stat() for name, path in plain_files(root)[0].items()}
     return {name: (state.st_size, state.st_mtime_ns, state.st_ino) for name, state in states.items()}
 
 
 def shown(parcel: Parcel) -> str:
-    """Return what a person calls an input."""
+    """Return the name of an input for messages."""
     return parcel.uri.removeprefix("file://") if parcel.kind == "source" else f"{parcel.kind} {parcel.sha256[:12]}"

@@ -1,11 +1,11 @@
-"""Leases: of many workers that want a key, one computes.
+"""Leases: of all workers that need the same key, only one computes it.
 
-In a folder the kernel's file lock is the lease: it is free the moment its holder dies. In a bucket there is no kernel:
-a lease is an object that its holder writes again and again, and a lease that was not written for a while has died with
-its holder. Each lease of a key has a number; to take over is to create the next number, which a conditional PUT grants
-to one worker only. The clock of the bucket alone says how old a lease is, so workers whose clocks are wrong agree all
-the same. If that clock jumps, whoever waits sees ages that do not fit the time that it has waited, and then goes by
-that time: by the kernel's clock that never jumps.
+In a folder, the lease is a kernel file lock, which is released as soon as its holder dies. In a bucket, a lease is an
+object that its holder rewrites at regular intervals; a lease that was not renewed for its whole length has expired.
+Each lease of a key has a number. A worker takes over by creating the next number, and a conditional PUT lets only one
+worker succeed. The age of a lease is measured by the bucket's clock alone, so workers with wrong clocks agree. If that
+clock jumps, a waiting worker sees ages that contradict its own waiting time; it then uses its waiting time, measured by
+the kernel's monotonic clock.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from typing import Any
 from tasks.errors import LeaseLost, LeaseTaken, StoreError
 from tasks.ports.store.bucket import Bucket
 
-POLL = 0.2  # seconds between two tries for a kernel lock that another worker holds
-BEATS = 4  # how often a lease in a bucket is renewed within its length
+POLL = 0.2  # seconds between two attempts to get a kernel lock that another worker holds
+BEATS = 4  # renewals of a lease in a bucket within its length
 
 log = logging.getLogger("limbeck.store")
 
 
 class KernelLease:
-    """A lease by the kernel's file lock: free at once when its holder dies, and never held by two."""
+    """A lease by a kernel file lock: released as soon as its holder dies, and never held by two workers."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.handle = path, -1
 
     def acquire(self, note: Mapping[str, Any]) -> bool:
-        """Try once; write down who holds it and for what."""
+        """Try once to get the lease; on success, write the holder and the note into the lock file."""
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -52,7 +52,7 @@ class KernelLease:
         return True
 
     def note_of_holder(self) -> dict[str, Any] | None:
-        """Return what the holder wrote down, or None if nobody holds the lock."""
+        """Return the holder's note, or None if the lock is free."""
         handle = os.open(self.path, os.O_RDWR)
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -63,7 +63,7 @@ class KernelLease:
             os.close(handle)
 
     def assert_held(self) -> None:
-        """Raise LeaseLost if the lock file was replaced behind our back."""
+        """Raise LeaseLost if another process has replaced the lock file."""
         try:
             same = os.fstat(self.handle).st_ino == self.path.stat().st_ino
         except OSError:
@@ -72,14 +72,13 @@ class KernelLease:
             raise lost(self.path.name)
 
     def release(self) -> None:
-        """Give the lease back; the file stays, so that two waiters never lock two different files of one name."""
+        """Release the lease; the file stays, so that two waiting workers never lock two different files of one name."""
         os.close(self.handle)
         self.handle = -1
 
 
 class Watch:
-    """What a waiter has seen of another's lease: since when it was not renewed, by the waiter's own clock and by the
-    bucket's."""
+    """The age of another worker's lease as a waiting worker has observed it, by its own clock and by the bucket's."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -87,20 +86,19 @@ class Watch:
         self.by_age = True
 
     def is_dead(self, number: int, age: float) -> bool:
-        """Look at a lease: whether it was not renewed for its length. ``age`` is in seconds by the bucket's clock."""
+        """Return whether a lease was not renewed for its length; ``age`` is in seconds by the bucket's clock."""
         now = time.monotonic()
         off = age - self.age - (now - self.since)
         if number != self.number or abs(off) > self.seconds / BEATS:
-            # Another lease, or one that was renewed: it is younger than it would be. One that is older by far shows
-            # that the bucket's clock was set
-            # ahead: it may live all the same, and is watched for its whole length.
+            # It is another lease, or the lease was renewed and is younger than expected. If it is much older than
+            # expected, the bucket's clock was set ahead: the lease may be alive, and is observed for its whole length.
             self.by_age = number != self.number or off < 0
             self.number, self.age, self.since = number, age, now
         return (self.by_age and age > self.seconds) or now - self.since > self.seconds
 
 
 class BucketLease:
-    """A numbered lease in a bucket, renewed by a thread of its own for as long as it is held."""
+    """A numbered lease in a bucket, renewed by its own thread while it is held."""
 
     def __init__(self, bucket: Bucket, key: str, seconds: float) -> None:
         self.bucket, self.key, self.seconds = bucket, key, seconds
@@ -111,11 +109,12 @@ class BucketLease:
 
     @property
     def prefix(self) -> str:
-        """Where the leases of this key are."""
+        """Prefix of the names of this key's leases."""
         return f"leases/{self.key}/"
 
     def acquire(self, note: Mapping[str, Any]) -> bool:
-        """Try once: free is a key whose newest lease was given back, or has not been renewed for its length."""
+        """Try once to get the lease. A key is free if its newest lease was released or was not renewed for its
+        length."""
         newest = self.newest()
         if newest and not self.is_free(newest):
             return False
@@ -135,19 +134,19 @@ class BucketLease:
         return max(found, default=None)
 
     def is_free(self, newest: tuple[int, float, int]) -> bool:
-        """Tell whether nobody holds a lease any more: an empty one was given back."""
+        """Return whether a lease is free: an empty object was released, an old one has expired."""
         number, age, size = newest
         return size == 0 or self.watch.is_dead(number, age)
 
     def note_of_holder(self) -> dict[str, Any] | None:
-        """Return what the holder wrote down, or None if nobody holds the lease."""
+        """Return the holder's note, or None if the lease is free."""
         newest = self.newest()
         if newest is None or self.is_free(newest):
             return None
         return note_from(self.bucket.read(self.name(newest[0])) or b"", self.key)
 
     def renew(self) -> None:
-        """Write the lease again, and again, until it is given back or another worker took over."""
+        """Rewrite the lease at intervals until it is released or another worker takes over."""
         while not self.done.wait(self.seconds / BEATS):
             try:
                 if not self.renew_once():
@@ -156,14 +155,14 @@ class BucketLease:
                 log.warning("the lease %s could not be renewed (%s); trying again", self.key[:12], error)
 
     def renew_once(self) -> bool:
-        """Write the lease again if it is still ours; tell whether it is."""
+        """Rewrite the lease if it is still ours; return whether it is."""
         if not self.is_ours():
             return False
         self.bucket.write(self.name(self.number), self.body)
         return True
 
     def is_ours(self) -> bool:
-        """Tell whether no newer lease is there."""
+        """Return whether our lease is the newest one."""
         newest = self.newest()
         return newest is not None and newest[0] == self.number
 
@@ -173,7 +172,7 @@ class BucketLease:
             raise lost(self.key)
 
     def release(self) -> None:
-        """Give the lease back at once; if the bucket does not answer, time will."""
+        """Release the lease at once; if the bucket does not respond, the lease expires later."""
         self.done.set()
         self.thread.join()
         with contextlib.suppress(StoreError):
@@ -181,18 +180,18 @@ class BucketLease:
                 self.bucket.write(self.name(self.number), b"")
 
     def name(self, number: int) -> str:
-        """Return the name of a lease; names sort as numbers do."""
+        """Return the name of a lease; names have the same order as numbers."""
         return f"{self.prefix}{number:012d}"
 
 
 def number_of(name: str) -> int:
-    """Return a lease's number; something else that lies there counts as none."""
+    """Return a lease's number, or 0 for any other object."""
     last = name.rsplit("/", 1)[-1]
     return int(last) if last.isdecimal() else 0
 
 
 def note_from(body: bytes, key: str) -> dict[str, Any]:
-    """Read a lease's note; one that is being written says at least for which key it is."""
+    """Return a lease's note; a partly written note has at least the key."""
     try:
         values = json.loads(body)
     except ValueError:
@@ -201,12 +200,12 @@ def note_from(body: bytes, key: str) -> dict[str, Any]:
 
 
 def holder() -> dict[str, Any]:
-    """Say who holds a lease, for people who look."""
+    """Return host and process id of this worker, for people who inspect a lease."""
     return {"host": socket.gethostname(), "pid": os.getpid()}
 
 
 def lost(key: str) -> LeaseLost:
-    """Return what a worker hears that was too late."""
+    """Return the error of a worker that has lost its lease."""
     return LeaseLost(f"the lease {key[:12]} was taken over by another worker; what this one made is not published")
 
 

@@ -1,7 +1,7 @@
-"""Manifests: what a store says of an artifact, bound to its key and sealed.
+"""Manifests: the description of an artifact in a store, bound to its key and sealed.
 
-The explanation in a manifest must hash to its key, and a seal (a digest over all its fields) finds edited figures.
-Manifests of other releases are read for upkeep alone: they are never taken as results, and never set aside.
+The explanation in a manifest must hash to its key, and a seal (a digest over all its fields) detects edited values.
+Manifests of other releases are read for maintenance only: they are never used as results, and never quarantined.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ HEX = r"^[0-9a-f]{64}$"
 
 
 NAMES_IN_USED = ("cpu", "gpu")
-"""What a meter says in words; all else that it says is numbers."""
+"""The fields of a meter that have text values; all others are numbers."""
 
 
 def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
-    """Return the parcel that a manifest describes; where it lies is the store's word, never the manifest's."""
+    """Return the artifact that a manifest describes; its location comes from the store, never from the manifest."""
     return Parcel(
         str(manifest["kind"]),
         str(manifest["sha256"]),
@@ -43,18 +43,18 @@ def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
 
 
 def used_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what making a result took; no seal covers the manifests of other releases, so that only plain values are
-    read."""
+    """Return the resources that a result has used. Manifests of other releases have no valid seal, so only plain values
+    are read."""
     plain = {
         name: value
         for name, value in manifest.get("used", {}).items()
         if is_figure(value) or name in NAMES_IN_USED and isinstance(value, str)
     }
-    return {"seconds": manifest.get("seconds"), **plain}  # an older manifest has the seconds alone
+    return {"seconds": manifest.get("seconds"), **plain}  # an older manifest has only the seconds
 
 
 def is_figure(value: Any) -> bool:
-    """Tell whether a value is a number, or a figure that is not known."""
+    """Return whether a value is a number, or None for an unknown one."""
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
@@ -67,8 +67,7 @@ class Entry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The fields by which upkeep reads a manifest, whichever release wrote it; someone else may have written it,
-    too."""
+    """The fields of a manifest that maintenance reads, for all releases; the file is untrusted input."""
 
     model_config = ConfigDict(strict=True)
     schema_: int = Field(alias="schema")
@@ -88,10 +87,9 @@ class Manifest(BaseModel):
 
 
 def manifest_from(body: bytes, key: str) -> dict[str, Any] | None:
-    """Read a manifest as it stands; None for one of another release that cannot be read here.
+    """Return a manifest; None for one of another release that cannot be read here.
 
-    Raises ArtifactDamaged, with what is wrong, where a manifest of this release is not whole or not the one of this
-    key.
+    Raises ArtifactDamaged with the problem if a manifest of this release is incomplete or does not belong to this key.
     """
     try:
         values = json.loads(body, parse_constant=refuse_constant)
@@ -111,12 +109,12 @@ def manifest_from(body: bytes, key: str) -> dict[str, Any] | None:
 
 
 def is_of_this_release(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether a manifest was written with the schemas of this release; any other is never taken as a result."""
+    """Return whether a manifest has the schemas of this release; any other is never used as a result."""
     return manifest.get("schema") == SCHEMA and manifest.get("key_schema") == KEY_SCHEMA
 
 
 def problem_of_manifest(manifest: Mapping[str, Any], key: str) -> str | None:
-    """Say why a manifest with all its fields is not the one that was stored under a key, or None."""
+    """Return the reason why a manifest with all its fields is not the one that was stored under a key, or None."""
     planted = [name for name in manifest["inventory"] if not is_safe(name) or may_carry_code(name)]
     if planted:
         return f"its manifest names {planted[0]!r}, which may carry code or lies outside of it"
@@ -140,17 +138,17 @@ def problem_of_manifest(manifest: Mapping[str, Any], key: str) -> str | None:
 
 
 def seal_of(manifest: Mapping[str, Any]) -> str:
-    """Return the digest over all fields of a manifest but the seal itself."""
+    """Return the digest of all fields of a manifest except the seal itself."""
     return sha256(rfc8785.dumps({name: value for name, value in manifest.items() if name != "seal"})).hexdigest()
 
 
 def refuse_constant(name: str) -> Any:
-    """Refuse NaN and infinity, which Python's JSON would read."""
+    """Refuse NaN and infinity, which Python's JSON parser would accept."""
     raise ValueError(f"{name} is no JSON")
 
 
 def manifest_to_list(body: bytes | None, key: str) -> dict[str, Any] | None:
-    """Return a manifest for listings and upkeep; one that is damaged, or not there, is none."""
+    """Return a manifest for listings and maintenance, or None if it is damaged or missing."""
     try:
         return None if body is None else manifest_from(body, key)
     except ArtifactDamaged:
@@ -158,9 +156,9 @@ def manifest_to_list(body: bytes | None, key: str) -> dict[str, Any] | None:
 
 
 def manifest_to_take(body: bytes | None, key: str, set_aside: Callable[[str], None]) -> dict[str, Any] | None:
-    """Return the manifest of a result that may be taken, its files still unchecked; the log says why another is not.
+    """Return the manifest of a usable result, before a check of its files, or None; the log states the reason.
 
-    A damaged one is set aside. One of another release stays where it is.
+    A damaged manifest is quarantined. One of another release stays in place.
     """
     if body is None:
         return None
@@ -179,7 +177,7 @@ def manifest_to_take(body: bytes | None, key: str, set_aside: Callable[[str], No
 
 
 def is_sound(manifest: Mapping[str, Any], problem: str | None, fate: str) -> bool:
-    """Tell whether a result can be used; for one that cannot, the log says what is wrong and what becomes of it."""
+    """Return whether a result can be used; if not, log the problem and the ``fate`` of the result."""
     if problem is not None:
         log.warning(
             "stage %s: stored result %s is damaged (%s); it is %s",
@@ -202,7 +200,7 @@ def new_manifest(
     seconds: float,
     used: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a manifest as plain JSON values; a figure that is not a number is an error here, not later."""
+    """Return a manifest as plain JSON values; NaN and infinity raise ValueError here, not later."""
     size = sum(entry["size"] for entry in inventory.values())
     values = {
         "schema": SCHEMA,

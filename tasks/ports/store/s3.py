@@ -1,8 +1,8 @@
-"""The S3 store: what one worker made, every other worker finds.
+"""The S3 store: every worker finds the results of all others.
 
-A manifest is the commit: it is written last, by a plain conditional PUT, so a result is visible whole or not at all. A
-hit costs two small requests, and moves no artifact; files are fetched when a stage asks for them, and checked against
-the digest that names them.
+The manifest is the commit: it is written last, by one conditional PUT, so publication is atomic. A cache hit costs two
+small requests and transfers no artifact. Files are fetched when a stage requests them, and checked against the digest
+of the artifact.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from tasks.ports.store.manifests import (
 from tasks.ports.store.travelling import TravellingCheckpoints
 
 CACHE_BYTES = 50 * 2**30
-LEASE_SECONDS = 120.0  # how long a lease lives that nobody renews: longer than a network is usually away
-PREFLIGHT = 10.0  # seconds that a store may take to show that it is there
+LEASE_SECONDS = 120.0  # seconds until a lease without renewal expires: longer than usual network outages
+PREFLIGHT = 10.0  # seconds that a store may take to respond to the check
 
 
 class S3Store:
-    """A store in ``s3://bucket/prefix``, with a cache folder of this host in front of it."""
+    """A store in ``s3://bucket/prefix``, with a cache folder on this host."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class S3Store:
         hasty.delete(probe)
 
     def identity(self) -> str:
-        """Return this store's own name; of many who give it one, the first does."""
+        """Return this store's own name; if several processes create it at once, the first one's name counts."""
         found = self.bucket.read(IDENTITY)
         if found is None:
             self.bucket.create(IDENTITY, uuid.uuid4().hex.encode())
@@ -94,15 +94,15 @@ class S3Store:
         return require_identity(found[:100].decode("utf-8", "replace"), self.bucket.address)
 
     def workspace(self) -> Path:
-        """Return the folder under which stages work, on the disk of the cache, so that what they made can be moved into
-        it."""
+        """Return the folder for the working folders of stages, on the disk of the cache, so that results can be moved
+        into the cache."""
         return self.local / "workspace"
 
     # --- results ---
 
     def find(self, key: str) -> Parcel | None:
-        """Return the parcel of a key if its manifest is there and its files have the names and the sizes that the
-        manifest says."""
+        """Return the artifact of a key if its manifest exists and its files have the names and sizes in the
+        manifest."""
         manifest = manifest_to_take(self.bucket.read(manifest_name(key)), key, self.set_manifest_aside)
         if manifest is None:
             return None
@@ -113,11 +113,11 @@ class S3Store:
         return None
 
     def manifest(self, key: str) -> dict[str, Any] | None:
-        """Read a manifest as it stands, also one of another release; one that is damaged is none."""
+        """Return the stored manifest, including one of another release, or None if it is missing or damaged."""
         return manifest_to_list(self.bucket.read(manifest_name(key)), key)
 
     def problem(self, manifest: Mapping[str, Any]) -> str | None:
-        """Say what is wrong with the objects behind a manifest, as far as their names and sizes tell, or None."""
+        """Return the problem with the objects of a manifest, judged by their names and sizes, or None."""
         prefix = object_name(manifest["sha256"], "")
         there = {entry.name.removeprefix(prefix): entry.size for entry in self.bucket.entries(prefix)}
         for name, expected in manifest["inventory"].items():
@@ -129,25 +129,25 @@ class S3Store:
         return f"{surplus[0]!r} is in it, and was not stored with it" if surplus else None
 
     def parcel(self, manifest: Mapping[str, Any]) -> Parcel:
-        """Return the parcel behind a manifest."""
+        """Return the artifact of a manifest."""
         return parcel_of(manifest, f"{self.bucket.address.rstrip('/')}/{object_name(manifest['sha256'], '')}")
 
     def folder(self, parcel: Parcel) -> Path:
-        """Return a parcel's files from the cache; the first use on a host fetches them and checks every byte. A source
-        lies with the user, or was brought."""
+        """Return an artifact's folder in the cache; the first use on a host fetches the files and checks every byte.
+        For a source that was not uploaded, return the user's own path."""
         if parcel.kind == "source" and not parcel.uri.startswith("s3://"):
             return Path(parcel.uri.removeprefix("file://"))
         return self.cache.folder(parcel.sha256, lambda folder: self.fetch(parcel.sha256, folder))
 
     def own_copy(self, source: Parcel) -> Path:
-        """Return a source as it lies in this host's cache: fetched from where it was brought, else copied once from
-        where the user keeps it."""
+        """Return a source's copy in this host's cache: downloaded if it was uploaded, else copied from the user."""
         if source.uri.startswith("s3://"):
             return self.folder(source)
         return self.cache.folder(source.sha256, partial(copy_source, source))
 
     def fetch(self, digest: str, folder: Path, *, set_aside: bool = True) -> None:
-        """Fetch an artifact; one whose bytes are not what its name says is set aside, unless it shall stay."""
+        """Fetch an artifact; raise ArtifactDamaged if its bytes do not match its digest, and quarantine it if
+        ``set_aside``."""
         prefix = object_name(digest, "")
         entries = self.bucket.entries(prefix)
         if not entries:
@@ -171,10 +171,10 @@ class S3Store:
             )
 
     def quarantine(self, digest: str) -> None:
-        """Set a damaged artifact aside, for a person to look at; without its files no manifest is a hit.
+        """Move a damaged artifact to quarantine, for inspection by a person; without its files no manifest is a hit.
 
-        A worker may not remove artifacts: then they stay until upkeep (limbeck verify) sets them aside, and are not
-        taken meanwhile.
+        A worker may lack the right to remove artifacts: then they stay until maintenance (limbeck verify) moves them,
+        and are not used meanwhile.
         """
         place = f"quarantine/{digest[:16]}-{uuid.uuid4().hex[:8]}/"
         try:
@@ -197,7 +197,7 @@ class S3Store:
         seconds: float = 0.0,
         used: Mapping[str, Any] | None = None,
     ) -> Parcel:
-        """Upload a finished folder, then bind the key to it; nothing is visible before the manifest is."""
+        """Upload a finished folder, then bind the key to it; the result is visible only with its manifest."""
         inventory = take_inventory(folder, kind)
         digest = digest_of(inventory)
         lease.assert_held()
@@ -216,20 +216,20 @@ class S3Store:
         shutil.rmtree(self.local / "checkpoints" / key, ignore_errors=True)
 
     def commit(self, key: str, manifest: Mapping[str, Any], lease: Lease) -> None:
-        """Make a manifest visible; one that is there already is replaced only by the holder of the lease, who knows
-        that it must be."""
+        """Make a manifest visible; an existing one is replaced only by the holder of the lease, which knows that a
+        replacement is necessary."""
         lease.assert_held()
         body = rfc8785.dumps(dict(manifest))
         if self.bucket.create(manifest_name(key), body):
             return
-        # A damaged result, or one that is made again by force: it is set aside, and the place is free for one.
+        # The existing result is damaged, or the stage was forced to run again: quarantine the manifest and retry once.
         lease.assert_held()
         self.set_manifest_aside(key)
         if not self.bucket.create(manifest_name(key), body):
             raise LeaseLost(f"another worker published {key[:12]} first; what this one made is not needed")
 
     def manifests(self) -> Iterator[dict[str, Any]]:
-        """Yield every readable manifest, those of other releases too; they are fetched side by side."""
+        """Yield every readable manifest, including those of other releases; they are fetched concurrently."""
         for manifest in self.bucket.pool.map(self.manifest, self.keys()):
             if manifest is not None:
                 yield manifest
@@ -246,7 +246,7 @@ class S3Store:
     # --- upkeep ---
 
     def unreadable(self) -> Iterator[tuple[str, str]]:
-        """Yield key and damage of every manifest that is damaged itself; each is set aside."""
+        """Yield key and damage of every manifest that is itself damaged, and move each to quarantine."""
         for key in self.keys():
             try:
                 manifest_from(self.bucket.read(manifest_name(key)) or b"", key)
@@ -255,14 +255,14 @@ class S3Store:
                 yield key, str(error)
 
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
-        """Fetch every file behind a manifest and hash it, whatever the cache holds; what is wrong is set aside, unless
-        another release made it."""
+        """Fetch every file of a manifest without the cache, hash it, and return the problem, or None. Damaged files of
+        this release are quarantined; those of other releases stay."""
         ours, problem = is_of_this_release(manifest), self.problem(manifest)
         if problem is None:
             with tempfile.TemporaryDirectory(dir=self.workspace()) as folder:
                 try:
                     self.fetch(manifest["sha256"], Path(folder), set_aside=ours)
-                except ArtifactDamaged as error:  # a network that fails is no damage
+                except ArtifactDamaged as error:  # a network failure is not damage
                     problem = str(error)
         elif ours:
             self.quarantine(manifest["sha256"])
@@ -271,16 +271,16 @@ class S3Store:
         return problem
 
     def set_manifest_aside(self, key: str) -> None:
-        """Move a manifest out of the way, for a person to look at."""
+        """Move a manifest to quarantine, for inspection by a person."""
         try:
             self.bucket.copy(manifest_name(key), f"quarantine/{key[:16]}-{uuid.uuid4().hex[:8]}.json")
         except StoreError as error:
-            if code_of(error.__cause__) not in NOT_THERE:  # another worker that needs the same has done the same
+            if code_of(error.__cause__) not in NOT_THERE:  # if missing, another worker has already moved it
                 raise
         self.bucket.delete(manifest_name(key))
 
     def running(self) -> list[dict[str, Any]]:
-        """Return the notes of the leases that are held right now."""
+        """Return the notes of all leases that are currently held."""
         keys = sorted({entry.name.split("/")[1] for entry in self.bucket.entries("leases/")})
         return [
             note
@@ -289,7 +289,7 @@ class S3Store:
         ]
 
     def artifacts(self) -> dict[str, tuple[int, float]]:
-        """Return bytes and age of every artifact by its digest; it is as old as its newest file."""
+        """Return size in bytes and age in seconds of every artifact by digest; the age is that of its newest file."""
         found: dict[str, tuple[int, float]] = {}
         for entry in self.bucket.entries("objects/"):
             size, age = found.get(digest := entry.name.split("/")[2], (0, entry.age))
@@ -306,7 +306,8 @@ class S3Store:
             self.bucket.delete(entry.name)
 
     def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
-        """Remove what nobody has touched for ``older`` seconds: in the bucket, and in the cache folder of this host."""
+        """Remove temporary data older than ``older`` seconds from the bucket and from the cache folder of this host,
+        unless ``dry``; return the names."""
         found = [
             entry
             for room in ("checkpoints/", "quarantine/", "leases/", "temporary/")
@@ -327,17 +328,17 @@ class S3Store:
     async def lease(
         self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True
     ) -> AsyncIterator[BucketLease]:
-        """Hold the right to compute a key, or wait for it; a holder that died without a word loses it after
+        """Hold the right to compute a key, or wait for it; a holder that dies without a release loses it after
         ``lease_seconds``."""
         held = BucketLease(self.bucket, key, self.lease_seconds)
         while not await asyncio.to_thread(held.acquire, note or {}):
             if not wait:
                 raise taken(key)
-            # Waiters that ask at different moments do not all ask at once when the lease is free.
+            # Random waiting times, so that not all waiting workers send requests at once when the lease is free.
             await asyncio.sleep(min(5.0, self.lease_seconds / 10) * random.uniform(0.5, 1))
         try:
             yield held
-        # a worker that was stopped sends checkpoints again once it goes on; where there is a result nobody needs them
+        # A suspended worker uploads checkpoints again when it resumes; if a result exists they are not needed.
         except LeaseLost:
             if await asyncio.to_thread(self.manifest, key) is not None:
                 await asyncio.to_thread(self.remove_checkpoints, key)
@@ -347,8 +348,7 @@ class S3Store:
 
     @asynccontextmanager
     async def checkpoints(self, key: str, tell: Callable[[str], None]) -> AsyncIterator[Path]:
-        """Give a folder that holds the newest checkpoint of this key, and upload new ones from it while the stage
-        works."""
+        """Yield a folder with the newest checkpoint of this key, and upload new ones from it while the stage runs."""
         folder = self.local / "checkpoints" / key
         travelling = TravellingCheckpoints(self.bucket, f"checkpoints/{key}/", folder)
         await asyncio.to_thread(travelling.bring, tell)

@@ -1,7 +1,7 @@
-"""Checkpoints that travel: uploaded beside the training, fetched by whoever takes over on another machine.
+"""Checkpoint transfer: checkpoints are uploaded during training and fetched by a worker that takes over elsewhere.
 
-A checkpoint is one folder, ``step-N``. Its files go up first and a marker with their hashes last, so a checkpoint is
-there whole or not at all; the last two stay.
+A checkpoint is one folder, ``step-N``. Its files are uploaded first and a marker with their hashes last, so an upload
+is atomic. The last two checkpoints are kept.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tasks.ports.store.artifacts import is_safe
 from tasks.ports.store.bucket import Bucket
 
 KEPT = 2
-LOOK = 2.0  # seconds between two looks for a new checkpoint
+LOOK = 2.0  # seconds between two checks for a new checkpoint
 STEP = re.compile(r"step-\d{9}")
 
 log = logging.getLogger("limbeck.store")
 
 
 class TravellingCheckpoints:
-    """Keeps a local folder of checkpoints and its copy in a bucket together, in a thread of its own."""
+    """Synchronises a local folder of checkpoints with its copy in a bucket, in a separate thread."""
 
     def __init__(self, bucket: Bucket, prefix: str, folder: Path) -> None:
         self.bucket, self.prefix, self.folder = bucket, prefix, folder
@@ -37,8 +37,8 @@ class TravellingCheckpoints:
         self.thread = threading.Thread(target=self.watch, name="checkpoints", daemon=True)
 
     def bring(self, tell: Callable[[str], None]) -> None:
-        """Fetch the newest whole checkpoint unless this host has a newer one; a damaged one is removed, and the one
-        before it is taken."""
+        """Fetch the newest complete checkpoint, unless this host has the same or a newer one. A damaged one is removed
+        from the bucket, and the one before it is tried."""
         mine = max(
             (path.name for path in self.folder.glob("step-*") if read_marker(path, of=self.folder.name)), default=""
         )
@@ -49,7 +49,7 @@ class TravellingCheckpoints:
                 self.fetch(step)
             except (ArtifactDamaged, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 log.warning("checkpoint %s of %s is removed: %s", step, self.prefix, error)
-                self.remove(step)  # it would stand before every earlier step that is trained again
+                self.remove(step)  # else it would count as newer than the checkpoints of the repeated steps
                 continue
             except StoreError as error:
                 log.warning("checkpoint %s of %s could not be fetched: %s", step, self.prefix, error)
@@ -58,7 +58,7 @@ class TravellingCheckpoints:
             return
 
     def remote(self) -> list[str]:
-        """Return the names of the whole checkpoints in the bucket."""
+        """Return the names of the complete checkpoints in the bucket."""
         names = [entry.name.removeprefix(self.prefix) for entry in self.bucket.entries(self.prefix)]
         return [
             step
@@ -67,7 +67,7 @@ class TravellingCheckpoints:
         ]
 
     def fetch(self, step: str) -> None:
-        """Fetch one checkpoint beside its place, check it, and rename it there."""
+        """Fetch one checkpoint to a temporary folder, check it, and rename it to its final path."""
         marker = json.loads(self.bucket.read(f"{self.prefix}{step}/{MARKER}") or b"{}")
         temporary = self.folder / f".fetching-{uuid.uuid4().hex}"
         there = {
@@ -90,12 +90,12 @@ class TravellingCheckpoints:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def start(self) -> None:
-        """Begin to watch for new checkpoints."""
+        """Start the thread that uploads new checkpoints."""
         self.thread.start()
 
     def watch(self) -> None:
-        """Upload what is new, again and again; a bucket that is away is tried again, for training must not stop for
-        it."""
+        """Upload new checkpoints until the stage ends; retry after errors of the bucket, because training must not stop
+        for them."""
         sent: set[str] = set()
         while True:
             last = self.done.wait(LOOK)
@@ -107,13 +107,13 @@ class TravellingCheckpoints:
                 return
 
     def send_new(self, sent: set[str]) -> None:
-        """Upload the newest whole local checkpoint if it was not yet, then remove all but the last two from the
-        bucket."""
+        """Upload the newest complete local checkpoint, unless the bucket has it, then remove all but the last two from
+        the bucket."""
         for step in sorted((path.name for path in self.folder.glob("step-*")), reverse=True):
             if step in sent:
                 return
             if step in self.remote():
-                sent.add(step)  # brought from there: the bucket need not be asked about it every time
+                sent.add(step)  # downloaded from the bucket: saves further requests for it
                 return
             marker = read_marker(self.folder / step, of=self.folder.name)
             if marker is not None:
@@ -122,7 +122,7 @@ class TravellingCheckpoints:
                 return
 
     def send(self, step: str, marker: Mapping[str, Any]) -> None:
-        """Upload one checkpoint, its marker last."""
+        """Upload one checkpoint with its marker last, then remove old ones."""
         for name, entry in marker["inventory"].items():
             self.bucket.upload(self.folder / step / name, f"{self.prefix}{step}/{name}", entry["sha256"])
         self.bucket.write(f"{self.prefix}{step}/{MARKER}", json.dumps(marker).encode())
@@ -130,12 +130,12 @@ class TravellingCheckpoints:
             self.remove(old)
 
     def remove(self, step: str) -> None:
-        """Remove a checkpoint, its marker first, so that no half of it counts."""
+        """Remove a checkpoint with its marker first, so that a partly removed one does not count."""
         self.bucket.delete(f"{self.prefix}{step}/{MARKER}")
         for entry in self.bucket.entries(f"{self.prefix}{step}/"):
             self.bucket.delete(entry.name)
 
     def stop(self) -> None:
-        """Upload what is still new, then end; a checkpoint that a stopped stage wrote last goes up here."""
+        """Upload any remaining new checkpoint, such as the last one of a stopped stage, then end the thread."""
         self.done.set()
         self.thread.join()

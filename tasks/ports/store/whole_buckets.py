@@ -1,8 +1,8 @@
-"""Whole buckets: made, tested for what the store needs of them, copied to a folder and back. What ``limbeck up``,
-``doctor`` and ``backup`` do with S3.
+"""Administration of buckets for ``limbeck up``, ``doctor`` and ``backup``: create one, test for the features that the
+store needs, copy to a folder and back.
 
-``python -m tasks.ports.store.whole_buckets NAME`` makes a bucket where containers run; there the environment has the
-usual AWS settings.
+``python -m tasks.ports.store.whole_buckets NAME`` creates a bucket from inside a container; the environment there has
+the usual AWS settings.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tasks.ports.code.fingerprint import hash_file
 from tasks.ports.store.bucket import Bucket
 from tasks.ports.store.bucket_errors import code_of, reason_of
 
-HASTE = 10.0  # seconds that a server gets to answer, where a person waits
+HASTE = 10.0  # time limit in seconds for a server while a person waits
 THERE = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
 
 
 def make_bucket(name: str, settings: Mapping[str, str]) -> None:
-    """Make a bucket unless it is there."""
+    """Create a bucket unless it exists."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     bucket = Bucket(f"s3://{name}", patience=HASTE, settings=settings)
@@ -30,7 +30,7 @@ def make_bucket(name: str, settings: Mapping[str, str]) -> None:
         bucket.client.head_bucket(Bucket=name)
         return
     except (BotoCoreError, ClientError):
-        pass  # not there, or not ours to see: what is wrong is said by the next call
+        pass  # missing, or no access: the next call reports the reason
     region = bucket.client.meta.region_name
     where = {} if region in (None, "us-east-1") else {"CreateBucketConfiguration": {"LocationConstraint": region}}
     try:
@@ -44,8 +44,8 @@ def make_bucket(name: str, settings: Mapping[str, str]) -> None:
 
 
 def honours_conditions(address: str, settings: Mapping[str, str]) -> bool:
-    """Tell whether a PUT with ``If-None-Match: *`` is refused where something is: without that, two workers could both
-    commit."""
+    """Return whether a PUT with ``If-None-Match: *`` is refused for an existing object; without that, two workers could
+    both commit."""
     bucket, name = Bucket(address, patience=HASTE, settings=settings), f"temporary/probe-{uuid.uuid4().hex}"
     if not bucket.create(name, b"first"):
         return False
@@ -58,7 +58,7 @@ def honours_conditions(address: str, settings: Mapping[str, str]) -> bool:
 def save_objects(
     address: str, folder: Path, settings: Mapping[str, str], leave_out: Collection[str] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Copy the objects of a bucket into a folder; yield the name and the sha256 of each."""
+    """Copy the objects of a bucket into a folder; yield name and sha256 of each."""
     bucket = Bucket(address, settings=settings)
     for entry in bucket.entries(""):
         if entry.name.split("/")[0] in leave_out:
@@ -74,7 +74,7 @@ def save_objects(
 
 
 def load_objects(folder: Path, address: str, settings: Mapping[str, str]) -> int:
-    """Copy the files of a folder into a bucket; return how many they were."""
+    """Copy the files of a folder into a bucket; return their number."""
     bucket = Bucket(address, settings=settings)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:

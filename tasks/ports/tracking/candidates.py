@@ -1,5 +1,5 @@
-"""The candidates of a run in MLflow: a nested run for each with the figures that decide, the best one's on the parent;
-and the answer of a sweep."""
+"""The candidates of a run in MLflow: one nested run for each with its main metrics, those of the best candidate on the
+parent run, and the result of a sweep."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tasks.ports.tracking.runs import RunLog
 
 
 class CandidateLog(RunLog):
-    """The results of a run."""
+    """Logs the results of a run."""
 
     def candidates(
         self, models: Sequence[Mapping[str, Any]], *, best: str, standing: str, split: str = "validation"
     ) -> None:
-        """Log one nested run a candidate with the figures that decide, and those of the best on the parent. Where all
-        was known already: the parent alone.
+        """Log the main metrics of each candidate in a nested run, and those of the best one on the parent. If all
+        stages were cached, log only the parent.
 
-        ``standing`` says how far the best came at the gate: it need not be champion.
+        ``standing`` is the result of the best candidate at the gate, which is not always champion.
         """
         if not models:
             return
@@ -38,8 +38,8 @@ class CandidateLog(RunLog):
             self.crown(next(model for model in models if model["name"] == best), standing, models[0], split)
 
     def crown(self, best: Mapping[str, Any], standing: str, teacher: Mapping[str, Any], split: str) -> None:
-        """Copy the figures of the best candidate to the parent, with its standing: a refused one shows by how much, and
-        is no winner."""
+        """Copy the metrics of the best candidate and its ``standing`` to the parent. A refused candidate keeps its
+        metrics, but is not tagged as winner."""
         from mlflow.entities import RunTag
 
         tags = {
@@ -55,8 +55,8 @@ class CandidateLog(RunLog):
         )
 
     def sweep(self, result: Mapping[str, Any], plot: str, text: str) -> None:
-        """Log what a sweep found on the parent: scores by dropped layers as curves, the answer as figures, and its
-        table, plot and JSON."""
+        """Log the result of a sweep on the parent: scores by number of dropped layers as curves, the answer as metrics,
+        and table, plot and JSON as files."""
         final = [cell for cell in result["cells"] if cell["state"] == "scored"]
         curves = [(f"score.{cell['strategy']}", cell["score"]["value"], cell["drop"]) for cell in final]
         gaps = [

@@ -1,8 +1,7 @@
-"""MLflow's client, and what every question to MLflow needs: an address that answers, one sentence for its failures, no
-password in a text.
+"""MLflow's client and common functions for requests to MLflow: a reachability check, one sentence for each failure, and
+the removal of passwords from texts.
 
-MLflow's client is used throughout, never its "active run", which is global state that branches side by side would fight
-over.
+Only MLflow's client is used, never its "active run", which is global state and unsafe for concurrent branches.
 """
 
 from __future__ import annotations
@@ -22,44 +21,43 @@ from urllib.parse import unquote, urlparse
 from tasks.errors import RegistryError
 from tasks.ports.tracking.migrations import one_at_a_time
 
-PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}  # of databases that MLflow keeps its tables in
-SQL_NOISE = ("(Background on", "[SQL:", "[parameters:")  # lines of a database's error that tell people nothing
+PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}  # default ports of the databases that MLflow supports
+SQL_NOISE = ("(Background on", "[SQL:", "[parameters:")  # lines of a database error without information for people
 
 
 class Client:
-    """The MLflow behind an address; ``artifact_root`` is the folder of its artifacts where this machine has it."""
+    """The MLflow at an address; ``artifact_root`` is the folder of its artifacts if it is on this machine."""
 
     def __init__(self, uri: str, artifact_root: Path | None) -> None:
         self.uri, self.artifact_root = uri, artifact_root
 
     @cached_property
     def client(self) -> Any:
-        """MLflow's client, loaded when it is first needed."""
+        """MLflow's client, imported on first use."""
         logging.getLogger("alembic").setLevel(logging.WARNING)
         logging.getLogger("mlflow").setLevel(logging.ERROR)
         require_reachable(self.uri)
-        # MLflow would hand out addresses of its S3 server as it sees it itself; who has no way to that server would
-        # wait for ever.
+        # MLflow would return addresses of its S3 server in its own network; clients that cannot reach that server
+        # would wait for ever.
         for way in ("UPLOAD", "DOWNLOAD"):
             os.environ.setdefault(f"MLFLOW_ENABLE_PROXY_MULTIPART_{way}", "false")
         import mlflow
         from mlflow.tracking import MlflowClient
 
-        # Registering reads the model back through MLflow's own default address, whatever address the client was given.
+        # Registration reads the model back through MLflow's default address, even if the client has another address.
         mlflow.set_tracking_uri(self.uri)
         resolve_served_artifacts(self.uri, self.served)
-        with one_at_a_time(self.uri):  # it makes or migrates the tables of a database in a file
+        with one_at_a_time(self.uri):  # the client creates or migrates the tables of a SQLite database
             return MlflowClient(tracking_uri=self.uri)
 
     @property
     def served(self) -> Path | None:
-        """The folder behind ``mlflow-artifacts:/``, where this tracker opens the database of the server that keeps
-        it."""
+        """The folder of ``mlflow-artifacts:/`` if this tracker opens the server's SQLite database directly."""
         return self.artifact_root if self.uri.startswith("sqlite:") else None
 
     @contextlib.contextmanager
     def asking(self, what: str) -> Iterator[None]:
-        """Turn MLflow's many ways of failing into one sentence."""
+        """Convert all errors of MLflow into a RegistryError with one sentence."""
         try:
             yield
         except Exception as error:
@@ -72,8 +70,7 @@ class Client:
 
 
 def troubles() -> tuple[type[Exception], ...]:
-    """Return the errors that are MLflow's, its database's, its network's or the disk's; loaded only when something has
-    gone wrong."""
+    """Return the error classes of MLflow, its database, the network and the disk; imported only after an error."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -81,13 +78,14 @@ def troubles() -> tuple[type[Exception], ...]:
 
 
 def require_reachable(uri: str) -> None:
-    """Ask once, briefly: MLflow itself would go on asking for minutes before it gives up."""
+    """Raise RegistryError if MLflow cannot be reached, after one short attempt; MLflow itself would retry for
+    minutes."""
     advice = "start it, or set MLFLOW_TRACKING_URI to one that is there"
     if uri.startswith("sqlite:///"):
         file = Path(unquote(urlparse(uri).path.removeprefix("/")))
         place = next(
             path for path in (file, *file.absolute().parents) if path.exists()
-        )  # MLflow makes the folders between
+        )  # MLflow creates missing folders
         if place.is_dir() == (place == file) or not os.access(place, os.W_OK):
             raise RegistryError(
                 f"MLflow's database {file} cannot be written; set LIMBECK_HOME or MLFLOW_TRACKING_URI to a place "
@@ -98,7 +96,7 @@ def require_reachable(uri: str) -> None:
             urllib.request.urlopen(without_secrets(uri).rstrip("/") + "/health", timeout=5).close()
         except urllib.error.HTTPError as error:
             if error.code < 500:
-                return  # somebody answers; whether it is MLflow shows in the first real question
+                return  # a server responds; the first real request shows if it is MLflow
             raise RegistryError(
                 without_secrets(f"the MLflow server at {uri} does not do its work (status {error.code}); {advice}")
             ) from error
@@ -111,7 +109,7 @@ def require_reachable(uri: str) -> None:
 
 
 def require_database(uri: str, advice: str) -> None:
-    """Ask once whether anybody listens where MLflow's database is; a socket without a host is not asked."""
+    """Raise RegistryError if the host of MLflow's database accepts no connection; a Unix socket is not checked."""
     place = urlparse(uri)
     try:
         if place.hostname:
@@ -123,10 +121,10 @@ def require_database(uri: str, advice: str) -> None:
 
 
 def resolve_served_artifacts(uri: str, root: Path | None) -> None:
-    """Let MLflow find artifacts without the server through which they were logged.
+    """Let MLflow read artifacts without the server through which they were logged.
 
-    An experiment that was made through ``limbeck ui`` has ``mlflow-artifacts:/…`` for its place: what that server keeps
-    in this home's own folder. Where the database of the home is opened itself, the folder is, too.
+    An experiment that was created through ``limbeck ui`` has the artifact location ``mlflow-artifacts:/…``, which that
+    server stores in this home's folder. If the home's database is opened directly, the folder is read directly, too.
     """
     if root is None:
         return
@@ -148,8 +146,8 @@ def resolve_served_artifacts(uri: str, root: Path | None) -> None:
 
 
 def local_folder(place: str, served: Path | None) -> Path | None:
-    """Return the folder behind an artifact location; None where it is not on this machine. ``served`` is what a server
-    of this home serves."""
+    """Return the folder of an artifact location, or None if it is not on this machine. ``served`` is the folder that a
+    server of this home serves."""
     found = urlparse(place)
     if found.scheme == "mlflow-artifacts" and served is not None and not found.netloc:
         inside = Path(unquote(found.path)).relative_to("/")
@@ -160,12 +158,12 @@ def local_folder(place: str, served: Path | None) -> Path | None:
 
 
 def without_secrets(text: str) -> str:
-    """Strike out user and password of every address in a text."""
+    """Return a text without user and password in its addresses."""
     return re.sub(r"(?<=://)[^/@\s]+@", "", text)
 
 
 def every(search: Callable[..., Any], **given: Any) -> Iterator[Any]:
-    """Go through all pages of one of MLflow's searches."""
+    """Yield the results of an MLflow search from all pages."""
     token = None
     while True:
         page = search(page_token=token, **given)
@@ -176,5 +174,5 @@ def every(search: Callable[..., Any], **given: Any) -> Iterator[Any]:
 
 
 def legal(name: str) -> str:
-    """Return a name that MLflow takes."""
+    """Return a name with characters and length that MLflow accepts."""
     return re.sub(r"[^\w/ .:-]", "_", name)[:250]

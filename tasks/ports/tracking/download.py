@@ -1,4 +1,4 @@
-"""A registered version out of MLflow again: found, its place and digests checked, written as one plain folder."""
+"""Download of a registered version: find it, check its location and digests, write it as one plain folder."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tasks.ports.tracking.verified_download import files_of, require_judged, req
 
 
 class VersionFiles(Client):
-    """The files behind registered versions."""
+    """The files of registered versions."""
 
     def download(self, name: str, alias: str | int, folder: Path) -> dict[str, Any]:
-        """Write a registered version as one flat Hugging Face folder, after its hash was checked; a folder with
-        anything in it is never touched."""
+        """Write a registered version as one flat Hugging Face folder after a check of its digests; a folder that is
+        not empty is refused."""
         folder = folder.resolve()
         if folder.exists() and not folder.is_dir():
             raise RegistryError(f"{folder} is a file; name a new folder")
@@ -32,7 +32,7 @@ class VersionFiles(Client):
             version = self.find_version(name, str(alias))
             place = local_folder(self.require_own(version), self.served)
             if place is not None:
-                files_of(place)  # copying would follow a link
+                files_of(place)  # before the copy, because a copy would follow links
             try:
                 files = files_of(self.fetch(f"models:/{name}/{version.version}", temporary / "fetched"))
                 require_no_code(files)
@@ -47,10 +47,10 @@ class VersionFiles(Client):
         return {"name": name, "version": str(version.version), "description": version.description}
 
     def require_own(self, version: Any) -> str:
-        """Refuse a version whose files do not lie where its experiment, and this tracker, keep their files: an entry
-        alone can be made to point anywhere.
+        """Return the artifact location of a version's files.
 
-        Return where they lie.
+        Refuse a location outside of the folders of its experiment and of this tracker, because a registry entry can be
+        edited to point anywhere.
         """
         named = re.fullmatch(r"models:/(m-\w+)", version.source)
         model = self.client.get_logged_model(named[1]) if named else None
@@ -71,7 +71,7 @@ class VersionFiles(Client):
         return str(model.artifact_location)
 
     def roots(self, own: Path) -> Iterator[str]:
-        """Yield where this tracker's files may lie: in this home, behind the server, or beside the server's default
+        """Yield the allowed roots of this tracker's files: in this home, on the server, or beside the server's default
         experiment."""
         yield from (unquote(own.resolve().as_uri()) + "/", f"{own.resolve()}/", "mlflow-artifacts:/")
         default = self.client.get_experiment("0").artifact_location.rstrip("/").rpartition("/")[0]
@@ -79,14 +79,14 @@ class VersionFiles(Client):
             yield unquote(default) + "/"
 
     def fetch(self, address: str, target: Path) -> Path:
-        """Download a model as MLflow stores it."""
+        """Download a model in MLflow's own layout."""
         import mlflow.artifacts
 
         target.mkdir(parents=True)
         return Path(mlflow.artifacts.download_artifacts(address, dst_path=str(target), tracking_uri=self.uri))
 
     def find_version(self, name: str, alias: str) -> Any:
-        """Return a version by alias or number; what is unknown lists what is known."""
+        """Return a version by alias or number; the error for an unknown one lists the known ones."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -108,14 +108,14 @@ class VersionFiles(Client):
         return known[number]
 
     def unknown_model(self, name: str) -> str:
-        """Say that a model is not there, and which are."""
+        """Return the message for an unknown model, with a list of the known ones."""
         known = sorted(model.name for model in every(self.client.search_registered_models))
         return f"there is no registered model {name!r}; known are {', '.join(known) or 'none: run a recipe first'}"
 
 
 def require_judged_exports(files: Mapping[str, Path], version: Any) -> None:
-    """Refuse graphs that are not, byte for byte, those that passed their parity, graphs that nobody judged, and graphs
-    that reach outside of themselves."""
+    """Refuse graphs that are not byte for byte those that passed the parity check, graphs without a check, and graphs
+    that read other files."""
     tags = {name: tag for tag, name in EXPORT_TAGS.items()}
     graphs = [name for name in files if name.endswith(".onnx")]
     for name in {*graphs, *(name for name, tag in tags.items() if tag in version.tags)}:

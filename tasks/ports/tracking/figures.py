@@ -1,4 +1,4 @@
-"""The figures of a run as MLflow metrics and tags, with names short enough for its cards."""
+"""The results of a run as MLflow metrics and tags, with names short enough for MLflow's cards."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ WORDS = ("worse", "inside the noise", "not known by one seed", "better")
 
 
 def best_of(tags: Mapping[str, str]) -> str:
-    """Return a run's best candidate, with its standing where it is not champion; of sweeps and of older runs what they
-    call their winner."""
+    """Return a run's best candidate, with its gate result if it is not champion; for sweeps and older runs, return the
+    ``winner`` tag."""
     if "best" not in tags:
         return tags.get("winner", "")
     return tags["best"] if tags["standing"] == "champion" else f"{tags['best']}: {tags['standing']}"
 
 
 def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split: str) -> list[Any]:
-    """Return the figures that a chooser compares, as MLflow metrics with names short enough for its cards; what is
-    undefined is left out."""
+    """Return the metrics for the choice between candidates, with names short enough for MLflow's cards; undefined
+    values are left out."""
     from mlflow.entities import Metric
 
     ours, theirs, retained = (
@@ -47,16 +47,16 @@ def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split
 
 
 def paces_of(model: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return latency and speed-up, and what follows from them; of unsteady ones only how far they spread, because a
-    chooser would compare them."""
+    """Return latency in ms, speed-up, and spread of the latency in percent; for unsteady measurements only the spread,
+    because people would compare the other two."""
     latency, high = model["latency_ms"], model.get("latency_high_ms")
     spread = {"latency_spread": None if not latency or high is None else 100 * (high / latency - 1)}
     return spread if model.get("unsteady") else {"latency_ms": latency, "speedup_x": model["speedup"], **spread}
 
 
 def words_against(model: Mapping[str, Any], split: str) -> dict[str, str]:
-    """Return the tags that say how a candidate stands to the plain baselines of its size, where there are any, and that
-    its speed is unsteady, where it is."""
+    """Return the tags for a candidate's comparison with the baselines of its size, if there are any, and for an
+    unsteady speed."""
     said = [
         f"{splits[split]['verdict']}: {baseline}"
         for baseline, splits in (model.get("against") or {}).items()
@@ -67,7 +67,8 @@ def words_against(model: Mapping[str, Any], split: str) -> dict[str, str]:
 
 
 def least_lead(model: Mapping[str, Any], split: str) -> dict[str, float]:
-    """Return a candidate's difference to the baseline that is hardest to beat, with its interval, in points."""
+    """Return a candidate's difference to the baseline that is hardest to beat, with its confidence interval, in
+    points."""
     found = [splits[split] for splits in (model.get("against") or {}).values() if split in splits]
     least = min(found, key=lambda one: (WORDS.index(one["verdict"]), -one["p"]), default=None)
     return (
@@ -80,7 +81,7 @@ def least_lead(model: Mapping[str, Any], split: str) -> dict[str, float]:
 
 
 def judged_figures(model: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return a model's figures on every judging set; MLflow shows each set in a section of its own."""
+    """Return a model's metrics on every judging set; MLflow displays each set in a separate section."""
     found: dict[str, float | None] = {}
     for name, one in (model.get("judged") or {}).items():
         figures = {
@@ -94,7 +95,7 @@ def judged_figures(model: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def costs_of(model: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return what one inference draws, and what making a candidate took, shared stages left out; the run's own totals
+    """Return the energy of one inference, and the cost of training a candidate without shared stages; the run's totals
     have other names."""
     cost = model.get("cost") or {}
     named = {
@@ -112,18 +113,18 @@ def costs_of(model: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def scaled(value: float | None, factor: float) -> float | None:
-    """Return a figure in other units, if there is one."""
+    """Return a value in other units, or None for None."""
     return None if value is None else value * factor
 
 
 def score_of(model: Mapping[str, Any], split: str) -> float | None:
-    """Return a model's headline score, if it is defined."""
+    """Return a model's headline score, or None if it is undefined."""
     value = model["metrics"][split][model["headline"]]["value"]
     return None if value is None else float(value)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested values to dotted names."""
+    """Return nested values as one flat mapping with dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
@@ -131,5 +132,5 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Tell a metric from other facts."""
+    """Return whether a value is a number, and thus a metric."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Runs of earlier processes as MLflow has them: listed, read again, and ended for processes that are gone."""
+"""Runs of earlier processes in MLflow: list them, read their files, and end those whose process is gone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = (
     "retained_pct",
     "speedup_x",
     "size_mb",
-)  # of the figures that decide, those that a list of runs has room for
+)  # the main metrics that fit into a list of runs
 
 
 class RunHistory(Client):
@@ -48,7 +48,7 @@ class RunHistory(Client):
             ]
 
     def recall(self, run: str, name: str) -> dict[str, Any]:
-        """Return what a run noted of itself: its ``recipe``, its ``stages`` or its ``ledger``."""
+        """Return a JSON file that a run has logged: its ``recipe``, ``stages`` or ``ledger``."""
         with self.asking(f"read the {name} of run {run[:8]}"), tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
             text = Path(self.client.download_artifacts(run, f"run/{name}.json", folder)).read_text()
             try:
@@ -57,7 +57,7 @@ class RunHistory(Client):
                 raise OSError(f"run/{name}.json is no JSON ({error})") from error
 
     def open_runs(self) -> list[dict[str, str]]:
-        """Return the flow runs that MLflow believes to be running, each with its process and its Prefect run."""
+        """Return the flow runs with status RUNNING in MLflow, each with its process and its Prefect run."""
         with self.asking("list the open runs"):
             experiments = [experiment.experiment_id for experiment in every(self.client.search_experiments)]
             wanted = "tags.limbeck = 'flow' and attributes.status = 'RUNNING'"
@@ -74,7 +74,7 @@ class RunHistory(Client):
             ]
 
     def end_for(self, row: Mapping[str, str]) -> int:
-        """End a run whose process is gone, with the runs below it, as KILLED; return how many."""
+        """Set a run whose process is gone, and its child runs, to KILLED; return the number of these runs."""
         with self.asking(f"end run {row['run'][:8]}"):
             runs = [*self.open_below(row["run"], row["experiment"]), row["run"]]
             for run in runs:
@@ -82,12 +82,12 @@ class RunHistory(Client):
             return len(runs)
 
     def open_below(self, run: str, experiment: str) -> list[str]:
-        """Return the runs below a run that MLflow believes to be running."""
+        """Return the child runs of a run that have status RUNNING in MLflow."""
         below = f"tags.mlflow.parentRunId = '{run}' and attributes.status = 'RUNNING'"
         return [found.info.run_id for found in self.client.search_runs([experiment], below, max_results=1000)]
 
     def drop_pending(self, older: float) -> list[str]:
-        """Delete models that were begun more than ``older`` seconds ago and never finished; return their names."""
+        """Delete logged models older than ``older`` seconds whose upload never finished; return their names."""
         from mlflow.entities import LoggedModelStatus
 
         with self.asking("remove unfinished models"):
@@ -99,7 +99,7 @@ class RunHistory(Client):
             old = [model for model in found if model.status in given_up and model.creation_timestamp < limit]
             pending = [
                 model for model in old if f"models:/{model.model_id}" not in named
-            ]  # what a version points at is not ours to judge
+            ]  # a model that a registered version points at is never deleted
             for model in pending:
                 self.client.delete_logged_model(model.model_id)
             return [str(model.name) for model in pending]

@@ -1,5 +1,5 @@
-"""One process at a time makes or migrates a database in a file: Prefect and MLflow expect to be alone then, and two
-runs in a new home are not."""
+"""A lock for the creation or migration of a SQLite database: Prefect and MLflow expect to be the only process then,
+which two concurrent runs in a new home are not."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PATIENCE = 600.0  # seconds; a migration of a large database takes minutes
 
 @contextlib.contextmanager
 def one_at_a_time(database: str) -> Iterator[None]:
-    """Hold the lock of a SQLite database; the kernel frees it when its holder dies.
+    """Hold the lock of a SQLite database; the kernel releases it when its holder dies.
 
-    Other databases have their own locks, and servers before them.
+    Other databases have locks and servers of their own.
     """
     file = file_of(database)
     if file is None:
@@ -35,7 +35,7 @@ def one_at_a_time(database: str) -> Iterator[None]:
 
 
 def file_of(database: str) -> Path | None:
-    """Return the file of a database's address; None where it has none."""
+    """Return the file of a SQLite address, or None for other databases."""
     driver, found, path = database.partition(":///")
     name = unquote(path.partition("?")[0])
     return Path(name) if found and driver.split("+")[0] == "sqlite" and name not in ("", ":memory:") else None

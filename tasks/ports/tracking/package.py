@@ -1,5 +1,5 @@
-"""Writing checkpoint folders as MLflow models: ``python -m tasks.ports.tracking.package`` reads orders from stdin, one
-JSON line each. Needs no server."""
+"""Conversion of checkpoint folders to MLflow models: ``python -m tasks.ports.tracking.package`` reads orders from
+stdin, one JSON object per line. It needs no server."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLE: dict[bool, list[Any]] = {False: ["some text"], True: [{"text": "first text", "text_pair": "second text"}]}
-"""What a model takes, by whether it takes pairs. Never a row of anybody's: MLflow keeps the example with every version,
-for all who may read it."""
+"""Example input of a model, by whether it takes pairs. It is never a row of a user's data, because MLflow stores the
+example with every version, visible to all readers."""
 PINNED = ("torch", "transformers", "mlflow", "safetensors", "numpy")
 
 
 def package(order: dict[str, Any]) -> None:
-    """Save model and tokenizer in MLflow's transformers flavour, with pinned requirements, a signature, an example and
-    the card."""
+    """Save model and tokenizer in MLflow's transformers flavour, with pinned requirements, signature, example and
+    model card."""
     import mlflow.transformers
     import torch
     from mlflow.models import infer_signature
@@ -31,7 +31,7 @@ def package(order: dict[str, Any]) -> None:
         source, local_files_only=True, dtype=torch.float32, use_safetensors=True
     )
     tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
-    # The absolute path of this machine would otherwise be written into the model's metadata and licence file.
+    # Otherwise MLflow would write the absolute path on this machine into the model's metadata and licence file.
     model.name_or_path = tokenizer.name_or_path = "limbeck"
     example = EXAMPLE[order["pairs"]]
     signature = infer_signature(example, [{"label": "name", "score": 0.5}])
@@ -50,8 +50,8 @@ def package(order: dict[str, Any]) -> None:
 
 
 def keep_judged_files(source: Path, output: Path) -> None:
-    """Let config and tokenizer be those that were judged, byte for byte, whatever saving again made of them; weights
-    that differ are an error."""
+    """Replace config and tokenizer by the files that were scored, byte for byte, because saving may have changed them;
+    different weights are an error."""
     for path in sorted(path for path in source.iterdir() if path.is_file()):
         ours = output / "model" / path.name
         if path.suffix != ".safetensors":
@@ -61,16 +61,17 @@ def keep_judged_files(source: Path, output: Path) -> None:
 
 
 def serve() -> None:
-    """Carry out orders until there are no more, and answer each with what went wrong, or with nothing."""
+    """Execute orders until stdin ends, and answer each with its error message, or with an empty one."""
     answers = os.fdopen(
         os.dup(1), "w", closefd=False
-    )  # its end is the process's, which may take longer than this function
-    os.dup2(2, 1)  # libraries print; answers have the pipe to themselves
+    )  # stays open until the process ends, which may be later than this function
+    # Libraries print to stdout: redirect that to stderr, so that only answers use the pipe.
+    os.dup2(2, 1)
     for line in sys.stdin:
         try:
             package(json.loads(line))
             problem = ""
-        except Exception as error:  # whatever it is, the one who ordered must hear of it
+        except Exception as error:  # every error must be reported to the sender of the order
             problem = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
         print(json.dumps({"problem": problem}), file=answers, flush=True)
 

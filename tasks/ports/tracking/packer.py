@@ -1,7 +1,7 @@
-"""A packer: one process that writes checkpoint folders as MLflow models, one after another.
+"""The packer: one process that writes checkpoint folders as MLflow models, one after another.
 
-Loading torch and MLflow costs seconds, so it happens once for all models of a run, and never in the flow's own process.
-Where a run has engines that are forked from a process with torch in it, the packer is forked from there too.
+The import of torch and MLflow takes seconds, so it happens once for all models of a run, and never in the flow's own
+process. If the engines of a run are forked from a process that has imported torch, so is the packer.
 """
 
 from __future__ import annotations
@@ -21,28 +21,27 @@ from typing import IO, Any, Protocol
 from tasks.engine.environment import environment
 from tasks.errors import RegistryError
 
-PATIENCE = 10.0  # seconds a packer gets to end once nothing more is to be packed
+PATIENCE = 10.0  # seconds for the packer to end after its last order
 
 
 class Process(Protocol):
-    """A process that was started, by ourselves or by whoever has torch loaded already."""
+    """A started process: a new Python, or a fork of a process that has imported torch."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process at once."""
 
     def wait(self) -> int:
-        """Wait for its end; return how it ended."""
+        """Wait for the end of the process; return its exit status."""
 
 
 Start = Callable[[str, Path, tuple[IO[Any], IO[Any], IO[Any]], Mapping[str, str]], Process]
-"""Starts ``python -m`` of a module: in a folder, between what it reads, what it answers and what it complains to, in an
-environment."""
+"""Starts ``python -m`` of a module in a folder, with the given stdin, stdout and stderr, and an environment."""
 
 
 def started(
     module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start a Python that loads everything by itself."""
+    """Start a new Python process, which has to import everything."""
     stdin, stdout, stderr = handles
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module], cwd=folder, stdin=stdin, stdout=stdout, stderr=stderr, env=environment
@@ -50,8 +49,7 @@ def started(
 
 
 class Packer:
-    """Writes packages under ``workspace``; its process starts with the first order, and ends with the ``with``
-    block."""
+    """Writes packages under ``workspace``; the process starts at the first order and ends with the ``with`` block."""
 
     def __init__(self, workspace: Path, start: Start = started) -> None:
         self.workspace, self.starting = workspace.absolute(), start
@@ -67,23 +65,23 @@ class Packer:
         self.over = True
         if self.process is None:
             return
-        with suppress(BrokenPipeError):  # an order that a dead process never took
+        with suppress(BrokenPipeError):  # buffered data for a process that is dead
             self.orders.close()
         end = select.poll()
         end.register(self.answers)
         if error or not end.poll(1000 * PATIENCE):
             self.process.kill()
-        self.answers.read()  # to its end, which is the process's
+        self.answers.read()  # blocks until the process ends
         self.answers.close()
-        if isinstance(self.process, subprocess.Popen):  # another's process is waited for by that other
+        if isinstance(self.process, subprocess.Popen):  # a forked process is waited for by its own parent
             self.process.wait()
 
     def pack(self, folder: Path, name: str, *, card: str, pairs: bool, files: Mapping[str, Path] | None = None) -> Path:
-        """Write a checkpoint folder as an MLflow model and return where it is; ``files`` go into the model's folder, by
-        their place in it.
+        """Write a checkpoint folder as an MLflow model and return its path; ``files`` are copied into the model's
+        folder, by relative path.
 
-        A model takes strings, or with ``pairs`` ``{"text": …, "text_pair": …}``. A regression answers with its bare
-        logit as ``score``, because the checkpoint's config says ``problem_type: regression``.
+        A model takes strings, or with ``pairs`` ``{"text": …, "text_pair": …}``. A regression model returns its raw
+        logit as ``score``, because the checkpoint's config has ``problem_type: regression``.
         """
         output = self.workspace / name
         order = {"folder": str(folder.absolute()), "output": str(output), "card": card, "pairs": pairs}
@@ -96,8 +94,8 @@ class Packer:
         return output
 
     def ask(self, order: dict[str, object]) -> str:
-        """Hand an order over and wait; return what went wrong, or nothing."""
-        if self.over:  # a thread cannot be cancelled: it may come to its order when the run has ended
+        """Send an order and wait for the answer; return the error message, or an empty one."""
+        if self.over:  # a thread cannot be cancelled, so it may send its order after the end of the run
             return "the run was stopped"
         process = self.process = self.process or self.start()
         try:
@@ -123,5 +121,5 @@ class Packer:
 
     @property
     def errors(self) -> Path:
-        """What the process complains about."""
+        """The log of the process's stderr."""
         return self.workspace / "packer.log"

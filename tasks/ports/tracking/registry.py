@@ -1,18 +1,18 @@
-"""One registered model: what stands in MLflow's registry, the history of decisions about it, and the few ways to change
-it.
+"""One registered model: its state in MLflow's registry, the history of decisions about it, and the operations that
+change it.
 
-MLflow has no compare-and-swap: whoever changes aliases holds the lease of the store (``lease``), and asks it again
-before every write, so that one who was taken for dead and comes back writes nothing more. An alias moves by one atomic
-upsert and is never deleted to be set again.
+MLflow has no compare-and-swap. So a process that changes aliases holds a lease of the store (``lease``) and checks it
+before every write: a worker that was considered dead and resumes writes nothing more. An alias moves by one atomic
+upsert; it is never deleted and set again.
 
-The history is one tag of the registered model for each decision, ``decision.<number>``, written before anything moves
-and never written twice: a JSON object with number, time, kind, moves and a word on every version concerned. A history
-that says more than the aliases do means that somebody was stopped on the way, or changed the registry by other means;
-``missing`` says so.
+The history is one tag of the registered model for each decision, ``decision.<number>``, written before any change and
+never overwritten: a JSON object with number, time, kind, moves and a remark on every version concerned. If the history
+contains moves that the aliases do not have, a process was interrupted, or the registry was changed by other means;
+``missing`` reports such moves.
 
-A lease keeps out only those who ask the same store. So the first decision tags the model with the store's own name
-(``limbeck.store``), and whoever comes with another store is refused. Two first decisions at one moment under two stores
-are not kept apart: one of them is refused from its second on.
+A lease excludes only processes that use the same store. So the first decision tags the model with the store's name
+(``limbeck.store``), and processes with another store are refused. Two simultaneous first decisions under two stores are
+not excluded; one of the stores is refused from its second decision on.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ from tasks.ports.tracking.versions import require_legal_name
 
 DECISION = "decision."
 STORE = "limbeck.store"
-LONGEST = 5000  # what MLflow's databases keep of a tag
+LONGEST = 5000  # characters of a tag that MLflow's databases can store
 REASON, BECAUSE = (
     120,
     500,
-)  # characters that are kept of the gate's and of a person's reason where a decision would not fit
+)  # maximum characters of the gate's and of a person's reason if a decision is too long for a tag
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What the registry says of one model at one moment."""
+    """The state of one registered model at one moment."""
 
     aliases: Mapping[str, str]
     versions: Mapping[str, Mapping[str, Any]]
     """Tags of every version by number, with its description."""
     history: Sequence[Mapping[str, Any]]
-    """Every decision, the oldest first."""
+    """Every decision, oldest first."""
     store: str = ""
-    """The store under whose lock it is decided; empty before the first decision that wrote it down."""
+    """The store whose lock protects the decisions; empty before the first decision that recorded it."""
 
 
 class Registry:
-    """One registered model; ``store`` is the name of the store whose lease is held."""
+    """Reads and changes one registered model; ``store`` is the name of the store whose lease is held."""
 
     def __init__(self, tracker: Tracker, name: str, lease: Lease | None = None, store: str = "") -> None:
         self.tracker, self.name, self.lease, self.store = tracker, name, lease, store
 
     def read(self) -> Standing:
-        """Return what stands there now; a model that is not there has nothing."""
+        """Return the current state; it is empty for a model that does not exist."""
         model = self.model()
         if model is None:
             return Standing({}, {}, [])
@@ -76,8 +76,7 @@ class Registry:
         return Standing(aliases, versions, history_of(model.tags), model.tags.get(STORE, ""))
 
     def model(self) -> Any:
-        """Return the registered model as MLflow has it, or None; one that is decided on under another store's lock is
-        refused."""
+        """Return MLflow's registered model, or None; a model that belongs to another store's lock is refused."""
         require_legal_name(self.name)
         with self.tracker.asking(f"read {self.name}"):
             model = next(
@@ -88,10 +87,9 @@ class Registry:
         return model
 
     def evaluation(self, number: str, workspace: Path) -> Path:
-        """Return a copy of the evaluation that travels with a version, which is the registered one to the last byte.
+        """Return a copy of a version's evaluation after a check, byte for byte, against the registered digest.
 
-        Raises DataError where there is none that can be held against the registry, EvaluationChanged where it is
-        another.
+        Raises DataError if there is no evaluation or no digest in the registry, and EvaluationChanged if they differ.
         """
         folder = workspace / f"{EVALUATION}-{number}"
         if folder.exists():
@@ -117,11 +115,12 @@ class Registry:
         return folder
 
     def whole(self, version: Any, package: Path) -> Path:
-        """Return a version's whole package: where the artifact store is a folder, its own, else fetched."""
+        """Return a version's complete package: the original if the artifact store is a folder, else a download."""
         return package if package.is_dir() else self.tracker.fetch(f"models:/{self.name}/{version.version}", package)
 
     def record(self, standing: Standing, kind: str, **said: Any) -> int:
-        """Write a decision down; the caller holds the lock, or two decisions could take one number."""
+        """Record a decision and return its number; the caller holds the lock, so that no two decisions get the same
+        number."""
         number = max((int(entry["n"]) for entry in standing.history), default=0) + 1
         entry = {"n": number, "at": datetime.now(UTC).isoformat(timespec="seconds"), "kind": kind, **said}
         with self.tracker.asking(f"record a decision on {self.name}"):
@@ -132,7 +131,7 @@ class Registry:
         return number
 
     def tag(self, number: str, tags: Mapping[str, str], known: Mapping[str, Any]) -> None:
-        """Set a version's tags, as far as they are not what they should be."""
+        """Set a version's tags, except those that already have the right value."""
         with self.tracker.asking(f"tag {self.name} version {number}"):
             for name, value in tags.items():
                 if known.get(name) != value:
@@ -140,7 +139,7 @@ class Registry:
                     self.tracker.client.set_model_version_tag(self.name, number, name, value)
 
     def move(self, alias: str, number: str | None) -> None:
-        """Point an alias at a version by one upsert, or take it away for good."""
+        """Point an alias at a version by one upsert, or delete the alias if ``number`` is None."""
         with self.tracker.asking(f"move {self.name}@{alias}"):
             self.assert_held()
             if number is None:
@@ -149,13 +148,13 @@ class Registry:
                 self.tracker.client.set_registered_model_alias(self.name, alias, number)
 
     def delete(self, number: str) -> None:
-        """Delete a version; whether it may go is the caller's to ask."""
+        """Delete a version; the caller checks that it may be deleted."""
         with self.tracker.asking(f"delete {self.name} version {number}"):
             self.assert_held()
             self.tracker.client.delete_model_version(self.name, number)
 
     def assert_held(self) -> None:
-        """Refuse to write without the lock, or when another took it over."""
+        """Raise RegistryError without a lease, or LeaseLost if another worker has taken it over."""
         if self.lease is None:
             raise RegistryError(f"{self.name} is changed under its lock only")
         self.lease.assert_held()
@@ -164,15 +163,15 @@ class Registry:
 def lock_key(name: str) -> str:
     """Return the key of a registered model's lease.
 
-    The name alone: workers reach one MLflow by different addresses. Two MLflows behind one store would at worst wait
-    for each other.
+    The key depends on the name only, because workers may use different addresses for the same MLflow. With two MLflows
+    and one store, the worst case is an unnecessary wait.
     """
     return sha256(f"promotion\0{name}".encode()).hexdigest()
 
 
 def require_same_store(name: str, theirs: str, ours: str) -> None:
-    """Refuse a decision under another store's lock: two stores do not keep each other out, and the last to write would
-    win."""
+    """Refuse a decision under another store's lock: locks of two stores do not exclude each other, so the last write
+    would win."""
     if ours and theirs and ours != theirs:
         raise RegistryError(
             f"{name} is decided on under the lock of store {theirs}, and LIMBECK_STORE names another here, {ours} "
@@ -184,7 +183,7 @@ def require_same_store(name: str, theirs: str, ours: str) -> None:
 
 
 def history_of(tags: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Read the decisions in order; one that somebody spoilt still counts."""
+    """Return the decisions in order; an unreadable one still counts."""
     found = []
     for name in sorted(name for name in tags if name.startswith(DECISION)):
         try:
@@ -198,8 +197,8 @@ def history_of(tags: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def fitting(entry: Mapping[str, Any]) -> str:
-    """Return an entry as JSON that MLflow keeps whole: long reasons are shortened, and of very many versions the last
-    words are left out."""
+    """Return an entry as JSON that fits into a tag of MLflow: long reasons are shortened, and with very many versions
+    the last remarks are left out."""
     body = as_json(entry)
     if len(body) <= LONGEST:
         return body
@@ -210,7 +209,7 @@ def fitting(entry: Mapping[str, Any]) -> str:
         if not words:
             break
         words = words[:-1]
-    # A body that is cut anywhere is no JSON, and a history without its moves cannot say what is missing.
+    # A truncated body would be invalid JSON, and a history without moves could not show missing aliases.
     return (
         body
         if len(body) <= LONGEST
@@ -219,17 +218,17 @@ def fitting(entry: Mapping[str, Any]) -> str:
 
 
 def as_json(entry: Mapping[str, Any]) -> str:
-    """Return an entry as it is kept."""
+    """Return an entry in its stored form."""
     return json.dumps(entry, ensure_ascii=False, sort_keys=True)
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return a text of at most so many characters; an ellipsis says that it went on."""
+    """Return a text of at most ``longest`` characters; a shortened one ends with an ellipsis."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def missing(standing: Standing) -> dict[str, str]:
-    """Return the aliases that should be there by the history and are not, each with its version."""
+    """Return the aliases that exist according to the history but not in the registry, each with its version."""
     known: dict[str, str | None] = {}
     for entry in standing.history:
         known |= {alias: move[1] for alias, move in entry.get("moves", {}).items()}

@@ -1,5 +1,5 @@
-"""What a run's page needs of MLflow: the curves of its stages, cached ones by the run that made them, and a place for
-the page beside the run."""
+"""MLflow data for a run's page: the curves of its stages, for cached stages from the run that computed them, and the
+upload of the page."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ CURVES = ("loss", "selection_score")
 def read_curves(
     tracker: Tracker, keys: Sequence[str], *, experiment: str | None = None
 ) -> dict[str, dict[str, list[list[float]]]]:
-    """Return the points (step, value) of stages' trainings, by key and figure; stages without curves, or made
-    elsewhere, are not there."""
+    """Return the training curves of stages as points (step, value), by key and metric; stages without curves, or
+    computed in another experiment, are left out."""
     wanted = set(keys)
     with tracker.asking("read the curves"):
         if experiment is not None:
             found = tracker.client.get_experiment_by_name(experiment)
             tracker.experiment_id = found.experiment_id if found else ""
         runs = {key: run for key, run in tracker.makers().items() if key in wanted} if tracker.experiment_id else {}
-        # The run of a stage that has ended does not change; to read all of a recipe's takes MLflow seconds.
+        # The run of a finished stage does not change, and MLflow needs seconds to read all stages of a recipe.
         curves = {
             str(key): remembered("curves", [tracker.uri, run], partial(curves_of, tracker, run))
             for key, run in runs.items()
@@ -35,10 +35,10 @@ def read_curves(
 
 
 def curves_of(tracker: Tracker, run: str) -> dict[str, list[list[float]]]:
-    """Return one run's curves; a figure of one point is no curve."""
+    """Return one run's curves; a metric with only one point is left out."""
     there = tracker.client.get_run(run).data.metrics
     asked = {name: tracker.client.get_metric_history(run, name) for name in CURVES if name in there}
-    # A stage leaves its last figures at step 0; its curve begins after that.
+    # A stage logs its final metrics at step 0; its curve starts at step 1.
     points = {
         name: sorted([metric.step, metric.value] for metric in metrics if metric.step > 0)
         for name, metrics in asked.items()
@@ -47,7 +47,7 @@ def curves_of(tracker: Tracker, run: str) -> dict[str, list[list[float]]]:
 
 
 def keep_result(tracker: Tracker, result: Mapping[str, Any]) -> None:
-    """Log what a run made as ``run/result.json`` on the parent run: a page can be made of it at any time."""
+    """Log a run's result as ``run/result.json`` on the parent run, so that its page can be rendered at any time."""
     with tracker.asking("keep the result"):
         tracker.client.log_dict(tracker.parent, dict(result), "run/result.json")
 
@@ -63,6 +63,6 @@ def keep_report(tracker: Tracker, page: str, pictures: Mapping[str, bytes] | Non
 
 
 def keeps(tracker: Tracker, run: str, path: str) -> bool:
-    """Tell whether a run keeps a file."""
+    """Return whether a run has a file."""
     with tracker.asking(f"look into run {run[:8]}"):
         return path in {found.path for found in tracker.client.list_artifacts(run, path.rpartition("/")[0])}

@@ -1,4 +1,4 @@
-"""One run under way in MLflow: the parent, a child for every stage that is executed, curves, notes and files."""
+"""The current run in MLflow: the parent run, a child run for every executed stage, curves, notes and files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tasks.ports.tracking.figures import flatten, is_number
 from tasks.ports.tracking.history import RunHistory
 
 ROOT = Path(__file__).resolve().parents[3]
-CURVE_SECONDS = 20.0  # between two deliveries of a curve, so that a long stage can be watched in MLflow
-METRICS_AT_ONCE, PARAMS_AT_ONCE = 900, 90  # MLflow takes 1,000 and 100 in one call
+CURVE_SECONDS = 20.0  # seconds between two uploads of a curve, so that MLflow shows the progress of a long stage
+METRICS_AT_ONCE, PARAMS_AT_ONCE = 900, 90  # MLflow accepts 1,000 and 100 in one call
 
 
 class RunLog(RunHistory):
@@ -57,7 +57,7 @@ class RunLog(RunHistory):
         self.sender: ThreadPoolExecutor | None = None
 
     def open(self) -> None:
-        """Start the parent run; an unreachable or read-only tracker stops everything here, before anything is spent."""
+        """Start the parent run; an unreachable or read-only tracker raises an error here, before any stage runs."""
         with self.asking("start a run"):
             found = self.client.get_experiment_by_name(self.experiment)
             self.experiment_id = found.experiment_id if found else self.new_experiment()
@@ -68,19 +68,19 @@ class RunLog(RunHistory):
         atexit.register(self.abandon)
 
     def place(self) -> dict[str, Any]:
-        """Say where the next stage belongs, for a worker elsewhere that makes it."""
+        """Return experiment, parent run and number of the next stage, for a worker on another machine that runs it."""
         self.lent = True
         return {"experiment": self.experiment_id, "run": self.parent, "number": next(self.numbers)}
 
     def join(self, experiment: str, run: str, number: int) -> None:
-        """Note a stage below a run that another process opened, and will end."""
+        """Log a stage below a parent run that another process has opened and will end."""
         with self.asking(f"find the run {run[:8]} that a stage belongs to"):
             self.client.get_run(run)
         self.experiment_id, self.parent, self.numbers, self.joined = experiment, run, itertools.count(number), True
         atexit.register(self.abandon)
 
     def abandon(self) -> None:
-        """End what is still open when the process ends without ``close``: nothing stays RUNNING for ever."""
+        """End the open runs if the process ends without ``close``, so that none stays RUNNING for ever."""
         with contextlib.suppress(Exception):
             self.close("KILLED")
 
@@ -97,7 +97,7 @@ class RunLog(RunHistory):
         return str(self.client.create_experiment(self.experiment, artifact_location=where, tags=tags))
 
     def new_child(self, name: str, tags: Mapping[str, str]) -> str:
-        """Start a run below the parent and remember that it is open."""
+        """Start a child run and record that it is open."""
         run: str = self.client.create_run(
             self.experiment_id, run_name=name, tags={"mlflow.parentRunId": self.parent, **tags}
         ).info.run_id
@@ -105,14 +105,14 @@ class RunLog(RunHistory):
         return run
 
     def terminate(self, run: str, status: str) -> None:
-        """End a run below the parent."""
+        """End a child run."""
         self.client.set_terminated(run, status)
         self.unfinished.pop(run, None)
         self.found = None
 
     def stage_started(self, record: Any) -> None:
-        """Start a child run for a stage that is executed; the number keeps the order, because MLflow lists the newest
-        first."""
+        """Start a child run for an executed stage; the number in its name shows the order, because MLflow lists the
+        newest first."""
         tags = {"stage": record.name, "cache": "miss", "cache.key": record.key, "prefect.task_run_id": record.task_run}
         self.sent[id(record)] = time.monotonic()
         with self.asking("start a stage's run"):
@@ -129,7 +129,7 @@ class RunLog(RunHistory):
     def send(
         self, run: str, *, metrics: Sequence[tuple[str, float, int]] = (), params: Mapping[str, Any] | None = None
     ) -> None:
-        """Send metrics (name, value, step) and parameters in as few calls as MLflow allows."""
+        """Send metrics (name, value, step) and parameters in as few calls as possible."""
         from mlflow.entities import Metric, Param
 
         now = int(time.time() * 1000)
@@ -141,8 +141,8 @@ class RunLog(RunHistory):
             self.client.log_batch(run, params=knobs[start : start + PARAMS_AT_ONCE])
 
     def curve(self, record: Any, step: int, figures: Mapping[str, float]) -> None:
-        """Remember points of a curve; they are sent together, now and then, by another thread: whoever calls this must
-        not wait for MLflow."""
+        """Buffer points of a curve; another thread sends them in batches, so that the caller does not wait for
+        MLflow."""
         with self.lock:
             self.points.setdefault(id(record), []).extend((name, value, step) for name, value in figures.items())
         now = time.monotonic()
@@ -152,7 +152,7 @@ class RunLog(RunHistory):
             self.sender.submit(self.deliver, record)
 
     def deliver(self, record: Any) -> None:
-        """Send the points that a stage has gathered; what cannot be sent is kept for the next time."""
+        """Send the buffered points of a stage; after an error they stay in the buffer for the next attempt."""
         with self.lock:
             points = self.points.pop(id(record), [])
         try:
@@ -163,13 +163,13 @@ class RunLog(RunHistory):
             raise
 
     def stage_finished(self, record: Any) -> None:
-        """Send a stage's curves and facts and end its run."""
+        """Send the curves and facts of a stage and end its run."""
         with self.asking("end a stage's run"):
             self.client.set_tag(self.children[id(record)], "blob.sha256", record.parcel.sha256)
             self.end(record, "FINISHED")
 
     def stage_failed(self, record: Any, error: str, killed: bool) -> None:
-        """End the run of a stage that failed or was stopped; trouble with MLflow must not hide why it failed."""
+        """End the run of a stage that failed or was stopped; an error of MLflow must not hide the reason."""
         if id(record) not in self.children:
             return
         try:
@@ -179,7 +179,7 @@ class RunLog(RunHistory):
             logging.getLogger("limbeck").warning("MLflow did not take the end of %s: %s", record.shown, trouble)
 
     def end(self, record: Any, status: str) -> None:
-        """Send what is buffered for a stage and set its status."""
+        """Send the buffered points and final metrics of a stage and set its status."""
         run, facts = self.children[id(record)], dict(record.parcel.facts) if record.parcel else {}
         self.deliver(record)
         figures = [(name, value, 0) for name, value in flatten(facts).items() if is_number(value)]
@@ -188,8 +188,8 @@ class RunLog(RunHistory):
         self.terminate(run, status)
 
     def story(self, records: Sequence[Any]) -> None:
-        """Note on the parent what became of every stage, a cache hit with the run that made it: one search and one
-        call, however many there are."""
+        """Log the state of every stage on the parent, for a cache hit with the run that computed it; this takes one
+        search and one call for any number of stages."""
         if not records:
             return
         with self.asking("note what became of the stages"):
@@ -210,8 +210,8 @@ class RunLog(RunHistory):
             self.client.log_dict(self.parent, {"stages": rows}, "run/stages.json")
 
     def ledger(self, ledger: Mapping[str, Any]) -> None:
-        """Log what the run took and what its cache saved: the whole of it as a file, what is known as figures of the
-        parent."""
+        """Log the costs of the run and the savings by its cache: the full ledger as a file, the known totals as metrics
+        of the parent."""
         if not ledger:
             return
         market = f"dollars_{ledger['basis']['market'].replace('-', '_')}"
@@ -227,11 +227,11 @@ class RunLog(RunHistory):
             self.send(self.parent, metrics=[point for point in known if point[1] is not None])
 
     def makers(self) -> dict[str | None, str]:
-        """Return which run made what, by key; of two that made the same, the newer one made what is there now. Asked
-        once, until a stage ends."""
+        """Return the run that computed each key; of two runs with the same key, the newer one, which computed the
+        present result. The search is cached until a stage ends."""
         if self.found is None:
-            # A single search over all experiments would be slower than it is worth; a result nearly always comes from
-            # its own.
+            # Only this experiment is searched: a search over all experiments would be slow, and nearly every result
+            # comes from its own experiment.
             found = self.client.search_runs(
                 [self.experiment_id], "tags.cache = 'miss' and attributes.status = 'FINISHED'", max_results=5000
             )
@@ -239,7 +239,7 @@ class RunLog(RunHistory):
         return self.found
 
     def close(self, status: str) -> None:
-        """End every run below the parent that is still open, and the parent, if it is ours."""
+        """End every open child run, and the parent if this process has opened it."""
         if self.sender is not None:
             self.sender.shutdown(wait=True)
         if not self.parent:
@@ -247,8 +247,8 @@ class RunLog(RunHistory):
         with self.asking("end the run"):
             for run in list(self.unfinished):
                 self.terminate(run, "KILLED" if status == "KILLED" else "FAILED")
-            # A worker elsewhere that died left its stage's run open. One that still works, for a run that was cut off,
-            # ends its own in its time.
+            # A dead worker on another machine leaves its child run open. If a worker still runs after this run was cut
+            # off, it ends its child run itself later.
             for run in self.open_below(self.parent, self.experiment_id) if self.lent else []:
                 self.client.set_terminated(run, "KILLED")
             if not self.joined:
@@ -256,12 +256,12 @@ class RunLog(RunHistory):
         atexit.unregister(self.abandon)
 
     def urls(self, base: str | None) -> dict[str, str]:
-        """Return links to the run and to the registry, where MLflow is a server."""
+        """Return links to the run and to the registry; empty if MLflow is not a server."""
         root = self.root(base)
         return {"run": self.url_of(self.parent, base), "registry": f"{root}/#/models"} if root else {}
 
     def root(self, base: str | None = None) -> str:
-        """Return the address of MLflow's pages; empty where it is no server."""
+        """Return the address of MLflow's pages; empty if MLflow is not a server."""
         return without_secrets(base or (self.uri if self.uri.startswith("http") else "")).rstrip("/")
 
     def url_of(self, run: str, base: str | None = None) -> str:
@@ -269,25 +269,25 @@ class RunLog(RunHistory):
         return f"{self.root(base)}/#/experiments/{self.experiment_id}/runs/{run}"
 
     def url_of_stage(self, record: Any) -> str | None:
-        """Return the address of a stage's page, where MLflow is a server."""
+        """Return the address of a stage's page, or None if MLflow is not a server."""
         run = self.children.get(id(record))
         return self.url_of(run) if run and self.root() else None
 
     def note(self, name: str, values: Mapping[str, Any]) -> None:
-        """Keep what a run says of itself, for ``recall``."""
+        """Log a JSON file about the run, for ``recall``."""
         with self.asking(f"note the {name}"):
             self.client.log_dict(self.parent, dict(values), f"run/{name}.json")
 
     def describe(self, text: str) -> None:
-        """Write what a person reads first on the run's page."""
+        """Set the description at the top of the run's page."""
         with self.asking("describe the run"):
             self.client.set_tag(self.parent, "mlflow.note.content", text)
 
     def report_files(self) -> dict[str, str]:
-        """Return the files of the run's report that are there, by name: a picture by its own address, the others by
-        MLflow's page of them.
+        """Return the addresses of the run's report files by name: for a picture the file itself, for others MLflow's
+        page of the file.
 
-        The addresses are empty where MLflow is no server.
+        The addresses are empty if MLflow is not a server.
         """
         with self.asking("list the report"):
             names = [
@@ -307,7 +307,7 @@ class RunLog(RunHistory):
 
 
 def made_with() -> dict[str, str]:
-    """Return the version of Limbeck, and the commit where it runs from a checkout."""
+    """Return tags with the version of Limbeck, and the commit if it runs from a checkout."""
     with contextlib.suppress(PackageNotFoundError):
         tags = {"limbeck.version": installed("limbeck")}
         if not (ROOT / ".git").exists():

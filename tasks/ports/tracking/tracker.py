@@ -1,4 +1,4 @@
-"""The tracker: everything that Limbeck asks of MLflow. This package alone knows MLflow."""
+"""The tracker: all of Limbeck's access to MLflow. No other package imports MLflow."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""What a pulled model is made of: which files of a stored package it holds, what they hash to, and what is never let
-through.
+"""The files of a pulled model: their selection from a stored package, their digest, and the files that are refused.
 
-The digest is taken over the folder as a user gets it, so that a changed config or tokenizer is noticed like a changed
-weight; it is made from the same list of files when a model is registered, when it has arrived in MLflow, and when
-somebody pulls it.
+The digest covers the folder as the user receives it, so a changed config or tokenizer is detected just as a changed
+weight is. It is computed from the same list of files at registration, after the upload to MLflow, and at every pull.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from tasks.ports.files.model_settings import LARGEST_FILE, WORD_FILES, foreign
 from tasks.ports.store.artifacts import digest_of, is_safe, may_carry_code
 
 PARTS = {"model": "", "components/tokenizer": "", "evaluation": "evaluation/"}
-"""Folders of a package, and where their files lie in a pulled folder."""
+"""Folders of a package, and the prefixes of their files in a pulled folder."""
 EVALUATION, EVALUATION_TAG = "evaluation", "evaluation.sha256"
 PLAIN = {".safetensors", ".json", ".txt", ".md", ".onnx", ".parquet"}
-"""Kinds of files that a model folder needs, beside SentencePiece's vocabularies, which have names of their own."""
+"""Suffixes of the files of a model folder; SentencePiece's vocabularies are allowed by their names."""
 
 
 def files_of(package: Path) -> dict[str, Path]:
-    """Return the files of a pulled folder by their name there; refuse links, code, and what no model folder needs."""
+    """Return the files of a pulled folder by their relative path; refuse links, code, and unexpected kinds of files."""
     for path in sorted(package.rglob("*")):
         if path.is_symlink() or may_carry_code(path.name):
             raise RegistryError(f"the stored model holds {path.name}, which may carry code; nothing was written")
@@ -48,7 +46,7 @@ def files_of(package: Path) -> dict[str, Path]:
 
 
 def enter(found: dict[str, Path], name: str, path: Path) -> None:
-    """Note a file under its name in the pulled folder."""
+    """Add a file to ``found`` under its name in the pulled folder, after checks of name and kind."""
     if name in found:
         raise RegistryError(f"the stored model holds two files that would be {name}; nothing was written")
     if not is_safe(name) or (path.suffix.lower() not in PLAIN and path.name not in SENTENCEPIECE):
@@ -59,24 +57,24 @@ def enter(found: dict[str, Path], name: str, path: Path) -> None:
 
 
 def folder_digest(files: Mapping[str, Path]) -> str:
-    """Return the digest of a folder as it is pulled: names, sizes and bytes of every file."""
+    """Return the digest of a pulled folder, over names, sizes and bytes of all files."""
     return digest_of(
         {name: {"size": path.stat().st_size, "sha256": hash_file(path, remember=False)} for name, path in files.items()}
     )
 
 
 def evaluation_digest(files: Mapping[str, Path]) -> str | None:
-    """Return the digest of the evaluation among a folder's files; None where there is none."""
+    """Return the digest of the evaluation among a folder's files, or None if there is none."""
     found = {name: path for name, path in files.items() if name.startswith(PARTS[EVALUATION])}
     return folder_digest(found) if found else None
 
 
 def require_judged_evaluation(folder: Path, package: Callable[[], Path], tags: Mapping[str, str], shown: str) -> None:
-    """Refuse an evaluation that is not, byte for byte, what was registered: its own checksum proves nothing, for who
-    changes one file changes the other.
+    """Refuse an evaluation that is not byte for byte the registered one. A checksum beside it would prove nothing,
+    because an attacker could change both files.
 
-    Versions registered before evaluations had a digest are held against that of their whole ``package``, which is
-    fetched for it. Raises EvaluationChanged, and DataError where the registry has no digest at all.
+    Versions that were registered before evaluations had a digest are compared with the digest of their whole
+    ``package``, which is then fetched. Raises EvaluationChanged, or DataError if the registry has no digest at all.
     """
     ours = {f"{PARTS[EVALUATION]}{path.name}": path for path in sorted(folder.iterdir())}
     if any(path.is_symlink() or not path.is_file() for path in ours.values()):
@@ -99,7 +97,7 @@ def require_judged_evaluation(folder: Path, package: Callable[[], Path], tags: M
 
 
 def write_folder(files: Mapping[str, Path], folder: Path) -> Path:
-    """Copy a package's files to the folder that a user gets."""
+    """Copy a package's files to the user's folder and return it."""
     for name, path in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, folder / name)
@@ -107,7 +105,7 @@ def write_folder(files: Mapping[str, Path], folder: Path) -> Path:
 
 
 def require_no_code(files: Mapping[str, Path]) -> None:
-    """Refuse settings by which a library would run code, or load weights, that nobody judged."""
+    """Refuse settings that would make a library run code or load weights that were never evaluated."""
     for name, path in files.items():
         if path.suffix == ".json" and "/" not in name and name not in WORD_FILES:
             for key in foreign(settings_of(name, path)):
@@ -118,7 +116,7 @@ def require_no_code(files: Mapping[str, Path]) -> None:
 
 
 def settings_of(name: str, path: Path) -> Any:
-    """Return what a file of settings says."""
+    """Return the content of a JSON settings file."""
     try:
         return read_json(path, LARGEST_FILE)
     except ValueError as error:
@@ -126,8 +124,8 @@ def settings_of(name: str, path: Path) -> Any:
 
 
 def require_judged(files: Mapping[str, Path], tags: Mapping[str, str], shown: str) -> None:
-    """Refuse a model that is not, byte for byte, the one that the gate judged; versions of older releases have a digest
-    of their weights alone."""
+    """Refuse a model that is not byte for byte the one that the gate evaluated; versions of older releases have only a
+    digest of their weights."""
     weights = hash_file(files["model.safetensors"], remember=False)
     if weights != tags.get("model.sha256"):
         raise RegistryError(f"the weights of {shown} are not those that were judged; nothing was written")

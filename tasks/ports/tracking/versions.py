@@ -27,7 +27,7 @@ from tasks.ports.tracking.verified_download import (
     require_judged,
 )
 
-LOCK_SECONDS = 600.0  # longer than any registration takes
+LOCK_SECONDS = 600.0  # longer than any registration
 
 
 class Versions(VersionFiles, RunLog):
@@ -48,11 +48,11 @@ class Versions(VersionFiles, RunLog):
         beside: Mapping[str, Callable[[], Path]] | None = None,
         files: Callable[[], Mapping[str, Path]] = dict,
     ) -> dict[str, Any]:
-        """Register a checkpoint folder as a new version; the same weights and exports with the same verdict on the same
-        rows are not registered twice.
+        """Register a checkpoint folder as a new version, unless a version with the same weights and exports and the
+        same verdict on the same rows exists.
 
-        Only if there is something new to register are these asked for: ``folder``; ``files``, which go into the model's
-        folder by their place there; and the folders that go ``beside`` the model under their names.
+        These functions are called only for a new version: ``folder``; ``files``, which are copied into the model's
+        folder by relative path; and those of ``beside``, whose folders are copied next to the model by name.
         """
         require_legal_name(name)
         with self.asking(f"register {candidate}"), only_one(f"{self.uri} {name}"):
@@ -65,8 +65,8 @@ class Versions(VersionFiles, RunLog):
             return {"version": version, "new": known is None}
 
     def known_version(self, name: str, tags: Mapping[str, str]) -> str | None:
-        """Return the version that holds this checkpoint and these exports, with this verdict on these rows; what
-        depends on the champion is not asked."""
+        """Return the version with the same checkpoint, exports, and verdict on the same rows, or None; criteria that
+        depend on the champion are ignored."""
         found = self.client.search_model_versions(
             f"name = '{name}' and tags.`checkpoint.sha256` = '{tags['checkpoint.sha256']}'"
         )
@@ -101,7 +101,7 @@ class Versions(VersionFiles, RunLog):
             tags |= {"model.folder.sha256": folder_digest(whole)} | ({EVALUATION_TAG: judged} if judged else {})
             model = self.upload(candidate, package, tags, packer.workspace / f"{candidate}.stored")
         finally:
-            shutil.rmtree(package, ignore_errors=True)  # several models of full size would fill the disk
+            shutil.rmtree(package, ignore_errors=True)  # several full-size models could fill the disk
         self.require_registered(name)
         version = self.client.create_model_version(
             name, f"models:/{model}", self.parent, tags=tags, description=description, model_id=model
@@ -109,8 +109,8 @@ class Versions(VersionFiles, RunLog):
         return str(version.version)
 
     def upload(self, candidate: str, package: Path, tags: Mapping[str, str], workspace: Path) -> str:
-        """Store a package and read it back; a model that did not arrive whole ends as FAILED and is never
-        registered."""
+        """Upload a package, read it back and return the model's id; a model that arrives damaged is set to FAILED and
+        never registered."""
         from mlflow.entities import LoggedModelOutput
 
         model = self.client.create_logged_model(
@@ -130,8 +130,7 @@ class Versions(VersionFiles, RunLog):
         return str(model.model_id)
 
     def stored_package(self, model: Any, workspace: Path) -> Path:
-        """Return a package as the artifact store has it: its own folder where it is on this machine, else a
-        download."""
+        """Return a package from the artifact store: its folder if it is on this machine, else a download."""
         place = local_folder(model.artifact_location, self.served)
         if place is not None:
             return place
@@ -145,7 +144,7 @@ class Versions(VersionFiles, RunLog):
         )
 
     def require_registered(self, name: str) -> None:
-        """Create the registered model if it is not there."""
+        """Create the registered model unless it exists."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -157,8 +156,8 @@ class Versions(VersionFiles, RunLog):
                 raise
 
     def note_scores(self, name: str, number: str, figures: Mapping[str, float], tags: Mapping[str, str]) -> str:
-        """Note what a registered version scores, on the version and in a run below the one that made it; return that
-        run."""
+        """Log the scores of a registered version, as tags of the version and in a child of the run that trained it;
+        return the id of the child run."""
         from mlflow.entities import RunTag
 
         with self.asking(f"note the scores of {name} version {number}"):
@@ -175,13 +174,13 @@ class Versions(VersionFiles, RunLog):
         return run
 
     def set_alias(self, name: str, alias: str, version: str | int) -> None:
-        """Point an alias at a version, one process of this home at a time; who decides by what is there needs the
-        store's lock."""
+        """Point an alias at a version, one process of this home at a time; a decision that depends on the current
+        aliases needs the store's lock."""
         with self.asking(f"move {name}@{alias}"), only_one(f"{self.uri} {name}"):
             self.move_alias(name, alias, str(version))
 
     def move_alias(self, name: str, alias: str, version: str) -> None:
-        """Point an alias at a version, unless it is there already; the caller holds the lock."""
+        """Point an alias at a version, unless it already does; the caller holds the lock."""
         current = {key: str(value) for key, value in self.client.get_registered_model(name).aliases.items()}
         if current.get(alias) != version:
             self.client.set_registered_model_alias(name, alias, version)
@@ -194,7 +193,7 @@ class Versions(VersionFiles, RunLog):
         return found
 
     def models(self) -> list[dict[str, Any]]:
-        """Return every registered version with its tags and aliases: models by name, versions from the newest on."""
+        """Return every registered version with its tags and aliases: models by name, versions newest first."""
         with self.asking("list the models"):
             aliases: dict[tuple[str, str], list[str]] = {}
             for model in every(self.client.search_registered_models):
@@ -216,7 +215,7 @@ class Versions(VersionFiles, RunLog):
 
 
 def require_legal_name(name: str) -> None:
-    """Refuse a name that MLflow's addresses (models:/NAME@alias) or its searches could not carry."""
+    """Refuse a name that is not usable in MLflow's addresses (models:/NAME@alias) or searches."""
     if not re.fullmatch(r"[\w][\w .-]*", name):
         raise RegistryError(
             f"{name!r} cannot name a registered model; use letters, digits, '.', '_' and '-' in gate.register_as"
@@ -224,8 +223,8 @@ def require_legal_name(name: str) -> None:
 
 
 def same_judgement(known: Mapping[str, str], given: Mapping[str, str]) -> bool:
-    """Tell whether two versions of one checkpoint were judged alike: on the same rows, with the same word of the
-    criteria that know no champion."""
+    """Return whether two versions of one checkpoint have the same verdict on the same rows, by the criteria that do not
+    depend on the champion."""
     word, rows = ("gate.alone", "gate"), ("rows.sha256", "judging_sets.sha256")
     alone, ours = ((tags.get(word[0]) or tags.get(word[1])) for tags in (known, given))
     return alone == ours and all(known.get(tag) == given.get(tag) for tag in rows)
@@ -233,7 +232,7 @@ def same_judgement(known: Mapping[str, str], given: Mapping[str, str]) -> bool:
 
 @contextlib.contextmanager
 def only_one(what: str) -> Iterator[None]:
-    """Hold a lock of this home folder; the kernel frees it when its holder dies."""
+    """Hold a lock in this home folder; the kernel releases it when its holder dies."""
     folder = Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser() / "cache" / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     refusal = RegistryError(
