@@ -74,7 +74,7 @@ class Home:
         return self
 
     def close_to_others(self) -> None:
-        """Remove all rights of others on this home's files: its databases contain all runs and the accounts for them.
+        """Remove all rights of others on this home's files, which contain all runs and the servers' passwords.
 
         A folder that also holds other files keeps its own mode; only Limbeck's files in it are closed. A folder with
         the set-group bit is shared on purpose: its group keeps its rights, but only their owner can read passwords.
