@@ -240,7 +240,7 @@ def figures_of(
             )
             lines.append(f"| {recipe.spec.headline} above the champion's, version {beside.number} | {shown(ahead)} |")
         if scoring.source:
-            break  # the other splits repeat the given rows
+            break  # the other splits contain none of the given rows
     return {"numbers": numbers, "tags": tags, "lines": lines}
 
 

@@ -60,7 +60,7 @@ def show_version(console: Console, name: str, standing: Standing, number: str) -
 
 
 def verdict(tags: Mapping[str, Any]) -> Text:
-    """Return the gate's verdict on a version, coloured; versions of older releases have it in another tag."""
+    """Return the gate's verdict on a version, coloured; versions of older releases have only the tag ``gate``."""
     word = str(tags.get("gate.verdict") or tags.get("gate", ""))
     return Text(word, style=MARKS.get(word, ""))
 

@@ -68,7 +68,7 @@ def defaults_in(template: Template) -> dict[str, Any]:
 
 
 def settled(ours: Template, there: Template | None, set_here: Mapping[str, Any]) -> Template:
-    """Return the template to deploy: ours, with the defaults that this site has set, earlier or now."""
+    """Return the template to deploy: ``ours`` with the defaults that this site has set, earlier or now."""
     remembered = (there or {}).get(OURS)
     template, own = deepcopy(ours), dict(set_here)
     if there is not None and remembered is not None:

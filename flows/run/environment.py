@@ -12,7 +12,8 @@ CREDENTIALS = ("PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TR
 
 
 def prepare_environment(home: Home) -> None:
-    """Set the variables that Prefect and MLflow read at import; variables set by the user stay."""
+    """Set the variables that Prefect and MLflow read at import; variables set by the user stay, except credentials
+    without the address of their server."""
     defaults = {
         "PREFECT_HOME": str(home.root / "prefect"),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home.root / 'prefect.db'}",

@@ -1,5 +1,5 @@
-"""The guard before a server on this machine: it admits requests to the server's own name, from its own pages, and with
-its password.
+"""The guard before a server on this machine: it admits only requests to the server's own name, from its own pages, and
+with its password.
 
 A page of any website may send requests to 127.0.0.1 from its reader's browser. Three headers reveal such a request:
 ``Origin`` and ``Sec-Fetch-Site``, which a page cannot forge, and ``Host``, which is the website's own name if that name

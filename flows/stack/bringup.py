@@ -1,5 +1,5 @@
-"""``limbeck up`` and ``limbeck down``: the production stack as supervised processes of this machine, started in order;
-each must be ready before its dependants start."""
+"""``limbeck up`` and ``limbeck down``: the production stack as supervised processes of this machine, started in the
+order storage, servers, workers, with a wait until each process is ready."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def own(path: Path, key: str) -> None:
 
 
 def write_configs(stack: Stack, secret: Mapping[str, str]) -> None:
-    """Write every configuration file anew."""
+    """Write all configuration files."""
     write(stack.data / "redis" / "redis.conf", configs.redis_conf(stack, secret), "redis")
     write(stack.data / "nginx" / "nginx.conf", configs.nginx_conf(stack), "nginx")
     write(stack.data / "mlflow" / "auth.ini", configs.auth_ini(stack), "")

@@ -1,4 +1,4 @@
-"""Become one process of the stack: ``python -m flows.stack.launch NAME``, which the supervisor runs.
+"""Start one process of the stack: ``python -m flows.stack.launch NAME``, which the supervisor runs.
 
 The supervisor's own file therefore holds no secret, a server that needs no root rights drops them, and leftovers of its
 earlier process, which could hold its port, are killed first.

@@ -90,7 +90,7 @@ def redis(stack: Stack) -> Service:
 
 
 def ceph(stack: Stack) -> list[Service]:
-    """Return the three daemons of the S3 server; the disk has more time for an orderly stop."""
+    """Return the three daemons of the S3 server; the disk gets more time for an orderly stop."""
     cluster = Ceph(stack.data / "ceph", find=need)
     return [
         Service(name, cluster.command(name), software="ceph", patience=60 if name == "ceph-osd" else 20)
@@ -129,7 +129,7 @@ def prefect_server(stack: Stack, secret: Mapping[str, str]) -> dict[str, str]:
 
 
 def public_url(stack: Stack) -> str:
-    """Return where browsers reach Prefect: the stack's own address, or that of the proxy with TLS before it."""
+    """Return the address of Prefect for browsers: that of a TLS proxy (``LIMBECK_PREFECT_URL``), else the stack's."""
     return os.environ.get("LIMBECK_PREFECT_URL", stack.prefect_url).rstrip("/")
 
 
@@ -227,7 +227,7 @@ def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
         "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     }
     command = python("prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", f"{pool}-1")
-    # The runs of a worker that is stopped need time to write their checkpoints.
+    # When a worker is stopped, its runs need time to write their checkpoints.
     return Service(
         f"worker-{pool}",
         command,

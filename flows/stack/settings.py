@@ -1,7 +1,7 @@
 """Settings of one stack: its folder, ports and S3 server. Stored in ``LIMBECK_HOME/stack/stack.json``; secrets are in a
 file of their own.
 
-Ports are below the kernel's range for outgoing connections (32768 and up on Linux), and are fixed once chosen.
+Ports are below the kernel's range for outgoing connections (32768 and up on Linux); chosen ports are stored, too.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Stack:
 
     @property
     def endpoint(self) -> str:
-        """The S3 endpoint; empty for AWS itself, and where there is no S3 server."""
+        """The S3 endpoint; empty for AWS itself and for local folders."""
         return {"radosgw": self.url("s3"), "folder": "", "aws": ""}.get(self.settings.s3, self.settings.s3)
 
     @property
