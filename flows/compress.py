@@ -1,4 +1,4 @@
-"""The story: a pretrained teacher in, small models out, judged, gated and registered."""
+"""The main flow: from a pretrained teacher to small models that are evaluated, gated and registered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tasks.stage.session import Session
 
 @flow(name="compress", flow_run_name="{recipe.name}", on_failure=[on_failure])
 async def compress(recipe: Recipe) -> dict[str, Any]:
-    """Fine-tune a teacher, distil students and drop layers, score every candidate, and register what came out."""
+    """Fine-tune a teacher, distil students and drop layers, score every candidate, and register the results."""
     async with heeding_notices(), open_run(recipe) as run:
         judged, candidates, rows = await make_everything(recipe, run.sources, run.session)
         return await publish_results(recipe, run, judged, candidates, data=rows)
@@ -41,7 +41,7 @@ async def compress(recipe: Recipe) -> dict[str, Any]:
 async def make_everything(
     recipe: Recipe, sources: dict[str, Parcel], session: Session
 ) -> tuple[list[dict[str, Any]], list[Candidate], Parcel]:
-    """Pass every stage of the recipe; return the rows of the results, the candidates behind them, and the data."""
+    """Run every stage of the recipe; return the rows of the results, their candidates and the data."""
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
     require_rows_for_int8(recipe, rows.facts)
     learned, purging = await rows_to_learn(recipe, sources, rows)
@@ -67,7 +67,7 @@ async def make_everything(
 
 
 async def shared_goods(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, base: Parcel) -> Goods:
-    """Start what the branches share: the teacher and its answers, the corpus, the substitutes, the user's own text."""
+    """Start the stages that the branches share: teachers, corpus, word substitutes and the user's transfer text."""
     transfer = (
         await prepare_transfer(recipe.transfer, source=sources["transfer"], rows=rows) if recipe.transfer else None
     )
@@ -90,14 +90,14 @@ async def shared_goods(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel,
 
 
 async def corpus_leaks(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel) -> None:
-    """Hold the general text that is learned from against the rows that are held back."""
+    """Compare the general training text with the held-out rows, to find leaks."""
     if recipe.corpus and "corpus" in sources:
         most = None if recipe.pretraining else recipe.corpus.max_tokens
         await compare_corpus(CorpusRead(text=recipe.corpus.text, most=most), source=sources["corpus"], rows=rows)
 
 
 async def substitutes(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, base: Parcel) -> Parcel:
-    """Find substitutes by the sources of words that the recipe names."""
+    """Find word substitutes from the sources named in the recipe."""
     assert recipe.augmentation is not None
     masked_lm = base if recipe.augmentation.masked_lm == "teacher" else sources.get("masked_lm")
     words = {"masked_lm": masked_lm, "word_vectors": sources.get("word_vectors")}
@@ -106,7 +106,7 @@ async def substitutes(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, 
 
 
 async def all_candidates(recipe: Recipe, goods: Goods) -> list[Candidate]:
-    """Make every student and every dropped model, as branches of one run."""
+    """Make all students and dropped models, as branches of one run."""
     students = [make_student(recipe, student, goods) for student in recipe.students]
     dropping = recipe.layer_dropping
     choices = [(strategy, drop) for strategy in dropping.strategies for drop in dropping.drop] if dropping else []

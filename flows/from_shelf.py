@@ -1,5 +1,5 @@
-"""The same stories, told to a form: a recipe of the shelf by its name, and what to change of it. What people schedule,
-and start with a click."""
+"""The flows ``compress`` and ``sweep-layers`` with forms: a recipe of the shelf by its name, and changes to its knobs.
+People schedule these flows or start them with a click."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tasks.recipe.students import Sweep
 
 @flow(name="compress-from-shelf", flow_run_name="{recipe}", on_failure=[on_failure])
 async def compress_from_shelf(recipe: ShelfName, changes: Changes = Changes(), without: LeftOut = ()) -> dict[str, Any]:  # noqa: B008 - it is frozen
-    """Make small models by a recipe of the shelf: fine-tune a teacher, distil students, drop layers, score every
-    candidate, register what came out.
+    """Make small models from a recipe of the shelf: fine-tune a teacher, distil students, drop layers, score every
+    candidate, and register the results.
 
     Args:
-        recipe: A recipe of the shelf; each is described in the README, and in its file.
-        changes: What to change of it, knob by knob; what is left empty is as the recipe says. Lists (students,
-            criteria) are given whole.
+        recipe: A recipe of the shelf; each is described in its file.
+        changes: Changes to the recipe, knob by knob; empty fields keep the recipe's value. Lists (students, criteria)
+            replace those of the recipe.
         without: Sections of the recipe to leave out.
     """
-    # The flow's own function: as a subflow it would be a second run of the same name, with nothing beside it.
+    # Call the flow's function: as a subflow it would appear as a second run of the same name.
     result: dict[str, Any] = await compress.fn(ready_recipe(recipe, changes, without))
     return result
 
@@ -40,14 +40,14 @@ async def sweep_from_shelf(
     changes: Changes = Changes(),  # noqa: B008 - it is frozen
     without: LeftOut = (),
 ) -> dict[str, Any]:
-    """How many layers does a task need? Drop layers of the recipe's teacher by every strategy, number and seed; the
+    """Find how many layers a task needs: drop layers of the recipe's teacher by every strategy, number and seed. The
     answer has an interval.
 
     Args:
-        recipe: A recipe of the shelf; of it the task, the data and the teacher count, and how dropped models are
-            trained.
-        sweep: What is tried; what is left empty is as the recipe says, or everything.
-        changes: What to change of the recipe, knob by knob.
+        recipe: A recipe of the shelf; the sweep uses its task, its data, its teacher and its training of dropped
+            models.
+        sweep: Strategies, numbers and seeds to try; empty fields are as in the recipe, or all values.
+        changes: Changes to the recipe, knob by knob.
         without: Sections of the recipe to leave out.
     """
     result: dict[str, Any] = await sweep_layers.fn(ready_recipe(recipe, changes, without, sweep))
@@ -55,7 +55,7 @@ async def sweep_from_shelf(
 
 
 def ready_recipe(name: str, changes: Any, without: tuple[str, ...], sweep: Sweep | None = None) -> Recipe:
-    """Return what a form asked for; the demo gets its language, so that a first click on a new server ends with a
-    model."""
+    """Return the recipe of a filled form; the demo recipe gets its generated text, so that the first click on a new
+    server produces a model."""
     recipe = recipe_of_the_shelf(name, changes, without, sweep)
     return with_language(recipe, Home.from_environment()) if name == DEMO else recipe

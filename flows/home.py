@@ -1,4 +1,4 @@
-"""The home folder: where the store, the cache and the databases of one user are."""
+"""The home folder: store, cache and databases of one user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.errors import StoreError
 DATABASES = ("mlflow.db", "prefect.db")
 FOLDERS = ("cache", "demo", "logs", "mlartifacts", "prefect", "reports", "store")
 OURS = (*FOLDERS, *(f"{name}{more}" for name in DATABASES for more in ("", "-journal", "-shm", "-wal")), "servers.json")
-"""What a home holds by these names, whoever else keeps something in that folder."""
+"""Names of Limbeck's files in a home; the folder may hold other files, too."""
 
 
 @dataclass(frozen=True)
@@ -24,42 +24,42 @@ class Home:
 
     @classmethod
     def from_environment(cls) -> Home:
-        """Return the home that the environment names."""
+        """Return the home named by the environment."""
         return cls(Path(os.environ.get("LIMBECK_HOME", "~/.limbeck")).expanduser().resolve())
 
     @property
     def store(self) -> str:
-        """Artifacts, manifests, checkpoints: what ``LIMBECK_STORE`` says (``s3://bucket/prefix`` or a folder), else a
-        folder in this home."""
+        """The store of artifacts, manifests and checkpoints: ``LIMBECK_STORE`` (``s3://bucket/prefix`` or a folder),
+        else a folder in this home."""
         return os.environ.get("LIMBECK_STORE", str(self.root / "store"))
 
     @property
     def cache(self) -> Path:
-        """What was fetched from a store elsewhere, and hashes that need not be computed twice."""
+        """Objects downloaded from a remote store, and hashes computed before."""
         return self.root / "cache"
 
     @property
     def artifacts(self) -> Path:
-        """MLflow's artifacts."""
+        """The folder of MLflow's artifacts."""
         return self.root / "mlartifacts"
 
     @property
     def tracking_uri(self) -> str:
-        """Where MLflow is: what the environment says, else the database in this home."""
+        """The address of MLflow: ``MLFLOW_TRACKING_URI``, else the database in this home."""
         return os.environ.get("MLFLOW_TRACKING_URI", self.own_tracking_uri)
 
     @property
     def own_tracking_uri(self) -> str:
-        """MLflow's database in this home."""
+        """The address of MLflow's database in this home."""
         return f"sqlite:///{self.root / 'mlflow.db'}"
 
     @property
     def servers_file(self) -> Path:
-        """Where ``limbeck ui`` says which servers it runs."""
+        """The file in which ``limbeck ui`` lists its servers."""
         return self.root / "servers.json"
 
     def create(self) -> Home:
-        """Make the folder, for its owner alone; refuse one that cannot be written."""
+        """Create the folder for its owner alone; raise StoreError if it cannot be written."""
         try:
             self.root.parent.mkdir(parents=True, exist_ok=True)
             self.root.mkdir(mode=0o700, exist_ok=True)
@@ -74,11 +74,10 @@ class Home:
         return self
 
     def close_to_others(self) -> None:
-        """Take every right of others from what this home holds: its databases say what was run, and who may run it.
+        """Remove all rights of others on this home's files, which contain all runs and the servers' passwords.
 
-        The folder itself may be somebody's choice: one that holds other things, too, keeps its own mode, and what is
-        ours in it is closed. A folder with the set-group bit is shared on purpose: its group keeps its rights, and
-        passwords are still their owner's alone.
+        A folder that also holds other files keeps its own mode; only Limbeck's files in it are closed. A folder with
+        the set-group bit is shared on purpose: its group keeps its rights, but only their owner can read passwords.
         """
         shared = self.root.stat().st_mode & stat.S_ISGID
         for name in ("cache", "logs", "prefect"):
@@ -86,9 +85,7 @@ class Home:
                 (self.root / name).mkdir(mode=0o700)
                 if shared:
                     (self.root / name).chmod(0o2770)
-        for (
-            name
-        ) in DATABASES:  # SQLite takes an empty file for a new database; what it puts beside it gets the same mode
+        for name in DATABASES:  # SQLite treats an empty file as a new database; files beside it get the same mode
             with contextlib.suppress(FileExistsError):
                 file = os.open(self.root / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 os.fchmod(file, 0o660 if shared else 0o600)
@@ -97,13 +94,13 @@ class Home:
             close(self.root / name, 0o007 if shared else 0o077)
         data = (
             self.root / "stack" / "data"
-        )  # where it is a folder, the users of a stack's servers walk through this one
+        )  # if this is a folder, the users of a stack's servers must be able to enter the home
         if all(entry.name in (*OURS, "stack") or entry.name.startswith(".") for entry in os.scandir(self.root)):
             close(self.root, 0o007 if shared else 0o066 if data.is_dir() and not data.is_symlink() else 0o077)
 
 
 def close(path: Path, rights: int) -> None:
-    """Take rights from a file or a folder of ours, where it has them; what is somebody else's, or a link, stays."""
+    """Remove rights from a file or folder of the current user; links and files of other users stay as they are."""
     with contextlib.suppress(FileNotFoundError):
         about = path.lstat()
         if about.st_uid == os.geteuid() and about.st_mode & rights and not stat.S_ISLNK(about.st_mode):

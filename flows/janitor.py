@@ -1,5 +1,5 @@
-"""The janitor: ends what a crash left open. A killed worker cannot close its runs itself, and neither MLflow nor
-Prefect does it for it."""
+"""The janitor: closes runs that a crash left open. A killed worker cannot close its runs itself, and neither MLflow nor
+Prefect does so."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tasks.ports.tracking.tracker import Tracker
 
 DAY = 86400.0
 PAGE = 200
-PENDING = 3600.0  # seconds after which a model that is still being written was given up
+PENDING = 3600.0  # seconds after which an unfinished model counts as abandoned
 
 
 @flow(name="janitor", flow_run_name="janitor")
 async def janitor() -> dict[str, Any]:
-    """End runs whose process is gone, in MLflow and in Prefect; remove unfinished models, workspaces and uploads of
+    """End runs whose process is gone, in MLflow and Prefect; remove unfinished models, workspaces and uploads of
     crashed workers."""
     home = Home.from_environment()
     tracker = Tracker(home.tracking_uri, home.artifacts)
@@ -60,20 +60,19 @@ async def janitor() -> dict[str, Any]:
 
 
 async def is_over(client: PrefectClient, row: dict[str, str]) -> bool:
-    """Tell whether nobody works on a run any more: its process is gone, or, on another host, Prefect says that it has
-    ended."""
+    """Return whether a run is over: its process is gone or, for a process of another host, Prefect reports its end."""
     gone = is_gone(row["process"])
     if gone is not None:
         return gone
     try:
         run = await client.read_flow_run(UUID(row["flow_run"]))
     except (ValueError, ObjectNotFound):
-        return False  # another server's run: not ours to end
+        return False  # a run of another Prefect server
     return run.state is not None and run.state.is_final()
 
 
 async def crash(client: PrefectClient, flow_run: str) -> None:
-    """Tell Prefect that a flow run and its tasks crashed, as far as it does not know."""
+    """Set a flow run and its tasks to Crashed in Prefect, unless they have ended."""
     try:
         run = await client.read_flow_run(UUID(flow_run))
     except (ValueError, ObjectNotFound):
@@ -87,7 +86,7 @@ async def crash(client: PrefectClient, flow_run: str) -> None:
 
 
 async def task_runs(client: PrefectClient, flow_run: UUID) -> AsyncIterator[TaskRun]:
-    """Yield the task runs of a flow run, page by page; the server insists on an order and a limit."""
+    """Yield the task runs of a flow run, page by page; the server requires an order and a limit."""
     of_run, start = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run])), 0
     while page := await client.read_task_runs(
         flow_run_filter=of_run, sort=TaskRunSort.NAME_ASC, limit=PAGE, offset=start

@@ -1,5 +1,5 @@
-"""Promotion by hand: give a version an alias, go back to the champion before, take a version out; under the same lock
-as every run."""
+"""Manual promotion: give a version an alias, return to the previous champion, or delete a version; all under the lock
+that runs use, too."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ async def promote(
     force: bool = False,
     reason: str = "",
 ) -> dict[str, Any]:
-    """Make a version champion, or give it another alias; without a version: the challenger.
+    """Make a version the champion, or give it another alias. Default version: the challenger.
 
     Args:
         name: A registered model.
         version: A version by number or alias; empty: the challenger.
-        to: The alias that it gets.
-        force: Pass over the gate's verdict and the comparison with the champion; then say why.
-        reason: Why; it is kept in the history.
+        to: The alias that the version gets.
+        force: Override the gate's verdict and the comparison with the champion; requires a reason.
+        reason: The reason; it is stored in the history.
     """
     decided = await promote_version(*await gates(), name, version, to, force, reason)
     get_run_logger().info(told(name, decided))
@@ -43,11 +43,11 @@ async def promote(
 
 @flow(name="rollback", flow_run_name="rollback {name}", on_failure=[on_failure])
 async def rollback(name: str, reason: str = "") -> dict[str, Any]:
-    """Make the champion before the champion again; runs do not promote the one that goes any more.
+    """Make the previous champion the champion again; later runs do not promote the withdrawn version.
 
     Args:
         name: A registered model.
-        reason: Why; it is kept in the history.
+        reason: The reason; it is stored in the history.
     """
     decided = await roll_back_champion(*await gates(), name, reason)
     get_run_logger().info(told(name, decided))
@@ -57,18 +57,18 @@ async def rollback(name: str, reason: str = "") -> dict[str, Any]:
 
 @flow(name="delete", flow_run_name="delete {name} {version}", on_failure=[on_failure])
 async def delete(name: str, version: str, reason: str = "") -> dict[str, Any]:
-    """Delete a version that no alias names."""
+    """Delete a version that has no alias."""
     return await delete_version(*await gates(), name, version, reason)
 
 
 async def gates() -> tuple[Tracker, Any]:
-    """Return the registry and the store that keeps its lock."""
+    """Return the registry and the store that holds its lock."""
     home = Home.from_environment()
     return Tracker(home.tracking_uri, home.artifacts), await asyncio.to_thread(open_store, home.store, home.cache)
 
 
 def told(name: str, decided: dict[str, Any]) -> str:
-    """Say in one line what moved and why."""
+    """Return one line about the moved aliases and the reason."""
     moves = [
         f"{name}@{alias} is version {number}" if number else f"{name}@{alias} is gone"
         for alias, number in decided["moves"].items()

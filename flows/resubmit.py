@@ -1,9 +1,8 @@
-"""What becomes of a flow run that crashed: it is handed to a worker again, up to a cap, and then it is said why nobody
-goes on with it.
+"""Resubmission of crashed flow runs: a run is rescheduled up to a cap; then it fails with a reason.
 
-Prefect can reschedule a crashed run by an automation, but knows no cap: a run that the out-of-memory killer ends would
-come back for ever. Crashes are counted in the run's own history, because a run whose machine never came up was never
-counted as run.
+Prefect can reschedule a crashed run by an automation, but has no cap: a run ended by the out-of-memory killer would be
+repeated for ever. Crashes are counted in the run's own history, because Prefect's run count omits runs whose machine
+never started.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from pydantic import Field
 from flows.run.notices import recipe_behind, send, wanted, with_links
 
 GAVE_UP = "Gave up"
-"""The state of a run that is not handed out any more; a person's Retry counts from there."""
+"""The state of a run that is not rescheduled any more; after a person's Retry, crashes are counted from there."""
 NO_MEMORY = ("outofmemory", "out of memory", "oomkilled", "out-of-memory", "cannot allocate memory")
-"""What ECS, Kubernetes and CUDA say; what they say once they would say again."""
+"""Out-of-memory messages of ECS, Kubernetes and CUDA; such a run would run out of memory again."""
 KILLED = ("-9", "137")
-"""How a process ends that the kernel's out-of-memory killer, or a machine that goes away, has ended."""
+"""Exit codes of a process ended by the kernel's out-of-memory killer or by the loss of its machine."""
 
 
 @flow(name="resubmit", flow_run_name="resubmit {flow_run}")
@@ -37,17 +36,17 @@ async def resubmit(
     attempts: Annotated[int, Field(ge=1, le=100)] = 3,
     wait: Annotated[float, Field(ge=0, le=86400)] = 30,
 ) -> dict[str, Any]:
-    """Hand a crashed flow run to a worker again, unless it has crashed too often, or for want of memory; then say so,
-    and whom it concerns.
+    """Reschedule a crashed flow run, unless it has crashed too often or ran out of memory; then let it fail and send a
+    notice.
 
     Args:
         flow_run: The flow run that crashed.
-        attempts: How often a run may crash before it is given up.
-        wait: Seconds before it is started again.
+        attempts: Number of crashes after which a run is given up.
+        wait: Seconds until the run is started again.
     """
     async with get_client() as client:
         run = await client.read_flow_run(flow_run)
-        # The answer of the server leaves out a history that it keeps apart.
+        # The server's answer above does not contain the history of states.
         history = await client.read_flow_run_states(flow_run)
         crashes = crashes_in(history)
         decided = decide(run, crashes, attempts)
@@ -60,7 +59,7 @@ async def resubmit(
 
 
 def crashes_in(history: Sequence[State]) -> list[str]:
-    """Return what was said at each crash, since the run was last given up."""
+    """Return the message of each crash since the run was last given up."""
     found: list[str] = []
     for state in sorted(history, key=lambda state: state.timestamp):
         if state.is_crashed():
@@ -71,9 +70,9 @@ def crashes_in(history: Sequence[State]) -> list[str]:
 
 
 def decide(run: FlowRun, crashes: Sequence[str], attempts: int) -> str:
-    """Return ``again``, ``leave``, or the sentence with which the run is given up."""
+    """Return ``again``, ``leave``, or the reason for giving up the run."""
     if run.state is None or not run.state.is_crashed() or run.deployment_id is None:
-        # somebody was quicker; or it is part of another run, or one of a command line, which no worker can be given
+        # changed in the meantime; or a subflow or command-line run, which cannot be assigned to a worker
         return "leave"
     last = crashes[-1] if crashes else "nothing was said"
     if any(words in last.lower() for words in NO_MEMORY):
@@ -91,19 +90,19 @@ def decide(run: FlowRun, crashes: Sequence[str], attempts: int) -> str:
 
 
 async def hand_out(client: PrefectClient, run: FlowRun, crashes: Sequence[str], attempts: int, wait: float) -> None:
-    """Schedule a run anew; what it had finished is cached, and a stage goes on from its checkpoint."""
+    """Schedule a run again; its finished stages are cached, and an unfinished stage resumes from its checkpoint."""
     when = datetime.now(UTC) + timedelta(seconds=wait)
     message = f"crash {len(crashes)} of at most {attempts}: {crashes[-1]}; it is started again"
-    # Not forced: of two that saw the same crash, the second one finds the run scheduled already.
+    # Not forced: if two flow runs handle the same crash, the second finds the run scheduled already.
     await client.set_flow_run_state(run.id, Scheduled(scheduled_time=when, name="AwaitingRetry", message=message))
 
 
 async def give_up(client: PrefectClient, run: FlowRun, why: str) -> None:
-    """End a run for good, with the reason in its state, on its page's artifacts, in the log, and in a notice."""
+    """End a run permanently, with the reason in its state, an artifact of its page, the log and a notice."""
     from prefect.utilities.urls import url_for
 
     said = f"{run.name} is not started again: {why}"
-    # Failed, not Crashed: another crash would be an event that brings us here again.
+    # Failed, not Crashed: the event of another crash would start this flow again.
     await client.set_flow_run_state(run.id, Failed(name=GAVE_UP, message=said), force=True)
     get_run_logger().error(said)
     page = url_for("flow-run", obj_id=run.id)

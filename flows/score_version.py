@@ -1,9 +1,9 @@
-"""Score a registered version as its users get it: pulled from the registry, hashes checked, asked again; the figures go
-onto the version and its run.
+"""Score a registered version as its users get it: pulled from the registry, hashes checked, predictions computed anew.
+The figures are written to the version and its run.
 
-By itself, after each registration, on the rows that its run was judged on: then what is served must answer as what was
-judged did. By hand, on any rows of the task: last month's, another market's. Beside it the champion answers the same
-rows, so that the difference has an interval.
+After each registration this runs automatically on the evaluation rows of the version's run: the served model must
+predict the same as the evaluated one. Started by hand, it scores any rows of the task: last month's, another market's.
+The champion predicts the same rows, so that the difference has an interval.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from tasks.score_model import score_model
 from tasks.scoring.evaluation import agreement, read_evaluation, read_judged_rows, write_evaluation
 from tasks.stage.session import Session, use_session
 
-# share of rows that must be answered as they were when the version was judged; other hardware moves a row on the edge
+# share of rows that must be predicted as when the version was evaluated; other hardware changes a few borderline rows
 ALIKE = 0.99
-MOST_KNOWN = 0.02  # share of rows that the champion may have learned from; with more it would beat every honest version
+MOST_KNOWN = 0.02  # share of rows that may be in the champion's training data; more would give it an unfair advantage
 OWN_ROWS = Data(selection_rows=0, holdout_rows=0, purge=False)
-"""All rows judge, and nothing is learned from them."""
+"""Use all rows for evaluation and none for training."""
 
 
 @dataclass
 class Subject:
-    """A version, where its files are, and by which recipe it was made."""
+    """A version with its tags, its run and the folder of its files."""
 
     number: str
     tags: Mapping[str, Any]
@@ -62,10 +62,10 @@ class Subject:
 
 @flow(name="score-version", flow_run_name="score {scoring.name} {scoring.version}", on_failure=[on_failure])
 async def score_version(scoring: VersionToScore) -> dict[str, Any]:
-    """Score a registered version as its users get it, beside the champion, and write the figures onto the version.
+    """Score a registered version as its users get it, beside the champion, and write the figures to the version.
 
     Args:
-        scoring: Which version, and on which rows.
+        scoring: The version and the rows to score it on.
     """
     home = Home.from_environment().create()
     tracker, store = (
@@ -98,7 +98,7 @@ async def score_version(scoring: VersionToScore) -> dict[str, Any]:
 
 
 def pulled(tracker: Tracker, name: str, which: str, workspace: Path) -> Subject:
-    """Pull a version as its users do, and find the run that made it."""
+    """Pull a version as its users do, and return it with the run that made it."""
     version = tracker.find_version(name, which)
     number = str(version.version)
     folder = workspace / f"version-{number}"
@@ -107,13 +107,13 @@ def pulled(tracker: Tracker, name: str, which: str, workspace: Path) -> Subject:
 
 
 def champion_beside(tracker: Tracker, scoring: VersionToScore, subject: Subject, workspace: Path) -> Subject | None:
-    """Pull the champion too, if it is wanted, there, and another version."""
+    """Pull the champion, if it is requested, exists and is another version; else return None."""
     number = Registry(tracker, scoring.name).read().aliases.get("champion") if scoring.beside == "champion" else None
     return None if number in (None, subject.number) else pulled(tracker, scoring.name, str(number), workspace)
 
 
 async def rows_for(scoring: VersionToScore, recipe: Recipe, subject: Subject, workspace: Path) -> Parcel:
-    """Return the rows: those of the recipe, which are cached where it ran, or all rows of the source that was given."""
+    """Return all rows of the given source; without one, the rows of the recipe, which its run has cached."""
     if not scoring.source:
         source = await asyncio.to_thread(resolve_data, recipe.data.source, recipe.data.revision, recipe.spec)
         return await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=source)
@@ -128,7 +128,10 @@ async def rows_for(scoring: VersionToScore, recipe: Recipe, subject: Subject, wo
 
 
 def all_to_judge(source: Path, spec: TaskSpec, folder: Path) -> Path:
-    """Return a folder in which every row of the source judges, and none is held back to be learned from."""
+    """Return a folder in which every row of the source is an evaluation row, with no split held back for training.
+
+    Raises DataError unless the source has exactly one evaluation file.
+    """
     files = (
         [source]
         if source.is_file()
@@ -149,13 +152,13 @@ def all_to_judge(source: Path, spec: TaskSpec, folder: Path) -> Path:
 
 
 def labels_of(folder: Path) -> tuple[str, ...]:
-    """Return what the model calls its classes, in its order."""
+    """Return the model's names of its classes, in its order."""
     named = json.loads((folder / "config.json").read_text()).get("id2label") or {}
     return tuple(named[number] for number in sorted(named, key=int))
 
 
 async def scored(recipe: Recipe, subject: Subject, beside: Subject | None, rows: Parcel) -> Parcel:
-    """Return the scorecard; the champion stands where a teacher would. Scored again on the same rows, it is a cache
+    """Return the scorecard, with the champion in the place of the teacher. Scoring the same rows again is a cache
     hit."""
     model = await asyncio.to_thread(resolve_model, str(subject.folder), None)
     other = await asyncio.to_thread(resolve_model, str(beside.folder), None) if beside else model
@@ -171,8 +174,8 @@ def compared(
     facts: Mapping[str, Any],
     workspace: Path,
 ) -> float | None:
-    """Return the share of rows that are answered as they were when the version was judged; None where there is nothing
-    to compare with."""
+    """Return the share of rows predicted as when the version was evaluated; None if there are no predictions to compare
+    with."""
     (subject, rows, card), split = found, recipe.gate.split
     digest = facts.get("rows_sha256", {}).get(split)
     if scoring.source or digest is None or digest != subject.tags.get("rows.sha256"):
@@ -189,8 +192,8 @@ def compared(
 def known_to(
     tracker: Tracker, scoring: VersionToScore, champion: Subject | None, rows: Path, workspace: Path
 ) -> dict[str, int]:
-    """Count by split the rows that the champion learned from; nothing where there is none, and of versions that do not
-    say what they learned from."""
+    """Return the number of rows in each split that the champion was trained on; empty if there is no champion or its
+    training rows are not recorded."""
     if champion is None:
         return {}
     try:
@@ -214,7 +217,7 @@ def figures_of(
     beside: Subject | None,
     known: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Return the figures as numbers for the run, as tags for the version, and as lines of a table."""
+    """Return the figures as numbers for the run, tags for the version, and lines of a table."""
     numbers: dict[str, float] = {} if same is None else {"score.as_judged": same}
     tags = {name: f"{value:.4f}" for name, value in numbers.items()}
     lines = [] if same is None else [f"| answered as when it was judged | {same:.2%} |"]
@@ -237,7 +240,7 @@ def figures_of(
             )
             lines.append(f"| {recipe.spec.headline} above the champion's, version {beside.number} | {shown(ahead)} |")
         if scoring.source:
-            break  # the other splits hold nothing of the rows that were given
+            break  # the other splits contain none of the given rows
     return {"numbers": numbers, "tags": tags, "lines": lines}
 
 
@@ -247,7 +250,7 @@ def shown(found: Mapping[str, Any]) -> str:
 
 
 async def leave(scoring: VersionToScore, subject: Subject, figures: Mapping[str, Any]) -> None:
-    """Leave the figures on the flow run's page and in its log."""
+    """Write the figures to the flow run's page and its log."""
     head = f"{scoring.name} version {subject.number}"
     table = "\n".join([f"| {head} | |", "|---|---|", *figures["lines"]])
     await acreate_markdown_artifact(table + "\n", key="scores", description=f"Scores of {head}, as it is served")

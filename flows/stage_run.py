@@ -1,7 +1,7 @@
-"""One stage as a flow run of its own: what a pool of GPU workers runs for a run on a small machine.
+"""One stage as a flow run of its own: a pool of GPU workers runs it for a run on a small machine.
 
-It passes the very door that the run would have passed, in a session of this worker: the same key, or it refuses; the
-same lease, checkpoints and publishing. What it made is in the store; nothing else is handed back.
+It calls the same stage task as the run would, in a session of this worker, with the same lease, checkpoints and
+publishing; it refuses if the stage's key differs. The artifact is in the store; its key and sha256 are returned.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ DOORS: dict[str, Door] = {
     "measure-similarity": measure_similarity,
     "drop-layers": drop_layers,
 }
-"""Every stage that runs models on a GPU where there is one."""
+"""The stage tasks that run models, on a GPU if there is one."""
 
 
 @flow(name=FLOW, persist_result=False)
 async def make_stage(order: StageOrder) -> dict[str, Any]:
-    """Make one stage for a run elsewhere. Runs ask for this; to make models, start a recipe."""
+    """Compute one stage for a run on another machine. Runs start this flow; to make models, start a recipe instead."""
     door = door_of(order.stage)
     async with heeding_notices(), open_stage(order) as session:
         inputs = await asyncio.to_thread(parcels_of, session.store, order.inputs)
@@ -63,22 +63,22 @@ async def make_stage(order: StageOrder) -> dict[str, Any]:
 
 
 def door_of(stage: str) -> Door:
-    """Return a stage's door by its name."""
+    """Return a stage task by its name; raise DispatchError if there is none."""
     if stage not in DOORS:
         raise DispatchError(f"unknown stage {stage!r}; choose one of {', '.join(sorted(DOORS))}")
     return DOORS[stage]
 
 
 def knobs_of(door: Door, values: dict[str, Any]) -> Knobs:
-    """Return a stage's knobs from plain values."""
+    """Return a stage's knobs, validated from plain values."""
     kind: type[Knobs] = get_type_hints(door)["knobs"]
     return kind.model_validate(values)
 
 
 @asynccontextmanager
 async def open_stage(order: StageOrder) -> AsyncIterator[Session]:
-    """Open what a stage needs on this worker, after asking whether it is what the run has; nothing stays open, whatever
-    happens."""
+    """Open the session of a stage on this worker, after checking that the run uses the same store. The tracker is
+    closed at the end, also after an error."""
     home = Home.from_environment()
     require_same_store(order.store, home)
     store = await asyncio.to_thread(open_store, home.store, home.cache)
@@ -113,12 +113,12 @@ async def open_stage(order: StageOrder) -> AsyncIterator[Session]:
         raise
     finally:
         if tracker is not None:
-            with suppress(LimbeckError):  # what was made is in the store, and why it was not made matters more
+            with suppress(LimbeckError):  # the artifact is in the store, and an earlier error matters more
                 await asyncio.shield(asyncio.to_thread(tracker.close, status))
 
 
 def require_same_store(asked: str, home: Home) -> None:
-    """Refuse to make what the run that asks would look for elsewhere."""
+    """Raise DispatchError if the requesting run uses another store than this worker."""
     own = whole_address(home.store)
     if own != asked:
         raise DispatchError(

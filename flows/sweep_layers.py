@@ -1,9 +1,9 @@
-"""How many layers does this task need? From one teacher, every strategy drops every number of layers, with several
-seeds; the answer has an interval.
+"""Find how many layers a task needs: every strategy drops every number of layers from one teacher, with several seeds.
+The answer has an interval.
 
-``compress.py`` tells the story of one recipe; this flow asks one question of its teacher. Each strategy is a subflow,
-so that the graph stays readable, and every training is a cached stage: a sweep that was killed, or asked again with one
-strategy more, trains only what is missing. Nothing is registered: take the layers that the answer names into a recipe's
+``compress.py`` runs a whole recipe; this flow answers one question about its teacher. Each strategy is a subflow, so
+that the graph stays readable, and every training is a cached stage: a sweep that was killed, or repeated with another
+strategy, trains only the missing models. Nothing is registered: copy the layers of the answer into a recipe's
 ``layer_dropping`` and run it.
 """
 
@@ -35,15 +35,15 @@ from tasks.stage.session import Session
 
 @flow(name="sweep-layers", flow_run_name="{recipe.name}", on_failure=[on_failure])
 async def sweep_layers(recipe: Recipe) -> dict[str, Any]:
-    """Drop layers of one teacher by every strategy, number and seed, score all, and say how many layers the task
-    needs."""
+    """Drop layers of one teacher by every strategy, number and seed, score all models, and report how many layers the
+    task needs."""
     recipe = of_a_sweep(recipe)
     async with heeding_notices(), open_run(recipe, kind="sweep") as run:
         return await publish_sweep(recipe, run, await sweep_everything(recipe, run.sources, run.session))
 
 
 async def sweep_everything(recipe: Recipe, sources: dict[str, Parcel], session: Session) -> Swept:
-    """Pass every stage of the sweep; return what was tried and what it scored."""
+    """Run every stage of the sweep; return the tried models with their scores."""
     grid = await asyncio.to_thread(grid_of, recipe, sources, session)
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
     require_selection(rows.facts)
@@ -51,7 +51,7 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Parcel], session: 
     base = await pretrained_base(recipe, sources)
     teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
     goods = Goods(rows=rows, base=base, teacher=teacher)
-    trained = await goods.teacher  # one that is no better than guessing ends the sweep here, before anything is dropped
+    trained = await goods.teacher  # a teacher no better than guessing ends the sweep here, before any layer is dropped
     if grid.dropping.signal == "teacher":
         await answers_for(recipe, goods, grid.dropping)
     scoring = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)

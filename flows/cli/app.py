@@ -1,4 +1,4 @@
-"""The command line. Everything heavy is imported inside the commands, so that ``limbeck --help`` answers at once."""
+"""The command line. Heavy modules are imported inside the commands, so that ``limbeck --help`` is fast."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ PANELS = {
         team_servers.restore,
     ),
 }
-"""Every command, under the heading that it has in --help."""
-PACE = 50_000  # new objects between two looks for garbage; Python takes 700
+"""All commands, by their heading in --help."""
+PACE = 50_000  # new objects between two garbage collections; Python's default is 700
 
 
 def new_app() -> typer.Typer:
-    """Return the command line with every command under its heading."""
+    """Return the Typer app with every command under its heading."""
     app = typer.Typer(
         name="limbeck",
         no_args_is_help=True,
@@ -81,7 +81,7 @@ def new_app() -> typer.Typer:
 
 
 def first_paragraph(command: Callable[..., None]) -> str:
-    """Return what the list of commands says of one, as one line: how wide the source is does not show."""
+    """Return the first paragraph of a command's docstring as one line, for the list of commands."""
     return " ".join((command.__doc__ or "").split("\n\n")[0].split())
 
 
@@ -89,9 +89,9 @@ app = new_app()
 
 
 def main() -> None:
-    """Run a command; a user's mistake ends in one sentence, never in a traceback."""
-    # Loading Prefect and MLflow makes a quarter of a million objects that stay; looking for garbage among them at
-    # Python's pace takes a fifth of that time.
+    """Run a command; a user's mistake is reported in one sentence, never as a traceback."""
+    # Importing Prefect and MLflow creates a quarter of a million permanent objects; with Python's default, garbage
+    # collection takes a fifth of the import time.
     garbage.set_threshold(PACE)
     logging.getLogger("limbeck").setLevel(logging.WARNING)
     try:
@@ -102,7 +102,7 @@ def main() -> None:
     except LimbeckError as error:
         Console(stderr=True, width=10_000).print(f"limbeck: {error}", highlight=False, markup=False)
         raise SystemExit(1) from None
-    except BrokenPipeError:  # whoever read has read enough
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except OSError as error:
@@ -114,8 +114,8 @@ def main() -> None:
         print("limbeck: stopped; run the same command again to go on from there", file=sys.stderr)
         raise SystemExit(STOPPED) from None
     except Exception as error:
-        # A wrong command line: typer carries a copy of click, whose exceptions have no public name but know how to show
-        # themselves.
+        # A wrong command line: typer contains a copy of click, whose exceptions have no public name but a method that
+        # prints them.
         if not (hasattr(error, "show") and hasattr(error, "exit_code")):
             raise
         error.show()

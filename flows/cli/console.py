@@ -1,5 +1,5 @@
-"""What a person sees while stages run: stage n of N, a bar with time left, loss and examples per second; then the table
-and what to do next."""
+"""The console output of a run: stage n of N, a progress bar with time left, loss and examples per second; at the end
+the results table and the next commands."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rich.table import Table
 
 from tasks.report.format.durations import duration
 
-QUIET = 15.0  # seconds between two lines of progress where there is no terminal to draw on
+QUIET = 15.0  # seconds between two lines of progress when the output is no terminal
 
 
 class Watcher:
-    """Draws bars on a terminal, and writes plain lines elsewhere. ``expected`` is the number of stages of the run."""
+    """Displays progress bars on a terminal and plain lines elsewhere; ``expected`` is the run's number of stages."""
 
     def __init__(self, console: Console, expected: int) -> None:
         self.console, self.expected, self.ended = console, expected, 0
@@ -45,11 +45,11 @@ class Watcher:
             self.progress_view.stop()
 
     def note(self, words: str) -> None:
-        """Say something about the run as a whole."""
+        """Print a message about the run as a whole."""
         self.console.print(words, highlight=False, markup=False, soft_wrap=True)
 
     def stage(self, record: Any) -> None:
-        """Show a stage's new state."""
+        """Display a stage's new state."""
         if record.state == "running" and self.console.is_terminal and id(record) not in self.bars:
             self.bars[id(record)] = self.progress_view.add_task(record.shown, total=None, unit="", figures="")
         if record.state in ("waiting", "running"):
@@ -67,7 +67,7 @@ class Watcher:
         )
 
     def progress(self, record: Any, done: int, total: int, unit: str, figures: Mapping[str, float]) -> None:
-        """Move a stage's bar."""
+        """Update a stage's progress bar; without a terminal, print a line every ``QUIET`` seconds."""
         shown = ", ".join(f"{name.replace('_per_s', '/s')} {value:.4g}" for name, value in figures.items())
         if id(record) in self.bars:
             self.progress_view.update(self.bars[id(record)], completed=done, total=total, unit=unit, figures=shown)
@@ -78,7 +78,7 @@ class Watcher:
             )
 
     def log(self, record: Any, message: str) -> None:
-        """Show what a stage says."""
+        """Print a message of a stage."""
         self.console.print(f"      {record.shown}: {message}", highlight=False, markup=False, style="dim")
 
 
@@ -92,7 +92,7 @@ SHOWN = {
 
 
 def show_results(console: Console, result: Mapping[str, Any]) -> None:
-    """Print the table of a finished run, the gate's reasons, and the commands that come next."""
+    """Print the table of a finished run, the gate's reasons, and the next commands."""
     from flows.publish.results import champion_line, counts, spent
     from tasks.report.format.against import against_lines
     from tasks.report.page.page_answer import quoted
@@ -146,8 +146,8 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
 
 
 def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
-    """Print the table of a finished sweep, the answer, how far fine-tuning changed each layer, and the commands that
-    come next."""
+    """Print the table of a finished sweep, the answer, the change of each layer by fine-tuning, and the next
+    commands."""
     from flows.publish.results import spent
     from tasks.report.tables.sweep import SIMILAR, answer_lines, notes, similarity_table, sweep_table, title
 
@@ -177,7 +177,7 @@ def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
 
 
 def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
-    """Print what a second run made beside what the first one did."""
+    """Print the comparison of a reproduction with the first run, stage by stage."""
     from rich.table import Table
 
     from tasks.report.reproduction import row_of, summary
@@ -194,7 +194,7 @@ def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
 
 
 def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print what a sweep would train, a line for each kind of work, and how much of it is there already."""
+    """Print the planned trainings of a sweep, a line for each kind of work, and how many of them are cached."""
     from rich.table import Table
 
     table = Table("what", title=f"sweep of {name}: what it takes", title_justify="left")
@@ -230,7 +230,7 @@ def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any
 
 
 def kind_of(stage: str) -> str:
-    """Return the kind of work that a stage of a sweep is."""
+    """Return the kind of work of a sweep's stage."""
     name, _, shown = stage.partition("/")
     if name != "drop-layers":
         return name
@@ -240,7 +240,7 @@ def kind_of(stage: str) -> str:
 
 
 def runs_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the table of past runs, each with its best candidate, that one's standing and figures."""
+    """Return the table of past runs, each with its best candidate and that candidate's figures."""
     table = Table()
     for name in ("run", "started", "kind", "recipe", "experiment", "status", "best"):
         table.add_column(name, overflow="fold")
@@ -264,9 +264,9 @@ def runs_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 BRIEF = {"score": ("score", ".3f"), "retained_pct": ("%", ".1f"), "speedup_x": ("x", ".1f"), "size_mb": ("MB", ".1f")}
-"""Columns of the best candidate's figures: share of the teacher's score, speed-up, size."""
+"""Columns of the best candidate's figures: score, percent of the teacher's score, speed-up, size."""
 
 
 def moment(milliseconds: int) -> str:
-    """Return a time for people."""
+    """Return a time as a local date with hours and minutes."""
     return datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M")

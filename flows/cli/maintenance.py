@@ -1,4 +1,4 @@
-"""Commands that keep the store, the deployments and the installation in order."""
+"""Commands that maintain the store, the deployments and the installation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flows.home import Home
 
 
 def verify() -> None:
-    """Hash everything in the store anew; what is damaged is set aside, so that the next run makes it again."""
+    """Recompute all hashes of the store; damaged results are set aside, so that the next run computes them again."""
     home = open_home()
     from flows.run.history import verify_store
 
@@ -30,7 +30,7 @@ def gc(
     keep_days: Annotated[float, typer.Option(min=0, help="Results younger than this stay in any case.")] = 30,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> None:
-    """Remove results that no registered model, no running stage and no recent result was made from."""
+    """Remove results that no registered model, no running stage and no recent result depends on."""
     mlflow = tracker()
     from flows.run.history import collect
 
@@ -47,7 +47,7 @@ def gc(
 
 
 def janitor() -> None:
-    """End the runs that crashed workers left open, in MLflow and in Prefect, and remove what they left half-written."""
+    """End runs that crashed workers left open, in MLflow and Prefect, and remove their unfinished files."""
     home = open_home_for_a_run()
     from flows.servers.local import prefect_for_a_run
 
@@ -88,10 +88,10 @@ def deploy(
         ),
     ] = False,
 ) -> None:
-    """Set up work pools, limits, deployments and automations on the Prefect server; a second time it changes nothing.
+    """Set up work pools, limits, deployments and automations on the Prefect server; a second run changes nothing.
 
-    Which server: PREFECT_API_URL, else that of a running limbeck up or ui. What people changed in the Prefect UI stays
-    as it is.
+    The server is that of PREFECT_API_URL, else that of a running limbeck up or ui. Settings that people changed in the
+    Prefect UI are kept.
     """
     open_home()
     import asyncio

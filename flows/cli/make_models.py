@@ -31,7 +31,7 @@ def demo(
     ] = 1,
     json_file: JsonFile = None,
 ) -> None:
-    """Compress a small teacher of a generated language, in minutes and without any hub."""
+    """Compress a small teacher of a generated language, in minutes and without a model hub."""
     home = open_home_for_a_run()
     from flows.servers.local import prefect_for_a_run
 
@@ -53,7 +53,7 @@ def init(
         Path | None, written("--output", "-o", help="Where the recipe goes; by default beside the data.")
     ] = None,
 ) -> None:
-    """Write a starter recipe for rows of your own."""
+    """Write a starter recipe for your own data."""
     from flows.run.recipe_file import starter_recipe
 
     target = output or table.with_suffix(".yaml")
@@ -89,7 +89,7 @@ def run(
         list[str], typer.Option("--force", metavar="STAGE", help="Run a stage again although its result is there.")
     ] = [],  # noqa: B006
 ) -> None:
-    """Run a recipe: teacher, students, dropped models, scores, gate, registry."""
+    """Run a recipe: train the teacher, students and dropped models, score them, apply the gate, register them."""
     from flows.run.recipe_file import load_recipe
 
     start(load_recipe(recipe, sets), json_file, force)
@@ -119,12 +119,12 @@ def sweep(
         bool, typer.Option("--dry-run", help="Only say how many trainings it takes and what is cached.")
     ] = False,
 ) -> None:
-    """How many layers does the task need? Drop them by every strategy, number and seed, from one teacher; the answer
+    """Find how many layers the task needs: drop layers of one teacher by every strategy, number and seed. The answer
     has an interval.
 
-    What is not given comes from the recipe's sweep section, then from its layer_dropping section, which also says how a
-    dropped model is trained; without either: six strategies, every number of layers, seeds 0, 1, 2, 500 steps of batch
-    64. Nothing is registered.
+    Omitted options come from the recipe's sweep section, then from its layer_dropping section, which also defines the
+    training of a dropped model; without either: six strategies, every number of layers, seeds 0, 1, 2, 500 steps of
+    batch 64. Nothing is registered.
     """
     from flows.cli.sweep_options import sweep_sets
     from flows.run.recipe_file import load_recipe
@@ -147,7 +147,7 @@ def plan(
         Path | None, written("--json", metavar="FILE", help="Write every stage, and what it would take, as JSON.")
     ] = None,
 ) -> None:
-    """Say what a run would do, stage by stage, why, and what it would take, before anything is spent."""
+    """Show the stages of a run without running it: whether each is cached, why, and its estimated cost."""
     from flows.run.recipe_file import load_recipe
 
     chosen = load_recipe(recipe, sets)
@@ -198,7 +198,7 @@ def resume(
     sets: Sets = [],  # noqa: B006
     json_file: JsonFile = None,
 ) -> None:
-    """Go on with a run or a sweep that was stopped or failed: its recipe again, from its results and checkpoints."""
+    """Resume a stopped or failed run or sweep: run its recipe again, from its results and checkpoints."""
     mlflow = tracker()
     from flows.run.history import UNFINISHED, find_run, recipe_of
 

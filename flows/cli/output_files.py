@@ -1,5 +1,4 @@
-"""Files that a command is asked to write: refused before its work where they cannot be written, not after hours of
-it."""
+"""Output files of commands: a file that cannot be written is refused before the work, not after hours of it."""
 
 from __future__ import annotations
 
@@ -22,12 +21,11 @@ OF_THE_DISK = (
     errno.ENAMETOOLONG,
     errno.EIO,
 )
-"""Errors of the operating system that a user can mend; others are faults of ours."""
+"""Errors of the operating system that a user can correct; others are bugs of Limbeck."""
 
 
 def writable(file: Path | None) -> Path | None:
-    """Return the file that an option names; a file that is there will be replaced. Raises RecipeError where it cannot
-    be written."""
+    """Return the file of an option; an existing file will be replaced. Raises RecipeError if it cannot be written."""
     if file is None:
         return None
     target = file.absolute()
@@ -46,7 +44,7 @@ def writable(file: Path | None) -> Path | None:
 
 
 def disk_sentence(error: OSError) -> str:
-    """Say what went wrong with a file or a disk."""
+    """Return a message about an error of a file or disk."""
     where = f" ({error.filename})" if error.filename else ""
     return (
         f"a file cannot be written or read{where}: {(error.strerror or str(error)).lower()}; make room or mend "

@@ -1,4 +1,4 @@
-"""Commands about runs that are over or under way, and the pages that show them."""
+"""Commands for finished and current runs, and for the pages about them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def results(
         ),
     ] = None,
 ) -> None:
-    """Write the results page of a folder from its files, one per finished run, after adding one to them."""
+    """Write the results page of a folder from its files, one per finished run; --add adds a run first."""
     from flows.publish.results_folder import add_result, table_of, write_page
 
     if table is not None and (note or add is not None):
@@ -58,7 +58,7 @@ def explain(
         str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")
     ] = None,
 ) -> None:
-    """Say what a past run did, stage by stage, and why."""
+    """Show the stages of a past run: whether each was cached or computed, and why."""
     from rich.table import Table
 
     from flows.run.history import find_run
@@ -93,7 +93,7 @@ def ledger(
         Path | None, written("--json", metavar="FILE", help="Write every figure as JSON, and how it was come by.")
     ] = None,
 ) -> None:
-    """Say what a past run took, stage by stage, in time, kWh, CO2e and dollars, and what the cache saved."""
+    """Show the cost of a past run, stage by stage, in time, kWh, CO2e and dollars, and the savings of the cache."""
     mlflow = tracker()
     from flows.run.history import find_run
     from flows.run.opening import write_json
@@ -122,8 +122,8 @@ def report(
         bool, typer.Option("--no-texts", help="Leave the texts out on which student and teacher disagree.")
     ] = False,
 ) -> None:
-    """Write the page of a past run: one HTML file that says which model to take, how good, fast and big it is, and
-    why."""
+    """Write the report of a past run: one HTML file that recommends a model, with its quality, speed and size and the
+    reasons."""
     mlflow = tracker()
     from flows.publish.report import open_page, past_report, place_of_report, write_page
     from flows.run.history import find_run
@@ -150,11 +150,11 @@ def reproduce(
     anyway: Annotated[bool, typer.Option("--anyway", help="Go on although a source has changed since.")] = False,
     json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write the comparison as JSON.")] = None,
 ) -> None:
-    """Run a past run again from nothing, in a home of its own, and compare what every stage makes, byte for byte.
+    """Repeat a past run without the cache, in a home of its own, and compare the artifacts of all stages byte by byte.
 
-    Ends with status 0 if all digests are equal, and with 3 if some are not; what measures speed is not compared.
+    Ends with status 0 if all digests are equal, and with 3 if some differ; measurements of speed are not compared.
     """
-    before = dict(os.environ)  # the second run gets the environment of this command, without what is set for this home
+    before = dict(os.environ)  # the second run gets the environment of this command, without settings for this home
     mlflow = tracker()
     from flows.cli.console import show_reproduction
     from flows.cli.reproduce import DIFFERENT

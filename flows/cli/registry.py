@@ -1,4 +1,4 @@
-"""Commands about registered models."""
+"""Commands for registered models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flows.cli.shared import Reason, RegisteredName, checked, open_home, open_ho
 
 
 def models() -> None:
-    """List every registered version and the gate's word on it."""
+    """List every registered version with the gate's verdict."""
     from rich.table import Table
 
     table = Table("model", "version", "alias", "gate", "what", "reasons")
@@ -28,7 +28,7 @@ def pull(
     ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
 ) -> None:
-    """Write a registered model as one plain Hugging Face folder, its hash checked."""
+    """Write a registered model as one plain Hugging Face folder, after a check of its hash."""
     model, _, alias = name.partition("@")
     found = tracker().download(model, alias or "champion", folder)
     out.print(f"{folder}: {found['name']} version {found['version']} ({found['description']})", highlight=False)
@@ -71,13 +71,13 @@ def promote(
     ] = False,
     reason: Reason = "",
 ) -> None:
-    """Make a version champion; one that the gate refused, or that is certainly worse than the champion, only by
-    force."""
+    """Make a version the champion; a version that the gate refused, or that is certainly worse than the champion,
+    requires --force."""
     decide_by_hand("promote", name, version=version, to=to, force=force, reason=reason)
 
 
 def rollback(name: RegisteredName, reason: Reason = "") -> None:
-    """Make the champion before the champion again; the one that goes is not promoted by runs any more."""
+    """Make the previous champion the champion again; later runs do not promote the withdrawn version."""
     decide_by_hand("rollback", name, reason=reason)
 
 
@@ -86,7 +86,7 @@ def delete(
     version: Annotated[str, typer.Argument(metavar="VERSION", help="Its number.")],
     reason: Reason = "",
 ) -> None:
-    """Delete a registered version; one that has an alias is refused."""
+    """Delete a registered version that has no alias."""
     gone = decided_in_prefect("delete", name, version=version, reason=reason)
     out.print(f"{name} version {gone['version']} ({gone['candidate']}) is deleted.", highlight=False, markup=False)
 
@@ -100,7 +100,7 @@ def predict(
     pair: Annotated[str | None, typer.Option(help="Name of the second text's column.")] = None,
     max_length: Annotated[int, typer.Option(min=8, max=8192, help="Longest input in tokens.")] = 128,
 ) -> None:
-    """Answer every text of a file; one JSON line each."""
+    """Predict every text of a file; prints one JSON line for each."""
     open_home()
     from tasks.ports.files.sources import resolve_model
     from tasks.ports.rows.tables import read_texts
@@ -116,7 +116,7 @@ def predict(
 
 
 def decide_by_hand(what: str, name: str, **given: Any) -> None:
-    """Let a flow decide on a registered model's aliases, and say what moved."""
+    """Run a promotion flow for a registered model, and print the moved aliases."""
     decided = decided_in_prefect(what, name, **given)
     from flows.promotion import told
 
@@ -124,7 +124,7 @@ def decide_by_hand(what: str, name: str, **given: Any) -> None:
 
 
 def decided_in_prefect(what: str, name: str, **given: Any) -> dict[str, Any]:
-    """Run one of the flows of promotion, with a Prefect server of its own where none is named."""
+    """Run one of the promotion flows, with a Prefect server of its own unless PREFECT_API_URL names one."""
     home = open_home_for_a_run()
     from flows.servers.local import prefect_for_a_run
 

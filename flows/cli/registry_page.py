@@ -1,5 +1,5 @@
-"""What ``limbeck show`` prints: a registered model's aliases, versions and decisions, or one version with every
-reason."""
+"""The output of ``limbeck show``: a registered model's aliases, versions and decisions, or one version with all
+reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKS = {"ACCEPT": "green", "REGRESSION": "red", "ANOMALOUS": "yellow", "INFEASI
 
 
 def show_model(console: Console, name: str, standing: Standing) -> None:
-    """Print who holds which alias, every version, what was decided so far, and what is not as the history says."""
+    """Print the aliases, all versions, the history of decisions, and aliases that the registry has lost."""
     aliases = Table("alias", "version", "candidate", title=name, title_justify="left")
     for alias in [
         *(alias for alias in ALIASES if alias in standing.aliases),
@@ -46,7 +46,7 @@ def show_model(console: Console, name: str, standing: Standing) -> None:
 
 
 def show_version(console: Console, name: str, standing: Standing, number: str) -> None:
-    """Print one version: its figures, the verdict with a reason for each criterion, and what was decided about it."""
+    """Print one version: its figures, the verdict with a reason for each criterion, and the decisions about it."""
     tags = standing.versions[number]
     table = Table("what", "", title=f"{name} version {number}: {tags.get('candidate', '')}", title_justify="left")
     table.add_row("verdict", verdict(tags))
@@ -60,7 +60,7 @@ def show_version(console: Console, name: str, standing: Standing, number: str) -
 
 
 def verdict(tags: Mapping[str, Any]) -> Text:
-    """Return the word on a version, coloured; older ones have an older word."""
+    """Return the gate's verdict on a version, coloured; versions of older releases have only the tag ``gate``."""
     word = str(tags.get("gate.verdict") or tags.get("gate", ""))
     return Text(word, style=MARKS.get(word, ""))
 
@@ -71,13 +71,13 @@ def names_of(standing: Standing, number: str) -> str:
 
 
 def named(standing: Standing, number: str) -> str:
-    """Return the aliases of a version, and whether a person withdrew it."""
+    """Return the aliases of a version, with "withdrawn" if a person withdrew it."""
     withdrawn = standing.versions[number].get("promotion.state") == WITHDRAWN
     return ", ".join(filter(None, [names_of(standing, number), "withdrawn" if withdrawn else ""]))
 
 
 def history_lines(standing: Standing, number: str | None = None) -> Iterator[str]:
-    """Yield the decisions, the newest first: all of them, or those about one version."""
+    """Yield lines about the decisions, newest first: all of them, or those about one version."""
     yield "\nDecisions, the newest first:" if standing.history else "\nNo decision was written down yet."
     for entry in reversed(standing.history):
         words = [word for word in entry.get("words", []) if number in (None, word["version"])]
@@ -91,7 +91,7 @@ def history_lines(standing: Standing, number: str | None = None) -> Iterator[str
 
 
 def whence(entry: Mapping[str, Any]) -> str:
-    """Say which recipe decided, or why a person did."""
+    """Return the recipe behind a decision, or a person's reason."""
     because = " by force" if entry.get("forced") else ""
     return (
         f" {entry['recipe']}"
@@ -101,14 +101,14 @@ def whence(entry: Mapping[str, Any]) -> str:
 
 
 def moved(entry: Mapping[str, Any]) -> str:
-    """Say which aliases a decision moved."""
+    """Return the aliases that a decision moved."""
     moves = [f"{alias} {before or '—'} → {after or '—'}" for alias, (before, after) in entry.get("moves", {}).items()]
     return f": {', '.join(moves)}" if moves else ": nothing moved"
 
 
 def gone_lines(name: str, standing: Standing) -> Iterator[str]:
-    """Say which aliases the history knows and the registry has lost: MLflow lets an aliased version be deleted, and its
-    alias vanishes."""
+    """Yield a line for each alias of the history that the registry has lost: MLflow can delete a version with an alias,
+    which then vanishes."""
     for alias, number in missing(standing).items():
         yield (
             f"\n{name}@{alias} is gone: by the history it is version {number}. Give it to one that is there: "
@@ -117,6 +117,6 @@ def gone_lines(name: str, standing: Standing) -> Iterator[str]:
 
 
 def say(console: Console, lines: Iterator[str]) -> None:
-    """Print lines as they are."""
+    """Print lines without markup, highlighting or wrapping."""
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)

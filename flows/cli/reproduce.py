@@ -1,7 +1,7 @@
-"""Running a past run again, from nothing, and holding what comes out against its manifest, stage by stage.
+"""Reproduction of a past run: repeat it without the cache and compare the results with its manifest, stage by stage.
 
-The second run is a process of its own with a home of its own: nothing is taken from the cache, and nothing enters the
-registry, or anybody's notices.
+The second run is a process of its own with a home of its own: it takes nothing from the cache, registers nothing in
+the user's registry and sends no notices.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
-DIFFERENT = 3  # exit status of a reproduction that went well and made other bytes
+DIFFERENT = 3  # exit status of a successful reproduction with different bytes
 STOPPED = 130
 NOT_THERE = ("LIMBECK_STORE", "LIMBECK_DISPATCH", "LIMBECK_NOTIFY", "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
-"""What would let the second run take from, or add to, more than its own home."""
+"""Variables with which the second run would read from or write to more than its own home."""
 
 
 def reproduce(
@@ -39,7 +39,7 @@ def reproduce(
     from_cache: bool = False,
     anyway: bool = False,
 ) -> dict[str, Any]:
-    """Run a past run again, or look into the store for what it made, and compare."""
+    """Repeat a past run, or with ``from_cache`` look up its results in the store, and compare."""
     from tasks.report.reproduction import compare
 
     then = manifest_of_run(tracker, found)
@@ -58,7 +58,7 @@ def reproduce(
 
 
 def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a run noted of itself; only finished runs have."""
+    """Return the manifest of a run; raise RegistryError if there is none, as only finished runs have one."""
     try:
         return tracker.recall(found["run"], "manifest")
     except RegistryError as error:
@@ -69,17 +69,17 @@ def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> dict[str, Any
 
 
 def recipe_again(then: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recipe of a run with the cores and threads of then, whatever today's defaults are."""
+    """Return the recipe of a run with its original cores and threads, independent of today's defaults."""
     values = as_it_was({name: value for name, value in then["recipe"].items() if name != "notify"})
     hardware = then["hardware"]
-    # Before threads were knobs, a stage that ran alone had half of the cores.
+    # Older releases had no knob for threads: a stage that ran alone had half of the cores.
     alone = hardware.get("threads_alone", max(1, hardware["cores"] // 2))
     used = {"cores": hardware["cores"], "threads": hardware["threads"], "threads_alone": alone}
     return values | {"resources": {**(values.get("resources") or {}), **used}}
 
 
 def changed_sources(recipe: Recipe, then: Mapping[str, Any]) -> list[str]:
-    """Say which of a run's sources are not what they were."""
+    """Return a message for each source of a run that has changed since."""
     from flows.run.opening import find_sources
 
     now = {name: parcel.sha256 for name, parcel in find_sources(recipe).items()}
@@ -91,11 +91,11 @@ def changed_sources(recipe: Recipe, then: Mapping[str, Any]) -> list[str]:
 
 
 def found_in_store(recipe: Recipe, then: Mapping[str, Any], home: Home) -> dict[str, Any]:
-    """Return a manifest of what the store holds for this recipe and today's code; nothing is run."""
+    """Return a manifest of the store's results for this recipe and today's code, without running anything."""
     from flows.cli.runner import planned_records
     from flows.publish.manifest import code_state, hardware_of, library_versions, stage_row
 
-    os.environ["LIMBECK_PROCESSES"] = str(then["hardware"].get("processes", 1))  # as the second run would have it
+    os.environ["LIMBECK_PROCESSES"] = str(then["hardware"].get("processes", 1))  # as in the second run
     rows = [stage_row(record) for record in planned_records(recipe, home, then["kind"])]
     return {
         "versions": library_versions(),
@@ -108,7 +108,7 @@ def found_in_store(recipe: Recipe, then: Mapping[str, Any], home: Home) -> dict[
 
 @contextmanager
 def own_folder(keep: Path | None) -> Iterator[Path]:
-    """Give a new folder for the second run: the one that is to be kept, or one that goes away again."""
+    """Yield a new folder for the second run: the one to keep, or a temporary one."""
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="limbeck-again-") as folder:
             yield Path(folder)
@@ -120,7 +120,7 @@ def own_folder(keep: Path | None) -> Iterator[Path]:
 
 
 def run_again(then: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Run the recipe in a home of its own and return the new manifest; what the run says goes where ours goes."""
+    """Run the recipe in a home of its own and return the new manifest; the run prints to this command's output."""
     (folder / "recipe.json").write_text(json.dumps(recipe_again(then), indent=1))
     command = [
         sys.executable,
@@ -147,7 +147,7 @@ def run_again(then: Mapping[str, Any], folder: Path, environment: Mapping[str, s
 
 
 def run_to_its_end(command: list[str], environment: Mapping[str, str]) -> int:
-    """Run a command that hears Ctrl-C as we do, and wait until it has stopped in order; return its status."""
+    """Run a command and return its status; Ctrl-C reaches it, too, and is raised after it has stopped in order."""
     from tasks.engine.job import die_with_parent
 
     with subprocess.Popen(

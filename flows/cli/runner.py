@@ -1,4 +1,4 @@
-"""What the command line starts: one run of a recipe, a plan of one, and the demo."""
+"""Runs started by the command line: a run of a recipe, its plan, and the demo."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def run_recipe(
     command: str = "",
     kind: str = "run",
 ) -> dict[str, Any]:
-    """Run a flow (``kind``: ``run`` or ``sweep``), after a plan of it or without one; write the result file if asked,
-    with the command that asked."""
+    """Run a flow (``kind``: ``run`` or ``sweep``), with or without an earlier plan; write the result, with the command
+    line, to ``json_path`` if given."""
     from flows.publish.metadata import account
 
     onlooker, started = Onlooker(home, watcher, force, plan, engines, command), time.monotonic()
@@ -46,11 +46,11 @@ def run_recipe(
         if onlooker.cancelled is not None:
             with contextlib.suppress(
                 Exception
-            ):  # the run, or its server, may be gone by now; it has stopped all the same
+            ):  # the flow run or its server may be gone by now; the run has stopped anyway
                 asyncio.run(confirm(onlooker.cancelled))
-        raise KeyboardInterrupt from None  # a signal asked for the end: what follows is as after Ctrl-C
+        raise KeyboardInterrupt from None  # stopped by a signal: continue as after Ctrl-C
     finally:
-        ONLOOKER.reset(token)  # a run that this process starts by other means next is not this one
+        ONLOOKER.reset(token)  # these options must not apply to a later run of this process
     if json_path is not None:
         write_json(
             json_path,
@@ -81,8 +81,8 @@ def watched_run(
     command: str = "",
     kind: str = "run",
 ) -> dict[str, Any]:
-    """Run a recipe before a person's eyes; ``ready`` waits for the Prefect server, which starts while the run is
-    planned."""
+    """Plan and run a recipe with progress on the console; ``ready`` waits for the Prefect server, which starts during
+    planning."""
     from flows.cli.console import Watcher
 
     plan = planned_session(recipe, home, kind)
@@ -105,8 +105,8 @@ def watched_run(
 
 @contextlib.contextmanager
 def warm_engines(plan: Session) -> Iterator[ForkServer | None]:
-    """Load torch for a plan's engines while servers start; not where a plan needs none here, nor where each engine
-    loads it by itself."""
+    """Load torch for a plan's engines while servers start. Yield None if no engine runs here, or if every engine loads
+    torch itself (several processes)."""
     here = plan.dispatcher is None and plan.processes == 1
     engines = new_fork_server() if here and any(record.cache == "miss" for record in plan.records) else None
     try:
@@ -114,20 +114,19 @@ def warm_engines(plan: Session) -> Iterator[ForkServer | None]:
             engines.warm("tasks.training", environment(1))
         yield engines
     finally:
-        if engines is not None:  # a run closes it itself; one that was refused before it began does not
+        if engines is not None:  # a run closes it itself, but not if it was refused before its start
             engines.close()
 
 
 def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[str, Any]]:
-    """Walk the same story without running anything; return what each stage would do, why, and what the like of it took
-    before."""
+    """Plan a run without running anything; return for each stage whether it is cached, why, and its estimated cost."""
     rows: list[dict[str, Any]] = plan_of(planned_session(recipe, home, kind))["stages"]
     return rows
 
 
 def plan_of(session: Session) -> dict[str, Any]:
-    """Return a plan as ``limbeck plan --json`` writes it: every stage, what would be spent, what is there already, and
-    whether the budget would do."""
+    """Return a plan in the form of ``limbeck plan --json``: every stage, the estimated cost, the savings of the cache,
+    and the reason if the budget is too small."""
     rates = session.purse.rates
     rows = [
         {
@@ -157,12 +156,12 @@ def plan_of(session: Session) -> dict[str, Any]:
 
 
 SMALL = 16 * 2**20
-"""Bytes of a source whose rows a plan divides to say what would be left of train: seconds of work."""
+"""Largest source, in bytes, that a plan splits to count the remaining training rows: this takes seconds."""
 
 
 def planned_rows(recipe: Recipe, session: Session) -> dict[str, Any]:
-    """Return what is known of a plan's held-back rows: from earlier stages, or by dividing the rows now, where there
-    are few; else nothing."""
+    """Return the facts about a plan's held-out rows: from cached stages, or by splitting the rows now if the source is
+    small; else empty."""
     from flows.branches.judging_sets import planned_sets
     from flows.run.judging_sources import known_of_sets
     from flows.run.opening import held_back
@@ -182,12 +181,12 @@ def planned_rows(recipe: Recipe, session: Session) -> dict[str, Any]:
 
 
 def planned_records(recipe: Recipe, home: Home, kind: str = "run") -> list[StageRecord]:
-    """Return the records of a walk that runs nothing."""
+    """Return the stage records of a plan."""
     return planned_session(recipe, home, kind).records
 
 
 def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
-    """Walk the story without running anything; return the session with its records."""
+    """Plan all stages without running them; return the session with their records."""
     from flows.run.opening import plan_session
     from tasks.stage.session import use_session
 
@@ -199,8 +198,8 @@ def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
 
 
 def story_of(recipe: Recipe, kind: str) -> tuple[Recipe, Callable[..., Coroutine[Any, Any, Any]]]:
-    """Return a recipe as a kind of run takes it, and what passes its stages; of the two flows only one is loaded, which
-    takes Prefect half a second."""
+    """Return the recipe for a kind of run, and the function that runs all its stages. Only one of the two flows is
+    imported: each import takes Prefect half a second."""
     if kind == "sweep":
         from flows.branches.sweep import of_a_sweep
         from flows.sweep_layers import sweep_everything
@@ -212,7 +211,7 @@ def story_of(recipe: Recipe, kind: str) -> tuple[Recipe, Callable[..., Coroutine
 
 
 def demo_recipe(home: Home, seed: int) -> Recipe:
-    """Return the demo's recipe with its seeds, for the language of that seed."""
+    """Return the demo's recipe with all seeds set, on the generated language of that seed."""
     from flows.run.demo import DEMO, with_language
     from flows.run.recipe_file import load_recipe
 
@@ -224,8 +223,8 @@ def demo_recipe(home: Home, seed: int) -> Recipe:
 def run_demo(
     *, seed: int, seeds: int, home: Home, console: Any, ready: Callable[[], None], json_path: Path | None = None
 ) -> dict[str, Any]:
-    """Write a small language, compress a teacher of it, and compare the distilled student with the same student trained
-    without a teacher."""
+    """Generate a small language, compress a teacher of it, and compare the distilled student with the same student
+    trained without a teacher."""
     from flows.run.demo import last_words, margins
 
     results = [

@@ -1,4 +1,4 @@
-"""What several commands share: their common options, the home folder, the start of a run."""
+"""Code that several commands share: common options, the home folder, the start of a run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tasks.errors import RecipeError
 WRITTEN = ("--json", "--plot")
 
 
-STOPPED = 130  # what shells call a command that Ctrl-C ended
+STOPPED = 130  # the exit status of a command ended by Ctrl-C, as in shells
 
 
-out = Console(width=None if sys.stdout.isatty() else 120, markup=False)  # a name in square brackets is a name
+out = Console(width=None if sys.stdout.isatty() else 120, markup=False)  # names may contain square brackets
 
 
 written = partial(typer.Option, callback=writable)
-"""An option that names a file to write: whether it can be is asked before the command does anything."""
+"""An option for an output file, which is checked before the command does anything else."""
 
 
 Sets = Annotated[
@@ -53,7 +53,7 @@ RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, 
 
 
 def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "run", plot: Path | None = None) -> None:
-    """Run a recipe, or its sweep, before a person's eyes and show what came out."""
+    """Run a recipe, or its sweep, with progress on the console, and print the results."""
     home = open_home_for_a_run()
     from flows.servers.local import prefect_for_a_run
 
@@ -79,8 +79,8 @@ def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "ru
 
 
 def typed(words: list[str]) -> str:
-    """Return a command as it was typed, without the files that it writes; what a resumed run was started with is not
-    known any more."""
+    """Return a command as it was typed, without its output files; empty for ``resume``, because the original command
+    is not recorded."""
     kept = [
         word for before, word in zip(["", *words], words, strict=False) if before not in WRITTEN and word not in WRITTEN
     ]
@@ -92,21 +92,21 @@ def typed(words: list[str]) -> str:
 
 
 def open_home() -> Home:
-    """Make the home folder and set the environment before Prefect or MLflow are imported."""
+    """Create the home folder and set the environment before Prefect or MLflow is imported."""
     for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
         try:
             _ = urlsplit(os.environ.get(name, "")).port
-        except ValueError as error:  # Prefect would not even be imported
+        except ValueError as error:  # Prefect could not even be imported
             raise RecipeError(f"{name} is no address ({error}); correct it, or leave it out") from error
     home = Home.from_environment().create()
     prepare_environment(home)
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO")
-    logging.raiseExceptions = False  # Prefect would print every line that its server does not take
+    logging.raiseExceptions = False  # Prefect would print every log line that its server does not accept
     return home
 
 
 def open_home_for_a_run() -> Home:
-    """Do the same, and refuse an MLflow that is not there before anything is started for it."""
+    """Do the same as ``open_home``, and refuse an unreachable MLflow before anything starts."""
     home = open_home()
     from tasks.ports.tracking.client import require_reachable
 
@@ -115,7 +115,7 @@ def open_home_for_a_run() -> Home:
 
 
 def tracker() -> Any:
-    """Return a tracker that only reads."""
+    """Return a read-only tracker."""
     home = open_home()
     from tasks.ports.tracking.tracker import Tracker
 
@@ -123,7 +123,7 @@ def tracker() -> Any:
 
 
 def checked(file: Path) -> Path:
-    """Refuse a file that is not there."""
+    """Return the file; raise RecipeError if it does not exist."""
     if not file.is_file():
         raise RecipeError(f"there is no file {str(file)!r}; name a file with texts")
     return file

@@ -1,5 +1,5 @@
-"""The lists that ``limbeck sweep`` takes on the command line, as settings of the recipe's ``sweep`` section: so they
-are stored with the run, and ``limbeck resume`` finds them again."""
+"""Conversion of the options of ``limbeck sweep`` to settings of the recipe's ``sweep`` section: they are stored with
+the run, so that ``limbeck resume`` finds them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.errors import RecipeError
 
 
 def sweep_sets(*, strategies: str | None, drop: str | None, seeds: str | None, halving: bool) -> list[str]:
-    """Return the settings that the options stand for; an option that was not given sets nothing."""
+    """Return the recipe settings of the options; an omitted option sets nothing."""
     sets = [] if strategies is None else [f"sweep.strategies={json.dumps(entries('--strategies', strategies))}"]
     sets += [
         f"sweep.{name}={json.dumps(numbers(f'--{name}', given))}"
@@ -20,7 +20,7 @@ def sweep_sets(*, strategies: str | None, drop: str | None, seeds: str | None, h
 
 
 def entries(option: str, given: str) -> list[str]:
-    """Return the entries of a list with commas; an empty one, or a hole in it, is a slip."""
+    """Return the entries of a comma-separated list; raise RecipeError on an empty entry."""
     found = [entry.strip() for entry in given.split(",")]
     if not all(found):
         raise RecipeError(
@@ -30,7 +30,7 @@ def entries(option: str, given: str) -> list[str]:
 
 
 def numbers(option: str, given: str) -> list[int]:
-    """Return a list of whole numbers."""
+    """Return the whole numbers of a comma-separated list; raise RecipeError on other entries."""
     found = entries(option, given)
     if not all(entry.isdecimal() for entry in found):
         raise RecipeError(f"{option} takes whole numbers with commas, for example {EXAMPLES[option]}, not {given!r}")

@@ -1,4 +1,4 @@
-"""Commands about the servers of a team."""
+"""Commands for the servers of a team."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def up(
         str | None, typer.Option(help="Work pools that get a worker here; by default cpu,gpu-local.")
     ] = None,
 ) -> None:
-    """Bring up the servers of a team as processes that are watched: PostgreSQL, Redis, S3, Prefect, MLflow, workers.
-    Again: what is missing of them."""
+    """Start the servers of a team as supervised processes: PostgreSQL, Redis, S3, Prefect, MLflow, workers. If some
+    are running, start the others."""
     home = Home.from_environment().create()
     from flows.stack.bringup import up as bring_up
     from flows.stack.words import how_to_use, tell
@@ -47,7 +47,7 @@ def up(
 
 
 def down() -> None:
-    """Stop every server that `limbeck up` started; what they hold stays."""
+    """Stop every server that `limbeck up` started; their data stays."""
     from flows.stack.bringup import down as bring_down
     from flows.stack.words import tell
 
@@ -59,15 +59,15 @@ def down() -> None:
 
 
 def env() -> None:
-    """Print what other programs need to use the servers, passwords too: eval "$(limbeck env)"."""
+    """Print the settings, with passwords, that other programs need to use the servers: eval "$(limbeck env)"."""
     from flows.stack.words import exports
 
     print(exports(Home.from_environment()))
 
 
 def doctor() -> None:
-    """Look for what is missing, wrong or unsafe on this machine, and say what mends it. Ends with status 1 if the stack
-    could not do its work."""
+    """Check this machine for missing, wrong or unsafe parts of the stack, and print a remedy for each. Ends with
+    status 1 if the stack could not work."""
     from flows.stack.doctor import BAD, examine
 
     findings = examine(Home.from_environment())
@@ -86,7 +86,7 @@ def backup(
         Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="A new folder or file. There will be passwords in it.")
     ],
 ) -> None:
-    """Save the stack while it runs: databases, models and results, secrets."""
+    """Back up the running stack: databases, models, results and secrets."""
     from flows.stack.backup import backup as save
     from flows.stack.words import tell
 
@@ -107,7 +107,7 @@ def restore(
         str | None, typer.Option(help="Another S3 server than the back-up's: radosgw, aws, or the URL of an endpoint.")
     ] = None,
 ) -> None:
-    """Make a new stack of a back-up, in a home that has none, and bring it up."""
+    """Create a new stack from a backup, in a home that has none, and start it."""
     from flows.stack.backup import restore as bring_back
     from flows.stack.words import how_to_use, tell
 

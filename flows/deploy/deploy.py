@@ -1,9 +1,9 @@
-"""``limbeck deploy``: everything of ``deployments/`` on a Prefect server: work pools, the limit of GPUs, deployments,
-automations.
+"""``limbeck deploy``: set up everything in ``deployments/`` on a Prefect server: work pools, the GPU limit, deployments
+and automations.
 
-Each is read first and written only where it differs, so that a second time changes nothing. What people switch in the
-Prefect UI is theirs and stays: default parameters, schedules, whether an automation is on, the number of GPUs, what a
-pool's variables are here. ``--reset`` takes it back.
+Each object is read first and written only if it differs, so that a second deploy changes nothing. Settings that people
+change in the Prefect UI are kept: default parameters, schedules, whether an automation is enabled, the number of GPUs,
+and the site's values of a pool's variables. ``--reset`` restores all of them but the number of GPUs.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from flows.servers.watch import ask_prefect
 from tasks.errors import RecipeError, ServerError
 
 GPU_LIMIT = "LIMBECK_GPU_LIMIT"
-LOCAL_GPUS = "gpu-local"  # the pool of `limbeck up` that stands for GPUs on its machine
+LOCAL_GPUS = "gpu-local"  # the pool that `limbeck up` creates for the GPUs of its machine
 QUEUES = {"upkeep": "What looks after the runs: janitor, resubmission, promotion."}
 REFUSED = (401, 403)
 
 
 @dataclass
 class Ways:
-    """What was asked for on the command line."""
+    """Options of the command line."""
 
     site: Site = field(default_factory=dict)
     gpus: int | None = None
@@ -55,16 +55,16 @@ class Ways:
 
 @dataclass
 class Line:
-    """What became of one thing."""
+    """The outcome for one object on the server."""
 
     kind: str
     name: str
     done: str
-    """``created``, ``unchanged``, or what was updated."""
+    """``created``, ``unchanged``, or ``updated`` with the names of the updated fields."""
 
 
 async def deploy(ways: Ways) -> list[Line]:
-    """Set everything up; return what became of each thing."""
+    """Create or update all objects; return the outcome for each."""
     async with server() as client:
         lines = [await settle_pool(client, name, ways) for name in POOLS]
         lines += [await settle_queue(client, "cpu", name) for name in QUEUES]
@@ -78,8 +78,8 @@ async def deploy(ways: Ways) -> list[Line]:
 
 @asynccontextmanager
 async def server() -> AsyncIterator[PrefectClient]:
-    """Reach the Prefect server; what can go wrong on the way is said in a sentence. Without an address Prefect would
-    start one, and end it again."""
+    """Connect to the Prefect server; report failures as a ServerError of one sentence. An address is required, because
+    Prefect would otherwise start a temporary server."""
     address = PREFECT_API_URL.value()
     if not address:
         raise ServerError(
@@ -105,13 +105,13 @@ async def server() -> AsyncIterator[PrefectClient]:
 
 
 def shown(address: str) -> str:
-    """Return an address without a password."""
+    """Return an address without user name and password."""
     found = httpx.URL(address)
     return str(found.copy_with(username=None, password=None)) if found.userinfo else address
 
 
 def detail(response: httpx.Response) -> str:
-    """Return what a server said, on one line."""
+    """Return the error message of a response, on one line of at most 500 characters."""
     with contextlib.suppress(ValueError, AttributeError, KeyError):
         said = response.json()
         return " ".join(str(said.get("detail") or said.get("exception_detail") or said["exception_message"]).split())[
@@ -124,7 +124,7 @@ def detail(response: httpx.Response) -> str:
 
 
 async def settle_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
-    """Make a work pool what its file says, with what this place has set."""
+    """Create or update a work pool from its file, with the values set at this site."""
     ours, set_here = read_pool(name), ways.site.get(name, {})
     try:
         there: WorkPool | None = await client.read_work_pool(name)
@@ -153,7 +153,7 @@ async def settle_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
 
 
 async def settle_queue(client: PrefectClient, pool: str, name: str) -> Line:
-    """Make sure that a queue is there; its limit and priority are people's."""
+    """Create a queue if it is missing; people may change its limit and priority."""
     try:
         await client.read_work_queue_by_name(name, work_pool_name=pool)
     except ObjectNotFound:
@@ -163,8 +163,7 @@ async def settle_queue(client: PrefectClient, pool: str, name: str) -> Line:
 
 
 async def settle_limit(client: PrefectClient, ways: Ways) -> Line:
-    """Make sure that the limit of GPUs is there; stages take a slot of it while they train, and none where their result
-    is cached."""
+    """Create or update the GPU limit; stages hold a slot of it while they train, and none if their result is cached."""
     name = os.environ.get(GPU_LIMIT, "gpu")
     try:
         there = await client.read_global_concurrency_limit_by_name(name)
@@ -179,7 +178,7 @@ async def settle_limit(client: PrefectClient, ways: Ways) -> Line:
 
 
 def require_pool(name: str | None, known: Sequence[str]) -> None:
-    """Refuse a pool for GPU stages that is not there."""
+    """Raise RecipeError if the pool for GPU stages does not exist."""
     if name is not None and name not in known:
         raise RecipeError(f"--gpu-pool {name}: this server has no such work pool; it has {', '.join(sorted(known))}")
 
@@ -188,7 +187,7 @@ def require_pool(name: str | None, known: Sequence[str]) -> None:
 
 
 async def settle_deployment(client: PrefectClient, entry: Entry, ways: Ways, pools: Sequence[str]) -> list[Line]:
-    """Make a deployment what the file says, then its schedules and what triggers it."""
+    """Create or update a deployment from the file, then its schedules and the automations that trigger it."""
     try:
         there: DeploymentResponse | None = await client.read_deployment_by_name(entry.full_name)
     except ObjectNotFound:
@@ -208,7 +207,7 @@ async def settle_deployment(client: PrefectClient, entry: Entry, ways: Ways, poo
 
 
 async def create(client: PrefectClient, entry: Entry) -> UUID:
-    """Create a deployment with everything that its entry says."""
+    """Create a deployment with all fields and schedules of its entry."""
     fields = dict(entry.fields)
     strategy = fields.pop("collision_strategy")
     return await client.create_deployment(
@@ -231,21 +230,21 @@ async def update(client: PrefectClient, entry: Entry, there: DeploymentResponse,
     if ways.reset and there.parameters != entry.parameters:
         changed, written = [*changed, "parameters"], {**written, "parameters": entry.parameters}
     if changed:
-        # A pool and its queue are looked up together, and tags that are not sent would be taken away.
+        # The server looks up a pool and its queue together, and removes tags that are not sent.
         whole = {name: entry.fields[name] for name in ("work_pool_name", "work_queue_name", "tags")}
         await client.update_deployment(there.id, DeploymentUpdate(**(whole | written)))
     return changed
 
 
 def new_schedule(given: dict[str, Any]) -> DeploymentScheduleCreate:
-    """Return a schedule that is not there yet."""
+    """Return a new schedule in the form of Prefect's client."""
     return DeploymentScheduleCreate(
         schedule=schedule_of(given), active=given["active"], slug=given["slug"], parameters=given.get("parameters", {})
     )
 
 
 async def settle_schedules(client: PrefectClient, entry: Entry, there: DeploymentResponse, ways: Ways) -> list[str]:
-    """Add the schedules that are missing; those that are there, and whether they are on, are people's."""
+    """Add missing schedules; existing ones, and whether they are active, change only with ``--reset``."""
     known, changed = {schedule.slug: schedule for schedule in there.schedules}, []
     for given in entry.schedules:
         found, wanted = known.get(given["slug"]), new_schedule(given)
@@ -262,7 +261,7 @@ async def settle_schedules(client: PrefectClient, entry: Entry, there: Deploymen
 
 
 async def settle_automation(client: PrefectClient, wanted: AutomationCore, ways: Ways) -> Line:
-    """Make an automation what its file says; whether it is on is people's."""
+    """Create or update an automation from its file; whether it is enabled changes only with ``--reset``."""
     known = await client.read_automations_by_name(wanted.name)
     if not known:
         await client.create_automation(wanted)
@@ -272,19 +271,19 @@ async def settle_automation(client: PrefectClient, wanted: AutomationCore, ways:
         wanted = wanted.model_copy(update={"enabled": there.enabled})
     changed = differing(wanted, there)
     if changed:
-        # An owner is given once; in an update the server refuses the very word.
+        # The owner is set at creation; the server refuses an update that contains the field.
         await client.update_automation(there.id, AutomationCore(**wanted.model_dump(exclude={"owner_resource"})))
     return Line("automation", wanted.name, told(changed))
 
 
 def differing(wanted: AutomationCore, there: AutomationCore) -> list[str]:
     """Return the fields in which two automations differ."""
-    # The server keeps an owner, and does not tell it; what an automation starts is in its actions.
+    # The server does not return the owner; the deployment that an automation starts is in its actions.
     compared = set(AutomationCore.model_fields) - {"owner_resource"}
     ours, theirs = (one.model_dump(mode="json", include=compared) for one in (wanted, there))
     return [name for name, value in ours.items() if theirs[name] != value]
 
 
 def told(changed: Sequence[str]) -> str:
-    """Say what was written."""
+    """Return a description of the changed fields."""
     return f"updated ({', '.join(changed)})" if changed else "unchanged"

@@ -1,8 +1,8 @@
-"""The work pools that shall be there: templates from ``deployments/pools``, with what this place has set for them.
+"""Definitions of the work pools: templates from ``deployments/pools``, with the values set at this site.
 
-A person sets a pool's image, cluster and roles in the Prefect UI, or in a file for ``--site``: both are defaults of the
-pool's variables. So that an upgrade changes the rest and leaves those alone, a pool remembers the defaults that it was
-given by us: what differs from them is this place's own.
+A person sets a pool's image, cluster and roles in the Prefect UI or in a file for ``--site``: both set defaults of the
+pool's variables. A pool stores the defaults with which it was deployed: values that differ from them were set at this
+site, so an upgrade keeps them and changes the rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tasks.ports.files.bounded_yaml import read_yaml_file
 FOLDER = Path(__file__).resolve().parents[2] / "deployments" / "pools"
 POOLS = ("cpu", "ecs-gpu", "k8s-gpu")
 OURS = "limbeck"
-"""Under what a template remembers the defaults that came with it."""
+"""The key under which a template stores the defaults with which it was deployed."""
 Template = dict[str, Any]
 Site = Mapping[str, Mapping[str, Any]]
 
@@ -32,7 +32,7 @@ def read_pool(name: str) -> dict[str, Any]:
 
 
 def read_site(path: Path | None) -> Site:
-    """Read what a place sets: for each pool, defaults of its variables."""
+    """Read the file of ``--site``: for each pool, defaults of its variables."""
     if path is None:
         return {}
     try:
@@ -58,17 +58,17 @@ def read_site(path: Path | None) -> Site:
 
 
 def defaults_of(template: Template) -> dict[str, Any]:
-    """Return every variable of a template with its default, None where it has none."""
+    """Return every variable of a template with its default, None if it has none."""
     return {name: variable.get("default") for name, variable in template["variables"]["properties"].items()}
 
 
 def defaults_in(template: Template) -> dict[str, Any]:
-    """Return the defaults that a template has."""
+    """Return the variables of a template that have a default, with that default."""
     return {name: default for name, default in defaults_of(template).items() if default is not None}
 
 
 def settled(ours: Template, there: Template | None, set_here: Mapping[str, Any]) -> Template:
-    """Return the template that shall be there: ours, with the defaults that this place has set, before or now."""
+    """Return the template to deploy: ``ours`` with the defaults that this site has set, earlier or now."""
     remembered = (there or {}).get(OURS)
     template, own = deepcopy(ours), dict(set_here)
     if there is not None and remembered is not None:

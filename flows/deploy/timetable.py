@@ -1,5 +1,5 @@
-"""What ``deployments/prefect.yaml`` says there shall be, as Prefect's client takes it, and how far a deployment on the
-server is from it."""
+"""The deployments defined in ``deployments/prefect.yaml``, in the form of Prefect's client, and the comparison of a
+deployment on the server with them."""
 
 from __future__ import annotations
 
@@ -35,40 +35,40 @@ GPU_POOLS = ("ecs-gpu", "k8s-gpu")
 
 @dataclass
 class Entry:
-    """One deployment that shall be there."""
+    """One deployment as defined in the file."""
 
     flow: str
     name: str
     fields: dict[str, Any]
-    """What is compared, and written where it differs."""
+    """Fields that are compared with the server, and written if they differ."""
     parameters: dict[str, Any]
     schedules: list[dict[str, Any]]
     triggers: list[Any]
 
     @property
     def full_name(self) -> str:
-        """Return the name as people write it."""
+        """Return the name in Prefect's form, FLOW/NAME."""
         return f"{self.flow}/{self.name}"
 
 
 def timetable() -> list[Entry]:
-    """Read every deployment; a flow's form is made of its parameters here and now."""
+    """Read every deployment; the schema of its form is computed from the flow's current parameters."""
     return [entry_of(given) for given in read(FOLDER / "prefect.yaml")["deployments"]]
 
 
 def automations() -> list[AutomationCore]:
-    """Read the automations that belong to no deployment."""
+    """Return the automations that belong to no deployment."""
     return [AutomationCore.model_validate(given) for given in read(FOLDER / "automations.yaml")["automations"]]
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a YAML file of ours."""
+    """Read a YAML file of this repository."""
     return dict(YAML(typ="safe").load(path.read_text(encoding="utf-8")))
 
 
 def entry_of(given: Mapping[str, Any]) -> Entry:
-    """Turn one entry of the file into what the client takes; a field that only `prefect deploy` would read must not
-    stand there unnoticed."""
+    """Convert one entry of the file; raise ValueError on unknown fields, so that one that only `prefect deploy` reads
+    does not go unnoticed."""
     unknown = set(given) - KNOWN
     if unknown:
         raise ValueError(
@@ -101,12 +101,12 @@ def entry_of(given: Mapping[str, Any]) -> Entry:
 
 
 def plain(values: Any) -> Any:
-    """Return values as they come back from the server."""
+    """Return values in the form in which the server returns them: after a round trip through JSON."""
     return json.loads(json.dumps(values))
 
 
 def standing(found: DeploymentResponse) -> dict[str, Any]:
-    """Return a deployment of the server in the fields of an entry."""
+    """Return the fields of an entry as they are in a deployment on the server."""
     limit, options = found.global_concurrency_limit, found.concurrency_options
     same = (
         "entrypoint",
@@ -126,7 +126,7 @@ def standing(found: DeploymentResponse) -> dict[str, Any]:
 
 
 def schedule_of(given: Mapping[str, Any]) -> CronSchedule:
-    """Return a schedule as the client takes it."""
+    """Return a schedule in the form of Prefect's client."""
     return CronSchedule(cron=given["cron"], timezone=given.get("timezone", "UTC"))
 
 

@@ -1,5 +1,5 @@
-"""The demo's sources: a small language that is generated where the demo runs, whoever starts it: the command line, or a
-form."""
+"""The demo's sources: a small language that is generated on the machine of the demo, for the command line and for
+forms."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ BASELINES = {
 }
 Result = Mapping[str, Any]
 SECTIONS = ("data", "corpus", "transfer")
-"""Sections of the demo's recipe whose source is a part of the language; the recipe names each by the section's own
+"""Sections of the demo's recipe whose source is a part of the language; in the recipe, the source has the section's
 name."""
 
 
 def language_of(home: Home, number: int) -> Path:
-    """Return the folder of a generated language, written if it is not there."""
+    """Return the folder of a generated language; generate it if it is missing."""
     from tasks.ports.rows.demo_language import EDITION, write_examples, write_language
 
     folder = home.root / "demo" / f"language-{EDITION}-{number}"
@@ -36,13 +36,13 @@ def language_of(home: Home, number: int) -> Path:
 
 
 def texts_to_ask(recipe: Recipe) -> str:
-    """Return the file of texts that commands name: the demo's own, or a name that stands for texts of the user's."""
+    """Return the file of texts for the suggested commands: the demo's own, or a placeholder for the user's file."""
     examples = Path(recipe.data.source).parent / TEXTS
     return str(examples) if recipe.name == DEMO and examples.is_file() else TEXTS
 
 
 def with_language(recipe: Recipe, home: Home) -> Recipe:
-    """Return the demo's recipe with its sources where they are; a source that somebody changed stays."""
+    """Return the demo's recipe with the paths of its generated sources; a source set by the user stays."""
     values = recipe.model_dump(mode="json", exclude_unset=True)
     own = [name for name in SECTIONS if (values.get(name) or {}).get("source") == name]
     if not own:
@@ -53,12 +53,12 @@ def with_language(recipe: Recipe, home: Home) -> Recipe:
     return Recipe.model_validate(values)
 
 
-# --- what a demo says at its end --------------------------------------------------------------------------------------
+# --- the demo's final message -----------------------------------------------------------------------------------------
 
 
 def margins(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
-    """Return by baseline how far the distilled student is ahead of the same student without its teacher: points by
-    seed, mean, interval."""
+    """Return by baseline the gain of the distilled student over the same student without its teacher, in points: by
+    seed, mean, and the 95 % t interval over seeds (None for one seed)."""
     import numpy as np
     from scipy import stats
 
@@ -78,8 +78,7 @@ def margins(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
 
 
 def last_words(results: Sequence[Result]) -> str:
-    """Say what a demo's figures come to: of one language beside the table that shows them, of several with an interval
-    over them."""
+    """Return a summary of the demo's results: scores for one language, gains with an interval for several."""
     last = results[-1]
     if len(results) == 1:
         beside = "; ".join(
@@ -99,8 +98,7 @@ def last_words(results: Sequence[Result]) -> str:
 
 
 def gap_of(result: Result, baseline: str) -> str:
-    """Say how far the student is ahead of a baseline and what may be called of that; nothing where the run compared
-    none."""
+    """Return the student's gain over a baseline with its verdict; empty if the run did not compare the two."""
     one = (named(result, STUDENT).get("against") or {}).get(baseline, {}).get(result["split"])
     if one is None:
         return ""
@@ -111,13 +109,13 @@ def gap_of(result: Result, baseline: str) -> str:
 
 
 def apart(found: Mapping[str, Any]) -> str:
-    """Say a difference over seeds, and whether it may be called one."""
+    """Return a sentence part about a gain over seeds, and whether its interval excludes zero."""
     word = "ahead by" if found["low"] > 0 else "behind by" if found["high"] < 0 else "not distinguishable, by"
     return f"{word} {found['mean']:+.1f} points [{found['low']:+.1f}, {found['high']:+.1f}]"
 
 
 def score_of(result: Result, name: str) -> float:
-    """Return a model's headline score on the rows that the table shows."""
+    """Return a model's headline score on the rows of the table."""
     model = named(result, name)
     return float(model["metrics"][result["split"]][model["headline"]]["value"])
 

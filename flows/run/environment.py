@@ -1,5 +1,4 @@
-"""The environment of a process that is about to load Prefect or MLflow: both read their settings when they are
-imported."""
+"""The environment of a process that is about to import Prefect or MLflow: both read their settings at import."""
 
 from __future__ import annotations
 
@@ -9,19 +8,20 @@ from flows.home import Home
 from flows.servers.access import client_of, running_servers
 
 CREDENTIALS = ("PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
-"""Variables that belong to the address beside them: the password of one server is not sent to another."""
+"""Variables that belong to one server's address: the password of one server is not sent to another."""
 
 
 def prepare_environment(home: Home) -> None:
-    """Set the variables that Prefect and MLflow read when they are imported; variables that the user set stay."""
+    """Set the variables that Prefect and MLflow read at import; variables set by the user stay, except credentials
+    without the address of their server."""
     defaults = {
         "PREFECT_HOME": str(home.root / "prefect"),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home.root / 'prefect.db'}",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",  # a server that Prefect starts by itself has no password
         "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
-        # People read the watcher's lines; Prefect's own are on the run's page. A failure is told once, by the
-        # command line.
+        # The terminal shows the watcher's lines; Prefect's own are on the run's page. The command line reports a
+        # failure once.
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
         "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
         "DO_NOT_TRACK": "1",
@@ -35,7 +35,7 @@ def prepare_environment(home: Home) -> None:
         "MPLCONFIGDIR": str(home.root / "cache" / "matplotlib"),
     }
     os.environ |= own_servers_environment(home)
-    # An address of one place and a password of another are not mixed.
+    # Do not combine the address of one server with the password of another.
     if not {"PREFECT_API_URL", "MLFLOW_TRACKING_URI"} & set(os.environ):
         of_the_stack = stack_environment(home)
         os.environ |= {name: value for name, value in of_the_stack.items() if name in CREDENTIALS}
@@ -45,9 +45,9 @@ def prepare_environment(home: Home) -> None:
 
 
 def own_servers_environment(home: Home) -> dict[str, str]:
-    """Return what a client of this home's ``limbeck ui`` must know while that runs.
+    """Return the client settings of this home's running ``limbeck ui``; empty if none is running.
 
-    A server that the user named stays, and never gets our password.
+    If the user names another server, its address stays, and it never gets the password of this one.
     """
     found: dict[str, str] = {}
     for name, access in running_servers(home.servers_file).items():
@@ -59,7 +59,7 @@ def own_servers_environment(home: Home) -> dict[str, str]:
 
 
 def stack_environment(home: Home) -> dict[str, str]:
-    """Return what a client of this home's stack must know while that is up (``limbeck up``), or nothing."""
+    """Return the client settings of this home's running stack (``limbeck up``); empty if it is not running."""
     if not (home.root / "stack" / "stack.json").exists():
         return {}
     from flows.stack import credentials, supervision

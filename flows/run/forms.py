@@ -1,8 +1,8 @@
-"""What the forms of the Prefect UI ask, beside a whole recipe: one of the shelf by its name, and what to change of it.
+"""Models of the forms in the Prefect UI that take less than a whole recipe: a recipe of the shelf and its changes.
 
-The forms are made of the recipe's own models, so that a title, a sentence and a limit stand in one place; a Prefect
-server refuses by them what is not legal before there is a run. What only shows when everything is put together (a
-student wider than its teacher) is refused when the run starts.
+The forms are generated from the recipe's own models, so that titles, descriptions and limits have one source; with
+them, a Prefect server refuses illegal values before a run exists. Errors that only appear in the complete recipe (a
+student wider than its teacher) are reported when the run starts.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ LEFT_OUT = (
     "exports",
     "gate",
 )
-"""Sections that a recipe can do without."""
+"""Optional sections of a recipe."""
 
 
 class Form(BaseModel):
-    """Strict about names, as recipes are."""
+    """Base class of the forms; unknown names are refused, as in recipes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class OnTheShelf(Choices):
-    """The names of the shelf, read when a form is made."""
+    """The names of the shelf's recipes, read when a form is generated."""
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        """Add the names that are there now."""
+        """Add the current names to the schema."""
         return {**handler(core), "enum": sorted(path.stem for path in SHELF.glob("*.yaml"))}
 
 
@@ -55,8 +55,8 @@ LeftOut = tuple[Annotated[str, Choices(*LEFT_OUT)], ...]
 
 @cache
 def changes_of(model: type[Knobs], *, but: tuple[str, ...] = ()) -> type[Form]:
-    """Return the form of changes to a model: the same knobs with the same limits, none of them with a default; lists
-    are given whole."""
+    """Return the form of changes to a model: the same knobs with the same limits, all optional and without default
+    values; a list replaces the whole list."""
     fields: dict[str, Any] = {}
     for name, field in model.model_fields.items():
         if name not in but:
@@ -72,7 +72,7 @@ def changes_of(model: type[Knobs], *, but: tuple[str, ...] = ()) -> type[Form]:
 
 
 def loosened(kind: Any) -> Any:
-    """Turn every section in a type into the form of its changes, and strike out None."""
+    """Replace every section in a type by the form of its changes, and remove None."""
     if isinstance(kind, type) and issubclass(kind, Knobs):
         return changes_of(kind)
     if get_origin(kind) in (Union, UnionType):
@@ -81,7 +81,7 @@ def loosened(kind: Any) -> Any:
 
 
 def about(kind: Any) -> str | None:
-    """Return what a section's own docstring says, where its field says nothing."""
+    """Return the docstring of a section's model, for fields without a description; None if it is no section."""
     sections = [one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, BaseModel)]
     return cleandoc(sections[0].__doc__ or "") if sections else None
 
@@ -91,7 +91,7 @@ Changes: Any = changes_of(Recipe, but=("name", "sweep"))
 
 
 class VersionToScore(Form):
-    """A registered version, and the rows on which it is scored."""
+    """A registered version, and the rows to score it on."""
 
     name: str = Field(min_length=1, description="A registered model.")
     version: str = Field(
@@ -118,7 +118,7 @@ class VersionToScore(Form):
 def recipe_of_the_shelf(
     name: str, changes: BaseModel | None = None, without: tuple[str, ...] = (), sweep: Sweep | None = None
 ) -> Recipe:
-    """Return a recipe of the shelf with what a form changes of it; what does not fit together is said in a sentence."""
+    """Return a recipe of the shelf with the changes of a form; raise RecipeError if they do not fit together."""
     path = find_recipe(name)
     values = read_yaml(path)
     for section in without:
@@ -132,7 +132,7 @@ def recipe_of_the_shelf(
 
 
 def paths_in(changes: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield the dotted place of everything that is changed; a section that is given is a place of its own too."""
+    """Yield the dotted path of every change, and of every section that contains one."""
     for name, change in changes.items():
         yield f"{above}{name}"
         if isinstance(change, Mapping):
@@ -140,8 +140,7 @@ def paths_in(changes: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 def enter(values: Any, changes: Mapping[str, Any]) -> None:
-    """Enter changes where they belong; sections are changed knob by knob, anything else is put in the place of what was
-    there."""
+    """Apply changes in place: sections are changed knob by knob, all other values are replaced."""
     for name, change in changes.items():
         if isinstance(change, Mapping) and isinstance(values.get(name), Mapping):
             enter(values[name], change)

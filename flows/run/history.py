@@ -1,5 +1,5 @@
-"""Looking after what runs leave behind: why a past run did what it did, whether the store is whole, what may go, and
-what a crash left open."""
+"""Past runs and their store: find a run and its recipe, verify the store's files, and remove results that are no longer
+needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ UNFINISHED = ("RUNNING", "FAILED", "KILLED")
 
 
 def find_run(tracker: Tracker, run: str | None, statuses: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a run by the start of its id, or the newest with one of the statuses."""
+    """Return a run by the start of its id, or the newest with one of the statuses; raise RegistryError if none or
+    several match."""
     known = tracker.runs(1000)
     fitting = [
         row for row in known if (row["run"].startswith(run) if run else row["status"] in statuses or not statuses)
@@ -36,7 +37,7 @@ def find_run(tracker: Tracker, run: str | None, statuses: tuple[str, ...] = ()) 
 
 
 def recipe_of(tracker: Tracker, run: dict[str, Any], sets: Sequence[str] = ()) -> Recipe:
-    """Return the recipe that a run was started with, changed by ``a.b=value`` settings."""
+    """Return the recipe of a run, changed by ``a.b=value`` settings."""
     from flows.run.recipe_file import apply
 
     values = as_it_was(tracker.recall(run["run"], "recipe"))
@@ -52,15 +53,15 @@ def recipe_of(tracker: Tracker, run: dict[str, Any], sets: Sequence[str] = ()) -
 
 
 def as_it_was(values: dict[str, Any]) -> dict[str, Any]:
-    """Say of an older run's recipe what it did not have to say: without rows held back for it, the validation split
-    decided."""
+    """Return a recipe with a default that older releases left implicit: without holdout rows, the gate uses the
+    validation split."""
     held = (values.get("data") or {}).get("holdout_rows")
     return values if held else {**values, "gate": {"split": "validation", **(values.get("gate") or {})}}
 
 
 def verify_store(home: Home) -> Iterator[tuple[dict[str, Any], str | None]]:
-    """Hash everything in the store anew; yield each manifest with what is wrong with it, or None. What is wrong was set
-    aside, or says that it stays."""
+    """Recompute all hashes of the store; yield each manifest with its problem, or None. Damaged results are set aside,
+    except those of other releases, as the problem says."""
     store = open_store(home.store, home.cache)
     for key, problem in list(store.unreadable()):
         yield {"stage": "result", "key": key}, f"{problem}; set aside"
@@ -75,6 +76,6 @@ def verify_store(home: Home) -> Iterator[tuple[dict[str, Any], str | None]]:
 
 
 def collect(home: Home, tracker: Tracker, *, keep_days: float, dry: bool) -> Sweep:
-    """Remove from the store what no registered version, running lease or recent result was made from."""
+    """Remove results that no registered version, running lease or recent result depends on; ``dry`` only lists them."""
     registered = [row["checkpoint.sha256"] for row in tracker.models() if "checkpoint.sha256" in row]
     return sweep(open_store(home.store, home.cache), registered, keep_days=keep_days, dry=dry)

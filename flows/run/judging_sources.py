@@ -1,4 +1,4 @@
-"""The sources of a recipe's judging sets, and the facts that the stages of a run stated about them."""
+"""The sources of a recipe's judging sets, and the facts that a run's stages recorded about them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tasks.recipe.recipe import Recipe
 from tasks.stage.session import Session
 
 SOURCE = "judge:"
-"""How a judging set's source is called among those of a run."""
+"""Prefix of a judging set's name among the sources of a run."""
 
 
 def sources_of_sets(recipe: Recipe) -> dict[str, Parcel]:
-    """Find the rows of every judging set; those that a task brings may be missing where no criterion names them."""
+    """Find the source of every judging set; a set that comes with the task may be missing if no criterion names it."""
     named = {name for criterion in recipe.gate.criteria for name in criterion.worst_of}
     found = {}
     for name, given in recipe.judging_sets.items():
@@ -30,13 +30,13 @@ def sources_of_sets(recipe: Recipe) -> dict[str, Parcel]:
 
 
 def sets_in(recipe: Recipe, sources: Iterable[str]) -> dict[str, JudgingSet]:
-    """Return the judging sets of which this run has the rows."""
+    """Return the judging sets whose source this run has found."""
     return {name: given for name, given in recipe.judging_sets.items() if f"{SOURCE}{name}" in sources}
 
 
 def with_purge(facts: Mapping[str, Any], learned: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what is known of prepared rows after a purge for judging sets; ``learned`` is what that purge says, None
-    where there was none."""
+    """Return the facts of prepared rows after a purge for judging sets; ``learned`` holds the facts of that purge, or
+    None without one."""
     if not learned:
         return dict(facts)
     before = facts["purged"]
@@ -50,8 +50,8 @@ def with_purge(facts: Mapping[str, Any], learned: Mapping[str, Any] | None) -> d
 
 
 def known_of_sets(session: Session) -> dict[str, dict[str, Any]]:
-    """Return by set what this run's stages know of it: its rows, what was left out, what is merged, and what overlaps;
-    without figures in a plan."""
+    """Return by set the facts from this run's stages: its rows, rows left out, merged classes and overlaps. In a plan,
+    sets without cached facts are missing."""
     found: dict[str, dict[str, Any]] = {}
     for record in session.records:
         if (

@@ -1,8 +1,7 @@
-"""The ledger of a run: what every stage took, what the run spent, what the cache saved it, and what each candidate cost
-to make.
+"""The ledger of a run: the cost of every stage, of the whole run and of each candidate, and the savings of the cache.
 
-A candidate's own stages bear its name; what they were made from, and others were too, is counted apart and undivided
-(``shared``).
+The label of a candidate's own stages is its name; stages that several candidates depend on are counted separately and
+undivided (``shared``).
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from tasks.stage.budget import Purse
 from tasks.stage.session import Session, StageRecord
 
 JUDGING = ("scorecard", "speed", "comparison", "inspection")
-"""Kinds that say how good a model is: it is not made of them, nor of what they compare it with."""
+"""Kinds of stages that evaluate a model: their inputs, such as models compared with it, are no part of its cost."""
 GRAPHS = {"export-onnx": "onnx", "quantize-onnx": "int8"}
-"""How the row of an export is called after its model's: the stage that makes it bears the name of the model."""
+"""Suffix of an export's row by stage: the row is named MODEL-SUFFIX, the label of its stage is the model's name."""
 
 
 def new_purse(costs: Costs) -> Purse:
-    """Return what a run may spend, and what it counts with; a name that no table knows is refused here."""
+    """Return the budget of a run and its rates; raises an error if no table has the given instance or region."""
     limits = {name: getattr(costs.budget, name) for name in ("dollars", "kwh", "hours")}
     return Purse(limits, rates_for(costs), costs.budget.by_estimate)
 
 
 def ledger_of(session: Session) -> dict[str, Any]:
-    """Return the ledger as ``--json`` writes it, of a run that has ended or was ended."""
+    """Return the ledger of a finished or stopped run, in the form of ``--json``."""
     purse = session.purse
     rows = [stage_cost(record, purse.rates) for record in session.records]
     ran = [row["cost"] for row in rows if row["cache"] == "miss" and row["ran"]]
@@ -48,7 +47,7 @@ def ledger_of(session: Session) -> dict[str, Any]:
 
 
 def stage_cost(record: StageRecord, rates: Rates) -> dict[str, Any]:
-    """Return one stage's line; what a cached one took, it took when it was made."""
+    """Return one stage's row; the cost of a cached stage is that of its original computation."""
     ran = record.cache == "hit" or bool(record.used)
     cost = cost_of(record.used, rates) if ran else nothing_known("it did not run")
     return {
@@ -62,7 +61,7 @@ def stage_cost(record: StageRecord, rates: Rates) -> dict[str, Any]:
 
 
 def billed(purse: Purse) -> dict[str, Figure]:
-    """Return what the whole machine costs for as long as the run took: stages are busy for less."""
+    """Return the price of the whole machine for the run's wall-clock time; its stages are busy for less."""
     hours = measured((time.monotonic() - purse.opened) / 3600, "the run's wall clock")
     dollars = {}
     for market in ("on-demand", "spot"):
@@ -73,7 +72,7 @@ def billed(purse: Purse) -> dict[str, Figure]:
 
 
 def basis(rates: Rates) -> dict[str, Any]:
-    """Return what was counted with, and from when and where it is."""
+    """Return the rates behind the costs, with the date and source of prices."""
     price = rates.price
     return {
         "market": rates.market,
@@ -87,14 +86,14 @@ def basis(rates: Rates) -> dict[str, Any]:
 
 
 def costs_of_candidates(names: Sequence[str], session: Session) -> dict[str, dict[str, Any]]:
-    """Return by candidate what its own stages took, cached or not, and apart what the shared stages took that they were
-    made from."""
+    """Return by candidate the cost of its own stages, cached or not, and separately that of the shared stages that
+    they depend on."""
     makers = {record.parcel.sha256: record for record in reversed(session.records) if record.parcel is not None}
     return {name: candidate_cost(name, session, makers) for name in names}
 
 
 def candidate_cost(name: str, session: Session, makers: Mapping[str, StageRecord]) -> dict[str, Any]:
-    """Return what one candidate took."""
+    """Return the cost of one candidate."""
     own = [record for record in session.records if record.parcel is not None and is_own(record, name)]
     seen = {id(record) for record in own}
     shared = list(behind([record for record in own if record.kind not in JUDGING], makers, seen))
@@ -107,7 +106,7 @@ def candidate_cost(name: str, session: Session, makers: Mapping[str, StageRecord
 
 
 def is_own(record: StageRecord, name: str) -> bool:
-    """Tell whether a stage is one candidate's own: it bears its name, or is the teacher's training."""
+    """Return whether a stage is one candidate's own: its label is the candidate's name, or it trains the teacher."""
     if record.kind == "export":
         return name == f"{record.label}-{GRAPHS.get(record.name)}"
     if name == "teacher":
@@ -116,7 +115,7 @@ def is_own(record: StageRecord, name: str) -> bool:
 
 
 def behind(records: Sequence[StageRecord], makers: Mapping[str, StageRecord], seen: set[int]) -> Iterator[StageRecord]:
-    """Yield every stage that some were made from, by the digests of their inputs."""
+    """Yield all stages that the given ones depend on, directly or not, by the digests of their inputs."""
     for record in records:
         for digest in inputs_of([record.explanation]):
             maker = makers.get(digest)
@@ -127,7 +126,7 @@ def behind(records: Sequence[StageRecord], makers: Mapping[str, StageRecord], se
 
 
 def planned_cost(record: StageRecord, rates: Rates) -> dict[str, Figure]:
-    """Return what a stage of a plan would take; of a cached one, what it took and need not take again."""
+    """Return the estimated cost of a planned stage; for a cached one, the cost that it saves."""
     if record.cache == "hit":
         return cost_of(record.used, rates)
     return (

@@ -1,4 +1,4 @@
-"""Links on the page of a flow run that is under way."""
+"""Links on the page of a flow run while it is running."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tasks.errors import LimbeckError
 
 
 async def link_to_mlflow(tracker: Any) -> None:
-    """Leave a link to the MLflow run on the flow run's page as soon as there is one, so that it can be followed while
+    """Add a link to the MLflow run to the flow run's page as soon as there is one, so that people can use it while
     stages run."""
     from prefect.artifacts import acreate_link_artifact
 
@@ -27,7 +27,7 @@ async def link_to_mlflow(tracker: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def spared(what: str) -> AsyncIterator[None]:
-    """Let a run go on where a page does not take something."""
+    """Turn errors while writing to a page into a warning, so that the run continues."""
     from prefect.logging import get_run_logger
 
     try:

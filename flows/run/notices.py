@@ -1,9 +1,9 @@
-"""Notices: a run that failed, candidates or a promotion that were refused, a model that was promoted, told through
-Prefect's own notification blocks.
+"""Notices about failed runs, refused candidates or promotions, and promoted models, sent through Prefect's notification
+blocks.
 
 A recipe names blocks by their slugs (``notify: [slack-webhook/team]``), the environment by ``LIMBECK_NOTIFY``;
-addresses and passwords are in the blocks, on the Prefect server. A block that is not there is refused before anything
-is spent; a notice that cannot be sent is a warning.
+addresses and passwords are in the blocks, on the Prefect server. A missing block is refused before any computation; a
+notice that cannot be sent is a warning.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tasks.recipe.recipe import Recipe
 
 Notice = tuple[str, str]
 """Subject and body."""
-PATIENCE = 20.0  # seconds that one block gets to send
+PATIENCE = 20.0  # seconds for one block to send
 TOLD = ("champion", "challenger")
-"""Aliases whose move is news; the others follow from them."""
-SHOWN = 5  # candidates whose reasons are told; the others are named
+"""Aliases whose moves cause a notice; the others follow from them."""
+SHOWN = 5  # candidates listed with their reasons; the others by name only
 
 
 def wanted(named: Sequence[str]) -> list[str]:
-    """Return the blocks that are to be told: those of the recipe, then those of ``LIMBECK_NOTIFY``, each once."""
+    """Return the blocks to notify: those of the recipe, then those of ``LIMBECK_NOTIFY``, each once."""
     given = [slug.strip() for slug in os.environ.get("LIMBECK_NOTIFY", "").split(",") if slug.strip()]
     for slug in given:
         if not re.fullmatch(BLOCK, slug):
@@ -40,21 +40,19 @@ def wanted(named: Sequence[str]) -> list[str]:
 
 
 async def require_blocks(slugs: Sequence[str]) -> list[Any]:
-    """Load notification blocks from the Prefect server; refuse what is not there, or tells nobody anything."""
+    """Load blocks from the Prefect server; raise RecipeError if one is missing or is no notification block."""
     return [await load_block(slug) for slug in slugs]
 
 
 async def load_block(slug: str) -> Any:
-    """Load one block."""
+    """Load one notification block."""
     import prefect.blocks.notifications  # noqa: F401 - registers the kinds of blocks that come with Prefect
     from prefect.blocks.abstract import NotificationBlock
     from prefect.blocks.core import Block
 
     try:
         block: Any = await Block.aload(slug)
-    except (
-        Exception
-    ) as error:  # ValueError for what is not there, and whatever its settings, or the way to the server, raise
+    except Exception as error:  # ValueError for a missing block, and any error of its settings or of the connection
         raise RecipeError(
             f"notify: there is no usable notification block {slug!r} on this Prefect server; save one there, or "
             f"take it out of notify and LIMBECK_NOTIFY"
@@ -68,14 +66,15 @@ async def load_block(slug: str) -> Any:
 
 
 async def send(slugs: Sequence[str], notice: Notice) -> list[str]:
-    """Tell every block, side by side; return the slugs of those that could not be told. Nothing of this can fail a
+    """Send a notice to every block, in parallel; return the slugs of those that failed. No error here can fail a
     run."""
     told = await asyncio.gather(*(send_one(slug, *notice) for slug in slugs))
     return [slug for slug, sent in zip(slugs, told, strict=True) if not sent]
 
 
 async def send_one(slug: str, subject: str, body: str) -> bool:
-    """Tell one block; its address is a secret, so of what goes wrong only the kind is said."""
+    """Send a notice to one block; return whether that worked. Its address is a secret, so a warning names only the
+    kind of the error."""
     try:
         async with asyncio.timeout(PATIENCE):
             block = await load_block(slug)
@@ -94,7 +93,7 @@ async def send_one(slug: str, subject: str, body: str) -> bool:
 
 
 def warn(words: str) -> None:
-    """Warn in the run's log where there is a run, and where logs of the command line go."""
+    """Log a warning: in the run's log if there is a run, else in the log of the command line."""
     from prefect.exceptions import MissingContextError
     from prefect.logging import get_run_logger
 
@@ -104,36 +103,36 @@ def warn(words: str) -> None:
         logging.getLogger("limbeck.notices").warning(words)
 
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- texts of the notices ---------------------------------------------------------------------------------------------
 
 
 def tell_failure(recipe: str, flow: str, message: str, page: str | None = None, *, run: str = "") -> Notice:
-    """Say that a run failed, and why, in the error's own sentence; ``run`` names one that has no recipe."""
+    """Return the notice of a failed run, with its error message; ``run`` names a run that has no recipe."""
     what = f"The flow {flow} of the recipe {recipe} failed." if recipe else f"The flow {flow} failed."
     return f"Limbeck: {recipe or run or flow} failed", with_links(f"{what}\n{sentence_of(message)}", {"Prefect": page})
 
 
 def tell_refused_promotion(run: str, message: str, page: str | None = None) -> Notice:
-    """Say that the gate or the champion spoke against what a person wanted; nothing is broken, and nothing has
+    """Return the notice of a promotion refused by the gate or by the comparison with the champion; no alias has
     moved."""
     return f"Limbeck: {run} was refused", with_links(sentence_of(message).removeprefix(REFUSED), {"Prefect": page})
 
 
 REFUSED = "GateError: "
-"""How the message of a run begins that ended because the gate refused something."""
+"""Start of the message of a run that ended because the gate refused a promotion."""
 
 
 def sentence_of(message: str) -> str:
-    """Return the error's own sentence of a state's message."""
+    """Return the error message in the message of a Prefect state."""
     return re.sub(r"^Flow run encountered an exception: ", "", message.strip() or "no message")
 
 
 def tell_refusal(result: Mapping[str, Any], page: str | None = None) -> Notice | None:
-    """Say which candidates were refused, by the gate or against the champion, and why; nothing where none was, or none
-    was to be judged.
+    """Return the notice of the candidates refused by the gate or in the comparison with the champion; None if there are
+    none.
 
-    That some were refused is told when it was decided, and not again by every run that finds all as it was; that nobody
-    was accepted, always.
+    If some candidates were accepted, the notice is sent only for a new decision, not again by every run that repeats
+    it; if none was accepted, it is always sent.
     """
     judged, recipe = result["registered"], result["recipe"]
     refused = [entry for entry in judged if "refused" in (entry["decision"], entry.get("outcome"))]
@@ -159,7 +158,7 @@ def tell_refusal(result: Mapping[str, Any], page: str | None = None) -> Notice |
 
 
 def refusal_line(entry: Mapping[str, Any]) -> str:
-    """Say why one candidate was refused: by the gate's criteria, or, accepted by them, against the champion."""
+    """Return a line with the reasons for a refusal: failed gate criteria, or the comparison with the champion."""
     why = (
         "; ".join(entry["reasons"])
         if entry["decision"] == "refused"
@@ -179,7 +178,7 @@ def tell_promotion(
     why: str = "",
     links: Mapping[str, str | None] | None = None,
 ) -> Notice:
-    """Say that an alias points at another version now: which, what it is, what stood there before, and why it moved."""
+    """Return the notice of a moved alias: the new version and its candidate, the version before, and the reason."""
     what = f"{name}@{alias} is version {version}{f' ({candidate})' if candidate else ''} now"
     was = [f"It was version {before} before."] if before not in (None, "") else []
     lines = [
@@ -193,33 +192,32 @@ def tell_promotion(
 
 
 def verdict_of(entry: Mapping[str, Any]) -> str:
-    """Return the gate's verdict in brackets, where it said one."""
+    """Return the gate's verdict in brackets; empty if there is none."""
     return f" ({entry['verdict']})" if isinstance(entry.get("verdict"), str) else ""
 
 
 def with_links(body: str, links: Mapping[str, str | None]) -> str:
-    """Add the links that there are."""
+    """Append the non-empty links to a text, one a line."""
     return "\n".join([body, *(f"{name}: {link}" for name, link in links.items() if link)])
 
 
-# --- when it is said --------------------------------------------------------------------------------------------------
+# --- occasions of the notices -----------------------------------------------------------------------------------------
 
 
 async def on_failure(flow: Any, flow_run: Any, state: Any) -> None:
-    """Prefect's hook of our flows: a flow run that failed is told to whom its recipe names; one that was stopped is
-    not."""
+    """Notify the recipe's blocks of a failed flow run (hook of Prefect); a run stopped by a person sends no notice."""
     from prefect.utilities.urls import url_for
 
     if "Interrupted:" in (state.message or ""):
-        return  # somebody asked for the end, and knows
+        return  # stopped by a person, who knows of it
     name, named = recipe_behind(flow_run.parameters)
     try:
         slugs = wanted(named)
     except RecipeError as error:
         return warn(str(error))
     message, page = state.message or "", url_for("flow-run", obj_id=flow_run.id)
-    # The refusal of a promotion reaches us as a failure: the flow raises, so that the command and the Prefect page show
-    # it.
+    # A refused promotion arrives here as a failure: the flow raises, so that the command and the Prefect page show the
+    # refusal.
     if flow.name == "promote" and sentence_of(message).startswith(REFUSED):
         await send(slugs, tell_refused_promotion(flow_run.name, message, page))
     else:
@@ -227,8 +225,8 @@ async def on_failure(flow: Any, flow_run: Any, state: Any) -> None:
 
 
 def recipe_behind(parameters: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the recipe that a flow run was given, and whom it tells; a recipe of the shelf is given by its
-    name, and changes."""
+    """Return the name of a flow run's recipe and its notification blocks; for a recipe of the shelf, the parameters
+    hold its name and the changes."""
     given, changes = parameters.get("recipe"), parameters.get("changes")
     if isinstance(given, str):
         told = changes.get("notify") if isinstance(changes, Mapping) else getattr(changes, "notify", None)
@@ -240,14 +238,14 @@ def recipe_behind(parameters: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
 
 
 async def tell_of(recipe: Recipe, result: Mapping[str, Any]) -> None:
-    """Tell of a finished run what is news: who was refused, and that a new version became champion."""
+    """Send the notices of a finished run: refused candidates, and a new champion or challenger."""
     slugs = wanted(recipe.notify)
     for notice in news_of(result) if slugs else []:
         await send(slugs, notice)
 
 
 def news_of(result: Mapping[str, Any]) -> list[Notice]:
-    """Return what a finished run has to tell."""
+    """Return the notices of a finished run."""
     refusal = tell_refusal(result)
     name = result["registered"][0]["name"] if result["registered"] else ""
     return [
@@ -257,8 +255,7 @@ def news_of(result: Mapping[str, Any]) -> list[Notice]:
 
 
 def promotions_in(name: str, decided: Mapping[str, Any], links: Mapping[str, str | None] | None = None) -> list[Notice]:
-    """Return a notice for each alias of a decision that a person waits for: a new champion, or a challenger to be
-    looked at."""
+    """Return a notice for each moved alias that concerns people: a new champion, or a challenger to be examined."""
     moves, words = decided.get("moves", {}), {word["version"]: word for word in decided.get("words", ())}
     return [
         tell_promotion(
@@ -276,6 +273,6 @@ def promotions_in(name: str, decided: Mapping[str, Any], links: Mapping[str, str
 
 
 async def tell_of_promotion(name: str, decided: Mapping[str, Any]) -> None:
-    """Tell of what a person promoted or rolled back; there is no recipe, so the environment names whom."""
+    """Send the notices of a manual promotion or rollback to the blocks of ``LIMBECK_NOTIFY``; there is no recipe."""
     for notice in promotions_in(name, decided):
         await send(wanted(()), notice)

@@ -1,5 +1,5 @@
-"""One run of the story: where its sources are, what it may use, and who watches; opened before anything is spent,
-closed whatever happens."""
+"""The opening and closing of a run: its sources, resources, budget and tracker. Everything is checked before any
+computation, and closed also after an error."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from tasks.register_model import registered_name
 from tasks.stage.session import Session, use_session
 
 PINNED = ("torch", "transformers", "numpy", "mlflow", "prefect", "limbeck")
-"""Libraries whose versions cards and results name."""
+"""Libraries whose versions are listed in cards and results."""
 
 
 @dataclass
 class Run:
-    """One run under way."""
+    """An open run."""
 
     session: Session
     sources: dict[str, Parcel]
@@ -50,8 +50,8 @@ class Run:
 
 @asynccontextmanager
 async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
-    """Find the sources, check store and tracker, then run the stages; on the way out no branch is left running and no
-    MLflow run open."""
+    """Find the sources, check store and tracker, and yield the run for its stages; at exit, no branch is left running
+    and no MLflow run open."""
     onlooker = ONLOOKER.get() or Onlooker(Home.from_environment())
     purse = new_purse(recipe.costs)
     sources = await asyncio.to_thread(find_sources, recipe)
@@ -93,34 +93,34 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
                 yield Run(session, sources, tracker, onlooker.home)
         await asyncio.to_thread(tracker.close, "FINISHED")
     except BaseException as error:
-        # A thread cannot be cancelled: the run that it is opening must be there before it can be ended.
+        # A thread cannot be cancelled: wait until it has opened the MLflow run, which can only then be ended.
         await asyncio.wait([opening])
         await stop_branches(already)
         await asyncio.shield(settle(dispatcher, error))
         await close_early(session, tracker, "KILLED" if isinstance(error, STOPPED) and not is_lost() else "FAILED")
         raise
     finally:
-        if session.engines is not None:  # not before: engines write their checkpoints while the branches are stopped
+        if session.engines is not None:  # not earlier: engines write their checkpoints while the branches are stopped
             session.engines.close()
 
 
 async def close_early(session: Session, tracker: Tracker, status: str) -> None:
-    """Close the MLflow run of a run that did not get to its end, with what it did until then."""
-    with contextlib.suppress(LimbeckError):  # why it ended matters more than the notes
+    """Close the MLflow run of an unfinished run, with its stages and its ledger so far."""
+    with contextlib.suppress(LimbeckError):  # the reason of the end matters more than the notes
         await asyncio.shield(asyncio.to_thread(tracker.story, session.records if tracker.parent else []))
         await asyncio.shield(asyncio.to_thread(tracker.ledger, ledger_of(session) if tracker.parent else {}))
     await asyncio.shield(asyncio.to_thread(tracker.close, status))
 
 
 def begin(tracker: Tracker, store: Any, name: str) -> None:
-    """Open the run in MLflow, and refuse at once what could not be promoted at its end: a model that is decided on
-    under another store's lock."""
+    """Open the run in MLflow, and refuse at once a model that could not be promoted at the end, because the lock of
+    another store guards it."""
     tracker.open()
     Registry(tracker, name, store=store.identity()).model()
 
 
 def invite(onlooker: Onlooker) -> None:
-    """Tell whoever watches where the run's page is."""
+    """Print the address of the run's page for the user at the command line."""
     from prefect.runtime import flow_run
     from prefect.utilities.urls import url_for
 
@@ -130,7 +130,7 @@ def invite(onlooker: Onlooker) -> None:
 
 
 def warn(onlooker: Onlooker, warnings: Sequence[str]) -> None:
-    """Say once a run what it counts with that is old."""
+    """Log warnings about outdated rates, once a run."""
     from prefect.logging import get_run_logger
 
     for warning in warnings:
@@ -143,20 +143,20 @@ async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
     """Cancel the branches that are still running and wait until their engines have stopped."""
     running = [task for task in asyncio.all_tasks() if task not in already and task is not asyncio.current_task()]
     for task in running:
-        # A branch that was asked already is tidying up: asked again, a subflow could not even tell Prefect any more
-        # that it has ended.
+        # A branch that was cancelled already is cleaning up: cancelled again, a subflow could not report its end to
+        # Prefect.
         if not task.cancelling():
             task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
 
 
 LEARNED = {"training rows": "prepare-rows", "transfer text": "prepare-transfer", "general text": "compare-corpus"}
-"""What is learned from, and the stage that held it against the rows that are held back."""
+"""Kinds of training data, and the stage that compared each with the held-out rows."""
 
 
 def held_back(session: Session) -> dict[str, Any]:
-    """Return what this run's stages know of its held-back rows: their counts, what was taken out of train, and what
-    overlaps with them all the same."""
+    """Return the facts of this run's stages about held-out rows: their counts, the rows purged from train, and the
+    remaining overlaps."""
     stages = {where: session.parcel_of(stage, "") for where, stage in LEARNED.items()}
     facts = {where: parcel.facts for where, parcel in stages.items() if parcel is not None and parcel.facts}
     data, purge, sets = facts.get("training rows"), session.parcel_of("purge-rows", ""), known_of_sets(session)
@@ -168,7 +168,7 @@ def held_back(session: Session) -> dict[str, Any]:
 
 
 def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]]:
-    """Return a session in which stages only say what they would do, and the recipe's sources."""
+    """Return a session in which stages are planned but not run, and the recipe's sources."""
     store = open_store(home.store, home.cache)
     purse = new_purse(recipe.costs)
     session = Session(
@@ -178,17 +178,17 @@ def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]
 
 
 def layout(recipe: Recipe) -> tuple[int, int, int]:
-    """Return the cores that a run's stages may hold at once, the threads of one beside others, and of one alone."""
+    """Return the cores of a run, the threads of a stage that runs beside others, and of a stage that runs alone."""
     return recipe.resources.cores or available_cores(), recipe.resources.threads, recipe.resources.threads_alone
 
 
 def available_cores() -> int:
-    """Return the cores this process may use, not the machine's."""
+    """Return the number of cores that this process may use; the machine may have more."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def find_sources(recipe: Recipe) -> dict[str, Parcel]:
-    """Find and fingerprint everything that the recipe names from outside."""
+    """Find and fingerprint all external sources of a recipe: data, models and texts."""
     sources = {"data": resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)}
     if recipe.pretraining is None:
         sources["teacher"] = resolve_model(recipe.teacher.model, recipe.teacher.revision)
@@ -211,8 +211,8 @@ def find_sources(recipe: Recipe) -> dict[str, Parcel]:
 
 
 def new_tracker(recipe: Recipe, home: Home, kind: str = "run") -> Tracker:
-    """Return the tracker of this run: one experiment per task and teacher; ``kind`` says which flow it is, so that it
-    can be resumed."""
+    """Return the tracker of this run: one experiment per task and teacher; ``kind`` names the flow, so that the run can
+    be resumed."""
     from prefect.runtime import flow_run
     from prefect.utilities.urls import url_for
 
@@ -239,7 +239,7 @@ def teacher_name(recipe: Recipe) -> str:
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a result file whole or not at all."""
+    """Write a result file atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n")
     temporary.replace(path)

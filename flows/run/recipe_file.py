@@ -16,7 +16,7 @@ from tasks.ports.files.bounded_yaml import DEEPEST, parse_yaml, read_yaml_file
 from tasks.recipe.recipe import Recipe
 
 SHELF = Path(__file__).resolve().parents[2] / "deployments" / "recipes"
-PROBLEMS, SHOWN = 20, 100  # problems of a recipe that are told at once, and characters that are shown of a value
+PROBLEMS, SHOWN = 20, 100  # problems of a recipe reported at once, and characters displayed of a value
 Place = tuple[str | int, ...]
 LICENCES = {
     "data.source": "data.licence",
@@ -27,12 +27,12 @@ LICENCES = {
     "augmentation.masked_lm": "augmentation.masked_lm_licence",
     "augmentation.word_vectors": "augmentation.word_vectors_licence",
 }
-"""Where a recipe states the licence of a source."""
+"""The knob with the licence of each source."""
 
 
 def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = ()) -> Recipe:
     """Read a recipe by path, or by its name on the shelf, and change it by ``a.b=value`` settings; ``sections`` are
-    there even if it has none."""
+    added if they are missing."""
     path = find_recipe(name)
     values = read_yaml(path)
     for section in sections:
@@ -44,7 +44,7 @@ def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = (
 
 
 def find_recipe(name: str) -> Path:
-    """Return a recipe's file."""
+    """Return the file of a recipe given by path or by its name on the shelf."""
     path = Path(name)
     if path.is_file():
         return path
@@ -57,7 +57,7 @@ def find_recipe(name: str) -> Path:
 
 
 def read_yaml(path: Path) -> CommentedMap:
-    """Read a YAML mapping that remembers its line numbers; a key given twice is an error."""
+    """Read a YAML mapping with its line numbers; duplicate keys are an error."""
     try:
         values = read_yaml_file(path, "rt")
     except ValueError as error:
@@ -68,7 +68,7 @@ def read_yaml(path: Path) -> CommentedMap:
 
 
 def apply(values: Any, setting: str) -> None:
-    """Set one value; lists are entered by number or by the name of an entry."""
+    """Set one value in place; entries of lists are addressed by number or by name."""
     path, sign, text = setting.partition("=")
     if not sign or not path:
         raise RecipeError(f"--set takes a.b=value, not {setting!r}")
@@ -87,7 +87,7 @@ def apply(values: Any, setting: str) -> None:
 
 
 def enter(target: Any, step: str, path: str) -> Any:
-    """Return what lies one step down, made where it is missing."""
+    """Return the section or entry one step down; create a missing section."""
     if isinstance(target, list):
         return target[index_of(target, step, path)]
     if target.get(step) is None:
@@ -98,7 +98,7 @@ def enter(target: Any, step: str, path: str) -> Any:
 
 
 def index_of(entries: Sequence[Any], step: str, path: str) -> int:
-    """Find an entry of a list by number or by name."""
+    """Return the index of a list entry given by number or by name."""
     if step.isdigit() and int(step) < len(entries):
         return int(step)
     names = [entry.get("name") for entry in entries if isinstance(entry, Mapping)]
@@ -108,8 +108,8 @@ def index_of(entries: Sequence[Any], step: str, path: str) -> int:
 
 
 def forget_licences(values: Any, given: Collection[str]) -> None:
-    """Strike out the licence of every source that was replaced, unless its own was given too: a recipe states the
-    licences of its own sources alone."""
+    """Remove the licence of every replaced source, unless a new licence is given, too: a recipe states only the
+    licences of its own sources."""
     for path in given:
         licence = licence_beside(path)
         if licence and licence not in given:
@@ -122,14 +122,14 @@ def forget_licences(values: Any, given: Collection[str]) -> None:
 
 
 def licence_beside(path: str) -> str | None:
-    """Return where the licence of a source stands; None for a path that names no source."""
+    """Return the path of a source's licence; None for a path that is no source."""
     if path.startswith("ensemble.teachers.") and path.endswith(".model"):
         return path.removesuffix("model") + "licence"
     return LICENCES.get(path)
 
 
 def validate(values: CommentedMap, path: Path) -> Recipe:
-    """Turn YAML values into a recipe, or say what is wrong and where."""
+    """Return the recipe of YAML values; raise RecipeError with each problem and its line."""
     try:
         return Recipe.model_validate(plain(values))
     except ValidationError as error:
@@ -139,14 +139,14 @@ def validate(values: CommentedMap, path: Path) -> Recipe:
 
 
 def plain(values: Any) -> Any:
-    """Strip the YAML reader's own types."""
+    """Convert the YAML reader's own types to plain dicts and lists."""
     if isinstance(values, Mapping):
         return {str(key): plain(value) for key, value in values.items()}
     return [plain(value) for value in values] if isinstance(values, list) else values
 
 
 def explain(problem: Any, values: CommentedMap, path: Path) -> str:
-    """Say one problem in one sentence: where, what was given, what is legal."""
+    """Return a sentence about one problem: its place, the given value, and the legal ones."""
     place: Place = tuple(step for step in problem["loc"] if not is_branch(step))
     shown = ".".join(map(str, place)) or "the recipe"
     where = f"{path}, line {line_of(values, place)}"
@@ -162,7 +162,7 @@ def explain(problem: Any, values: CommentedMap, path: Path) -> str:
 
 
 def shortened(value: str | int | float) -> str:
-    """Return what was given, as far as it fits into a sentence."""
+    """Return a given value, shortened to fit into a sentence."""
     shown = (
         repr(value)
         if not isinstance(value, int) or isinstance(value, bool) or abs(value) < 10**SHOWN
@@ -172,12 +172,12 @@ def shortened(value: str | int | float) -> str:
 
 
 def is_branch(step: str | int) -> bool:
-    """Tell pydantic's names for the branches of a union from keys of the recipe."""
+    """Return whether a step is pydantic's name for a branch of a union, and no key of the recipe."""
     return isinstance(step, str) and (step in ("str", "TaskSpec", "int", "float") or "[" in step)
 
 
 def line_of(values: Any, place: Place) -> int:
-    """Return the line of a key, or of the nearest section around it that is in the file."""
+    """Return the line of a key, or of the nearest enclosing section in the file."""
     line, target = 1, values
     for step in place:
         try:
@@ -192,7 +192,7 @@ def legal_keys(model: type[BaseModel], place: Place) -> list[str]:
     """Return the keys that are legal at a place of the recipe."""
     named = False
     for step in place:
-        if isinstance(step, int) or named:  # a place in a list, or the name that a user gave to a section
+        if isinstance(step, int) or named:  # an index of a list, or a user's name of a section
             named = False
             continue
         annotation = model.model_fields[str(step)].annotation

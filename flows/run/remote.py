@@ -1,5 +1,5 @@
-"""Whether a run's stages are made elsewhere, as the environment says, and what becomes of them when the run does not
-come to its end."""
+"""Remote execution of a run's stages, as configured by the environment, and their cancellation if the run does not
+finish."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tasks.recipe.recipe import Recipe
 from tasks.stage.remote import FLOW, GRACE, Dispatcher
 
 CUT_OFF = (asyncio.CancelledError, KeyboardInterrupt, TerminationSignal)
-"""What reaches a run from outside; anything else is a failure of its own."""
+"""Exceptions that end a run from outside; all others are failures of the run."""
 
 
 def new_dispatcher() -> Dispatcher | None:
-    """Return who has stages made elsewhere: workers of the deployment that ``LIMBECK_DISPATCH`` names; None where it
-    names none."""
+    """Return a dispatcher that runs stages on workers of the deployment in ``LIMBECK_DISPATCH``; None if that is not
+    set."""
     deployment = os.environ.get("LIMBECK_DISPATCH", "").strip()
     if not deployment:
         return None
@@ -46,7 +46,7 @@ def new_dispatcher() -> Dispatcher | None:
 
 
 def grace() -> float:
-    """Return the seconds in which a crashed stage may be started again before a run gives it up."""
+    """Return the seconds that a run waits for the restart of a crashed stage before it gives the stage up."""
     given = os.environ.get("LIMBECK_DISPATCH_GRACE", f"{GRACE:g}")
     if not re.fullmatch(r"\d{1,6}(\.\d+)?", given):
         raise RecipeError(
@@ -56,8 +56,7 @@ def grace() -> float:
 
 
 def gpu_limit() -> str:
-    """Return the global concurrency limit that stages for a GPU take slots of: what ``LIMBECK_GPU_LIMIT`` names, or
-    none."""
+    """Return the name of the global concurrency limit for GPU stages: ``LIMBECK_GPU_LIMIT``, or an empty string."""
     given = os.environ.get("LIMBECK_GPU_LIMIT", "").strip()
     if re.search(r"[/%&><]", given):
         raise RecipeError(
@@ -68,7 +67,7 @@ def gpu_limit() -> str:
 
 
 def processes_of_worker() -> int:
-    """Return how many processes share a training: ``LIMBECK_PROCESSES``, the number of GPUs where it is made."""
+    """Return the number of processes of one training: ``LIMBECK_PROCESSES``, the number of the worker's GPUs."""
     given = os.environ.get("LIMBECK_PROCESSES", "1")
     if not given.isdecimal() or not 1 <= int(given) <= 64:
         raise RecipeError(
@@ -78,7 +77,7 @@ def processes_of_worker() -> int:
 
 
 async def ready_dispatcher(recipe: Recipe, home: Home) -> Dispatcher | None:
-    """Return who has the stages of this run made elsewhere, after asking whether that can be."""
+    """Return the dispatcher of this run after a check that it can work, or None."""
     from prefect.runtime import flow_run
 
     dispatcher = new_dispatcher()
@@ -89,7 +88,7 @@ async def ready_dispatcher(recipe: Recipe, home: Home) -> Dispatcher | None:
 
 
 def terms_of(recipe: Recipe, home: Home) -> Mapping[str, Any]:
-    """Return what every order of a run says: a budget stays with the run, which watches it."""
+    """Return the fields that all orders of a run share, without the budget, which the run itself watches."""
     costs = recipe.costs.model_dump(mode="json", exclude_unset=True)
     costs.pop("budget", None)
     return {
@@ -104,8 +103,8 @@ def terms_of(recipe: Recipe, home: Home) -> Mapping[str, Any]:
 
 
 async def settle(dispatcher: Dispatcher | None, error: BaseException) -> None:
-    """Cancel what a run asked for when it has failed, or a person stopped it. One that only moves to another worker, or
-    was cut off, will find it again."""
+    """Cancel the remote stages of a run that failed or that a person stopped. A run that moves to another worker, or
+    was cut off, finds them again."""
     if (
         dispatcher is not None
         and dispatcher.under_way
@@ -115,7 +114,7 @@ async def settle(dispatcher: Dispatcher | None, error: BaseException) -> None:
 
 
 async def is_cancelled() -> bool:
-    """Tell whether somebody cancelled this flow run; where the server does not say, nobody did."""
+    """Return whether this flow run was cancelled; False if the server does not answer."""
     from prefect.client.orchestration import get_client
     from prefect.runtime import flow_run
 

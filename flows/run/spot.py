@@ -1,10 +1,9 @@
-"""Work on borrowed machines: when the cloud announces that it takes this one back, stages stop at a checkpoint, and
-another worker goes on.
+"""Work on spot instances: when the cloud announces that it reclaims this one, stages stop at a checkpoint, and another
+worker resumes the run.
 
-ECS tells a task nothing of this in time: tasks that no service keeps are not drained. So the run asks by itself, every
-few seconds, where the pool sets ``LIMBECK_SPOT=aws``. The order matters: checkpoints are written and uploaded first,
-and only then is Prefect asked to hand the run to another worker, because from then on it gives this process half a
-minute.
+ECS does not notify a task in time: tasks outside of a service are not drained. Therefore the run itself polls every few
+seconds if the pool sets ``LIMBECK_SPOT=aws``. The order matters: checkpoints are written and uploaded first, and only
+then is Prefect asked to hand the run to another worker, because from then on this process has half a minute left.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from prefect.logging import get_run_logger
 from tasks.errors import RecipeError
 from tasks.ports.spot import Metadata, Notice
 
-LOOK = 5.0  # seconds between two questions, as AWS advises
-SILENT = 12  # questions in a row without an answer after which it is said aloud, once
-PATIENCE = 60.0  # seconds for Prefect to end this process after it was asked to
-DEEPEST = 16  # processes between this one and the one that started it for Prefect
+LOOK = 5.0  # seconds between two polls, as AWS advises
+SILENT = 12  # consecutive polls without an answer before the one warning about that
+PATIENCE = 60.0  # seconds for Prefect to end this process after the request
+DEEPEST = 16  # most processes between this one and the one that started it for Prefect
 
 
 @dataclass
 class Watch:
-    """Who asks for the notice while a run works."""
+    """The watch for a reclaim notice during a run."""
 
     run: asyncio.Task[Any]
     notice: Notice | None = None
 
     async def look(self) -> None:
-        """Ask again and again; when there is a notice, stop the run in order."""
+        """Poll until there is a notice, then stop the run in order."""
         metadata, silent = Metadata(), 0
         while self.notice is None:
             try:
@@ -60,8 +59,8 @@ class Watch:
 
 @asynccontextmanager
 async def heeding_notices() -> AsyncIterator[None]:
-    """Watch for the notice while a run works inside; after one, hand the run to another worker as soon as its stages
-    have stopped."""
+    """Watch for a reclaim notice during the block; after one, hand the run to another worker as soon as its stages have
+    stopped."""
     run = asyncio.current_task()
     if not on_spot() or run is None:
         yield
@@ -79,7 +78,7 @@ async def heeding_notices() -> AsyncIterator[None]:
 
 
 def on_spot() -> bool:
-    """Tell whether the pool says that its workers are borrowed."""
+    """Return whether the pool declares its workers as spot instances."""
     given = os.environ.get("LIMBECK_SPOT", "")
     if given not in ("", "aws"):
         raise RecipeError(f"LIMBECK_SPOT is {given!r}; set it to aws on EC2 spot instances, or leave it out")
@@ -89,8 +88,8 @@ def on_spot() -> bool:
 async def hand_over(run: asyncio.Task[Any]) -> None:
     """Ask Prefect's supervisor to give the run to another worker, and wait for it to end this process.
 
-    Without a supervisor that does so, nothing is asked: the run ends as crashed, and whoever looks after crashed runs
-    starts it again.
+    Without a supervisor that reschedules, nothing is requested: the run ends as crashed, and the automation for crashed
+    runs starts it again.
     """
     supervisor = (
         find_supervisor()
@@ -106,8 +105,8 @@ async def hand_over(run: asyncio.Task[Any]) -> None:
 
 
 def find_supervisor() -> int | None:
-    """Return the process that executes this flow run for Prefect: ``prefect flow-run execute``, at some distance above
-    this one."""
+    """Return the id of the process that executes this flow run for Prefect: ``prefect flow-run execute``, an ancestor
+    of this process."""
     pid = os.getppid()
     for _ in range(DEEPEST):
         if pid <= 0:
@@ -119,7 +118,7 @@ def find_supervisor() -> int | None:
 
 
 def executes_a_flow_run(pid: int) -> bool:
-    """Tell whether a process is ``prefect flow-run execute``."""
+    """Return whether a process is ``prefect flow-run execute``."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -128,9 +127,9 @@ def executes_a_flow_run(pid: int) -> bool:
 
 
 def parent_of(pid: int) -> int:
-    """Return the process that started a process; 0 where nobody knows."""
+    """Return the id of a process's parent; 0 if unknown."""
     try:
-        # The name of the program, in brackets, may hold anything; what follows it is plain.
+        # The program's name, in brackets, may contain any character; the fields after it are numbers and letters.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 0

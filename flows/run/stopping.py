@@ -1,5 +1,4 @@
-"""Who looks on while a run of the command line goes on, and the ways in which they may stop it: Ctrl-C, SIGTERM, or
-Cancel in the Prefect UI."""
+"""Options of a run from the command line, and the ways to stop it: Ctrl-C, SIGTERM, or Cancel in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -22,28 +21,27 @@ from tasks.errors import Interrupted
 from tasks.stage.session import Session
 
 STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
-"""What ends a run because someone wanted it to end: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a
+"""Exceptions of a run that was stopped on purpose: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a
 worker."""
 
-LOOK = 5.0  # seconds between two questions whether someone pressed Cancel
+LOOK = 5.0  # seconds between two checks for Cancel in the Prefect UI
 
 
 @dataclass
 class Onlooker:
-    """What the command line adds to a run: the home folder, a watcher, stages to force, and the plan that was made
-    before."""
+    """Options of a run from the command line: home folder, watcher, stages to force, and the plan computed before."""
 
     home: Home
     watcher: Any = None
     force: frozenset[str] = frozenset()
     plan: Session | None = None
-    """The walk before the run: its store is open already, and what it found need not be looked for again."""
+    """The session of the plan: its store is open already, and its findings are reused."""
     engines: ForkServer | None = None
-    """What this run's engines are forked from, if it was started while the run was planned."""
+    """The server that this run's engines are forked from, if it was started while the run was planned."""
     command: str = ""
     """The command as it was typed, if there was one."""
     cancelled: UUID | None = None
-    """The flow run that someone cancelled in the Prefect UI."""
+    """The flow run that was cancelled in the Prefect UI."""
 
 
 ONLOOKER: ContextVar[Onlooker | None] = ContextVar("onlooker", default=None)
@@ -51,11 +49,11 @@ ONLOOKER: ContextVar[Onlooker | None] = ContextVar("onlooker", default=None)
 
 @contextlib.contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM stop a run of the command line as Ctrl-C does, in order.
+    """Let SIGTERM stop a run of the command line in order, as Ctrl-C does.
 
-    Prefect's own handler, for its workers, raises wherever the loop happens to be, and nothing below gets the time to
-    stop. Every subflow that begins puts it in place once more, and asks its server a few things before its body runs:
-    so it is Prefect's that is replaced, for the length of the run.
+    Prefect's own handler, meant for its workers, raises at any point of the event loop and leaves branches no time to
+    stop. Every starting subflow installs it again, before requests to the server and before its own body. Therefore
+    Prefect's handler itself is replaced for the duration of the run.
     """
     from prefect.utilities import engine
 
@@ -76,7 +74,7 @@ def stopped_by_sigterm() -> Iterator[None]:
 
 @asynccontextmanager
 async def stopped_by_prefect() -> AsyncIterator[None]:
-    """Let Cancel in the Prefect UI stop a run of the command line: it is no worker's run, so nobody else listens."""
+    """Let Cancel in the Prefect UI stop a run of the command line, for which no worker listens."""
     from prefect.runtime import flow_run
 
     onlooker, run = ONLOOKER.get(), asyncio.current_task()
@@ -91,7 +89,7 @@ async def stopped_by_prefect() -> AsyncIterator[None]:
 
 
 async def listen(onlooker: Onlooker, run: asyncio.Task[Any], flow_run: UUID) -> None:
-    """Ask Prefect again and again whether the run is to end; a server that does not answer is asked later."""
+    """Poll Prefect, and cancel the run when its flow run is cancelled; a silent server is polled again later."""
     from prefect.client.orchestration import get_client
 
     while True:
@@ -106,8 +104,8 @@ async def listen(onlooker: Onlooker, run: asyncio.Task[Any], flow_run: UUID) -> 
 
 
 async def confirm(flow_run: UUID) -> None:
-    """Tell Prefect that a run has ended because someone cancelled it, and its subflows with it; by itself it would call
-    them crashed."""
+    """Set a cancelled run and its unfinished subflows to Cancelled in Prefect, which would otherwise call them
+    crashed."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
     from prefect.client.schemas.sorting import FlowRunSort

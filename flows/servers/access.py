@@ -1,8 +1,8 @@
-"""Who may use a server on this machine: its password, a proof that it is ours, and links that log a browser in.
+"""Access to a server on this machine: its password, a proof of its identity, and links that log a browser in.
 
-A server that we start gets a password made for that start. Whoever knows it can ask a server to prove that it knows it
-too, without sending it: what listens on a port may be a stranger by now. And he can make a link that logs one browser
-in, once.
+Each server that Limbeck starts gets a new password. A client that knows the password can ask a server to prove that it
+knows it, too, without sending it: another program may listen on the port by now. Such a client can also create a link
+that logs one browser in, once.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ USER = "limbeck"
 PROOF = "/limbeck/proof"
 LOGIN = "/limbeck/login"
 LINK_HOURS = 12
-PATIENCE = 2.0  # seconds for an answer of this machine
+PATIENCE = 2.0  # seconds for an answer from this machine
 
 
 @dataclass(frozen=True)
 class Access:
-    """The address of one server as people write it, and the password of this start."""
+    """The public address of one server and the password of its current start."""
 
     url: str
     password: str
 
     @classmethod
     def new(cls, url: str) -> Access:
-        """Return the access to a server that is about to start."""
+        """Return the access to a server that is about to start, with a new password."""
         return cls(url, secrets.token_urlsafe(24))
 
     @property
     def login(self) -> str:
-        """User and password, as Prefect calls its auth string."""
+        """User and password in the form of Prefect's auth string."""
         return f"{USER}:{self.password}"
 
     @property
@@ -52,39 +52,39 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """What a browser that has logged in sends instead of the password."""
+        """The value of the cookie that a logged-in browser sends instead of the password."""
         return self.signed("cookie")
 
     @property
     def cookie_name(self) -> str:
-        """Cookies do not know ports: each server's has a name of its own."""
+        """The name of this server's cookie; it contains the port, because browsers share cookies between ports."""
         return f"limbeck-{urlsplit(self.url).port}"
 
     def signed(self, *words: str) -> str:
-        """Return what only one who knows the password can say of some words, here."""
+        """Return the HMAC-SHA256 of some words and this address, with the password as key (hexadecimal)."""
         return hmac.new(self.password.encode(), "\n".join((self.url, *words)).encode(), hashlib.sha256).hexdigest()
 
     def link(self, page: str = "") -> str:
-        """Return a link that logs one browser in, once, and leads to a page of the server; what is behind # is sent to
-        no server and named to no other page."""
+        """Return a link that logs one browser in, once, and leads to a page of the server. The code follows a #, so
+        that browsers send it neither to a server nor to another page."""
         return f"{self.url}{LOGIN}{f'?to={page}' if page else ''}#{self.code()}"
 
     def code(self) -> str:
-        """Return a code for one login."""
+        """Return a signed code for one login, valid for ``LINK_HOURS`` hours."""
         until, once = str(int(time.time() + LINK_HOURS * 3600)), secrets.token_hex(8)
         return f"{until}.{once}.{self.signed('login', until, once)}"
 
     def accepts(self, code: str) -> bool:
-        """Tell whether a code is ours and not too old; that it is used once alone, the server sees to."""
+        """Return whether a code has a valid signature and has not expired; the guard ensures that it is used once."""
         until, _, rest = code.partition(".")
         once, _, sign = rest.partition(".")
         genuine = hmac.compare_digest(sign.encode(), self.signed("login", until, once).encode())
         return genuine and int(until) > time.time()
 
     def is_proved(self, patience: float = PATIENCE) -> bool:
-        """Ask who listens there to prove that it knows the password, which is not sent: a stranger learns nothing."""
+        """Return whether the listening program proves that it knows the password, which is not sent to it."""
         challenge = secrets.token_hex(16)
-        # No proxy stands between two processes of one machine.
+        # Ignore proxy settings: both processes are on this machine.
         straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with straight.open(f"{self.url}{PROOF}?{challenge}", timeout=patience) as answer:
@@ -97,7 +97,7 @@ class Access:
 
 
 def client_of(name: str, access: Access) -> dict[str, str]:
-    """Return what a client's environment says of a server: where it is, and how it knows us."""
+    """Return the environment variables of a client of a server: its address and credentials."""
     if name == "prefect":
         return {"PREFECT_API_URL": f"{access.url}/api", "PREFECT_API_AUTH_STRING": access.login}
     return {
@@ -108,7 +108,7 @@ def client_of(name: str, access: Access) -> dict[str, str]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file so that at no moment somebody else can read it, nor anybody half of it."""
+    """Write a file atomically, so that other users can read it at no moment and nobody reads a part of it."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
@@ -121,7 +121,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def write_servers(path: Path, servers: dict[str, Access], process: int) -> None:
-    """Write down for other commands of a home which servers it runs, and their passwords."""
+    """Write addresses and passwords of a home's running servers, for other commands of that home."""
     write_private(
         path,
         json.dumps(
@@ -132,8 +132,8 @@ def write_servers(path: Path, servers: dict[str, Access], process: int) -> None:
 
 
 def read_servers(path: Path) -> dict[str, Access]:
-    """Return what a file of servers says; nothing where there is none, or one that somebody else can have written or
-    read."""
+    """Return the servers listed in a file; empty if it is missing, invalid, or if another user could have written or
+    read it."""
     found: Any = {}
     with contextlib.suppress(OSError, ValueError), path.open() as stream:
         about = os.fstat(stream.fileno())
@@ -146,7 +146,6 @@ def read_servers(path: Path) -> dict[str, Access]:
 
 
 def running_servers(path: Path) -> dict[str, Access]:
-    """Return how to reach the servers of a running ``limbeck ui``; nothing where what listens there cannot prove that
-    it is one."""
+    """Return the servers of a running ``limbeck ui``; empty if the listening programs cannot prove their identity."""
     found = read_servers(path)
     return found if found and all(access.is_proved() for access in found.values()) else {}

@@ -1,11 +1,11 @@
-"""What stands before a server on this machine: it is asked by its own name alone, from its own pages alone, and by who
-has its password.
+"""The guard before a server on this machine: it admits only requests to the server's own name, from its own pages, and
+with its password.
 
-A page of any website may send requests to 127.0.0.1 from its reader's browser. Three things give it away: ``Origin``
-and ``Sec-Fetch-Site``, which a page cannot forge, and ``Host``, which is the website's own name where that was made to
-point here (DNS rebinding). Prefect looks at none of them. Beyond that no browser holds anything that it would add to
-such a request by itself: Prefect's password lies in the storage of its own origin, and MLflow's cookie is not sent
-along from other sites.
+A page of any website may send requests to 127.0.0.1 from its reader's browser. Three headers reveal such a request:
+``Origin`` and ``Sec-Fetch-Site``, which a page cannot forge, and ``Host``, which is the website's own name if that name
+points to this machine (DNS rebinding). Prefect checks none of them. Besides, no browser adds credentials to such a
+request by itself: Prefect's password is in the storage of its own origin, and MLflow's cookie is not sent with requests
+of other sites.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from flows.servers.access import LOGIN, PROOF, Access
 
 HEALTH = ("/health", "/api/health", "/api/ready")
-"""What says that a server lives, and nothing else: load balancers ask it by address, without a password."""
+"""Paths that report only whether a server is alive: load balancers request them by address, without a password."""
 LONGEST_CODE = 300
 PROTECTION = {
     "X-Frame-Options": "SAMEORIGIN",
@@ -53,16 +53,16 @@ LOG_IN = f'Log in by the link that limbeck ui printed, or {AGAIN}. Programs: eva
 
 
 class Guard:
-    """An ASGI application before another one."""
+    """An ASGI application that filters the requests to another one."""
 
     def __init__(
         self, app: Any, access: Access, *, also: Iterable[str] = (), keeps: str = "", closed: bool = False
     ) -> None:
-        """Guard ``app``, which people reach at ``access.url``; ``also`` are other addresses of it.
+        """Guard ``app``, whose public address is ``access.url``; ``also`` lists its other addresses.
 
-        ``keeps`` is how its pages stay logged in: ``storage`` (Prefect's page adds the password by itself), ``cookie``,
-        or nothing: no links then. ``closed`` says that the guard asks for the password, because the server itself does
-        not.
+        ``keeps`` selects how its pages stay logged in: ``storage`` (Prefect's page adds the password by itself) or
+        ``cookie``; if empty, there are no login links. With ``closed`` the guard checks the password, because the
+        server itself does not.
         """
         self.app, self.access, self.keeps, self.closed = app, access, keeps, closed
         addresses = (access.url, local_name(access.url), *also)
@@ -71,7 +71,7 @@ class Guard:
         self.used: set[str] = set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Refuse, answer what is the guard's own to answer, or let through."""
+        """Refuse a request, answer it if it is for the guard itself, or pass it to the server."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
@@ -81,12 +81,14 @@ class Guard:
             await self.app(scope, receive, protecting(send))
         elif scope["type"] == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": 1008})  # before it was accepted: the browser sees status 403
+            await send(
+                {"type": "websocket.close", "code": 1008}
+            )  # closed before it is accepted: the browser sees status 403
         else:
             await answer(scope, receive, protecting(send))
 
     def refusal(self, scope: Any, headers: Headers) -> Response | None:
-        """Return the refusal of a request that comes by another name or from another page."""
+        """Return the refusal of a request that names another host or comes from another page; None if admitted."""
         if (
             scope["type"] == "http"
             and scope["path"] in HEALTH
@@ -103,12 +105,14 @@ class Guard:
         return None
 
     async def own_answer(self, scope: Any, receive: Any, headers: Headers) -> Response | None:
-        """Return what the guard says itself; None where the server is asked."""
+        """Return the guard's own response; None if the request is for the server."""
         path, method = scope["path"], scope.get("method", "")
         if path == PROOF:
             return PlainTextResponse(self.access.signed("proof", scope["query_string"].decode("latin-1")))
         if self.keeps and headers.get("host") != urlsplit(self.access.url).netloc and is_navigation(scope, headers):
-            return RedirectResponse(self.access.url + path)  # localhost is another origin; the page is logged in here
+            return RedirectResponse(
+                self.access.url + path
+            )  # localhost is another origin, where the browser is not logged in
         if self.keeps and path == LOGIN:
             if method == "POST":
                 return await self.log_in(Request(scope, receive))
@@ -118,7 +122,7 @@ class Guard:
         return None
 
     def is_known(self, headers: Headers) -> bool:
-        """Tell whether a request brings the password, or the cookie of a page that has logged in."""
+        """Return whether a request carries the password or the cookie of a logged-in browser."""
         given = headers.get("authorization", "")
         if hmac.compare_digest(given.encode(), self.access.basic.encode()):
             return True
@@ -129,7 +133,7 @@ class Guard:
         )
 
     async def log_in(self, request: Request) -> Response:
-        """Take a code for what a browser needs from now on; each code once."""
+        """Exchange a login code for the credentials of a browser; each code is valid once."""
         code = b""
         async for part in request.stream():
             code += part
@@ -147,17 +151,17 @@ class Guard:
 
 
 def local_name(url: str) -> str:
-    """Return the other name of an address on this machine; empty where it is on another."""
+    """Return the localhost form of a 127.0.0.1 address; empty for other addresses."""
     return url.replace("//127.0.0.1:", "//localhost:") if url.startswith("http://127.0.0.1:") else ""
 
 
 def is_from_elsewhere(headers: Headers) -> bool:
-    """Tell whether a browser says that another site, or another port of this machine, is behind a request."""
+    """Return whether the browser reports that a request comes from another site or another port of this machine."""
     return headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
 
 
 def is_navigation(scope: Any, headers: Headers) -> bool:
-    """Tell whether a person follows a link: he sees the page, and whoever has sent him does not."""
+    """Return whether a request is a person's click on a link: that person sees the page, the linking site does not."""
     looks = (
         scope.get("method") == "GET"
         and headers.get("sec-fetch-mode") == "navigate"
@@ -167,7 +171,7 @@ def is_navigation(scope: Any, headers: Headers) -> bool:
 
 
 def protecting(send: Any) -> Any:
-    """Return what sends an answer with headers that keep other pages from framing or embedding it."""
+    """Return a send function that adds headers that keep other pages from framing or embedding the response."""
 
     async def sent(message: Any) -> None:
         if message["type"] == "http.response.start":

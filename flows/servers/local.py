@@ -1,9 +1,8 @@
-"""Servers on this machine: ``limbeck ui`` serves Prefect and MLflow until Ctrl-C; a run without a Prefect server gets
+"""Servers on this machine: ``limbeck ui`` serves Prefect and MLflow until Ctrl-C; a run without a Prefect server starts
 one of its own.
 
-Every start makes a password, which goes to our own processes by their environment. A port is taken here before its
-server starts, and handed to it: what answers there is what we started, and a port that somebody else holds is known at
-once.
+Every start generates a password, which Limbeck's own processes receive in their environment. A port is bound here
+before its server starts, and handed to it: so no other program can answer there, and a taken port is reported at once.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from tasks.errors import EngineError
 
 PATIENCE = 120.0  # seconds for a first start, which migrates its database
 ANSWER = 5.0  # seconds for one answer of a server that is starting
-WAITING = 128  # connections that wait until a server that starts takes them
+WAITING = 128  # connections that may wait until a starting server accepts them
 NOT_A_SERVERS = (
     "PREFECT_API_URL",
     "PREFECT_API_AUTH_STRING",
@@ -44,14 +43,14 @@ NOT_A_SERVERS = (
     "MLFLOW_TRACKING_PASSWORD",
     "MLFLOW_TRACKING_TOKEN",
 )
-"""What a client's environment says, and no server of ours may take for its own."""
+"""Client settings that a server must not inherit."""
 OPTIONS = {"prefect": "--prefect-port", "mlflow": "--mlflow-port"}
 NAMES = {"prefect": "Prefect", "mlflow": "MLflow"}
 
 
 @dataclass
 class Server:
-    """A server that we started, and what a client must know of it."""
+    """A server started here, with the access data for its clients."""
 
     name: str
     access: Access
@@ -59,7 +58,7 @@ class Server:
     log: Path
 
     def wait(self, patience: float = PATIENCE) -> None:
-        """Wait until it answers, as the one who knows the password of this start."""
+        """Wait until the server answers and proves its password; raise EngineError after ``patience`` seconds."""
         limit = time.monotonic() + patience
         while time.monotonic() < limit and self.process.poll() is None:
             if self.access.is_proved(ANSWER):
@@ -69,12 +68,12 @@ class Server:
 
     @property
     def client(self) -> dict[str, str]:
-        """What the environment of a client says."""
+        """The environment variables of a client."""
         return client_of(self.name, self.access)
 
 
 def serve(home: Home, prefect_port: int, mlflow_port: int, console: Console) -> None:
-    """Start both servers, say their addresses, wait until someone stops them, and stop both."""
+    """Start both servers, print their addresses, and stop both when one ends or the command is stopped."""
     with only_servers_of(home), contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as started:
         sweep_workspaces([Path(tempfile.gettempdir())])
         sockets = {
@@ -102,7 +101,7 @@ def serve(home: Home, prefect_port: int, mlflow_port: int, console: Console) -> 
 
 
 def how_to_use(servers: Mapping[str, Access]) -> str:
-    """Say where the servers are, and how browsers and programs get in."""
+    """Return a text with the servers' addresses and the ways to log in for browsers and programs."""
     return "\n".join(
         [
             f"Prefect  {servers['prefect'].url}   log in once by: {servers['prefect'].link()}",
@@ -117,9 +116,9 @@ def how_to_use(servers: Mapping[str, Access]) -> str:
 
 @contextlib.contextmanager
 def only_servers_of(home: Home) -> Iterator[None]:
-    """Hold what one ``limbeck ui`` of a home holds; refuse a second one, and tell it how to log in to the first.
+    """Hold the lock of a home's ``limbeck ui``; refuse a second one, with links that log in to the first.
 
-    The kernel frees it with its holder.
+    The kernel releases the lock when its holder ends.
     """
     with os.fdopen(os.open(home.root / ".servers.lock", os.O_WRONLY | os.O_CREAT, 0o600), "w") as handle:
         try:
@@ -135,13 +134,13 @@ def only_servers_of(home: Home) -> Iterator[None]:
                 f"limbeck ui of {home.root} runs already: a browser logs in to {links}; "
                 "to stop it, press Ctrl-C where it runs"
             ) from None
-        home.servers_file.unlink(missing_ok=True)  # of one that was killed
+        home.servers_file.unlink(missing_ok=True)  # left by a killed limbeck ui
         yield
 
 
 @contextlib.contextmanager
 def listening(name: str, port: int) -> Iterator[socket.socket]:
-    """Take a port on the loopback address; one that is taken is named, with what to do."""
+    """Listen on a port of the loopback address; raise EngineError with a remedy if it is taken."""
     taken = socket.socket()
     with taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -172,10 +171,10 @@ def running(
     links: bool = False,
     extra: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """Run a server on a port that was taken for it, until the end of the block."""
+    """Run a server on a socket bound for it, until the end of the block."""
     access = Access(address(taken), password) if password else Access.new(address(taken))
     server = launch(home, name, access, taken, log=log or name, links=links, extra=extra)
-    taken.close()  # the server has it now; once it is gone, nobody shall wait here for an answer
+    taken.close()  # the server has its own copy; after its end no client must wait here for an answer
     try:
         yield server
     finally:
@@ -192,7 +191,7 @@ def launch(
     links: bool = False,
     extra: Mapping[str, str] | None = None,
 ) -> Server:
-    """Start a server on a port that was taken for it."""
+    """Start a server on a socket bound for it."""
     command = [
         sys.executable,
         "-P",
@@ -209,22 +208,22 @@ def launch(
 
 
 def address(taken: socket.socket) -> str:
-    """Return the address of a port that was taken on the loopback address."""
+    """Return the URL of a socket on the loopback address."""
     return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def told(name: str, access: Access) -> dict[str, str]:
-    """Return what a server is told by its environment."""
+    """Return the environment variables that a server needs."""
     own = {"LIMBECK_SERVER_PASSWORD": access.password}
     return own if name == "mlflow" else {**own, "PREFECT_SERVER_UI_API_URL": f"{access.url}/api"}
 
 
 @contextlib.contextmanager
 def prefect_for_a_run(home: Home) -> Iterator[Callable[[], None]]:
-    """Give a run a Prefect server of its own, unless one is named already; yield what waits until it answers.
+    """Start a Prefect server for a run, unless PREFECT_API_URL names one; yield a function that waits for its answer.
 
-    Prefect would start one itself, but in the terminal's process group: Ctrl-C would end it before the run could say
-    how it ended. To be entered before Prefect is imported, which takes as long as the server needs to start.
+    Prefect would start one itself, but in the terminal's process group: Ctrl-C would end it before the run could report
+    its end. Enter this context before Prefect is imported: the import takes as long as the server's start.
     """
     if os.environ.get("PREFECT_API_URL", "").strip():
         try:
@@ -232,13 +231,13 @@ def prefect_for_a_run(home: Home) -> Iterator[Callable[[], None]]:
             with in_a_sentence(None):
                 yield lambda: None
         finally:
-            let_go(3 * LAST_WORDS)  # a team's server may come back; longer than this nobody waits at the end of a run
+            let_go(3 * LAST_WORDS)  # a team's server may come back; wait no longer than this at the end of a run
         return
     with listening("prefect", 0) as taken:
         access, log = Access.new(address(taken)), f"prefect-{taken.getsockname()[1]}"
         server = OwnServer(
             lambda: launch(home, "prefect", access, taken, log=log, links=True),
-            # The port stays ours while its server is started again: requests wait in it, and nobody else can answer
+            # The port stays bound while its server restarts: requests wait there, and no other program can answer
             # them.
             give_up=taken.close,
         )
@@ -259,7 +258,7 @@ def prefect_for_a_run(home: Home) -> Iterator[Callable[[], None]]:
 
 
 def free_port() -> int:
-    """Return a port on the loopback address that nobody listens on."""
+    """Return a free port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -268,7 +267,7 @@ def free_port() -> int:
 def start(
     home: Home, name: str, command: list[str], extra: Mapping[str, str], taken: socket.socket
 ) -> tuple[subprocess.Popen[bytes], Path]:
-    """Start one server in a process group of its own, its output in a log file that its owner alone can read."""
+    """Start one server in a process group of its own, its output in a log file that only its owner can read."""
     path = home.root / "logs" / f"{name}.log"
     path.parent.mkdir(mode=0o700, exist_ok=True)
     environment = {key: value for key, value in os.environ.items() if key not in NOT_A_SERVERS} | {
@@ -291,7 +290,7 @@ def start(
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop a server and everything that it started."""
+    """Stop a server and its child processes."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     try:

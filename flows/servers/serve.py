@@ -1,8 +1,8 @@
-"""Become one guarded server: ``python -m flows.servers.serve prefect`` or ``mlflow``. Its password comes by the
-environment, never by the command line.
+"""Run one guarded server: ``python -m flows.servers.serve prefect`` or ``mlflow``. Its password comes from the
+environment, never from the command line.
 
-Prefect's own command knows no guard to stand before it, and MLflow's no password without a database of accounts; both
-are the applications that those commands would run.
+Prefect's own command cannot put a guard before its server, and MLflow's cannot ask for a password without a database of
+accounts. The applications served here are the same as those of the two commands.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STORES = "mlflow.server.handlers:initialize_backend_stores"
 
 
 def main() -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     asked = argparse.ArgumentParser(
         prog="python -m flows.servers.serve", description="Serve Prefect or MLflow behind Limbeck's guard."
     )
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def prefect(access: Access, given: argparse.Namespace) -> Any:
-    """Return Prefect's server behind the guard. It asks for the password itself, over HTTP and over each websocket."""
+    """Return Prefect's server behind the guard. Prefect itself checks the password, over HTTP and each websocket."""
     login = os.environ.get(AUTH) or access.login
     os.environ |= {
         AUTH: login,
@@ -75,14 +75,14 @@ def prefect(access: Access, given: argparse.Namespace) -> Any:
 
 
 def mlflow(access: Access, given: argparse.Namespace) -> Any:
-    """Return MLflow's server on the database and the artifacts of this home, behind the guard, which asks for the
+    """Return MLflow's server with the database and artifacts of this home, behind the guard, which checks the
     password."""
     home = Home.from_environment()
     names = [
         address.partition("//")[2]
         for address in (access.url, access.url.replace("127.0.0.1", "localhost"), *given.also)
     ]
-    # What `mlflow server` tells the application that it starts.
+    # The environment in which `mlflow server` starts this application.
     os.environ |= {
         "_MLFLOW_SERVER_FILE_STORE": home.own_tracking_uri,
         "_MLFLOW_SERVER_REGISTRY_STORE": home.own_tracking_uri,
@@ -105,15 +105,15 @@ def mlflow(access: Access, given: argparse.Namespace) -> Any:
 
 
 class OneStart:
-    """Prefect's application, of which one process at a time brings a SQLite database up to date: two that do it at once
-    spoil each other's start."""
+    """Prefect's application with a lock around its start, so that one process at a time migrates a SQLite database:
+    concurrent migrations make a start fail."""
 
     def __init__(self, app: Any, database: str) -> None:
         """Guard the start of ``app`` on ``database``."""
         self.app, self.database = app, database
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Hold the lock from the start of the application until it says that it has started."""
+        """Hold the lock from the start of the application until it reports that it has started."""
         if scope["type"] != "lifespan":
             await self.app(scope, receive, send)
             return

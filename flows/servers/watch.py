@@ -1,9 +1,9 @@
-"""The Prefect server that a run started for itself, while the run goes on: one that dies is started again; one that
-cannot be ends the run, in order.
+"""Watch over a run's own Prefect server: a server that dies is restarted; if no restart succeeds, the run ends in
+order.
 
-Stages need no Prefect to be made. While the server is away they go on, Prefect's client asks again for a minute, and
-events wait. Only if no server comes up again is the run cancelled as by Ctrl-C: engines save their checkpoints, MLflow
-is told, and nothing waits for what Prefect could not take.
+Stages do not need Prefect to compute. While the server is away they continue, Prefect's client retries for a minute,
+and events wait. If no restart succeeds, the run is cancelled as by Ctrl-C: engines save their checkpoints, the end is
+reported to MLflow, and unsent data of Prefect is not waited for.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from urllib.parse import urlsplit
 from flows.servers.access import Access
 from tasks.errors import LimbeckError, ServerError
 
-LOOK = 0.5  # seconds between two looks at the server
-# looks in a row at a server that is stopped (SIGSTOP) before it is replaced; looks, not seconds: a run that is stopped
-# itself does not look
+LOOK = 0.5  # seconds between two checks of the server
+# consecutive checks that find a server stopped (SIGSTOP) before it is replaced; checks, not seconds: a run that is
+# stopped itself makes no checks
 PAUSED = 20
-RESTARTS = 5  # times that one run starts its server again
-# seconds, about, that an event waits for a server that is started again; Prefect's own ten attempts give up before it
-# is there
+RESTARTS = 5  # restarts of its server in one run
+# seconds, about, that an event waits for a restarted server; Prefect's own ten attempts end before a restart does
 EVENT_PATIENCE = 300
-LAST_WORDS = 10.0  # seconds that Prefect's log lines and events get to reach the server before the run ends
-ANSWER = 15.0  # seconds in which a server that is named must answer before a run begins
+LAST_WORDS = 10.0  # seconds for Prefect's log lines and events to reach the server before the run ends
+ANSWER = 15.0  # seconds in which a configured server must answer before a run begins
 LOST = (
     "the Prefect server of this run ended{how}, and could not be started again; every stage that was finished is "
     "kept, and its engines have saved their "
@@ -43,7 +42,7 @@ LOST = (
 
 
 class Started(Protocol):
-    """A server process; ``wait`` returns once it answers, and raises EngineError where it does not."""
+    """A server process; ``wait`` returns once it answers, and raises EngineError if it does not."""
 
     process: subprocess.Popen[bytes]
     access: Access
@@ -53,40 +52,39 @@ class Started(Protocol):
 
 
 class OwnServer:
-    """A server of this run's own; ``start`` starts one at the same address, ``give_up`` closes that address for
-    good."""
+    """The server of this run; ``start`` starts one at the same address, ``give_up`` closes that address permanently."""
 
     def __init__(self, start: Callable[[], Started], give_up: Callable[[], None]) -> None:
         self.start, self.give_up = start, give_up
         self.server = start()
         self.lost = ""
-        """Why there is no server any more: a sentence for people; empty while there is one, or one is being started."""
+        """The reason for the server's loss, as a sentence; empty while a server is running or starting."""
         self.restarts = 0
-        """How often it was started again."""
+        """Number of restarts so far."""
         self.work: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self.settings: Any = None
         self.retries: int | None = None
-        """How often a request was tried again before the server was given up: what this process does later is for other
-        servers."""
+        """Prefect's setting for retries before the loss of the server; restored at the end, because later requests of
+        this process go to other servers."""
         self.changing = threading.Lock()
         self.leaving, self.closed = threading.Event(), threading.Event()
         self.watcher: threading.Thread | None = None
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The process that serves now."""
+        """The current server process."""
         return self.server.process
 
     def ready(self) -> None:
-        """Wait until the server answers; from then on it is watched. May be called again."""
+        """Wait until the server answers, then start watching it; later calls do nothing."""
         if self.watcher is None:
             self.server.wait()
             self.watcher = threading.Thread(target=self.watch, name="prefect-server-watch", daemon=True)
             self.watcher.start()
 
     def watch(self) -> None:
-        """Look at the server until the run leaves it. The thread outlives what it started: a server is told when the
-        thread that started it ends."""
+        """Check the server until it is closed. This thread must outlive the servers that it starts: a server receives
+        its death signal when the thread that started it ends."""
         paused = 0
         while not self.closed.wait(LOOK):
             if self.leaving.is_set() or self.lost:
@@ -103,7 +101,7 @@ class OwnServer:
                     )
 
     def replace(self) -> bool:
-        """Start the server again, at its address and on its database; tell whether it answers."""
+        """Restart the server with the same address and database; return whether it answers."""
         kill_group(self.process)
         try:
             with self.changing:
@@ -116,9 +114,9 @@ class OwnServer:
         return True
 
     def lose(self, how: str) -> None:
-        """Give the server up: no request waits for it any longer, and the work that is under way is cancelled."""
+        """Give up on the server: requests stop waiting for it, and the current work is cancelled."""
         self.lost = LOST.format(how=how)
-        self.give_up()  # a request that waited there would wait for ever
+        self.give_up()  # a request to an open port would wait for ever
         logging.raiseExceptions = False  # Prefect's handler would print each line that it cannot send
         if self.settings is not None:
             self.retries, self.settings.client.max_retries = self.settings.client.max_retries, 0
@@ -129,7 +127,7 @@ class OwnServer:
 
     @contextlib.contextmanager
     def doing(self, task: asyncio.Task[Any]) -> Iterator[None]:
-        """Let the loss of the server cancel a task; events wait meanwhile for one that is started again."""
+        """Cancel a task if the server is lost; until then, events wait for a restarted server."""
         from prefect.events.clients import PrefectEventsClient
         from prefect.events.worker import EventsWorker
         from prefect.settings import get_current_settings
@@ -146,12 +144,11 @@ class OwnServer:
             EventsWorker.set_client_override(None)
 
     def may_have_lost_ends(self) -> bool:
-        """Tell whether a server that ended may have taken what it had not yet written, and another one can be told."""
+        """Return whether a dead server may have lost accepted ends of tasks, and a server can accept them again."""
         return not self.lost and (self.restarts > 0 or self.process.poll() is not None)
 
     def leave(self) -> float:
-        """Start no other server any more, because the run is over; return the seconds that what Prefect still holds is
-        worth waiting for."""
+        """Stop restarting the server, because the run is over; return the seconds to wait for Prefect's unsent data."""
         with self.changing:
             self.leaving.set()
         if self.retries is not None:
@@ -164,7 +161,7 @@ SERVER: ContextVar[OwnServer | None] = ContextVar("own-prefect-server", default=
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine as ``asyncio.run`` does; where the server of this run is lost, it is cancelled."""
+    """Run a coroutine like ``asyncio.run``; cancel it if the run's own server is lost."""
     server = SERVER.get()
 
     async def watched() -> Any:
@@ -183,22 +180,23 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def login_to_own_server(page: str) -> str:
-    """Return a link to a page of the run's own server that logs a browser in, once; of another server the page
-    itself."""
+    """Return a link to a page of the run's own server that logs a browser in, once; for other servers, the page."""
     server = SERVER.get()
     return page if server is None else server.server.access.link(urlsplit(page).path)
 
 
 def is_lost() -> bool:
-    """Tell whether the run ends because its own server is gone."""
+    """Return whether the run ends because its own server is lost."""
     server = SERVER.get()
     return server is not None and bool(server.lost)
 
 
 @contextlib.contextmanager
 def in_a_sentence(server: OwnServer | None) -> Iterator[None]:
-    """Say in one sentence that the Prefect server is gone or does not answer, whatever came of it on the way up; an
-    error of ours below it comes first."""
+    """Replace errors caused by a lost or silent Prefect server with a ServerError of one sentence.
+
+    A LimbeckError among the causes takes precedence.
+    """
     token = SERVER.set(server)
     try:
         yield
@@ -216,14 +214,14 @@ def in_a_sentence(server: OwnServer | None) -> Iterator[None]:
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what it came from."""
+    """Yield an error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def is_from_prefect(error: BaseException) -> bool:
-    """Tell whether an error is one of Prefect's client: its server is away, refuses, or is none."""
+    """Return whether an error comes from Prefect's client: no server, a refusal, or a foreign server."""
     if "prefect" not in sys.modules:
         return False
     import httpx
@@ -234,7 +232,7 @@ def is_from_prefect(error: BaseException) -> bool:
 
 
 def unreachable(url: str, error: BaseException) -> str:
-    """Say that a server does not do its work; no password is shown."""
+    """Return a message about a server that does not answer or refuses; it contains no password."""
     from tasks.ports.tracking.client import without_secrets
 
     status = getattr(getattr(error, "response", None), "status_code", None)
@@ -249,14 +247,16 @@ def unreachable(url: str, error: BaseException) -> str:
 
 
 def require_prefect() -> None:
-    """Refuse a server that is named and does not answer, before anything is spent."""
+    """Raise ServerError if the configured server does not answer, before any computation starts."""
     with in_a_sentence(None):
         asyncio.run(ask_prefect())
 
 
 async def ask_prefect() -> None:
-    """Ask the server that is named once, briefly: Prefect itself would go on asking for minutes. Raises httpx.HTTPError
-    where none answers."""
+    """Ask the configured server for its version, once: Prefect itself would retry for minutes.
+
+    Raises httpx.HTTPError if there is no answer.
+    """
     import httpx
     from prefect.client.orchestration import ServerType, get_client  # type: ignore[attr-defined]
     from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
@@ -274,8 +274,8 @@ async def ask_prefect() -> None:
 
 
 def let_go(patience: float = LAST_WORDS) -> None:
-    """Send the log lines and events that Prefect still holds, for so many seconds; then drop them, or the process would
-    try each of them at its exit."""
+    """Send unsent log lines and events of Prefect for at most so many seconds, then drop the rest: otherwise the
+    process would retry each at its exit."""
     if "prefect" not in sys.modules:
         return
     from prefect._internal.concurrency.services import _active_services
@@ -284,7 +284,7 @@ def let_go(patience: float = LAST_WORDS) -> None:
 
     logging.getLogger("prefect._internal.concurrency").setLevel(
         logging.CRITICAL
-    )  # what is dropped below is no news for people
+    )  # users need no message about the data dropped below
     services = [
         (service, service._loop, service._task) for service in list(_active_services) if service._loop and service._task
     ]
@@ -297,7 +297,7 @@ def let_go(patience: float = LAST_WORDS) -> None:
 
 
 def is_paused(pid: int) -> bool:
-    """Tell whether a process is stopped by a signal; elsewhere than on Linux nobody knows."""
+    """Return whether a process is stopped by a signal; always False outside of Linux."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     except (OSError, IndexError):
@@ -305,7 +305,7 @@ def is_paused(pid: int) -> bool:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a server and of everything that it started."""
+    """Kill a server and its child processes."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

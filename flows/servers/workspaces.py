@@ -1,5 +1,5 @@
-"""What a worker of Prefect that was killed leaves in its temporary folder: a file with the environment of a run, and so
-with passwords."""
+"""Removal of workspaces that a killed Prefect worker leaves in its temporary folder: they hold a run's environment,
+and therefore passwords."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 WORKSPACES = "prefect-workspace-attempt-*"
-YOUNG = 600.0  # seconds; a worker makes the folder a moment before the process that names it
+YOUNG = 600.0  # seconds; a worker creates the folder shortly before the process that names it
 
 
 def sweep_workspaces(folders: Iterable[Path], older: float = YOUNG) -> list[Path]:
-    """Remove our workspaces in these folders that no process names any more and that are older than so many seconds;
-    return them."""
+    """Remove the user's workspaces that are older than so many seconds and that no process names any more; return
+    them."""
     found = [path for folder in folders for path in folder.glob(WORKSPACES) if is_ours(path, older)]
     named = b"\0".join(command_lines()) if found else b""
     left = [path for path in found if os.fsencode(path.name) not in named]
@@ -26,7 +26,7 @@ def sweep_workspaces(folders: Iterable[Path], older: float = YOUNG) -> list[Path
 
 
 def is_ours(path: Path, older: float) -> bool:
-    """Tell whether a path is a folder of this user's, and old enough."""
+    """Return whether a path is a folder of the current user and old enough."""
     with contextlib.suppress(OSError):
         about = path.lstat()
         return (

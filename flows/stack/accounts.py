@@ -1,8 +1,8 @@
-"""The account of the workers in MLflow: it reads and writes what runs need, and may not manage accounts or delete what
-others made.
+"""The account of the workers in MLflow: it may read and write the data of runs, but neither manage accounts nor delete
+the work of other accounts.
 
-``python -m flows.stack.accounts`` makes it where containers run; there the environment says the address and both
-passwords.
+``python -m flows.stack.accounts`` creates it for the container stack, with the address and both passwords from the
+environment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tasks.errors import StackError
 
 
 def make_worker_account(url: str, password: str, workers_password: str) -> None:
-    """Make the account, or give the one that is there this password."""
+    """Create the account, or set this password on an existing account."""
     users = f"{url}/api/2.0/mlflow/users"
     if probes.status_of(f"{users}/current", WORKER, workers_password) == 200:
         return

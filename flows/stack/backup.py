@@ -1,8 +1,8 @@
 """``limbeck backup`` and ``limbeck restore``: databases, objects and secrets of a stack in one folder or one file, each
 part with its sha256.
 
-Databases first, objects after: objects are only added, so whatever a saved row names is in the buckets by then. Redis
-is left out, for it holds what is on its way and nothing that stays.
+Databases are saved before objects: objects are only ever added, so every object that a saved row names is in the
+buckets by then. Redis is left out, because it holds only data in transit.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tasks.ports.store.whole_buckets import load_objects, save_objects
 
 CONTENTS = "contents.json"
 PASSING = ("leases", "temporary", "sources")
-"""What of the store belongs to work under way, and to no result."""
+"""Folders of the store that belong to work in progress and to no result."""
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 BUCKETS = {"store": "STORE", "artifacts": "MLFLOW"}
-"""Each bucket and whose keys open it."""
+"""Each bucket and the owner of the keys that open it: the middle of ``LIMBECK_S3_<OWNER>_ACCESS_KEY``."""
 
 
 def backup(home: Home, target: Path, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Save the stack of a home; nothing is left half-written under the name that was given."""
+    """Save the stack of a home and return the table of contents; a failed backup leaves nothing at the target."""
     stack = running(home)
     if target.exists():
         raise StackError(
@@ -51,7 +51,7 @@ def backup(home: Home, target: Path, tell: Callable[[str], None]) -> dict[str, A
         )
     unfinished = Path(
         tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent)
-    )  # mode 0700: there are passwords in it
+    )  # mode 0700: it contains passwords
     try:
         contents = save(stack, unfinished, tell)
         if target.name.endswith(ARCHIVES):
@@ -72,7 +72,7 @@ def running(home: Home) -> Stack:
 
 
 def save(stack: Stack, folder: Path, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Write everything into a folder, and what it is."""
+    """Write databases, objects and secrets into a folder; write and return their table of contents."""
     secret, hashes = credentials.load(stack.secrets_file), {}
     for database in OWNERS:
         tell(f"database {database}")
@@ -95,7 +95,7 @@ def save(stack: Stack, folder: Path, tell: Callable[[str], None]) -> dict[str, A
 
 
 def dump(stack: Stack, secret: Mapping[str, str], database: str, path: Path) -> str:
-    """Write a database, as it is at one moment, into a file; return its sha256."""
+    """Write a consistent snapshot of a database into a file; return the file's sha256."""
     command = [
         need("pg_dump"),
         *address(stack, "postgres"),
@@ -122,7 +122,7 @@ def call(command: list[str], secret: Mapping[str, str]) -> None:
 def objects_of(
     stack: Stack, secret: Mapping[str, str], bucket: str, whose: str, folder: Path
 ) -> Iterator[tuple[str, str]]:
-    """Copy a bucket, or the folder that stands for it; yield each name with its sha256."""
+    """Copy a bucket, or the folder that replaces it; yield each file name with its sha256."""
     folder.mkdir()
     if stack.settings.s3 != "folder":
         yield from save_objects(place_of(stack, bucket), folder, s3_environment(stack, secret, whose), PASSING)
@@ -137,12 +137,12 @@ def objects_of(
 
 
 def place_of(stack: Stack, bucket: str) -> str:
-    """Return the address of a bucket, or the folder that stands for it."""
+    """Return the address of a bucket, or of the folder that replaces it."""
     return stack.store if bucket == "store" else stack.artifacts
 
 
 def pack(folder: Path, target: Path) -> None:
-    """Make one file of a folder; its owner alone can read it."""
+    """Pack a folder into one archive that only its owner can read."""
     part = target.with_name(f".{target.name}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
@@ -156,7 +156,7 @@ def pack(folder: Path, target: Path) -> None:
 
 
 def restore(home: Home, source: Path, wanted: Mapping[str, Any], tell: Callable[[str], None]) -> Stack:
-    """Make a new stack of a back-up and bring it up; a home that has a stack is refused, so that nothing is ever
+    """Create a new stack from a backup and start it. A home that has a stack is refused, so that nothing is
     overwritten."""
     if not Stack.of(home).is_new:
         raise StackError(
@@ -174,15 +174,15 @@ def restore(home: Home, source: Path, wanted: Mapping[str, Any], tell: Callable[
         supervision.start_supervisor(stack)
         bringup.bring_up_storage(stack, secret, tell)
         fill(stack, secret, folder, tell)
-        # What the dump was made for: an installed version that is newer brings it further.
+        # Versions of the dump: if newer ones are installed, ``up`` migrates the databases.
         stack = replace(stack, settings=replace(stack.settings, migrated=contents["versions"]))
         stack.save()
     return bringup.up(home, {}, tell)
 
 
 def likeness(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a restored stack is like: as it was, where nothing else is asked; never from buckets to folders,
-    which are laid out differently."""
+    """Return the settings of a restored stack: those of the backup, overridden by the given options. Buckets cannot
+    become folders or the reverse, because their layouts differ."""
     given = {name: value for name, value in wanted.items() if value is not None}
     kind = given.get("s3", settings["s3"])
     if (kind == "folder") != (settings["s3"] == "folder"):
@@ -195,7 +195,7 @@ def likeness(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str
 
 @contextmanager
 def opened(source: Path) -> Iterator[Path]:
-    """Give the folder of a back-up; a file is unpacked for as long as it is needed."""
+    """Yield the folder of a backup; an archive is unpacked into a temporary folder."""
     if source.is_dir():
         yield source
         return
@@ -211,8 +211,8 @@ def opened(source: Path) -> Iterator[Path]:
 
 
 def unpack(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write the files of an archive; links, and names that lead out of the folder, are refused. ``tarfile``'s own
-    filters are missing in early Python 3.11."""
+    """Extract the files of an archive; links, and names that lead out of the folder, are refused. The filters of
+    ``tarfile`` are missing in early releases of Python 3.11."""
     for member in archive:
         place = (folder / member.name).resolve()
         content = archive.extractfile(member) if member.isfile() else None
@@ -227,7 +227,7 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
 
 
 def checked(folder: Path, source: Path) -> dict[str, Any]:
-    """Return what a back-up holds, if every file is as it was; nothing is restored from one that is not."""
+    """Return the table of contents of a backup; raise StackError if a file is missing or its sha256 differs."""
     try:
         contents: dict[str, Any] = json.loads((folder / CONTENTS).read_text())
     except (OSError, ValueError) as error:
@@ -245,7 +245,7 @@ def checked(folder: Path, source: Path) -> dict[str, Any]:
 
 
 def fill(stack: Stack, secret: Mapping[str, str], folder: Path, tell: Callable[[str], None]) -> None:
-    """Load databases and objects into a stack of which only the storage runs."""
+    """Load databases and objects into a stack whose storage alone is running."""
     databases.create(stack, secret)
     for database, role in OWNERS.items():
         what = [

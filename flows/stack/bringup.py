@@ -1,5 +1,5 @@
-"""``limbeck up`` and ``limbeck down``: the production stack as supervised processes of this machine, brought up in
-order, each waited for."""
+"""``limbeck up`` and ``limbeck down``: the production stack as supervised processes of this machine, started in the
+order storage, servers, workers, with a wait until each process is ready."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tasks.errors import StackError
 
 Tell = Callable[[str], None]
 ELSEWHERE = Path("/var/lib")
-"""Where root's servers keep their data if the users whom they run as cannot walk into root's home."""
+"""Data folder of servers started by root, if the users that run them cannot enter root's home folder."""
 
 
 def up(home: Home, wanted: Mapping[str, Any], tell: Tell) -> Stack:
-    """Bring the stack up, or what is missing of it; return it when every server is ready."""
+    """Start the stack, or the missing processes of a running one; return it when every server is ready."""
     require_programs()
     stack = choose(home, wanted)
     lay_out(stack)
@@ -50,10 +50,10 @@ def up(home: Home, wanted: Mapping[str, Any], tell: Tell) -> Stack:
 
 
 def down(home: Home, tell: Tell) -> bool:
-    """Stop every process, what uses others first; data stays. Return whether there was anything to stop.
+    """Stop every process, dependants first; data stays. Return whether any process was running.
 
-    Runs that this interrupts are put back into their queue while Prefect still answers: the next ``limbeck up`` goes on
-    with them, from their checkpoints.
+    Interrupted runs are put back into their queue while Prefect still answers: the next ``limbeck up`` resumes them
+    from their checkpoints.
     """
     stack = Stack.of(home)
     running = supervision.states(stack)
@@ -71,8 +71,8 @@ def down(home: Home, tell: Tell) -> bool:
 
 
 def stop(stack: Stack, running: Mapping[str, str], tell: Tell) -> None:
-    """Stop processes one after the other, and whatever is left of what they started: without the servers it could only
-    fail."""
+    """Stop processes one after the other, and kill the child processes that they leave: without the servers these
+    could only fail."""
     for name, state in running.items():
         if state not in ("STOPPED", "EXITED", "FATAL"):
             tell(f"stopping {name}")
@@ -81,7 +81,7 @@ def stop(stack: Stack, running: Mapping[str, str], tell: Tell) -> None:
 
 
 def put_back(stack: Stack, secret: Mapping[str, str], runs: list[str], tell: Tell) -> None:
-    """Schedule runs again whose workers were stopped under them; one that ended in the meantime stays as it ended."""
+    """Reschedule runs whose workers were stopped; a run that ended in the meantime keeps its state."""
     unfinished = {"RUNNING", "PENDING", "CRASHED"}
     again = [
         run
@@ -93,13 +93,13 @@ def put_back(stack: Stack, secret: Mapping[str, str], runs: list[str], tell: Tel
 
 
 def order(stack: Stack, running: Mapping[str, str]) -> list[str]:
-    """Return the processes that the supervisor knows in the order in which they start."""
+    """Return the processes known to the supervisor, in start order."""
     known = list(services(stack, dict.fromkeys(credentials.SECRETS, "")))
     return sorted(running, key=lambda name: known.index(name) if name in known else len(known))
 
 
 def require_programs() -> None:
-    """Refuse to start where a program is missing that nothing stands in for; say how to install everything at once."""
+    """Raise StackError if a Python package or an essential program is missing, with the command that installs all."""
     if packages := missing_packages():
         raise StackError(
             f"the Python package{'s' * (len(packages) > 1)} {', '.join(packages)} not found; install with: pip "
@@ -117,7 +117,7 @@ def require_programs() -> None:
 
 
 def choose(home: Home, wanted: Mapping[str, Any]) -> Stack:
-    """Return the stack as it was chosen before, or a new one; what cannot change any more is refused."""
+    """Return the existing stack with the changes asked for, or a new one; refuse to change fixed settings."""
     stack = Stack.of(home)
     given = {name: value for name, value in wanted.items() if value is not None}
     if stack.is_new:
@@ -138,7 +138,7 @@ def choose(home: Home, wanted: Mapping[str, Any]) -> Stack:
 
 
 def new_stack(stack: Stack, given: Mapping[str, Any]) -> Stack:
-    """Choose what stays, and write it down."""
+    """Choose the settings of a new stack and save them."""
     host = given.get("host", Settings.host)
     if host in ("0.0.0.0", "::", ""):
         raise StackError(
@@ -166,13 +166,13 @@ def new_stack(stack: Stack, given: Mapping[str, Any]) -> Stack:
 
 
 def usual_s3() -> str:
-    """Return which S3 server a new stack has if nobody says: the user's own, ours, or none."""
+    """Return the default S3 server of a new stack: the user's endpoint, else Ceph, else local folders."""
     named = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     return named or ("folder" if SOFTWARE["ceph"].missing else "radosgw")
 
 
 def lay_out(stack: Stack) -> None:
-    """Make the folders: each server's its own, and none that another user of this machine can read."""
+    """Create the folders: one for each server, none readable by other users of this machine."""
     for folder, mode in (
         (stack.root, 0o711),
         (stack.logs, 0o700),
@@ -195,7 +195,7 @@ def lay_out(stack: Stack) -> None:
 
 
 def make_data_folder(stack: Stack) -> None:
-    """Make the folder of the data; where root's home is closed to the servers' users, elsewhere, with a link to it."""
+    """Create the data folder; if the servers' users cannot enter root's home, create it elsewhere and link to it."""
     closed = owner("postgres") is not None and any(
         not folder.stat().st_mode & 0o001 for folder in (stack.root, *stack.root.parents)
     )
@@ -208,14 +208,14 @@ def make_data_folder(stack: Stack) -> None:
 
 
 def own(path: Path, key: str) -> None:
-    """Give a path to the user of a program; it is ours where we are not root."""
+    """Make the user of a program the owner of a path; without root rights the owner stays the same."""
     user = owner(key) if key else None
     if user is not None:
         os.chown(path, user.pw_uid, user.pw_gid)
 
 
 def write_configs(stack: Stack, secret: Mapping[str, str]) -> None:
-    """Write every configuration file anew."""
+    """Write all configuration files."""
     write(stack.data / "redis" / "redis.conf", configs.redis_conf(stack, secret), "redis")
     write(stack.data / "nginx" / "nginx.conf", configs.nginx_conf(stack), "nginx")
     write(stack.data / "mlflow" / "auth.ini", configs.auth_ini(stack), "")
@@ -223,7 +223,7 @@ def write_configs(stack: Stack, secret: Mapping[str, str]) -> None:
 
 
 def write(path: Path, text: str, key: str) -> None:
-    """Write a file that its program alone can read."""
+    """Write a file that only its program's user can read."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
         stream.write(text)
@@ -233,8 +233,8 @@ def write(path: Path, text: str, key: str) -> None:
 def start(
     stack: Stack, name: str, ready: Callable[[], bool], tell: Tell, before: Mapping[str, str] | None = None
 ) -> None:
-    """Start one process and wait until it is ready; ``before`` is how all stood, where several were started
-    together."""
+    """Start one process and wait until it is ready; ``before`` holds the earlier states of all processes, for callers
+    that start several together."""
     began = time.monotonic()
     stood = (supervision.states(stack) if before is None else before).get(name)
     supervision.start_process(stack, name)
@@ -244,7 +244,7 @@ def start(
 
 
 def bring_up_storage(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
-    """PostgreSQL, Redis and the S3 server, with what must be in them."""
+    """Start PostgreSQL, Redis and the S3 server; create the missing database cluster, S3 users and buckets."""
     databases.initialise(stack, secret)
     start(stack, "postgres", lambda: probes.postgres_ready(stack, secret), tell)
     start(stack, "redis", lambda: probes.redis_ready(stack, secret), tell)
@@ -258,8 +258,8 @@ def bring_up_storage(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
 
 
 def bring_up_ceph(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
-    """The daemons of the S3 server, and its two users: MLflow's and the store's, neither of whom can open the other's
-    bucket."""
+    """Start the daemons of the S3 server and create its two users: one for MLflow and one for the store, neither of
+    which can open the other's bucket."""
     cluster = Ceph(stack.data / "ceph", find=need, started=lambda: databases.as_owner("ceph"))
     ports, host = stack.settings.ports, stack.settings.host
     fresh = supervision.states(stack).get("radosgw") != "RUNNING"
@@ -295,7 +295,7 @@ def require_quiet(stack: Stack) -> None:
 
 
 def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
-    """Prefect's API servers and services, the proxy, and MLflow; started together, waited for one by one."""
+    """Start Prefect's API servers and services, the proxy and MLflow together, then wait for each."""
     names = (*stack.replicas, "services", "mlflow", *(["proxy"] if stack.settings.proxy else []))
     before = supervision.states(stack)
     for name in names:
@@ -317,8 +317,8 @@ def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
 
 
 def bring_up_workers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
-    """One worker for each pool, which is made of our template of processes: in Prefect's own a run may bring a command
-    along."""
+    """Create each pool from Limbeck's process template and start its worker. Prefect's own template lets a run supply
+    a command."""
     template = read_pool("cpu")
     for pool in stack.settings.pools:
         probes.make_pool(stack, secret, pool, template)

@@ -1,8 +1,8 @@
 """A real S3 server of one machine: Ceph's monitor, one disk in a sparse file, and its gateway radosgw.
 
-Conditional writes are honoured and wrong secrets refused, which of the small S3 servers few do. There is one copy of
-everything: what the machine's disk loses is lost, so back up. Needs the standard library alone, so that the container
-of the S3 server holds this file and no more of us.
+It honours conditional writes and refuses wrong secrets, as few small S3 servers do. There is one copy of everything:
+data that the machine's disk loses is lost, so back up. This file needs only the standard library, so that the container
+of the S3 server holds no other file of Limbeck.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 DAEMONS = {"ceph-mon": ("-i", "a"), "ceph-osd": ("-i", "0"), "radosgw": ("-n", "client.rgw")}
-"""In the order in which they start."""
-SHARE = 0.8  # of the disk that is free at the first start, how much objects may come to take
+"""Arguments of each daemon, in start order."""
+SHARE = 0.8  # of the disk space free at the first start, the part that objects may use
 LEAST_BYTES = 10 * 2**30
 PATIENCE = 60.0
 
@@ -86,8 +86,8 @@ rgw dns name = localhost
 
 
 class Ceph:
-    """One cluster in one folder; ``find`` says where a program is, ``started`` gives what a process is started with
-    (another user, say)."""
+    """One cluster in one folder; ``find`` returns the path of a program, ``started`` returns extra arguments for
+    ``subprocess.run`` (another user, for example)."""
 
     def __init__(
         self, folder: Path, *, find: Callable[[str], str] = str, started: Callable[[], dict[str, Any]] = dict
@@ -100,8 +100,10 @@ class Ceph:
         return [self.find(daemon), "-c", str(self.conf), "-f", *DAEMONS[daemon]]
 
     def lay_out(self, host: str, port: int, monitor: int, own: Callable[[Path], None] = lambda path: None) -> None:
-        """Make everything that is there before the first daemon starts; what is there stays, but the addresses are
-        written anew."""
+        """Create all files that the first daemon needs; existing data stays, and the addresses are rewritten.
+
+        Raises RuntimeError if the monitor's port differs from that of an existing cluster.
+        """
         cluster = self.known("cluster") or str(uuid.uuid4())
         size = self.known("bluestore block size") or str(
             max(LEAST_BYTES, int(SHARE * shutil.disk_usage(self.folder).free) // 2**20 * 2**20)
@@ -120,13 +122,13 @@ class Ceph:
             raise RuntimeError(f"a monitor's port cannot be changed: it was {before}")
 
     def known(self, name: str) -> str:
-        """Return what the configuration says already."""
+        """Return a value of the existing configuration; empty if there is none."""
         lines = self.conf.read_text().splitlines() if self.conf.exists() else []
         name = {"cluster": "fsid"}.get(name, name)
         return next((line.partition(" = ")[2] for line in lines if line.partition(" = ")[0] == name), "")
 
     def first_monitor(self, cluster: str, monitor: int) -> None:
-        """Make keys and the monitor's database."""
+        """Create the keys and the monitor's database."""
         self.call(
             "monmaptool",
             "--create",
@@ -149,7 +151,7 @@ class Ceph:
         )
 
     def add_disk(self) -> None:
-        """Make the one disk, once; the monitor must be there."""
+        """Create the one disk if there is none; the monitor must be running."""
         if (self.folder / "osd" / "whoami").exists():
             return
         disk, secret = str(uuid.uuid4()), self.call("ceph-authtool", "--gen-print-key").strip()
@@ -168,15 +170,15 @@ class Ceph:
         self.call("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", disk)
 
     def user(self, name: str, access: str, secret: str) -> None:
-        """Make a user of the S3 server, or give the one who is there these keys."""
+        """Create a user of the S3 server, or set these keys on an existing user."""
         keys = [f"--uid={name}", "--key-type=s3"]
         known = name in json.loads(self.call("radosgw-admin", "-n", "client.rgw", "user", "list"))
         what = ["user", "modify"] if known else ["user", "create", f"--display-name={name}"]
-        # Keys go by the standard input nowhere in this tool; they are on its command line for the moment that it runs.
+        # This tool cannot read keys from standard input; they are on its command line while it runs.
         self.call("radosgw-admin", "-n", "client.rgw", *what, *keys, f"--access-key={access}", f"--secret-key={secret}")
 
     def call(self, program: str, *words: str, given: str | None = None) -> str:
-        """Run a tool to its end."""
+        """Run a tool to its end and return its output; raise RuntimeError if it fails."""
         settings = [] if program in ("monmaptool", "ceph-authtool") else ["-c", str(self.conf)]
         done = subprocess.run(
             [self.find(program), *settings, *words],
@@ -193,7 +195,7 @@ class Ceph:
 
 
 def answers(host: str, port: int) -> bool:
-    """Tell whether the gateway answers."""
+    """Return whether the gateway answers."""
     import urllib.error
     import urllib.request
 
@@ -207,7 +209,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def serve(ceph: Ceph, host: str, port: int, users: Sequence[tuple[str, str, str]]) -> int:
-    """Run all three daemons until one ends or someone stops us: what the container does."""
+    """Run all three daemons until one ends or this process is stopped; this is the container's command."""
     running: list[subprocess.Popen[bytes]] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
@@ -229,7 +231,7 @@ def serve(ceph: Ceph, host: str, port: int, users: Sequence[tuple[str, str, str]
     finally:
         for process in reversed(running):
             process.terminate()
-            process.wait(60)  # a disk that is cut off here starts with a long check
+            process.wait(60)  # after an abrupt end the disk's next start begins with a long check
 
 
 def main() -> int:

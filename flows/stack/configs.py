@@ -1,4 +1,4 @@
-"""The configuration files that the stack's programs want; each stands in the folder of the program that reads it."""
+"""The configuration files of the stack's programs; each is written to the folder of the program that reads it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from flows.stack.settings import Stack
 
 
 def redis_conf(stack: Stack, secret: Mapping[str, str]) -> str:
-    """Return Redis's: every write is on the disk within a second, because Prefect's events wait here when its services
-    are away."""
+    """Return the configuration of Redis. Every write is on disk within a second, because Prefect's events wait here
+    while its services are down."""
     return f"""\
 bind 127.0.0.1
 port {stack.settings.ports["redis"]}
@@ -28,8 +28,8 @@ daemonize no
 
 
 def auth_ini(stack: Stack) -> str:
-    """Return MLflow's: who has an account may read and write what others made, but not delete it. Passwords are in its
-    environment."""
+    """Return the account settings of MLflow: by default an account may read and edit the work of others, but not delete
+    it. Passwords come from the environment."""
     return f"""\
 [mlflow]
 default_permission = EDIT
@@ -39,8 +39,8 @@ authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 
 
 def nginx_conf(stack: Stack) -> str:
-    """Return nginx's: a request that an API server did not get goes to the other; one that got lost on the way back is
-    the client's to send again."""
+    """Return the configuration of nginx. A request that did not reach one API server goes to the other; after a lost
+    response, the client must repeat a POST itself."""
     ports, folder = stack.settings.ports, stack.data / "nginx"
     servers = "\n".join(f"    server 127.0.0.1:{ports[name]} max_fails=1 fail_timeout=2s;" for name in stack.replicas)
     temporary = "\n".join(
@@ -80,10 +80,10 @@ http {{
 
 
 def supervisord_conf(stack: Stack, services: Iterable[Service]) -> str:
-    """Return the supervisor's: it starts what it is told to, and again what dies.
+    """Return the configuration of the supervisor, which starts processes on request and restarts those that die.
 
-    Its paths are relative to the stack's folder, where it is started: it expands percent signs in a path, and some of
-    them twice.
+    Its logs and pid file have paths relative to the stack's folder, where it is started: it expands percent signs in a
+    path, and some of them twice.
     """
     head = f"""\
 [unix_http_server]
@@ -106,8 +106,8 @@ serverurl = unix://{plain(stack.supervisor_socket)}
 
 
 def program_section(service: Service) -> str:
-    """Return the section of one process; ten tries, each later than the one before, and then it is left for a person to
-    look at."""
+    """Return the section of one process. A failed start is retried ten times with growing delays; then the process
+    stays down until a person examines it."""
     return f"""
 [program:{service.name}]
 command = {plain(shlex.quote(sys.executable))} -P -m flows.stack.launch {service.name}
@@ -127,5 +127,5 @@ stdout_logfile_backups = 2
 
 
 def plain(path: Path | str) -> str:
-    """Write a path so that the supervisor takes a percent sign in it as one."""
+    """Return a path with its percent signs escaped for the supervisor."""
     return str(path).replace("%", "%%")

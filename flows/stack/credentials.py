@@ -1,7 +1,7 @@
-"""Secrets of the stack: generated once, in a file that its owner alone can read; an environment variable of the same
-name wins and is never written.
+"""Secrets of the stack: generated once, in a file that only its owner can read. An environment variable of the same
+name takes precedence and is never written to the file.
 
-Each is named as in ``infra/compose.yaml``, so one secret store serves both; ``python -m flows.stack.credentials``
+The names are those of ``infra/compose.yaml``, so one secret store serves both; ``python -m flows.stack.credentials``
 prints a new set for it.
 """
 
@@ -19,17 +19,17 @@ from tasks.errors import StackError
 
 
 def password() -> str:
-    """Return 192 bits that need no quoting anywhere."""
+    """Return a random password of 192 bits that needs no quoting anywhere."""
     return secrets.token_urlsafe(24)
 
 
 def access_key() -> str:
-    """Return something in the form of an AWS access key."""
+    """Return a random string in the form of an AWS access key."""
     return base64.b32encode(secrets.token_bytes(10)).decode()
 
 
 def fernet_key() -> str:
-    """Return a key as cryptography.fernet wants it."""
+    """Return a random key for cryptography.fernet."""
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
@@ -49,17 +49,17 @@ SECRETS: dict[str, Callable[[], str]] = {
     "LIMBECK_S3_MLFLOW_SECRET_KEY": password,
 }
 PERSON, WORKER = "limbeck", "limbeck-worker"
-"""Whom the servers know: people share one account that may do everything; workers have one in MLflow that may not
-manage accounts."""
+"""Accounts of the servers: people share one with all rights; workers have one in MLflow that may not manage
+accounts."""
 
 
 def load(file: Path) -> dict[str, str]:
-    """Return every secret; what is in the environment wins."""
+    """Return every secret; environment variables take precedence over the file."""
     return {name: os.environ.get(name) or value for name, value in kept(file).items()}
 
 
 def kept(file: Path) -> dict[str, str]:
-    """Return what the file holds; refuse one that others can read."""
+    """Return the secrets of the file, empty if missing; refuse a file that others can read."""
     try:
         if file.stat().st_mode & 0o077:
             raise StackError(
@@ -75,7 +75,7 @@ def kept(file: Path) -> dict[str, str]:
 
 
 def generate(file: Path) -> dict[str, str]:
-    """Add what is missing to the file, and return every secret."""
+    """Add missing secrets to the file, and return every secret."""
     found = kept(file)
     missing = [name for name, value in found.items() if not value and not os.environ.get(name)]
     if missing:
@@ -85,7 +85,7 @@ def generate(file: Path) -> dict[str, str]:
 
 
 def write(file: Path, values: Mapping[str, str]) -> None:
-    """Write the file so that at no moment somebody else can read it."""
+    """Write the file so that other users can read it at no moment."""
     write_private(file, json.dumps(dict(values), indent=2))
 
 

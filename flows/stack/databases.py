@@ -1,5 +1,5 @@
-"""PostgreSQL: one cluster with three databases, each owned by a role that may open no other. Migrations are a step of
-their own."""
+"""PostgreSQL: one cluster with three databases; Prefect and MLflow have a role each and cannot open the other's
+databases. Migrations are a separate step."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from flows.stack.settings import Stack
 from tasks.errors import StackError
 
 OWNERS = {"prefect": "prefect", "mlflow": "mlflow", "mlflow_auth": "mlflow"}
-"""Each database and whose it is."""
-MIGRATES = 600.0  # seconds; a large database takes long
+"""Each database and the role that owns it."""
+MIGRATES = 600.0  # seconds for one migration; a large database takes long
 
 
 def initialise(stack: Stack, secret: Mapping[str, str]) -> None:
-    """Make the cluster, once; one that was not finished is made again."""
+    """Create the cluster if there is none; an unfinished one is created again."""
     folder = stack.data / "postgres"
     if (folder / "cluster").exists():
         return
@@ -58,13 +58,13 @@ def initialise(stack: Stack, secret: Mapping[str, str]) -> None:
 
 
 def as_owner(key: str) -> dict[str, Any]:
-    """Return how a program is started as the user whom its package made; as ourselves where we are not root."""
+    """Return arguments of ``subprocess.run`` that start a program as its package's user; none without root rights."""
     user = owner(key)
     return {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
 def sql(stack: Stack, secret: Mapping[str, str], statements: str, database: str = "postgres") -> str:
-    """Run statements as the superuser and return what they print."""
+    """Run statements as the superuser and return their output."""
     command = [
         need("psql"),
         *address(stack, "postgres"),
@@ -85,12 +85,12 @@ def sql(stack: Stack, secret: Mapping[str, str], statements: str, database: str 
 
 
 def address(stack: Stack, user: str) -> list[str]:
-    """Return the words by which PostgreSQL's programs find the server."""
+    """Return the arguments that connect PostgreSQL's programs to the server."""
     return ["-h", "127.0.0.1", "-p", str(stack.settings.ports["postgres"]), "-U", user, "-w"]
 
 
 def answers(stack: Stack, secret: Mapping[str, str]) -> bool:
-    """Tell whether PostgreSQL answers."""
+    """Return whether PostgreSQL answers."""
     try:
         return sql(stack, secret, "SELECT 1") == "1"
     except (StackError, subprocess.TimeoutExpired):
@@ -98,7 +98,7 @@ def answers(stack: Stack, secret: Mapping[str, str]) -> bool:
 
 
 def create(stack: Stack, secret: Mapping[str, str]) -> None:
-    """Make roles and databases that are not there, and give every role the password that it should have."""
+    """Create missing roles and databases, and set the password of every role."""
     there = set(sql(stack, secret, "SELECT rolname FROM pg_roles UNION SELECT datname FROM pg_database").splitlines())
     for role in dict.fromkeys(OWNERS.values()):
         word = secret[f"LIMBECK_{role.upper()}_DB_PASSWORD"].replace("'", "''")
@@ -111,12 +111,12 @@ def create(stack: Stack, secret: Mapping[str, str]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions for which databases are migrated."""
+    """Return the installed versions of the packages whose databases are migrated."""
     return {name: version(name) for name in ("prefect", "mlflow")}
 
 
 def migrate(stack: Stack, secret: Mapping[str, str]) -> None:
-    """Bring all three databases to the schema of the installed versions, side by side."""
+    """Migrate all three databases to the schema of the installed versions, in parallel."""
     running = services(stack, secret)
     auth = python("mlflow.server.auth", "db", "upgrade", "--url", mlflow_database(stack, "mlflow_auth"))
     steps = [
@@ -136,7 +136,7 @@ def migrate(stack: Stack, secret: Mapping[str, str]) -> None:
 
 
 def migrate_one(log: Path, command: list[str], told: Mapping[str, str]) -> None:
-    """Run one migration, and keep what it says."""
+    """Run one migration and log its output; raise StackError if it fails."""
     with log.open("wb") as stream:
         done = subprocess.run(command, stdout=stream, stderr=stream, env=dict(told), cwd=log.parent, timeout=MIGRATES)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""``limbeck doctor``: what of the stack is missing, wrong or unsafe on this machine, and what mends it."""
+"""``limbeck doctor``: missing, wrong or unsafe parts of the stack on this machine, each with its remedy."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ OK, WARNING, BAD = "ok", "warning", "BAD"
 GIGABYTE = 2**30
 MEMORY = 3.0  # GiB that the stack takes by itself, measured with two API servers, MLflow, radosgw and two idle workers
 DISK = 10.0  # GiB
-SKEW = 60.0  # seconds; S3 refuses at 15 minutes, but leases and heartbeats want better
-UNSYNCHRONISED = 5  # what the kernel's adjtimex says of a clock that nobody keeps
+SKEW = 60.0  # seconds; S3 refuses at 15 minutes, but leases and heartbeats need better
+UNSYNCHRONISED = 5  # TIME_ERROR: the return value of adjtimex for a clock that is not synchronised
 LOCK = Path(__file__).resolve().parents[2] / "infra" / "lock" / "stack.txt"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor's."""
+    """The result of one check: its subject, state, details and remedy."""
 
     what: str
     state: str
@@ -42,7 +42,7 @@ class Finding:
 
 
 def examine(home: Home) -> list[Finding]:
-    """Look at everything; a check that breaks is a finding too."""
+    """Run all checks and return their findings; a check that raises is a finding, too."""
     stack = Stack.of(home)
     checks: list[Callable[[Stack], Iterator[Finding]]] = [programs, packages, machine, clock, gpu, ports]
     if not stack.is_new:
@@ -59,7 +59,7 @@ def examine(home: Home) -> list[Finding]:
 
 
 def programs(stack: Stack) -> Iterator[Finding]:
-    """Every program, with its version or with the command that installs it."""
+    """Report every program, with its version or the command that installs it."""
     for software in SOFTWARE.values():
         if software.missing:
             state, said = (BAD, "is needed") if software.essential else (WARNING, f"without it: {software.without}")
@@ -69,7 +69,7 @@ def programs(stack: Stack) -> Iterator[Finding]:
 
 
 def packages(stack: Stack) -> Iterator[Finding]:
-    """Python packages: what ours requires, and the exact versions that were tested together."""
+    """Compare the installed Python packages with Limbeck's requirements and with the versions tested together."""
     from packaging.requirements import Requirement
 
     wrong = [f"{name} missing" for name in missing_packages()]
@@ -100,14 +100,14 @@ def packages(stack: Stack) -> Iterator[Finding]:
 
 
 def installed(name: str) -> str | None:
-    """Return the version of a package that is here."""
+    """Return the version of an installed package; None if it is not installed."""
     with contextlib.suppress(PackageNotFoundError):
         return version(name)
     return None
 
 
 def machine(stack: Stack) -> Iterator[Finding]:
-    """Disk and memory."""
+    """Report free disk space and memory."""
     place = next(folder for folder in (stack.data.resolve(), *stack.root.parents) if folder.exists())
     free = shutil.disk_usage(place).free / GIGABYTE
     state = BAD if free < DISK / 10 else WARNING if free < DISK else OK
@@ -128,10 +128,10 @@ def machine(stack: Stack) -> Iterator[Finding]:
 
 
 def clock(stack: Stack) -> Iterator[Finding]:
-    """Whether somebody keeps this machine's clock, and whether it agrees with that of an S3 server elsewhere."""
+    """Report whether this machine's clock is synchronised, and whether it agrees with a foreign S3 server's."""
     state = ctypes.CDLL(None).adjtimex(
         ctypes.create_string_buffer(512)
-    )  # a zeroed order: nothing is set, the state comes back
+    )  # a zeroed request sets nothing and returns the state
     kept = state != UNSYNCHRONISED
     said = "kept by a time server" if kept else "nobody keeps it, by what the kernel knows"
     yield Finding(
@@ -152,7 +152,7 @@ def clock(stack: Stack) -> Iterator[Finding]:
 
 
 def clock_difference(url: str) -> float | None:
-    """Return by how many seconds a server's clock and ours differ; None where it says no time."""
+    """Return the difference between a server's clock and this machine's in seconds; None if it reports no time."""
     import time
     import urllib.error
     import urllib.request
@@ -167,7 +167,7 @@ def clock_difference(url: str) -> float | None:
 
 
 def gpu(stack: Stack) -> Iterator[Finding]:
-    """The GPUs that NVIDIA's tool sees."""
+    """Report the GPUs that nvidia-smi lists."""
     tool = find("nvidia-smi")
     done = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=30) if tool else None
     seen = [line.split(" (UUID")[0] for line in done.stdout.splitlines()] if done and done.returncode == 0 else []
@@ -175,7 +175,7 @@ def gpu(stack: Stack) -> Iterator[Finding]:
 
 
 def ports(stack: Stack) -> Iterator[Finding]:
-    """The stack's ports: free, or its own."""
+    """Report whether the ports of a stopped stack are free."""
     if supervision.connect(stack) is not None:
         return
     wanted = stack.settings.ports if not stack.is_new else SHOWN | INNER
@@ -197,7 +197,7 @@ def ports(stack: Stack) -> Iterator[Finding]:
 
 
 def secrets_kept(stack: Stack) -> Iterator[Finding]:
-    """Whether secrets can be read by their owner alone."""
+    """Report missing secrets, and secrets from the environment; a file that others can read is an error."""
     known = credentials.load(stack.secrets_file)
     missing = [name for name, value in known.items() if not value]
     given = [name for name in known if os.environ.get(name)]
@@ -211,7 +211,7 @@ def secrets_kept(stack: Stack) -> Iterator[Finding]:
 
 
 def processes(stack: Stack) -> Iterator[Finding]:
-    """What the supervisor says of every process."""
+    """Report the processes that the supervisor does not list as running."""
     known = supervision.states(stack)
     ill = [f"{name} {state}" for name, state in known.items() if state != "RUNNING"]
     if not known:
@@ -224,7 +224,7 @@ def processes(stack: Stack) -> Iterator[Finding]:
 
 
 def servers(stack: Stack) -> Iterator[Finding]:
-    """Whether each server answers as its clients ask it."""
+    """Report whether each server answers the requests of its clients."""
     secret = credentials.load(stack.secrets_file)
     asked = {
         "postgres": lambda: probes.postgres_ready(stack, secret),
@@ -246,7 +246,7 @@ def servers(stack: Stack) -> Iterator[Finding]:
 
 
 def accounts(stack: Stack) -> Iterator[Finding]:
-    """Whether both servers turn away whom they do not know."""
+    """Report whether both servers refuse requests without an account or with a wrong password."""
     closed = {
         "Prefect": probes.status_of(f"{stack.prefect_url}/api/admin/version"),
         "MLflow": probes.status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current"),
@@ -257,7 +257,7 @@ def accounts(stack: Stack) -> Iterator[Finding]:
     }
     still_open = [f"{name}: {status}" for name, status in closed.items() if status not in (0, 401)]
     if not any(closed.values()):
-        return  # nobody answers, which is said elsewhere
+        return  # no answer at all: ``servers`` reports that
     mend = "limbeck down, limbeck up" if still_open else ""
     yield Finding(
         "passwords", BAD if still_open else OK, "; ".join(still_open) or "both servers refuse without one (401)", mend
@@ -265,7 +265,7 @@ def accounts(stack: Stack) -> Iterator[Finding]:
 
 
 def migrations(stack: Stack) -> Iterator[Finding]:
-    """Whether the databases have the schema of the installed versions."""
+    """Report whether the databases have the schema of the installed versions."""
     done, here = dict(stack.settings.migrated) or {"no": "version"}, databases.versions()
     said = ", ".join(f"{name} {number}" for name, number in done.items())
     yield Finding(
@@ -277,7 +277,7 @@ def migrations(stack: Stack) -> Iterator[Finding]:
 
 
 def conditional_writes(stack: Stack) -> Iterator[Finding]:
-    """Whether the store's S3 server refuses a second commit."""
+    """Report whether the store's S3 server refuses a second commit."""
     if stack.settings.s3 == "folder":
         yield Finding("S3", WARNING, f"none: {SOFTWARE['ceph'].without}")
         return
@@ -307,7 +307,7 @@ def conditional_writes(stack: Stack) -> Iterator[Finding]:
 
 
 def workers(stack: Stack) -> Iterator[Finding]:
-    """Which workers Prefect has heard of lately."""
+    """Report the online workers of each pool."""
     secret = credentials.load(stack.secrets_file)
     online: Mapping[str, list[str]] = {
         pool: probes.workers_online(stack, secret, pool) for pool in stack.settings.pools

@@ -1,7 +1,7 @@
-"""Become one process of the stack: ``python -m flows.stack.launch NAME``, which the supervisor runs.
+"""Start one process of the stack: ``python -m flows.stack.launch NAME``, which the supervisor runs.
 
-The supervisor's own file then holds no secret, a server without need of rights has none, and what an earlier life of it
-left on its port is gone.
+The supervisor's own file therefore holds no secret, a server that needs no root rights drops them, and leftovers of its
+earlier process, which could hold its port, are killed first.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from flows.stack.services import environment_of, mark, services
 from flows.stack.settings import Stack
 from tasks.engine.job import die_with_parent
 
-LAST_MOMENTS = 10.0  # seconds that processes of an earlier life get to be gone
+LAST_MOMENTS = 10.0  # seconds to wait until killed processes are gone
 
 
 def main() -> None:
-    """Turn into the process that is named."""
+    """Replace this process by the named process of the stack."""
     stack = Stack.of(Home.from_environment())
     service = services(stack, credentials.load(stack.secrets_file))[sys.argv[1]]
     if not service.children_live:
@@ -38,7 +38,7 @@ def main() -> None:
         temporary.mkdir(exist_ok=True)
         sweep_workspaces(
             [temporary], older=0.0
-        )  # of an earlier life of this worker; of its runs that live, each names its own
+        )  # left by an earlier process of this worker; workspaces of live runs are skipped
     os.chdir(stack.data / "workers" if service.children_live else stack.data)
     if service.software:
         become(owner(service.software))
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def become(user: pwd.struct_passwd | None) -> None:
-    """Give up root's rights for good."""
+    """Give up root rights permanently; None keeps the current user."""
     if user is not None:
         os.setgroups([])
         os.setgid(user.pw_gid)
@@ -55,8 +55,7 @@ def become(user: pwd.struct_passwd | None) -> None:
 
 
 def clear(mark_of_service: str) -> None:
-    """Kill what an earlier life of this service left: a server that is killed leaves children that go on to hold its
-    port."""
+    """Kill leftover processes of a service: the children of a killed server still hold its port."""
     until = time.monotonic() + LAST_MOMENTS
     while (left := marked(mark_of_service)) and time.monotonic() < until:
         for pid in left:
@@ -66,7 +65,7 @@ def clear(mark_of_service: str) -> None:
 
 
 def marked(mark_of_service: str) -> list[int]:
-    """Return the processes that have a service's mark in their environment."""
+    """Return the ids of other processes that have a service's mark in their environment."""
     wanted = f"LIMBECK_SERVICE={mark_of_service}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""Whether the stack's servers are alive and ready, asked as their clients would ask them."""
+"""Probes of the stack's servers: whether each is alive and ready, tested with the requests of a client."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from flows.stack.settings import Stack
 from flows.stack.supervision import failed, process_id
 from tasks.errors import StackError
 
-PATIENCE = (
-    300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a machine with much else to do
-)
-LIVES = 10  # how often a process may be started until it is ready, as often as the supervisor itself tries
+PATIENCE = 300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a busy machine
+LIVES = 10  # starts of a process before it must be ready, as many as the supervisor itself tries
 
 
 def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float = PATIENCE) -> None:
-    """Wait until a process of the stack is ready; say where its log is if it never is, or dies again and again."""
+    """Wait until a process of the stack is ready.
+
+    Raises StackError with the path of its log if it exceeds ``patience`` seconds or dies repeatedly.
+    """
     until, lives = time.monotonic() + patience, set()
     while not ready():
         lives.add(process_id(stack, name))
@@ -35,7 +36,7 @@ def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float
 
 
 def status_of(url: str, user: str = "", password: str = "") -> int:
-    """Return the HTTP status of an address; 0 where nobody answers."""
+    """Return the HTTP status of an address, or 0 if there is no answer."""
     try:
         with urllib.request.urlopen(request_for(url, user, password), timeout=5) as answer:
             return int(answer.status)
@@ -46,7 +47,7 @@ def status_of(url: str, user: str = "", password: str = "") -> int:
 
 
 def request_for(url: str, user: str, password: str, body: Mapping[str, Any] | None = None) -> urllib.request.Request:
-    """Return a request, with an account if one is named."""
+    """Return a request, with basic authentication if a user is given."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"} if data else {})
     if user:
@@ -55,30 +56,30 @@ def request_for(url: str, user: str, password: str, body: Mapping[str, Any] | No
 
 
 def ask(url: str, user: str, password: str, body: Mapping[str, Any] | None = None) -> Any:
-    """Ask a server and return its JSON."""
+    """Send a request to a server and return the JSON of its response."""
     return send(request_for(url, user, password, body))
 
 
 def send(request: urllib.request.Request) -> Any:
-    """Send a request and return the JSON of its answer."""
+    """Send a prepared request and return the JSON of its response."""
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.loads(answer.read() or b"null")
 
 
 def prefect_ready(url: str) -> bool:
-    """Tell whether a Prefect server is alive and reaches its database."""
+    """Return whether a Prefect server is alive and reaches its database."""
     return status_of(f"{url}/api/health") == 200 and status_of(f"{url}/api/ready") == 200
 
 
 def mlflow_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
-    """Tell whether MLflow answers people with an account."""
+    """Return whether MLflow answers a request with the people's account."""
     return (
         status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current", PERSON, secret["LIMBECK_MLFLOW_PASSWORD"]) == 200
     )
 
 
 def redis_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
-    """Tell whether Redis answers, in its own few words: it has read its file again when it says PONG."""
+    """Return whether Redis is ready, tested with its wire protocol: PONG means that it has loaded its data file."""
     word = secret["LIMBECK_REDIS_PASSWORD"].encode()
     with (
         contextlib.suppress(OSError),
@@ -93,12 +94,12 @@ def redis_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
 
 
 def postgres_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
-    """Tell whether PostgreSQL answers."""
+    """Return whether PostgreSQL answers."""
     return databases.answers(stack, secret)
 
 
 def workers_online(stack: Stack, secret: Mapping[str, str], pool: str) -> list[str]:
-    """Return the workers of a pool of which Prefect has heard lately."""
+    """Return the names of a pool's online workers; none if Prefect does not answer."""
     try:
         found = ask_prefect(stack, secret, f"work_pools/{pool}/workers/filter", {})
     except OSError:
@@ -107,12 +108,12 @@ def workers_online(stack: Stack, secret: Mapping[str, str], pool: str) -> list[s
 
 
 def ask_prefect(stack: Stack, secret: Mapping[str, str], path: str, body: Mapping[str, Any] | None = None) -> Any:
-    """Ask Prefect's API as the person whom it knows."""
+    """Send a request to Prefect's API with the people's account and return the JSON of its response."""
     return ask(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body)
 
 
 def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: Mapping[str, Any]) -> None:
-    """Make a pool of processes, or take the free command out of one that a worker made."""
+    """Create a process pool, or replace the template of one created by a worker, which lets runs choose a command."""
     try:
         there = ask_prefect(stack, secret, f"work_pools/{name}")
     except urllib.error.HTTPError as error:
@@ -132,7 +133,7 @@ def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: Mappi
 
 
 def runs_under_way(stack: Stack, secret: Mapping[str, str]) -> list[str]:
-    """Return the runs that workers of this stack's pools have begun; none where Prefect does not answer."""
+    """Return the ids of running and pending runs in this stack's pools; none if Prefect does not answer."""
     wanted = {
         "flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}},
         "work_pools": {"name": {"any_": list(stack.settings.pools)}},
@@ -144,7 +145,7 @@ def runs_under_way(stack: Stack, secret: Mapping[str, str]) -> list[str]:
 
 
 def state_of_run(stack: Stack, secret: Mapping[str, str], run: str) -> str:
-    """Return the type of a run's state; empty where it is not known."""
+    """Return the state type of a run; empty if Prefect does not answer."""
     try:
         return str(ask_prefect(stack, secret, f"flow_runs/{run}")["state_type"])
     except OSError:
@@ -152,7 +153,7 @@ def state_of_run(stack: Stack, secret: Mapping[str, str], run: str) -> str:
 
 
 def schedule_again(stack: Stack, secret: Mapping[str, str], run: str) -> bool:
-    """Put a run back into its queue; return whether Prefect took it."""
+    """Put a run back into its queue; return whether Prefect accepted that."""
     state = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "its worker was stopped by limbeck down"}
     try:
         answer = ask_prefect(stack, secret, f"flow_runs/{run}/set_state", {"state": state, "force": True})

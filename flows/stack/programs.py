@@ -1,4 +1,4 @@
-"""The programs that the stack is made of, where they are, and the command that installs each."""
+"""The programs of the stack: their location, their version, and the command that installs each."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from pathlib import Path
 from tasks.errors import StackError
 
 OFF_THE_PATH = ("/usr/lib/postgresql/*/bin", "/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
-"""Where distributions put servers that no user calls; the newest PostgreSQL first."""
+"""Folders outside of PATH in which distributions install servers; the newest PostgreSQL comes first."""
 
 
 @dataclass(frozen=True)
 class Software:
-    """Programs that come together."""
+    """Programs that are installed together."""
 
     name: str
     programs: tuple[str, ...]
     version: tuple[str, ...]
-    """The command that says its version."""
+    """The command that prints its version."""
     package: str
-    """On Debian and Ubuntu."""
+    """Its packages on Debian and Ubuntu."""
     user: str
-    """Whom the package makes to run it."""
+    """The system user that the package creates to run it."""
     essential: bool
     without: str = ""
-    """What the stack does where it is missing."""
+    """The stack's behaviour without it."""
 
     @property
     def install(self) -> str:
@@ -41,7 +41,7 @@ class Software:
 
     @property
     def missing(self) -> list[str]:
-        """Its programs that are not here."""
+        """Its programs that are not installed."""
         return [program for program in self.programs if find(program) is None]
 
 
@@ -83,17 +83,17 @@ PACKAGES = {
     "Flask-WTF": "flask_wtf",
     "psycopg2-binary": "psycopg2",
 }
-"""What ``limbeck[stack]`` brings: the package, and what it is imported as."""
+"""Packages of ``limbeck[stack]`` and the module name of each."""
 
 
 def missing_packages() -> list[str]:
-    """Return the Python packages that the stack wants and that are not here."""
+    """Return the Python packages that the stack needs and that are not installed."""
     return [package for package, module in PACKAGES.items() if importlib.util.find_spec(module) is None]
 
 
 @lru_cache
 def find(program: str) -> str | None:
-    """Return where a program is, on the path or where distributions hide it."""
+    """Return the path of a program, from PATH or the folders of ``OFF_THE_PATH``; None if it is missing."""
     hidden = [
         str(place)
         for pattern in OFF_THE_PATH
@@ -103,12 +103,12 @@ def find(program: str) -> str | None:
 
 
 def newest(place: Path) -> tuple[int, str]:
-    """Order folders by the number in their path: 15 after 9."""
+    """Return a sort key that orders folders by the number in their path: 15 after 9."""
     return max([int(number) for number in re.findall(r"\d+", str(place))], default=0), str(place)
 
 
 def need(program: str) -> str:
-    """Return where a program is, or say how to install it."""
+    """Return the path of a program; raise StackError with the command that installs it if it is missing."""
     found = find(program)
     if found is None:
         software = next(one for one in SOFTWARE.values() if program in one.programs)
@@ -119,7 +119,7 @@ def need(program: str) -> str:
 
 
 def version_of(software: Software) -> str:
-    """Return the version that a program says it has."""
+    """Return the version that a program prints; empty if it is missing, "unknown" if it prints none."""
     if find(software.version[0]) is None:
         return ""
     done = subprocess.run(
@@ -130,7 +130,10 @@ def version_of(software: Software) -> str:
 
 
 def owner(key: str) -> pwd.struct_passwd | None:
-    """Return whom a server is run as: ourselves (None), or, where we are root, the user that its package made."""
+    """Return the user that runs a server: None for the current user, or under root the user of its package.
+
+    Raises StackError if root finds no such user.
+    """
     if os.geteuid() != 0:
         return None
     for name in (os.environ.get("LIMBECK_STACK_USER", ""), SOFTWARE[key].user):

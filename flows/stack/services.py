@@ -1,6 +1,6 @@
-"""The processes of the stack: the command of each, what it is told by its environment, and as whom it runs.
+"""The processes of the stack: command, environment and user of each.
 
-Secrets go into a process by its environment, never by its command line, which everybody on a machine can read.
+Secrets are passed to a process in its environment, never on its command line, which every user of a machine can read.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ FOREIGN = (
     "LIMBECK_S3_",
     "LIMBECK_SERVER_",
 )
-"""What a user's shell may hold and no process of the stack may inherit."""
-HEARTBEAT = 30  # seconds; a run whose worker died is noticed after three of them
+"""Prefixes of variables that a user's shell may hold and no process of the stack may inherit."""
+HEARTBEAT = 30  # seconds; the death of a run's worker is noticed after three missed heartbeats
 QUIET = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -47,17 +47,17 @@ class Service:
     command: list[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     software: str = ""
-    """Whose user it runs as where we are root: a server that needs no rights of ours."""
+    """Key of the software whose user runs this process if root starts the stack: such servers need no root rights."""
     stop: str = "TERM"
     patience: int = 20
-    """Seconds that it gets to stop in order."""
+    """Seconds to wait for an orderly stop."""
     children_live: bool = False
-    """Whether what it started is not this service's to kill at the next start: a flow run ends by itself, in order,
-    when its worker is gone."""
+    """Whether its child processes survive its next start: a flow run ends by itself, in order, when its worker is
+    gone."""
 
 
 def services(stack: Stack, secret: Mapping[str, str]) -> dict[str, Service]:
-    """Return all processes, in the order in which they start."""
+    """Return all processes, in start order."""
     listed = [postgres(stack), redis(stack), *(ceph(stack) if stack.settings.s3 == "radosgw" else [])]
     listed += [api(stack, secret, name) for name in stack.replicas]
     listed += [background(stack, secret), mlflow(stack, secret), *([proxy(stack)] if stack.settings.proxy else [])]
@@ -66,7 +66,7 @@ def services(stack: Stack, secret: Mapping[str, str]) -> dict[str, Service]:
 
 
 def postgres(stack: Stack) -> Service:
-    """PostgreSQL, by TCP on the loopback address alone."""
+    """Return PostgreSQL, reachable by TCP on the loopback address only."""
     set_to = [
         f"port={stack.settings.ports['postgres']}",
         "listen_addresses=127.0.0.1",
@@ -81,16 +81,16 @@ def postgres(stack: Stack) -> Service:
     ]
     return Service(
         "postgres", command, software="postgres", stop="INT"
-    )  # INT: connections are cut, and what is committed is safe
+    )  # INT is a fast shutdown: connections are closed, committed data is safe
 
 
 def redis(stack: Stack) -> Service:
-    """Redis, which carries Prefect's events and leases; its file has the password in it."""
+    """Return Redis, which carries Prefect's events and leases; its password is in its configuration file."""
     return Service("redis", [need("redis-server"), str(stack.data / "redis" / "redis.conf")], software="redis")
 
 
 def ceph(stack: Stack) -> list[Service]:
-    """The three daemons of the S3 server; the disk gets the time to end in order."""
+    """Return the three daemons of the S3 server; the disk gets more time for an orderly stop."""
     cluster = Ceph(stack.data / "ceph", find=need)
     return [
         Service(name, cluster.command(name), software="ceph", patience=60 if name == "ceph-osd" else 20)
@@ -99,13 +99,14 @@ def ceph(stack: Stack) -> list[Service]:
 
 
 def python(*words: str) -> list[str]:
-    """Return the command of a module; ``-P``, because a file named like a library may lie where a process stands."""
+    """Return the command that runs a module; ``-P``, because the working directory may hold a file named like a
+    library."""
     return [sys.executable, "-P", "-m", *words]
 
 
 def prefect_server(stack: Stack, secret: Mapping[str, str]) -> dict[str, str]:
-    """Return what every server process of Prefect is told: one database, Redis between them, migrations apart, a
-    password, a key for its secrets."""
+    """Return the environment of Prefect's server processes: one database, Redis between them, no migration at start,
+    a password and an encryption key."""
     ports, password = stack.settings.ports, quote(secret["LIMBECK_PREFECT_DB_PASSWORD"], safe="")
     redis_password = secret["LIMBECK_REDIS_PASSWORD"]
     return QUIET | {
@@ -128,12 +129,12 @@ def prefect_server(stack: Stack, secret: Mapping[str, str]) -> dict[str, str]:
 
 
 def public_url(stack: Stack) -> str:
-    """Return where browsers reach Prefect: the stack's own address, or that of the proxy with TLS before it."""
+    """Return the address of Prefect for browsers: that of a TLS proxy (``LIMBECK_PREFECT_URL``), else the stack's."""
     return os.environ.get("LIMBECK_PREFECT_URL", stack.prefect_url).rstrip("/")
 
 
 def api(stack: Stack, secret: Mapping[str, str], name: str) -> Service:
-    """One API server of Prefect behind the guard, without the services; alone, it listens where people look for it."""
+    """Return one API server of Prefect behind the guard, without services; with no proxy it has the public address."""
     host, port = (
         ("127.0.0.1", stack.settings.ports[name])
         if stack.settings.proxy
@@ -154,17 +155,17 @@ def api(stack: Stack, secret: Mapping[str, str], name: str) -> Service:
     )
     told = (
         {} if name == "api-1" else {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
-    )  # two that register the same in one moment make one of them fail
+    )  # of two servers that register the same blocks at once, one fails
     return Service(name, command, prefect_server(stack, secret) | told)
 
 
 def background(stack: Stack, secret: Mapping[str, str]) -> Service:
-    """Prefect's services: scheduler, automations, late runs, and the rest."""
+    """Return the process of Prefect's services: scheduler, automations, late runs, and the rest."""
     return Service("services", python("prefect", "server", "services", "start"), prefect_server(stack, secret))
 
 
 def proxy(stack: Stack) -> Service:
-    """nginx before the API servers."""
+    """Return nginx, the proxy before the API servers."""
     folder = stack.data / "nginx"
     return Service(
         "proxy",
@@ -175,12 +176,12 @@ def proxy(stack: Stack) -> Service:
 
 
 def mlflow_database(stack: Stack, name: str = "mlflow") -> str:
-    """Return the address of a database of MLflow, without its password: libpq takes that from the environment."""
+    """Return the address of a database of MLflow, without its password: libpq reads that from the environment."""
     return f"postgresql+psycopg2://mlflow@127.0.0.1:{stack.settings.ports['postgres']}/{name}"
 
 
 def mlflow(stack: Stack, secret: Mapping[str, str]) -> Service:
-    """MLflow with accounts: nobody reads without one, and there is no password by default."""
+    """Return MLflow with accounts: reading requires one, and there is no default password."""
     host, port = stack.settings.host, str(stack.settings.ports["mlflow"])
     named = ",".join(f"{name}:{port}" for name in dict.fromkeys([host, "127.0.0.1", "localhost"]))
     command = python(
@@ -215,8 +216,8 @@ def mlflow(stack: Stack, secret: Mapping[str, str]) -> Service:
 
 
 def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
-    """A worker of a pool; each of its runs is a process of its own. No ``--limit``: a worker that has one dies of a run
-    that comes back (Prefect #16806)."""
+    """Return a worker of a pool; each of its runs is a process of its own. No ``--limit``: a worker with a limit
+    crashes on a run that is scheduled again (Prefect #16806)."""
     told = {
         "LIMBECK_HOME": str(stack.root.parent),
         "TMPDIR": str(stack.temporary / str(stack.settings.pools.index(pool))),
@@ -226,7 +227,7 @@ def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
         "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     }
     command = python("prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", f"{pool}-1")
-    # Of a worker that is told to stop, the runs get time to write their checkpoints.
+    # When a worker is stopped, its runs need time to write their checkpoints.
     return Service(
         f"worker-{pool}",
         command,
@@ -237,7 +238,7 @@ def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
 
 
 def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSON) -> dict[str, str]:
-    """Return what a process must know to use the stack: what ``limbeck env`` prints, and what workers get."""
+    """Return the environment of a client of the stack, which ``limbeck env`` prints and workers get."""
     name = "LIMBECK_MLFLOW_PASSWORD" if who == PERSON else "LIMBECK_MLFLOW_WORKER_PASSWORD"
     return {
         "PREFECT_API_URL": f"{stack.prefect_url}/api",
@@ -245,7 +246,7 @@ def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSO
         "MLFLOW_TRACKING_URI": stack.mlflow_url,
         "MLFLOW_TRACKING_USERNAME": who,
         "MLFLOW_TRACKING_PASSWORD": secret[name],
-        # artifacts go through MLflow: its S3 server is nobody else's business
+        # Clients transfer artifacts through MLflow: they have no access to its bucket.
         "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD": "false",
         "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD": "false",
         "LIMBECK_STORE": stack.store,
@@ -254,8 +255,8 @@ def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSO
 
 
 def s3_environment(stack: Stack, secret: Mapping[str, str], whose: str) -> dict[str, str]:
-    """Return the usual AWS settings: of our own server each of MLflow and the store has keys of its own; others' keys
-    come from the environment."""
+    """Return the usual AWS settings. On the stack's own server, MLflow and the store each have keys of their own; keys
+    of other servers come from the environment."""
     if stack.settings.s3 in ("folder", "aws"):
         return {}
     there = {"AWS_ENDPOINT_URL_S3": stack.endpoint, "MLFLOW_S3_ENDPOINT_URL": stack.endpoint}
@@ -270,8 +271,8 @@ def s3_environment(stack: Stack, secret: Mapping[str, str], whose: str) -> dict[
 
 
 def environment_of(stack: Stack, service: Service) -> dict[str, str]:
-    """Return the whole environment of a process: what was there when the stack was started, without what belongs to
-    somebody else."""
+    """Return the whole environment of a process: its own variables and those of the stack's start, without variables
+    that belong to other servers."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -283,5 +284,5 @@ def environment_of(stack: Stack, service: Service) -> dict[str, str]:
 
 
 def mark(stack: Stack, name: str) -> str:
-    """Return what marks the processes of a service, in their environment."""
+    """Return the value of ``LIMBECK_SERVICE`` that marks the processes of a service in their environment."""
     return f"{stack.fingerprint}:{name}"

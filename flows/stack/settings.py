@@ -1,8 +1,7 @@
-"""What one stack is: where it lives, on which ports, which S3 server it has. Kept in ``LIMBECK_HOME/stack/stack.json``;
-secrets are elsewhere.
+"""Settings of one stack: its folder, ports and S3 server. Stored in ``LIMBECK_HOME/stack/stack.json``; secrets are in a
+file of their own.
 
-Ports are below the range from which kernels lend ports to outgoing connections (32768 and up on Linux), and are kept
-once chosen.
+Ports are below the kernel's range for outgoing connections (32768 and up on Linux); chosen ports are stored, too.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from flows.home import Home
 from tasks.errors import StackError
 
 SHOWN = {"prefect": 4200, "mlflow": 5000}
-"""Ports that people open in a browser: they are never moved silently."""
+"""Ports that people open in a browser: they are never changed silently."""
 INNER = {"api-1": 14201, "api-2": 14202, "postgres": 15432, "redis": 16379, "s3": 17480, "ceph": 17490}
 LONGEST_FOLDER = (
     60  # a Unix socket's path is cut at 107 bytes, and Python's processes add some 40 to their temporary folder
@@ -29,19 +28,19 @@ LONGEST_FOLDER = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What was chosen at the first ``limbeck up`` and stays."""
+    """Settings chosen at the first ``limbeck up``; host, S3 server and bucket names never change afterwards."""
 
     host: str = "127.0.0.1"
     ports: Mapping[str, int] = field(default_factory=lambda: SHOWN | INNER)
     s3: str = "folder"
-    """``radosgw`` (ours), ``folder`` (none: folders of this machine), ``aws``, or the URL of an endpoint."""
+    """``radosgw`` (part of this stack), ``folder`` (no S3: folders of this machine), ``aws``, or an endpoint's URL."""
     buckets: str = "limbeck"
-    """Names begin with this: -store for Limbeck's results, -artifacts for MLflow's."""
+    """Prefix of the bucket names: ``-store`` holds Limbeck's results, ``-artifacts`` holds MLflow's artifacts."""
     pools: tuple[str, ...] = ("cpu", "gpu-local")
     proxy: bool = True
-    """nginx before two API servers; without nginx there is one API server, and clients ask it themselves."""
+    """Whether nginx stands before two API servers; otherwise there is one, and clients connect to it directly."""
     migrated: Mapping[str, str] = field(default_factory=dict)
-    """Which versions the databases were last migrated for."""
+    """Versions of Prefect and MLflow for which the databases were last migrated."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Stack:
 
     @classmethod
     def of(cls, home: Home) -> Stack:
-        """Return the stack of a home as its file says, or one that was never started."""
+        """Return the stack of a home with its stored settings, or a new one."""
         stack = cls(home.root / "stack")
         try:
             found = json.loads(stack.file.read_text())
@@ -68,38 +67,38 @@ class Stack:
 
     @property
     def file(self) -> Path:
-        """Where the settings are."""
+        """The file of the settings."""
         return self.root / "stack.json"
 
     @property
     def secrets_file(self) -> Path:
-        """Where generated secrets are."""
+        """The file of the generated secrets."""
         return self.root / "secrets.json"
 
     @property
     def is_new(self) -> bool:
-        """Whether it was never started."""
+        """Whether this stack was never started."""
         return not self.file.exists()
 
     @property
     def data(self) -> Path:
-        """One folder for each server, its own alone; where it really is, for a server may not be allowed to walk to the
-        link."""
+        """The data folder, with a private folder for each server; links are resolved, because a server may not have
+        the right to follow them."""
         return (self.root / "data").resolve()
 
     @property
     def logs(self) -> Path:
-        """One file for each process."""
+        """The folder of the logs, one file for each process."""
         return self.root / "logs"
 
     @property
     def run(self) -> Path:
-        """Configuration and sockets of the supervisor."""
+        """The folder of the supervisor's configuration and sockets."""
         return self.root / "run"
 
     @property
     def sockets(self) -> Path:
-        """Where sockets and what is temporary are: here, or under /tmp if this home's path is too long for a socket."""
+        """The folder of sockets and temporary files: ``run``, or one in /tmp if that path is too long for a socket."""
         return (
             self.run
             if len(str(self.run)) <= LONGEST_FOLDER
@@ -108,52 +107,52 @@ class Stack:
 
     @property
     def supervisor_socket(self) -> Path:
-        """Where the supervisor is asked."""
+        """The supervisor's control socket."""
         return self.sockets / "supervisor.sock"
 
     @property
     def temporary(self) -> Path:
-        """What workers have for a temporary folder: Prefect's, under /tmp, belongs to the first user of a machine who
-        starts one."""
+        """The temporary folder of the workers: Prefect's own in /tmp belongs to the first user of the machine that
+        starts a worker."""
         return self.sockets / "tmp"
 
     @property
     def fingerprint(self) -> str:
-        """Tells the stack of one home from that of another."""
+        """A short hash of the stack's folder, which distinguishes the stacks of different homes."""
         return hashlib.sha256(str(self.root).encode()).hexdigest()[:10]
 
     @property
     def replicas(self) -> tuple[str, ...]:
-        """The API servers of Prefect."""
+        """Process names of Prefect's API servers."""
         return ("api-1", "api-2") if self.settings.proxy else ("api-1",)
 
     @property
     def prefect_url(self) -> str:
-        """Where people and workers reach Prefect."""
+        """The address of Prefect for people and workers."""
         return self.url("prefect")
 
     @property
     def mlflow_url(self) -> str:
-        """Where people and workers reach MLflow."""
+        """The address of MLflow for people and workers."""
         return self.url("mlflow")
 
     def url(self, name: str) -> str:
-        """Return the address of a server that people or workers ask."""
+        """Return the address of a server for people and workers."""
         return f"http://{self.settings.host}:{self.settings.ports[name]}"
 
     @property
     def endpoint(self) -> str:
-        """The S3 endpoint; empty for AWS itself, and where there is no S3 server."""
+        """The S3 endpoint; empty for AWS itself and for local folders."""
         return {"radosgw": self.url("s3"), "folder": "", "aws": ""}.get(self.settings.s3, self.settings.s3)
 
     @property
     def store(self) -> str:
-        """What ``LIMBECK_STORE`` is for everybody who uses this stack."""
+        """The value of ``LIMBECK_STORE`` for all users of this stack."""
         return str(self.data / "store") if self.settings.s3 == "folder" else f"s3://{self.settings.buckets}-store"
 
     @property
     def artifacts(self) -> str:
-        """Where MLflow keeps its artifacts."""
+        """The address of MLflow's artifacts."""
         return (
             str(self.data / "mlflow" / "artifacts")
             if self.settings.s3 == "folder"
@@ -168,7 +167,7 @@ class Stack:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Tell whether nobody listens on a port."""
+    """Return whether a port is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):
@@ -178,7 +177,10 @@ def is_free(host: str, port: int) -> bool:
 
 
 def choose_ports(host: str, wanted: Mapping[str, int | None]) -> dict[str, int]:
-    """Return ports for a new stack: those that people open as wanted or as usual, the others the first free ones."""
+    """Return the ports of a new stack: public ports as requested or by default, inner ports the first free ones.
+
+    Raises StackError if a public port is taken.
+    """
     chosen = {name: wanted.get(name) or usual for name, usual in SHOWN.items()}
     for name, port in chosen.items():
         if not is_free(host, port):

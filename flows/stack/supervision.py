@@ -1,5 +1,5 @@
-"""The supervisor: one process that starts the stack's others, and again what dies. Spoken to over a socket that its
-owner alone can open."""
+"""The supervisor: one process that starts the stack's other processes and restarts those that die. It is controlled
+through a socket that only its owner can open."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tasks.errors import StackError
 
 UP = ("RUNNING", "STARTING")
 PATIENCE = 30.0
-TRIES = 10  # a busy machine's supervisor may miss some
+TRIES = 10  # the supervisor of a busy machine may miss some requests
 
 
 def connect(stack: Stack) -> Any:
-    """Return the supervisor's commands, or None where no supervisor runs."""
+    """Return the supervisor's command interface, or None if no supervisor runs."""
     from supervisor.xmlrpc import SupervisorTransport
 
     if not stack.supervisor_socket.exists():
@@ -32,21 +32,21 @@ def connect(stack: Stack) -> Any:
         try:
             asked.getState()
             return asked
-        except (ConnectionRefusedError, FileNotFoundError):  # the socket of one that was killed
+        except (ConnectionRefusedError, FileNotFoundError):  # the socket of a killed supervisor
             return None
-        except OSError:  # too much to do for a moment
+        except OSError:  # busy for a moment
             time.sleep(0.5)
     return None
 
 
 def states(stack: Stack) -> dict[str, str]:
-    """Return the state of every process; nothing where no supervisor runs."""
+    """Return the state of every process; empty if no supervisor runs."""
     supervisor = connect(stack)
     return {str(one["name"]): str(one["statename"]) for one in supervisor.getAllProcessInfo()} if supervisor else {}
 
 
 def start_supervisor(stack: Stack) -> Any:
-    """Start it, or let the one that runs read its file again; return its commands."""
+    """Start the supervisor, or make a running one reload its configuration; return its command interface."""
     supervisor = connect(stack)
     if supervisor is not None:
         read_again(supervisor)
@@ -66,7 +66,7 @@ def start_supervisor(stack: Stack) -> Any:
 
 
 def read_again(supervisor: Any) -> None:
-    """Take over what changed in the file; processes whose section is the same are not touched."""
+    """Apply changes of the configuration; processes with an unchanged section keep running."""
     [[added, changed, removed]] = supervisor.reloadConfig()
     for name in [*changed, *removed]:
         supervisor.stopProcessGroup(name)
@@ -76,7 +76,7 @@ def read_again(supervisor: Any) -> None:
 
 
 def start_process(stack: Stack, name: str) -> None:
-    """Start a process unless it runs."""
+    """Start a process unless it is running or about to restart."""
     supervisor = connect(stack)
     if supervisor is None:
         raise StackError(f"the supervisor of this stack stopped; its log is {stack.logs / 'supervisord.log'}")
@@ -85,18 +85,18 @@ def start_process(stack: Stack, name: str) -> None:
 
 
 def failed(stack: Stack, name: str) -> bool:
-    """Tell whether the supervisor has given a process up."""
+    """Return whether the supervisor has given up on a process."""
     return states(stack).get(name) in ("FATAL", "UNKNOWN", None)
 
 
 def process_id(stack: Stack, name: str) -> int:
-    """Return the process that does a service's work at this moment; 0 if none does."""
+    """Return the id of a service's current process; 0 if there is none."""
     supervisor = connect(stack)
     return int(supervisor.getProcessInfo(name)["pid"]) if supervisor else 0
 
 
 def stop_process(stack: Stack, name: str) -> None:
-    """Stop a process and wait for its end; one that does not run is stopped."""
+    """Stop a process and wait for its end; do nothing if it is not running."""
     supervisor = connect(stack)
     if supervisor is not None:
         with contextlib.suppress(xmlrpc.client.Fault):
@@ -104,7 +104,7 @@ def stop_process(stack: Stack, name: str) -> None:
 
 
 def stop_supervisor(stack: Stack) -> None:
-    """End the supervisor, whose processes have stopped."""
+    """Stop the supervisor after its processes have stopped."""
     supervisor = connect(stack)
     if supervisor is None:
         return

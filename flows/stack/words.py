@@ -1,4 +1,4 @@
-"""What ``limbeck up`` and ``limbeck env`` say to people."""
+"""Messages of ``limbeck up`` and ``limbeck env``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def tell(console: Console) -> Callable[[str], None]:
-    """Return what prints a line about progress."""
+    """Return a function that prints one line of progress."""
     return lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def how_to_use(stack: Stack) -> str:
-    """Say each address, how to log in, and what comes next."""
+    """Return a summary of addresses, logins and next steps."""
     s3 = {"folder": f"none: results are in {stack.store}", "aws": f"AWS, {stack.store}"}.get(
         stack.settings.s3, f"{stack.endpoint}, {stack.store}"
     )
@@ -48,7 +48,7 @@ def how_to_use(stack: Stack) -> str:
 
 
 def warnings(stack: Stack) -> list[str]:
-    """Say what is not as it should be in production."""
+    """Return warnings about settings that do not suit production."""
     found = []
     if stack.settings.host not in LOOPBACK:
         found.append(
@@ -63,7 +63,7 @@ def warnings(stack: Stack) -> list[str]:
 
 
 def exports(home: Home) -> str:
-    """Return shell commands that set what a client needs: of a running ``limbeck ui``, else of the stack."""
+    """Return shell commands that export the client settings of a running ``limbeck ui``, else of the stack."""
     stack = Stack.of(home)
     found: dict[str, str] = {}
     for name, access in running_servers(home.servers_file).items():
