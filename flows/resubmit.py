@@ -7,6 +7,7 @@ never started.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -26,7 +27,7 @@ GAVE_UP = "Gave up"
 """The state of a run that is not rescheduled any more; after a person's Retry, crashes are counted from there."""
 NO_MEMORY = ("outofmemory", "out of memory", "oomkilled", "out-of-memory", "cannot allocate memory")
 """Out-of-memory messages of ECS, Kubernetes and CUDA; such a run would run out of memory again."""
-KILLED = ("-9", "137")
+KILLED = re.compile(r"(?<![\w-])(?:-9|137)(?![\w-])")
 """Exit codes of a process ended by the kernel's out-of-memory killer or by the loss of its machine."""
 
 
@@ -82,7 +83,7 @@ def decide(run: FlowRun, crashes: Sequence[str], attempts: int) -> str:
     if len(crashes) >= attempts:
         hint = (
             "; this is also how the kernel's out-of-memory killer ends a process"
-            if any(code in last for code in KILLED)
+            if KILLED.search(last)
             else ""
         )
         return f"it crashed {len(crashes)} times, the last time with: {last}{hint}; mend the cause, then retry it"

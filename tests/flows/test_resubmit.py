@@ -42,6 +42,11 @@ KILLED = "Flow run infrastructure exited with non-zero status code -9."
             [KILLED] * 3,
             "it crashed 3 times, the last time with: .* code -9.; this is also how the kernel's out-of-memory killer",
         ),
+        (
+            Crashed(),
+            ["no answer from host-137-9 since 2026-11-23-9"] * 3,
+            "it crashed 3 times, the last time with: no answer from host-137-9 since 2026-11-23-9; mend the cause",
+        ),
         (Crashed(), ["no heartbeat"] * 3, "it crashed 3 times, the last time with: no heartbeat; mend the cause"),
         (Crashed(), ["OutOfMemoryError: Container killed due to memory usage"], "it ran out of memory and would again"),
         (

@@ -195,6 +195,22 @@ def test_old_interrupted_uploads_can_be_removed(bucket: Bucket) -> None:
     assert bucket.unfinished("file") is None
 
 
+def test_interrupted_uploads_are_found_on_every_page(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["one", "three", "two"]
+    for name in names:
+        bucket.begin(name, "0" * 64)
+    whole, sizes = bucket.client._make_api_call, []
+
+    def two_on_a_page(operation: str, given: dict[str, Any]) -> Any:
+        if operation == "ListMultipartUploads":
+            given = {**given, "MaxUploads": 2}
+            sizes.append(2)
+        return whole(operation, given)
+
+    monkeypatch.setattr(bucket.client, "_make_api_call", two_on_a_page)
+    assert bucket.unfinished("two") and bucket.stale_uploads(-1) == names and len(sizes) > 2
+
+
 def test_a_network_that_fails_is_no_damage(
     bucket: Bucket, chaos: Chaos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

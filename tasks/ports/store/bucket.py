@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -167,9 +168,19 @@ class Bucket:
 
     def unfinished(self, name: str) -> str | None:
         """Return the id of an interrupted upload of this name, or None; its parts are reused if their md5 matches."""
-        answer = self.client.list_multipart_uploads(Bucket=self.name, Prefix=self.prefix + name)
-        found = [item["UploadId"] for item in answer.get("Uploads", []) if item["Key"] == self.prefix + name]
+        found = [item["UploadId"] for item in self.uploads(name)[0] if item["Key"] == self.prefix + name]
         return found[-1] if found else None
+
+    def uploads(self, start: str = "") -> tuple[list[dict[str, Any]], datetime]:
+        """Return the interrupted uploads of names that begin with ``start``, and the bucket's time."""
+        pages = self.client.get_paginator("list_multipart_uploads").paginate(
+            Bucket=self.name, Prefix=self.prefix + start
+        )
+        found: list[dict[str, Any]] = []
+        for page in pages:
+            now = parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"])
+            found += page.get("Uploads", [])
+        return found, now
 
     def parts(self, name: str, upload: str) -> dict[int, str]:
         """Return the uploaded parts as number to ETag, which is the quoted md5 unless KMS encrypts the bucket."""
@@ -213,11 +224,8 @@ class Bucket:
     def stale_uploads(self, older: float, *, dry: bool = False) -> list[str]:
         """Abort multipart uploads that started more than ``older`` seconds ago, unless ``dry``; return their
         names."""
-        answer = self.patiently(
-            lambda: self.client.list_multipart_uploads(Bucket=self.name, Prefix=self.prefix), "list uploads"
-        )
-        now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-        old = [item for item in answer.get("Uploads", []) if (now - item["Initiated"]).total_seconds() > older]
+        uploads, now = self.patiently(self.uploads, "list uploads")
+        old = [item for item in uploads if (now - item["Initiated"]).total_seconds() > older]
         for item in old if not dry else []:
             where = {"Bucket": self.name, "Key": item["Key"], "UploadId": item["UploadId"]}
             self.patiently(lambda where=where: self.client.abort_multipart_upload(**where), f"abort {item['Key']}")  # type: ignore[misc]

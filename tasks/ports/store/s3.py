@@ -163,12 +163,11 @@ class S3Store:
                 )
             self.bucket.download(entry.name, path, entry.size)
         if not is_whole(folder, digest):
-            if set_aside:
-                self.quarantine(digest)
-            raise ArtifactDamaged(
-                f"the artifact {digest[:12]} in {self.bucket.address} is damaged; it was set aside; run again to "
-                f"make it anew"
-            )
+            damage = f"the artifact {digest[:12]} in {self.bucket.address} is damaged"
+            if not set_aside:
+                raise ArtifactDamaged(damage)
+            self.quarantine(digest)
+            raise ArtifactDamaged(f"{damage}; it was set aside; run again to make it anew")
 
     def quarantine(self, digest: str) -> None:
         """Move a damaged artifact to quarantine, for inspection by a person; without its files no manifest is a hit.

@@ -12,6 +12,7 @@ import os
 import re
 import socket
 import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
