@@ -14,8 +14,7 @@ from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, Signal
 
 @dataclass
 class Goods:
-    """What branches share; each is awaited only where a branch needs it, so that no branch waits for what it does not
-    use."""
+    """Artifacts that branches share; a branch awaits only those that it uses."""
 
     rows: Parcel
     base: Parcel
@@ -30,7 +29,7 @@ class Goods:
     general: dict[Any, Awaitable[Parcel]] = field(default_factory=dict)
     signals: dict[SignalSlice, Awaitable[Parcel]] = field(default_factory=dict)
     answers: dict[tuple[AnswerSlice, int], Awaitable[Parcel]] = field(default_factory=dict)
-    """By what is asked and by the number of the teacher, counted from 0."""
+    """The teachers' predictions, by knobs and by the number of the teacher, counted from 0."""
     mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Parcel]] = field(default_factory=dict)
     contributions: dict[tuple[ContributionSlice, str], Awaitable[Parcel]] = field(default_factory=dict)
 
@@ -39,8 +38,8 @@ class Goods:
 class Candidate:
     """One small model to be judged: its name, its role, and one checkpoint for each seed, in the order of the recipe.
 
-    One of the seeds is the model: it is exported, registered, and judged by its own figures; the others say how far
-    seeds spread.
+    The checkpoint of one seed is chosen: it is exported, registered, and judged by its own figures. The others show the
+    spread over seeds.
     """
 
     name: str
@@ -50,36 +49,36 @@ class Candidate:
 
     @property
     def chosen(self) -> int:
-        """Say which of the seeds is the model: the best by its score on the selection rows, the first of equals and
-        where seeds have no scores."""
+        """The number of the chosen seed: the one with the best score on the selection rows; the first among equals, or
+        if a score is missing."""
         scores = self.selection_scores
         return 0 if None in scores else max(range(len(scores)), key=lambda number: (known(scores[number]), -number))
 
     @property
     def selection_scores(self) -> list[float | None]:
-        """The score of every seed on the selection rows; None where it was not taken, or is not known yet."""
+        """The score of every seed on the selection rows; None if it was not measured, or is not known yet."""
         return [model.facts.get("selection_score") for model in self.models]
 
     @property
     def model(self) -> Parcel:
-        """The checkpoint of the chosen seed; in a plan that cannot know it, one that is not made yet, so that what
-        waits for it is not called cached."""
+        """The checkpoint of the chosen seed. In a plan that cannot know it, a checkpoint that is not computed yet, so
+        that stages that depend on it are not reported as cached."""
         waiting = [model for model in self.models if not model.facts] if len(self.models) > 1 else []
         return waiting[0] if waiting else self.models[self.chosen]
 
     @property
     def chosen_first(self) -> list[Parcel]:
-        """All checkpoints, that of the chosen seed first, as scorecards want them."""
+        """All checkpoints, that of the chosen seed first: the order of scorecards."""
         return [self.models[self.chosen], *(model for number, model in enumerate(self.models) if number != self.chosen)]
 
     def as_in_recipe(self, values: Sequence[float]) -> list[float]:
-        """Return what was found of ``chosen_first`` in the order of the recipe."""
+        """Return values that are in the order of ``chosen_first`` in the order of the recipe's seeds."""
         others = [*values[1:]]
         return [*others[: self.chosen], values[0], *others[self.chosen :]] if values else []
 
 
 def known(score: float | None) -> float:
-    """Return a score; one that is not known is below all others."""
+    """Return a score; minus infinity for an unknown one, so that it ranks last."""
     return -math.inf if score is None else score
 
 
@@ -89,5 +88,5 @@ def label(name: str, seed: int, seeds: tuple[int, ...]) -> str:
 
 
 def deviation(per_seed: Sequence[float]) -> float | None:
-    """Return the standard deviation over seeds (of the seeds there could be, not only of these); one seed has none."""
+    """Return the sample standard deviation over seeds (n - 1 in the denominator); None for a single seed."""
     return stdev(per_seed) if len(per_seed) > 1 else None

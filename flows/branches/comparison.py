@@ -1,7 +1,7 @@
-"""Who is compared with whom: every candidate with the recipe's plain baselines of its own size, and with nothing else.
+"""Comparison of every candidate with the recipe's plain baselines of its own size, and with no other models.
 
-A plain baseline is a student of role baseline that learns from labels alone: what a user would have without any method.
-Where a recipe has none of a candidate's size, nothing is claimed about that candidate.
+A plain baseline is a student of role baseline that learns from labels alone: the model that a user would get without
+any method. If a recipe has none of a candidate's size, no claim is made about that candidate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tasks.scoring.quality.verdicts import verdicts
 async def contrast_all(
     recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel
 ) -> dict[str, dict[str, Any]]:
-    """Compare candidates with plain baselines; return by candidate what is said of it against each, on every split."""
+    """Return the verdicts of comparing each candidate with each plain baseline, on every split, by candidate."""
     scored = {candidate.name: card for candidate, card in zip(candidates, cards, strict=True)}
     knobs = ContrastSlice(
         metric=recipe.spec.headline, resamples=recipe.scoring.resamples, confidence=recipe.scoring.confidence
@@ -48,7 +48,7 @@ async def contrast_all(
 
 
 def plain_baselines(recipe: Recipe) -> list[str]:
-    """Return the students that learn from labels alone and stand there to be compared with."""
+    """Return the names of the students of role baseline that learn from labels alone."""
     return [
         student.name
         for student in recipe.students
@@ -57,13 +57,13 @@ def plain_baselines(recipe: Recipe) -> list[str]:
 
 
 def plain_students(recipe: Recipe) -> list[str]:
-    """Return the students that learn from labels alone, whatever their role."""
+    """Return the names of the students of any role that learn from labels alone."""
     return [student.name for student in recipe.students if student.signal == "labels"]
 
 
 def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[str, Parcel]) -> bool:
-    """Tell whether a candidate is as large as a baseline, and as much work (an ALBERT's layers share their weights); a
-    plan goes by the recipe's shapes."""
+    """Return whether a candidate has a baseline's number of parameters and of FLOPs (an ALBERT's layers share their
+    weights). A plan compares the recipe's shapes."""
     if ours.role in ("teacher", "export") or ours.name in plain_baselines(recipe):
         return False
     sizes = [[scored[name].facts.get(figure) for figure in ("parameters", "flops")] for name in (ours.name, baseline)]

@@ -27,10 +27,10 @@ async def make_dropped(
     shown: str = "",
     waits: Mapping[str, Parcel] | None = None,
 ) -> Candidate:
-    """Make the models of one strategy and one number of layers.
+    """Return the candidate of one strategy and one number of dropped layers, trained with every seed.
 
-    ``kept`` are the layers that a search found, ``shown`` is a name of its own, and ``waits`` what a plan cannot know
-    yet; a run has none.
+    ``kept`` are the remaining layers if a search found them, and ``shown`` is a name other than the default. ``waits``
+    are inputs that a plan cannot know yet; a run has none.
     """
     base = await goods.teacher if dropping.after_finetuning else goods.base
     measured = None

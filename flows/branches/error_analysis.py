@@ -1,5 +1,5 @@
-"""What lies behind the scores of a run: a cached look into the answers of each candidate, and the graph of what was
-made from what."""
+"""Details behind the scores of a run: a cached error analysis of each candidate's predictions, and the lineage graph of
+its artifacts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tasks.stage.session import Session, current_session
 async def inspect_all(
     recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel
 ) -> dict[str, dict[str, Any]]:
-    """Look into everyone's answers, each beside the teacher's (the first); return what was found by name."""
+    """Return the error analysis of every candidate by name, each beside the teacher's predictions (the first)."""
     knobs = InspectSlice(kind=recipe.spec.kind, split=recipe.gate.split)
     teachers = [None, *([cards[0]] * (len(cards) - 1))]
     looks = await asyncio.gather(
@@ -39,7 +39,7 @@ async def inspect_all(
 async def look(
     knobs: InspectSlice, name: str, card: Parcel, rows: Parcel, teacher: Parcel | None
 ) -> dict[str, Any] | None:
-    """Look into one candidate's answers; a look that fails costs the run nothing but the look."""
+    """Return the error analysis of one candidate; None if it fails, which does not fail the run, and in a plan."""
     try:
         found = await inspect_answers(knobs, card=card, rows=rows, teacher=teacher, label=name)
     except Interrupted:
@@ -57,7 +57,7 @@ async def look(
 
 
 def texts_of(session: Session) -> dict[str, Any]:
-    """Return the texts of the rows that a run's looks chose, by row id."""
+    """Return the texts of the rows that a run's error analyses chose, by row id."""
     return texts_in(
         [
             session.store.folder(record.parcel)
@@ -68,13 +68,13 @@ def texts_of(session: Session) -> dict[str, Any]:
 
 
 def texts_in(folders: Iterable[Path]) -> dict[str, Any]:
-    """Read the texts that looks kept."""
+    """Return the texts that error analyses stored in these folders, by row id."""
     return {row: texts for folder in folders for row, texts in json.loads((folder / "texts.json").read_text()).items()}
 
 
 def lineage_of(session: Session, sources: Mapping[str, Parcel]) -> dict[str, Any]:
-    """Return a run's stages as a graph: each with what it made, and an edge from every stage, or source, to those that
-    took it in."""
+    """Return a run's stages as a graph: a node for each stage and source with the digest of its artifact, and an edge
+    from each to the stages that read that artifact."""
     nodes = [
         {"id": parcel.sha256[:12], "name": name, "label": "", "cache": "source", "made": parcel.sha256}
         for name, parcel in sources.items()

@@ -1,8 +1,9 @@
-"""After the branches: finished models packed for ONNX Runtime, in fp32 and in int8.
+"""Export of finished models for ONNX Runtime, in fp32 and in int8, after the branches.
 
-What is no more the same model, or is slower in int8 than the recipe asks, stays in the table, and out of the folder.
+Exports that fail the parity check, or whose int8 graph is slower than the recipe requires, are reported but not
+published.
 
-Of a model of several seeds the chosen one is exported, which is the one that is registered.
+For a model of several seeds the chosen seed is exported, which is also the registered one.
 """
 
 from __future__ import annotations
@@ -26,33 +27,33 @@ from tasks.score_model import measure_speed
 
 NO_VERSION = "its model is not registered, so there is no folder for it"
 ENGINES = {"onnx": "onnxruntime fp32", "int8": "onnxruntime int8"}
-"""What the row says of a graph that could not be made."""
+"""Engine of an export in its row of the results, by format."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """One graph of one candidate, as its stage left it."""
+    """One graph of one candidate, or the reason why there is none."""
 
     of: Candidate
     format: str
     parcel: Parcel | None
     because: str = ""
-    """Why it is not published; empty where it may be."""
+    """The reason why it is not published; empty if it may be."""
     full: Parcel | None = None
-    """The fp32 graph that an int8 one was made of."""
+    """The fp32 graph from which an int8 one was computed."""
     speedup: float | None = None
-    """How many times as fast as that it is; None where nobody asked."""
+    """Speed-up of an int8 graph over its fp32 graph; None if it was not measured."""
     unsteady: str = ""
-    """Why that figure decides nothing; empty where it does."""
+    """The reason why the speed-up is too unsteady to decide; empty if it is steady."""
 
     @property
     def name(self) -> str:
-        """Return the name of its row."""
+        """The name of its row."""
         return f"{self.of.name}-{self.format}"
 
 
 async def make_exports(recipe: Recipe, candidates: Sequence[Candidate], rows: Parcel) -> list[Export]:
-    """Export whom the recipe names, side by side."""
+    """Export the candidates that the recipe names, concurrently; by default all students and dropped models."""
     if recipe.exports is None:
         return []
     wanted = recipe.exports.of or tuple(
@@ -67,7 +68,8 @@ async def make_exports(recipe: Recipe, candidates: Sequence[Candidate], rows: Pa
 
 
 async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows: Parcel) -> list[Export]:
-    """Export one candidate: fp32 always, because int8 is made of it; what fp32 fails in, int8 need not try."""
+    """Export one candidate. The fp32 graph is always built, because int8 is computed from it; if fp32 fails its check,
+    int8 is not tried."""
     judged = {"kind": recipe.spec.kind, "max_length": recipe.scoring.max_length}
     slice_ = ExportSlice(**part(knobs, Exporting), **judged)
     full = await export_onnx(slice_, model=candidate.model, rows=rows, label=candidate.name)
@@ -87,14 +89,14 @@ async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows:
 
 
 async def check_speed(recipe: Recipe, exports: Sequence[Export]) -> list[Export]:
-    """Time every int8 graph that may be published beside its own fp32; to be asked last, so that no other work of this
+    """Time every publishable int8 graph in turn with its own fp32 graph. Call this last, so that no other work of this
     run is on the machine."""
     return list(await asyncio.gather(*(timed(recipe, one) for one in exports)))
 
 
 async def timed(recipe: Recipe, export: Export) -> Export:
-    """Hold one graph against ``exports.min_speedup``. The two are timed in turn: figures from two moments would compare
-    the moments."""
+    """Compare one graph's speed-up with ``exports.min_speedup``. The two graphs are timed in turn, because the load of
+    the machine differs between separate measurements."""
     least = recipe.exports.min_speedup if recipe.exports else 0.0
     if export.full is None or export.parcel is None or export.because or not least:
         return export
@@ -114,12 +116,13 @@ def part(knobs: Exports, kind: type[Any]) -> dict[str, Any]:
 
 
 def graph(parcel: Parcel) -> Parcel | None:
-    """Return a parcel that holds a graph; None where its stage could only say why there is none."""
+    """Return the artifact if it holds a graph; None if it holds only the reason why there is none."""
     return parcel if parcel.facts.get("made", True) else None
 
 
 def narrow(knobs: Exports) -> bool:
-    """Tell whether weights keep to seven bits: where an Intel-like processor would add pairs of products in 16 bits."""
+    """Return whether weights are limited to seven bits: by the knob, or for ``auto`` on an x86 processor with AVX2 but
+    without VNNI, which adds pairs of products in 16 bits."""
     from tasks.ports.machine import cpuinfo
 
     flags = cpuinfo().split()
@@ -132,7 +135,7 @@ def narrow(knobs: Exports) -> bool:
 
 
 def beside_models(candidates: Sequence[Candidate], exports: Sequence[Export]) -> list[Candidate]:
-    """Return whom the scales can ask: candidates, each with the graphs that were made of it behind it."""
+    """Return all models to be scored: each candidate, followed by its exported graphs."""
     found = []
     for candidate in candidates:
         found.append(candidate)
@@ -146,8 +149,8 @@ def beside_models(candidates: Sequence[Candidate], exports: Sequence[Export]) ->
 
 
 def with_exports(rows: Sequence[Mapping[str, Any]], exports: Sequence[Export]) -> list[dict[str, Any]]:
-    """Add to the rows of exports what they are of, what asks them and whether they may be published; make rows for
-    those that could not be made."""
+    """Return the rows of the results with each model's exports after it: their source model, engine and publication
+    status are added, and exports without a graph get a row without figures."""
     by_name = {row["name"]: row for row in rows}
     finished: list[dict[str, Any]] = []
     for row in rows:
@@ -161,7 +164,7 @@ def with_exports(rows: Sequence[Mapping[str, Any]], exports: Sequence[Export]) -
 
 
 def columns(export: Export, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an export's row has beside the figures of every row."""
+    """Return the fields that only an export's row has, or that differ from the model's."""
     facts = dict(export.parcel.facts) if export.parcel else {}
     because = export.because or ("" if model["role"] in ("student", "dropped") else NO_VERSION)
     engine = " ".join(filter(None, [ENGINES[export.format], facts.get("way")]))
@@ -186,7 +189,7 @@ def columns(export: Export, model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unmade_row(model: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a row without figures: the model's own shape, and unknown where something would have been measured."""
+    """Return the row of an export without a graph: the model's row with all measured figures unknown."""
     unknown = {"value": None, "low": None, "high": None}
     return {
         **model,
@@ -217,7 +220,7 @@ def unmade_row(model: Mapping[str, Any], name: str) -> dict[str, Any]:
 def for_the_folders(
     rows: Sequence[Mapping[str, Any]], candidates: Sequence[Candidate], store: Any
 ) -> dict[str, dict[str, Any]]:
-    """Return by candidate what travels in its folder: by format where its files are, fetched when asked for, and its
+    """Return the published exports by candidate and format: a function that fetches the folder of the files, and the
     row."""
     parcels = {candidate.name: candidate.model for candidate in candidates if candidate.role == "export"}
     found: dict[str, dict[str, Any]] = {}
@@ -229,10 +232,10 @@ def for_the_folders(
 
 
 def folder_of(store: Any, parcel: Parcel) -> Path:
-    """Fetch a parcel's files."""
+    """Fetch an artifact's files and return their folder."""
     return Path(store.folder(parcel))
 
 
 def gate_word(row: Mapping[str, Any]) -> str:
-    """Return what stands in the gate's column of an export: it travels with its model, or it does not."""
+    """Return the text of an export in the gate's column: whether it is published with its model."""
     return "published" if row["export"]["published"] else "not published"

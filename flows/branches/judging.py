@@ -18,7 +18,7 @@ from tasks.scoring.speed.paces import with_paces
 
 
 async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods) -> list[dict[str, Any]]:
-    """Put everyone on the scales, the teacher first; return the rows of the results.
+    """Score, compare and time all candidates, the teacher first; return the rows of the results.
 
     Speed is measured after all scores, one model at a time, so that no other work of this run is on the machine.
     """
@@ -73,10 +73,10 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
 
 
 def row(candidate: Candidate, card: Parcel, speed: Parcel) -> dict[str, Any]:
-    """Join a scorecard and a measurement of speed to one row of the results: figures of the chosen seed, and ``means``
-    over all of them.
+    """Return one row of the results from a scorecard and a speed measurement: figures of the chosen seed, and ``means``
+    over all seeds.
 
-    Its latency is entered when everybody was timed.
+    Latency and speed-up are added after all candidates were timed (``with_paces``).
     """
     quality, pace = dict(card.facts), dict(speed.facts)
     per_seed = {

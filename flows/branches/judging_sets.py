@@ -1,6 +1,6 @@
-"""Judging sets in a run: their rows, what of them overlaps with what is learned from, and everybody's scores on them.
+"""Judging sets in a run: their rows, their overlap with training data, and the scores of all models on them.
 
-Each set has stages of its own, so that one set more recomputes nothing of the others, and nothing that is learned.
+Each set has stages of its own, so that adding a set recomputes neither the other sets nor any training.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tasks.stage.session import Session
 async def rows_to_learn(
     recipe: Recipe, sources: Mapping[str, Parcel], rows: Parcel
 ) -> tuple[Parcel, dict[str, Parcel]]:
-    """Return the prepared rows or, where judging sets ask for it, those that are left of them without what overlaps;
-    and these sets."""
+    """Return the prepared rows, without the training rows that overlap with judging sets of ``overlaps: purge``, and
+    the rows of these sets."""
     purging = await prepare_sets(
         recipe, sources, rows, [name for name, given in sets_in(recipe, sources).items() if given.overlaps == "purge"]
     )
@@ -43,8 +43,8 @@ async def rows_to_learn(
 async def rows_of_sets(
     recipe: Recipe, sources: Mapping[str, Parcel], learned: Parcel, known: Mapping[str, Parcel]
 ) -> dict[str, Parcel]:
-    """Return the rows of every judging set, in the recipe's order; ``known`` are those that were prepared before train
-    was purged."""
+    """Return the rows of every judging set, in the recipe's order; ``known`` are the sets that were prepared before
+    train was purged."""
     found = {
         **known,
         **await prepare_sets(
@@ -57,7 +57,7 @@ async def rows_of_sets(
 async def prepare_sets(
     recipe: Recipe, sources: Mapping[str, Parcel], rows: Parcel, names: Sequence[str]
 ) -> dict[str, Parcel]:
-    """Read some sets in the terms of the task."""
+    """Return the rows of the named sets, in the format and classes of the task."""
     found = await asyncio.gather(
         *(
             prepare_judging_set(rows_slice(recipe, name), source=sources[f"{SOURCE}{name}"], rows=rows, label=name)
@@ -68,7 +68,7 @@ async def prepare_sets(
 
 
 def rows_slice(recipe: Recipe, name: str) -> JudgingRowsSlice:
-    """Return what decides the rows of a set; what it leaves open is as in the task."""
+    """Return the knobs that determine the rows of a set; columns that it does not name are the task's."""
     given, spec = recipe.judging_sets[name], recipe.spec
     return JudgingRowsSlice(
         name=name,
@@ -86,7 +86,8 @@ def rows_slice(recipe: Recipe, name: str) -> JudgingRowsSlice:
 
 
 async def compare_sets(recipe: Recipe, sources: Mapping[str, Parcel], goods: Goods) -> None:
-    """Hold every set against what this run learns from: training rows, transfer text and general text."""
+    """Count the rows of every set that overlap with training data of this run: training rows, transfer text and general
+    text."""
     corpus = {"source": sources["corpus"]} if recipe.corpus and "corpus" in sources else {}
     most = recipe.corpus.max_tokens if recipe.corpus and not recipe.pretraining else None
     knobs = CorpusRead(text=recipe.corpus.text, most=most) if recipe.corpus and corpus else CorpusRead()
@@ -103,7 +104,7 @@ async def compare_sets(recipe: Recipe, sources: Mapping[str, Parcel], goods: Goo
 
 
 async def score_sets(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods) -> dict[str, dict[str, Parcel]]:
-    """Score everyone on every judging set, the teacher (the first) before the others; return the scorecards by
+    """Score all candidates on every judging set, the teacher (the first) before the others; return the scorecards by
     candidate and set."""
     found = await asyncio.gather(*(score_set(recipe, candidates, goods, name) for name in goods.judging))
     return {
@@ -113,7 +114,7 @@ async def score_sets(recipe: Recipe, candidates: Sequence[Candidate], goods: Goo
 
 
 async def score_set(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods, name: str) -> dict[str, Parcel]:
-    """Score everyone on one set."""
+    """Score all candidates on one set; return the scorecards by candidate."""
     spec, scoring, teacher = recipe.spec, recipe.scoring, await goods.teacher
     knobs = JudgingScoreSlice(
         kind=spec.kind,
@@ -144,7 +145,7 @@ def with_judged(
     sets: Mapping[str, Parcel],
     split: str,
 ) -> list[dict[str, Any]]:
-    """Return the rows of the results, those of a run that has judging sets with what everybody did on them."""
+    """Return the rows of the results, with each model's figures on judging sets if the run has any."""
     if not sets:
         return [dict(one) for one in rows]
     return [
@@ -156,17 +157,17 @@ def with_judged(
 def judged_of(
     candidate: Candidate, cards: Mapping[str, Parcel], sets: Mapping[str, Parcel], row: Mapping[str, Any], split: str
 ) -> dict[str, dict[str, Any]]:
-    """Return what a row of the results says of a candidate on every set: figures of the chosen seed, and ``means`` over
-    all of them.
+    """Return a candidate's figures on every set for its row of the results: those of the chosen seed, and ``means``
+    over all seeds.
 
-    Both have the drop of their headline score from that on the task's own ``split``.
+    Both contain the drop of the headline score from the task's own ``split``; None for a set with merged classes.
     """
     found = {}
     for name, card in cards.items():
         facts, about, headline = dict(card.facts), sets[name].facts, row["headline"]
         per_seed = {metric: candidate.as_in_recipe(values) for metric, values in facts["per_seed"].items()}
         deviation = {metric: stdev(values) if len(values) > 1 else None for metric, values in per_seed.items()}
-        # With classes merged it is another, easier question: the two scores cannot be subtracted.
+        # With merged classes the task is a different, easier one: the two scores cannot be subtracted.
         drop, over_seeds = (
             None if about["merged"] else drop_of(headline, own, there)
             for own, there in (
@@ -187,8 +188,8 @@ def judged_of(
 
 
 def drop_of(headline: str, own: Mapping[str, Any], there: Mapping[str, Any]) -> float | None:
-    """Return how much worse the headline score is on a set than on the task's own rows; None where one of the two is
-    undefined."""
+    """Return the drop of the headline score from the task's own rows to a set, positive if it is worse on the set; None
+    if one of the two is undefined."""
     from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
     ours, theirs = own[headline]["value"], there[headline]["value"]
@@ -203,10 +204,10 @@ def drop_of(headline: str, own: Mapping[str, Any], there: Mapping[str, Any]) -> 
 def planned_sets(
     recipe: Recipe, names: Sequence[str], classes: Sequence[str] | None, train: Sequence[Sentences], largest: int
 ) -> dict[str, dict[str, Any]]:
-    """Return what a plan can say of judging sets that no stage has seen: their rows, and what overlaps with these
-    training rows.
+    """Return the facts that a plan can compute for the named judging sets, which no stage has read yet: their rows, and
+    their overlap with these training rows.
 
-    Nothing of sources of more than ``largest`` bytes, and of sets for which train is purged: that is done by a stage.
+    Sources of more than ``largest`` bytes are left out, and so are sets for which train is purged, which a stage does.
     """
     found = {}
     sources = sources_of_sets(recipe)
@@ -226,7 +227,7 @@ def planned_sets(
 
 
 def answers_of_sets(session: Session, names: Sequence[str], store: Any, workspace: Path) -> dict[str, SetAnswers]:
-    """Return where rows and answers of every set are, for the gate; ``names`` are the models."""
+    """Return the locations of the rows and predictions of every set, for the gate; ``names`` are the models."""
     found = {}
     for name, facts in known_of_sets(session).items():
         rows = session.parcel_of("prepare-judging-set", name)

@@ -1,4 +1,4 @@
-"""The branch of a student: from its start over the phases that its recipe gives it to its last checkpoint."""
+"""The branch of a student: from its initialisation through the phases of its recipe to its last checkpoint."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tasks.recipe.slices import ContributionSlice, GeneralSlice, IntermediateSli
 from tasks.recipe.students import LAYER_STARTS, Shape, Student, general_start
 
 OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
-"""Knobs of a training that have to do with a teacher's answers."""
+"""Knobs of a training that only matter with a teacher's predictions."""
 
 
 async def make_student(recipe: Recipe, student: Student, goods: Goods) -> Candidate:
-    """Make one student, all its seeds side by side."""
+    """Train one student with all its seeds concurrently; return the candidate."""
     models = await asyncio.gather(*(train_student(recipe, student, seed, goods) for seed in student.seeds))
     return Candidate(student.name, student.role, list(models), student.seeds)
 
 
 async def train_student(recipe: Recipe, student: Student, seed: int, goods: Goods) -> Parcel:
-    """Take one student through the phases that its recipe gives it."""
+    """Run one student with one seed through the phases of its recipe; return its last checkpoint."""
     made = await starting_point(recipe, student, goods)
     varied = await goods.candidates if goods.candidates is not None and recipe.takes(student, "augmentation") else None
     text = {"transfer": goods.transfer} if goods.transfer is not None and student.signal == "teacher" else {}
@@ -60,7 +60,7 @@ async def train_student(recipe: Recipe, student: Student, seed: int, goods: Good
 
 
 async def origin_of(recipe: Recipe, student: Student, made: Parcel | None, goods: Goods) -> dict[str, Parcel]:
-    """Return what a student is built from beside its teacher; nothing once an earlier stage made it."""
+    """Return the inputs from which a student is built beside its teacher; empty if an earlier stage built it."""
     if made is not None or student.start not in LAYER_STARTS:
         return {}
     origin = {"base": goods.base} if student.origin == "pretrained" else {}
@@ -71,7 +71,7 @@ async def origin_of(recipe: Recipe, student: Student, made: Parcel | None, goods
 
 
 async def starting_point(recipe: Recipe, student: Student, goods: Goods) -> Parcel | None:
-    """Return the checkpoint that a student starts from, or None where the engine builds it from the teacher."""
+    """Return the checkpoint that a student starts from, or None if the engine builds it from the teacher."""
     if student.name in goods.starts:
         return goods.starts[student.name]
     if (
@@ -90,19 +90,20 @@ async def starting_point(recipe: Recipe, student: Student, goods: Goods) -> Parc
 
 
 async def general_student(knobs: GeneralSlice, goods: Goods) -> Parcel:
-    """Distil one shape on general text; students of one shape share it."""
+    """Distil one shape on general text; students of the same shape and start share the checkpoint."""
     assert goods.corpus is not None
     shown = f"{knobs.shape.layers}x{knobs.shape.hidden or 'teacher'}"
     return await distill_general(knobs, base=goods.base, corpus=await goods.corpus, label=shown)
 
 
 def shape_of(student: Student) -> Shape:
-    """Return a student's architecture alone."""
+    """Return only a student's architecture."""
     return Shape(**{name: getattr(student, name) for name in Shape.model_fields})
 
 
 def of_student(recipe: Recipe, student: Student, made: Parcel | None) -> dict[str, Any]:
-    """Return what a phase must know of the student; nothing of its start once an earlier stage made it."""
+    """Return the knobs of a phase that depend on the student; without its shape and start if an earlier stage built
+    it."""
     fresh = {"shape": shape_of(student), "start": student.start, "origin": student.origin} if made is None else {}
     return {"transfer_alone": learns_from_transfer_alone(recipe, student), **fresh}
 
@@ -121,6 +122,6 @@ def chosen(knobs: Any) -> dict[str, Any]:
 
 
 def by_signal(knobs: Mapping[str, Any], signal: str) -> dict[str, Any]:
-    """Leave out what only a training on a teacher's answers reads: a plain baseline stays the same model, however
-    others are taught."""
+    """Return the knobs without those that only a training on a teacher's predictions reads, so that a plain baseline
+    stays the same model when these change."""
     return {name: value for name, value in knobs.items() if signal == "teacher" or name not in OF_ANSWERS}

@@ -1,4 +1,4 @@
-"""What one branch of a sweep does: a strategy at all its numbers of layers, the rounds of the greedy search, the first
+"""The branches of a sweep: one strategy at all its numbers of layers, the rounds of the greedy search, and the first
 rung of successive halving.
 
 Papers: greedy layer pruning, Peer et al. 2021, arXiv:2105.14839 (there each try is a whole fine-tuning; here it has
@@ -26,13 +26,13 @@ from tasks.score_model import score_model
 from tasks.stage.session import Session
 
 SEEDS = (0, 1, 2)
-RUNG = 4  # the first rung takes this part of the steps
-LEAST = 2  # strategies that go on at least
+RUNG = 4  # the first rung takes 1 / RUNG of the steps
+LEAST = 2  # minimum number of strategies that continue
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a sweep tries: strategies times numbers of dropped layers, and how each of them is trained, with the sweep's
+    """The grid of a sweep: strategies times numbers of dropped layers, and the training of each cell, with the sweep's
     seeds."""
 
     layers: int
@@ -43,7 +43,7 @@ class Grid:
     try_steps: int
 
     def drops_of(self, strategy: str) -> list[int]:
-        """Return the numbers of layers that a strategy can drop; the others are a dash in the table."""
+        """Return the numbers of layers that a strategy can drop; the table shows a dash for the others."""
         from tasks.methods.layers.layer_strategies import undefined
 
         return [drop for drop in self.drops if not undefined(strategy, self.layers, drop)]
@@ -51,8 +51,8 @@ class Grid:
 
 @dataclass
 class Tried:
-    """One strategy at one number of layers: the models, their scorecard, and the score of the first rung where there
-    was one."""
+    """The result of one strategy at one number of dropped layers: the models, their scorecard, and the score of the
+    first rung if there was one."""
 
     candidate: Candidate | None = None
     card: Parcel | None = None
@@ -61,7 +61,7 @@ class Tried:
 
 @dataclass
 class Swept:
-    """What a sweep found."""
+    """The result of a sweep, by strategy and number of dropped layers."""
 
     grid: Grid
     teacher: Parcel
@@ -71,15 +71,16 @@ class Swept:
 
 @dataclass
 class Search:
-    """What the greedy search has found so far: the layers that stay, by how many went; ``guess`` is what a plan could
-    not look into."""
+    """State of the greedy search: the remaining layers by the number of dropped ones. ``guess`` are the results that a
+    plan cannot know, as artifacts of unknown digest."""
 
     kept: dict[int, list[int]] = field(default_factory=dict)
     guess: dict[str, Parcel] = field(default_factory=dict)
 
 
 def of_a_sweep(recipe: Recipe) -> Recipe:
-    """Return the part of a recipe that a sweep uses, with its knobs: no students, no general text, no substitutes."""
+    """Return the part of a recipe that a sweep uses, with its knobs: no students, no ensemble, no transfer or general
+    text, no augmentation."""
     unused: dict[str, Any] = {
         "students": (),
         "general_distillation": None,
@@ -106,7 +107,7 @@ def choices(recipe: Recipe) -> tuple[tuple[str, ...], tuple[int, ...] | None, La
 
 
 def grid_of(recipe: Recipe, sources: Mapping[str, Parcel], session: Session) -> Grid:
-    """Return what is to be tried, or refuse it; only the teacher's config is read for that."""
+    """Return the grid of the sweep, reading only the teacher's config; raise RecipeError if it is not valid."""
     if recipe.pretraining is not None:
         layers = recipe.pretraining.layers
     else:
@@ -121,8 +122,8 @@ def grid_of(recipe: Recipe, sources: Mapping[str, Parcel], session: Session) -> 
 async def in_subflow(
     session: Session, name: str, grid: Grid, drops: Sequence[int], teacher: Parcel, body: Callable[[], Awaitable[None]]
 ) -> None:
-    """Run a branch as a Prefect subflow of the run, drawn after the teacher; a plan has no flow, and walks straight
-    through."""
+    """Run a branch as a Prefect subflow of the run, drawn after the teacher; a plan has no flow, and calls the body
+    directly."""
     if session.planning:
         return await body()
     from prefect import flow
@@ -144,7 +145,7 @@ async def try_strategy(
     session: Session,
     scoring: ScoreSlice,
 ) -> None:
-    """Train and score one strategy at its numbers of layers, all seeds, as a subflow."""
+    """Train and score one strategy at the given numbers of dropped layers, with all seeds, as a subflow."""
     grid, trained = swept.grid, await goods.teacher
     waits = {name: parcel for name, parcel in search.guess.items() if name == "first rung" or strategy == "greedy"}
 
@@ -180,16 +181,16 @@ async def try_strategy(
 
 
 def like(grid: Grid, strategy: str, drop: int) -> str:
-    """Return the name under which a cell is trained: cells of one set of layers (top and symmetric, with one layer
-    left) share their trainings."""
+    """Return the strategy under which a cell is trained: cells with the same remaining layers (top and symmetric, with
+    one layer left) share their training."""
     from tasks.methods.layers.layer_strategies import namesake
 
     return namesake(strategy, grid.layers, drop)
 
 
 async def search_greedily(recipe: Recipe, grid: Grid, goods: Goods, search: Search) -> dict[str, Parcel]:
-    """Find, round by round, the layer that is missed least: each that is left is tried without, by a short training;
-    return what a plan waits for."""
+    """Drop one layer in each round: train briefly without each of the remaining layers, and keep the layers of the best
+    score. Return the inputs that a plan cannot know."""
     from tasks.methods.layers.layer_strategies import after_a_round
 
     short = grid.dropping.model_copy(
@@ -216,8 +217,8 @@ async def search_greedily(recipe: Recipe, grid: Grid, goods: Goods, search: Sear
 async def first_rung(
     recipe: Recipe, swept: Swept, goods: Goods, search: Search, session: Session
 ) -> dict[str, list[int]]:
-    """Train everything for a quarter of the steps with one seed; return for each strategy the numbers of layers at
-    which it goes on."""
+    """Train every cell for a quarter of the steps with one seed; return the numbers of dropped layers at which each
+    strategy continues."""
     grid = swept.grid
     quarter = shortened(grid.dropping)
 
@@ -245,8 +246,8 @@ async def first_rung(
 
 
 def going_on(grid: Grid, scores: Mapping[tuple[str, int], float | None]) -> dict[str, list[int]]:
-    """Return for each strategy the numbers of layers at which it is in the better half, of at least two; equals are
-    told apart by their order."""
+    """Return the numbers of dropped layers at which each strategy is in the better half, of at least two strategies;
+    ties are broken by the order of the strategies."""
     going: dict[str, list[int]] = {strategy: [] for strategy in grid.strategies}
     for drop in grid.drops:
         rivals = [strategy for strategy in grid.strategies if (strategy, drop) in scores]
@@ -257,24 +258,24 @@ def going_on(grid: Grid, scores: Mapping[tuple[str, int], float | None]) -> dict
 
 
 def shortened(dropping: LayerDropping) -> LayerDropping:
-    """Return the training of the first rung."""
+    """Return the training of the first rung: a quarter of the steps or epochs, and the first seed."""
     length = {"steps": max(1, dropping.steps // RUNG)} if dropping.steps else {"epochs": dropping.epochs / RUNG}
     return dropping.model_copy(update={**length, "seeds": dropping.seeds[:1]})
 
 
 def selection_score(candidate: Candidate) -> float | None:
-    """Return the mean score of a candidate's models on the selection rows; a plan does not know it."""
+    """Return the mean score of a candidate's models on the selection rows; None if a plan does not know it."""
     scores = [model.facts["selection_score"] for model in candidate.models if "selection_score" in model.facts]
     return sum(scores) / len(scores) if len(scores) == len(candidate.models) else None
 
 
 def best_of(scores: Sequence[float | None]) -> int:
-    """Return the number of the best score; of equals the first."""
+    """Return the index of the best score; the first among equals."""
     return max(range(len(scores)), key=lambda number: (known(scores[number]), -number))
 
 
 def unknown() -> Parcel:
-    """Return a parcel that only a plan hands on: what waits for it is a miss, whatever else it is made of."""
+    """Return an artifact of unknown digest for a plan: every stage that reads it is a cache miss."""
     from tasks.stage.keys import UNKNOWN
 
     return Parcel("checkpoint", UNKNOWN, "", 0)

@@ -14,29 +14,29 @@ from tasks.recipe.training import Colleague, Teacher
 
 
 async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:
-    """Return the pretrained model that everything starts from."""
+    """Return the pretrained model from which the teacher and the students start."""
     if recipe.pretraining is None:
         return sources["teacher"]
     return await pretrain_base(recipe.pretraining, source=sources["corpus"])
 
 
 async def good_teacher(recipe: Recipe, rows: Parcel, base: Parcel) -> Parcel:
-    """Fine-tune the teacher, and refuse one that is no better than guessing."""
+    """Fine-tune the teacher; raise GateError if it is no better than guessing."""
     teacher = await finetune_teacher(recipe.teacher, rows=rows, base=base)
     hold_against_floor(recipe.teacher, teacher)
     return teacher
 
 
 def hold_against_floor(knobs: Teacher, teacher: Parcel) -> None:
-    """Refuse a teacher below its floor, and say so where its rows cannot tell; a plan has not scored it yet, or leaves
-    that to the run."""
+    """Raise GateError for a teacher below its floor, and log a warning if its rows are too few to tell. A plan does not
+    warn, and does not check a teacher that is not scored yet."""
     doubt = require_floor(knobs, teacher.facts) if teacher.facts else ""
     if doubt and FlowRunContext.get() is not None:
         get_run_logger().warning(doubt)
 
 
 async def colleague(knobs: Colleague, rows: Parcel, base: Parcel, number: int) -> Parcel:
-    """Fine-tune one more teacher of an ensemble; each must clear its floor."""
+    """Fine-tune one more teacher of an ensemble; each must reach its floor."""
     own = Teacher(**{name: value for name, value in dict(knobs).items() if name in Teacher.model_fields})
     teacher = await finetune_teacher(own, rows=rows, base=base, label=f"teacher {number}")
     hold_against_floor(own, teacher)

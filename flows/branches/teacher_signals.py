@@ -17,7 +17,7 @@ from tasks.recipe.students import LayerDropping, Student
 
 
 async def contributions_of(knobs: ContributionSlice, origin: str, goods: Goods) -> Parcel:
-    """Measure what each layer contributes, once for all who ask."""
+    """Return the contribution of each layer, measured once per run for the same knobs and origin."""
     if (knobs, origin) not in goods.contributions:
         base = goods.base if origin == "pretrained" else await goods.teacher
         goods.contributions[knobs, origin] = asyncio.ensure_future(
@@ -27,10 +27,10 @@ async def contributions_of(knobs: ContributionSlice, origin: str, goods: Goods) 
 
 
 async def answers_for(recipe: Recipe, goods: Goods, training: Prediction | LayerDropping, layers: int = 0) -> Parcel:
-    """Ask the teacher, or the ensemble, about every row that students will see, once for all whose ``training`` asks
-    alike.
+    """Return the predictions of the teacher, or the ensemble, on every row that students train on, computed once for
+    all trainings that need the same ones.
 
-    ``layers`` are those of the student; its patience is about them.
+    ``layers`` is the student's number of layers, which patience depends on.
     """
     patience = training.patience if isinstance(training, Prediction) else None
     of = PatienceOf(layer_map=patience.layer_map, layers=layers) if patience is not None else None
@@ -48,34 +48,35 @@ async def answers_for(recipe: Recipe, goods: Goods, training: Prediction | Layer
 
 
 async def mixture_of(mixture: MixSlice, knobs: AnswerSlice, goods: Goods) -> Parcel:
-    """Mix what all teachers answer, each softened as the students of this mixture soften it."""
+    """Return the mixture of all teachers' predictions, each softened at the temperature of the mixture's students."""
     said = (answers_of(number, f"teacher {number + 1}", knobs, goods) for number in range(1 + len(goods.colleagues)))
     return await mix_answers(mixture, answers=list(await asyncio.gather(*said)))
 
 
 async def answers_of(number: int, shown: str, knobs: AnswerSlice, goods: Goods) -> Parcel:
-    """Return one teacher's answers; students of all temperatures share them."""
+    """Return one teacher's predictions; students of all temperatures share them."""
     if (knobs, number) not in goods.answers:
         goods.answers[knobs, number] = asyncio.ensure_future(asked(number, shown, knobs, goods))
     return await goods.answers[knobs, number]
 
 
 async def asked(number: int, shown: str, knobs: AnswerSlice, goods: Goods) -> Parcel:
-    """Ask one teacher."""
+    """Compute one teacher's predictions."""
     teacher = await [goods.teacher, *goods.colleagues][number]
     text = {"transfer": goods.transfer} if goods.transfer is not None else {}
     return await answer_rows(knobs, teacher=teacher, rows=goods.rows, **text, label=shown)
 
 
 def learns_from_transfer_alone(recipe: Recipe, student: Student) -> bool:
-    """Tell whether a student sees the transfer text and no training row."""
+    """Return whether a student trains on the transfer text and no training row."""
     return recipe.transfer is not None and recipe.transfer.alone and student.signal == "teacher"
 
 
 async def kept_signals(
     recipe: Recipe, student: Student, phase: Intermediate, goods: Goods, text: Mapping[str, Parcel]
 ) -> Parcel:
-    """Keep the teacher's layers for a map; students and seeds of one map share them."""
+    """Return the stored signals of the teacher's layers for a layer map; students and seeds with the same knobs share
+    them."""
     knobs = SignalSlice(
         layer_map=phase.matching.layer_map,
         layers=student.layers,
@@ -92,7 +93,7 @@ async def kept_signals(
 
 
 async def signals_of(knobs: SignalSlice, goods: Goods, text: Mapping[str, Parcel]) -> Parcel:
-    """Run the teacher once for all who share a map."""
+    """Run the teacher once for all students that share a layer map."""
     return await record_signals(
         knobs, teacher=await goods.teacher, rows=goods.rows, **text, label=f"{knobs.layers} layers"
     )

@@ -1,11 +1,11 @@
-"""One criterion against one candidate: met or not, missed by how much, and a sentence. Pure: figures in, words out.
+"""Evaluation of one criterion for one candidate: met or missed, the shortfall, and a sentence. Pure functions.
 
 A bound is absolute, or a share of the teacher's or the champion's figure, or a difference to it. A bound on quality is
-read at the worse end of the figure's interval, unless the criterion says ``reading: mean``: for ``retained`` that is
-non-inferiority by a share of the teacher's score. A test reads the interval of a paired difference, turned so that more
-is better (a gain): non-inferior is what certainly loses no more than the tolerance, superior what certainly gains more
-than it (Piaggio et al. 2012, "Reporting of noninferiority and equivalence randomized trials"). What is unknown is never
-met.
+compared with the worse end of the figure's confidence interval, unless the criterion sets ``reading: mean``; for
+``retained`` that is non-inferiority by a share of the teacher's score. A test reads the interval of a paired
+difference, with its sign set so that more is better (a gain). A candidate is non-inferior if it certainly loses no more
+than the tolerance, and superior if it certainly gains more than the tolerance (Piaggio et al. 2012, "Reporting of
+noninferiority and equivalence randomized trials"). A criterion on an unknown figure is not met.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from tasks.recipe.judging import COSTS, FIGURES, Criterion
 from tasks.scoring.quality.gain import Gain
 
 PACED = ("latency_ms", "speedup", "joules")
-"""Figures that follow from how long an inference takes."""
-UNKNOWN = 1.0  # the relative shortfall of a figure that is not known: as bad as missing the whole bound
-ROUNDING = 1e-12  # what a sum of decimal fractions may be off
+"""Figures that depend on the duration of an inference."""
+UNKNOWN = 1.0  # relative shortfall of an unknown figure: as bad as missing the whole bound
+ROUNDING = 1e-12  # rounding error allowed for a sum of decimal fractions
 LEDGER = {"dollars": "dollars_on_demand"}
 """Names of the ledger's figures, where they differ from the gate's."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one criterion said of one candidate."""
+    """The result of one criterion for one candidate."""
 
     metric: str
     met: bool
     reason: str
     shortfall: float = 0.0
-    """What is missing, as a share of the bound, so that shortfalls in quality, time and size can be added up."""
+    """The missing amount as a share of the bound, so that shortfalls in quality, time and size can be added up."""
     worse: bool = False
-    """A test shows the candidate to be certainly worse than its reference, by more than the tolerance."""
+    """A test shows that the candidate is certainly worse than its reference, by more than the tolerance."""
 
 
 @dataclass(frozen=True)
 class Champion:
-    """The model that holds the alias, as criteria see it."""
+    """The model that holds the alias, in the form that criteria read."""
 
     version: str
     checkpoint: str
     row: Mapping[str, Any]
     comparable: bool = True
-    """It was judged on the very rows of this gate, and has not learned from any of them."""
+    """It was evaluated on exactly the rows of this gate, and was not trained on any of them."""
     why: str = "was judged on other rows"
-    """Why it is not comparable."""
+    """The reason why it is not comparable."""
     on: str = ""
-    """On which rows a test compares it; empty where that is all of them."""
+    """The rows on which a test compares it, in words; empty if all of them."""
 
 
 def weigh(
@@ -62,8 +62,8 @@ def weigh(
     read: Gain | None = None,
     rivals: int = 1,
 ) -> Finding:
-    """Hold a candidate against one criterion; ``read`` is the interval that it reads, widened for so many ``rivals``
-    (see ``confidence_for``)."""
+    """Evaluate one criterion for a candidate; ``read`` is the interval that the criterion reads, widened for the number
+    of ``rivals`` (see ``confidence_for``)."""
     metric = criterion.metric
     if criterion.reference == "champion":
         if champion is None:
@@ -89,11 +89,11 @@ def weigh(
 
 
 def confidence_for(criterion: Criterion, rivals: int) -> float:
-    """Return the confidence at which one of so many candidates is read, so that all of their intervals together hold
-    with that of the criterion.
+    """Return the confidence level for one of ``rivals`` candidates, such that all of their intervals hold jointly at
+    the criterion's level.
 
-    Holm 1979: a first step that divides what may go wrong by the number of candidates (Bonferroni);
-    ``verdicts.step_down`` takes the next ones.
+    This is the first step of Holm 1979, which divides the error probability by the number of candidates (Bonferroni);
+    ``verdicts.step_down`` takes the next steps.
     """
     return 1 - (1 - criterion.confidence) / rivals
 
@@ -106,7 +106,7 @@ def bounded(
     read: Gain | None = None,
     rivals: int = 1,
 ) -> Finding:
-    """Hold a figure, or the worse end of its interval, against its bound."""
+    """Compare a figure, or the worse end of its interval, with its bound."""
     metric = criterion.metric
     if value is None:
         return Finding(metric, False, f"{metric} is unknown: not met", UNKNOWN)
@@ -128,7 +128,7 @@ def bounded(
 
 
 def level(criterion: Criterion, rivals: int) -> str:
-    """Say how much wider an interval is because several candidates are asked; nothing of one alone."""
+    """Return the confidence level in words if it is corrected for several candidates; empty for a single one."""
     return f", {100 * confidence_for(criterion, rivals):.4g} % for {rivals} candidates" if rivals > 1 else ""
 
 
@@ -142,7 +142,7 @@ def bound_of(criterion: Criterion, theirs: float | None) -> float:
 
 
 def basis(criterion: Criterion, theirs: float | None, whose: str) -> str:
-    """Say what a relative bound was computed from, and how much slack there is."""
+    """Return the origin of a relative bound and the tolerance, in words."""
     given = criterion.at_least if criterion.at_least is not None else criterion.at_most
     parts = []
     if theirs is not None and given is not None:
@@ -157,7 +157,7 @@ def basis(criterion: Criterion, theirs: float | None, whose: str) -> str:
 
 
 def tested(criterion: Criterion, gain: Gain | None, whose: str, rivals: int = 1) -> Finding:
-    """Hold the interval of a paired gain against the margin of a test."""
+    """Compare the interval of a paired gain with the margin of a test."""
     metric, margin = (
         criterion.metric,
         -criterion.tolerance if criterion.test == "non-inferiority" else criterion.tolerance,
@@ -183,7 +183,7 @@ def tested(criterion: Criterion, gain: Gain | None, whose: str, rivals: int = 1)
 
 
 def figure(row: Mapping[str, Any], metric: str) -> float | None:
-    """Return one figure of a candidate; None where it is missing, unknown, undefined or unsteady."""
+    """Return one figure of a candidate; None if it is missing, unknown, undefined or unsteady."""
     if metric in PACED and row.get("unsteady"):
         return None
     if metric in COSTS:
@@ -195,10 +195,10 @@ def figure(row: Mapping[str, Any], metric: str) -> float | None:
 
 
 def share(missing: float, bound: float) -> float:
-    """Return a shortfall as a share of its bound; of a bound of zero there is no share."""
+    """Return a shortfall as a share of its bound, or the shortfall itself if the bound is zero."""
     return missing / abs(bound) if bound else missing
 
 
 def shown(value: float) -> str:
-    """Return a figure for people: large counts in full, the rest with four digits."""
+    """Format a figure for people: 10,000 and more without decimals, smaller ones with four digits."""
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"

@@ -1,8 +1,8 @@
-"""Decisions on the aliases of a registered model, made under the lock of its store from what the registry says.
+"""Decisions on the aliases of a registered model, made from the registry's state under a lock of the store.
 
-The lock is a lease of the store, so that all workers that share the store exclude each other, whatever machine they are
-on; within it the home's own lock keeps registrations out. The aliases are read after the lock was taken: a champion
-that came while a run was under way is the one that its candidates are held against.
+The lock is a lease of the store, so that all workers that share the store exclude each other, on any machine; within it
+the home's own lock blocks registrations. The aliases are read after the lock was taken, so candidates are compared with
+the current champion, even if it was promoted while their run was under way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 async def under_lock(store: Any, tracker: Tracker, name: str, work: Callable[[Registry], Result]) -> Result:
-    """Do something to a registered model that nobody else may do meanwhile, on any machine that shares the store."""
+    """Run ``work`` on a registered model, exclusively among all machines that share the store."""
     key = lock_key(name)
     note = {"stage": f"promotion of {name}", "key": key, "inputs": {}}
     identity = await asyncio.to_thread(store.identity)
@@ -48,7 +48,7 @@ async def under_lock(store: Any, tracker: Tracker, name: str, work: Callable[[Re
 
 
 def settle_run(judging: Judging, registry: Registry, numbers: Mapping[str, str], run: str) -> dict[str, Any]:
-    """Read, compare, write down and move; the caller holds the lock."""
+    """Judge a run's registered candidates, record the decision and move the aliases; the caller holds the lock."""
     gate, standing = judging.recipe.gate, registry.read()
     with tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
         places = {number: partial(judging.evaluation, name) for name, number in numbers.items()}
@@ -85,8 +85,8 @@ def settle_run(judging: Judging, registry: Registry, numbers: Mapping[str, str],
 
 
 def beside(champion: Champion, judging: Judging, theirs: Evaluation | None) -> Champion:
-    """Say of a champion on which rows a run's candidates can be compared with it; all of a run are judged on the same,
-    and learn from the same."""
+    """Return the champion with the rows on which a run's candidates can be compared with it. All candidates of a run
+    are evaluated on the same rows and learn from the same rows."""
     if theirs is None:
         return replace(champion, comparable=False)
     same = theirs.rows == judging.rows_sha256
@@ -99,7 +99,7 @@ def beside(champion: Champion, judging: Judging, theirs: Evaluation | None) -> C
 
 
 class Reader:
-    """Reads evaluations by version, each once: those of a run from its workspace, others from the registry."""
+    """Reads evaluations by version, each once: those of the run from its workspace, others from the registry."""
 
     def __init__(self, registry: Registry, places: Mapping[str, Callable[[], Path]], workspace: Path) -> None:
         self.registry, self.places, self.workspace = registry, places, workspace
@@ -113,7 +113,7 @@ class Reader:
         return self.known[number]
 
     def champion(self, standing: Standing) -> tuple[Champion | None, Evaluation | None]:
-        """Return the champion of this moment as criteria see it, with its evaluation if it can be read."""
+        """Return the current champion in the form that criteria read, with its evaluation if it can be read."""
         number = standing.aliases.get("champion", "")
         if number not in standing.versions:
             return None, None
@@ -127,7 +127,7 @@ class Reader:
         return Champion(number, tags.get("checkpoint.sha256", ""), theirs.about["figures"]), theirs
 
     def comparer(self, confidence: float) -> Compare:
-        """Return what compares two versions row by row."""
+        """Return a function that compares two versions row by row."""
 
         def compare(version: Version, champion: Version) -> Against:
             try:
@@ -142,7 +142,7 @@ class Reader:
 
 
 def versions_of(standing: Standing, decisions: Mapping[str, Decision] | None = None) -> dict[str, Version]:
-    """Return the registry's versions as decisions see them; those that were just judged have the newest verdict."""
+    """Return the registry's versions in the form that decisions read; those just judged have their new verdict."""
     fresh = {number: decision.verdict for number, decision in (decisions or {}).items()}
     return {
         number: Version(
@@ -159,13 +159,13 @@ def versions_of(standing: Standing, decisions: Mapping[str, Decision] | None = N
 
 
 def verdict_of(tags: Mapping[str, Any]) -> str:
-    """Return the verdict on a version; before there were four, the gate knew two words."""
+    """Return the verdict on a version; the two older verdicts are mapped to two of the present four."""
     old = {"accepted": ACCEPT, "refused": INFEASIBLE}
     return str(tags.get("gate.verdict") or old.get(tags.get("gate", ""), ""))
 
 
 def figures_of(tags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures by which versions are preferred; of an old version those that its tags show, rounded."""
+    """Return the figures by which versions are preferred; for an old version the rounded ones in its tags."""
     if "figures" in tags:
         return dict(json.loads(tags["figures"]))
     size, others = (
@@ -183,7 +183,7 @@ def figures_of(tags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def number_in(text: Any) -> float | None:
-    """Read a number from a tag."""
+    """Return a tag's text as a number; None if it is not one."""
     try:
         return float(text)
     except (TypeError, ValueError):
@@ -200,8 +200,8 @@ def commit(
     kind: str,
     **said: Any,
 ) -> bool:
-    """Write a decision down, then tag the versions, then move the aliases, the old champion's new name first; tell
-    whether it says anything new."""
+    """Record a decision, then tag the versions, then move the aliases (``previous`` first); return whether the decision
+    differs from the last one."""
     words = [
         {
             "version": word.version,
@@ -234,8 +234,7 @@ def commit(
 
 
 def said_before(standing: Standing, words: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether the last decision, of a run as well, said the very same: a run that is repeated decides nothing
-    new."""
+    """Return whether the last decision was that of a run and identical: a repeated run adds no new decision."""
     if not standing.history or standing.history[-1]["kind"] != "run":
         return False
     seen = ("version", "outcome", "verdict")
@@ -269,7 +268,7 @@ def promote_here(registry: Registry, version: str | None, alias: str, force: boo
 
 
 def wanted_version(registry: Registry, standing: Standing, version: str | None) -> str:
-    """Return the number of a version that is named by number or alias; none named: the challenger."""
+    """Return the number of a version given by number or alias; by default the challenger's."""
     name = registry.name
     if not standing.versions:
         raise RegistryError(registry.tracker.unknown_model(name))
@@ -296,8 +295,8 @@ def roll_back_here(registry: Registry, reason: str) -> dict[str, Any]:
 
 
 def delete_here(registry: Registry, version: str, reason: str) -> dict[str, Any]:
-    """Delete a version, or refuse; the caller holds the lock. MLflow itself would let an aliased one go, and its alias
-    with it."""
+    """Delete a version; the caller holds the lock. Raises RegistryError for an aliased version: MLflow itself would
+    delete it, together with its alias."""
     standing = registry.read()
     number = wanted_version(registry, standing, version)
     names = sorted(alias for alias, held in standing.aliases.items() if held == number)

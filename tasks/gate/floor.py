@@ -1,4 +1,4 @@
-"""The floor of a teacher: its score must lie above guessing by an interval, or nothing is distilled from it."""
+"""The floor of a teacher: nothing is distilled from a teacher whose score is not clearly better than guessing."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 from tasks.errors import GateError
 from tasks.recipe.training import Teacher
 
-MARGIN = 0.05  # points above guessing that any teacher worth copying clears
+MARGIN = 0.05  # minimum margin of a teacher's accuracy above the majority class, as a share
 
 
-CORRELATED = 0.3  # least correlation of a regression teacher
+CORRELATED = 0.3  # minimum correlation of a regression teacher
 
 
 ENOUGH = (
-    200  # rows from which on a score is held against the default floor as it is: half its interval is 7 points at most
+    200  # rows from which on the score itself is compared with the default floor: half its interval is at most 7 points
 )
 
 
-Z = 1.959964  # standard deviations that 95 % of a normal distribution lie within
+Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 
 
 def require_floor(knobs: Teacher, facts: Mapping[str, Any]) -> str:
-    """Refuse a teacher that does not clear its floor; return a sentence where its rows cannot tell, else nothing.
+    """Raise GateError for a teacher below its floor; return a warning if its rows are too few to tell, else "".
 
-    A floor that the recipe sets is held against the score itself. The default floor refuses by the score on ``ENOUGH``
-    rows or more; on fewer, only what lies below it with its whole interval. Raises GateError.
+    A floor that the recipe sets is compared with the score itself. So is the default floor on ``ENOUGH`` rows or more;
+    on fewer, it refuses a teacher only if the whole interval of its score lies below the floor.
     """
     rows, floor, source = int(facts["selection_count"]), knobs.floor, "teacher.floor"
     if floor is not None:
@@ -63,7 +63,7 @@ def require_floor(knobs: Teacher, facts: Mapping[str, Any]) -> str:
 
 
 def share_interval(share: float, rows: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of right answers (Wilson 1927, Journal of the American Statistical
+    """Return the 95 % interval of an accuracy, given as a share (Wilson 1927, Journal of the American Statistical
     Association 22)."""
     wide = 1 + Z**2 / rows
     middle = (share + Z**2 / (2 * rows)) / wide
@@ -72,7 +72,7 @@ def share_interval(share: float, rows: int) -> tuple[float, float]:
 
 
 def correlation_interval(correlation: float, rows: int) -> tuple[float, float]:
-    """Return the 95 % interval of a correlation (Fisher 1921, Metron 1); of 3 rows or fewer nothing is known."""
+    """Return the 95 % interval of a correlation (Fisher 1921, Metron 1); with 3 rows or fewer it is (-1, 1)."""
     if rows <= 3:
         return -1.0, 1.0
     middle, reach = math.atanh(max(-0.999999, min(0.999999, correlation))), Z / math.sqrt(rows - 3)

@@ -1,5 +1,5 @@
-"""What the gate needs to judge a run: figures as the gate reads them, evaluations row by row, and the paired gains that
-its tests ask for."""
+"""Inputs of the gate for one run: figures in the gate's form, evaluations row by row, and the paired gains that its
+tests read."""
 
 from __future__ import annotations
 
@@ -45,27 +45,26 @@ FIGURES_KEPT = (
 )
 
 BY_SPLIT = ("metrics", "means", "per_seed", "deviation", "retained", "difference", "agreement")
-"""Figures of a row of the results that are known by split, and of each judging set."""
+"""Figures in a row of the results that are given by split, and for each judging set."""
 
 
 @dataclass
 class Judging:
-    """One run before its judge; evaluations are written when they are first asked for, so that a run in which nothing
-    is new writes none."""
+    """One run's data for the gate; evaluations are written on first use, so that a fully cached run writes none."""
 
     recipe: Recipe
     models: Sequence[Mapping[str, Any]]
     """The rows of the results, the teacher first."""
     data: Mapping[str, Any]
-    """What the preparation of rows said of them: counts and digests by split."""
+    """Facts of the prepared rows: counts and digests by split."""
     rows_folder: Callable[[], Path]
     scorecards: Mapping[str, Callable[[], Path]]
-    """Where each model's answers are, by its name."""
+    """Functions that return the folder of each model's predictions, by its name."""
     overlaps: Mapping[str, int]
-    """How many of the gate's rows overlap with what students learn from, by where."""
+    """Numbers of the gate's rows that overlap with the students' training data, by its kind."""
     workspace: Path
     learned: Sequence[Callable[[], Path]] = ()
-    """Prepared rows beside those of the task whose ``train`` is learned from: the user's own text."""
+    """Folders of further prepared rows whose ``train`` is training data, beside the task's: the user's own text."""
     sets: Mapping[str, SetAnswers] = field(default_factory=dict)
     """The judging sets, by name."""
     written: dict[str, Path] = field(default_factory=dict)
@@ -73,12 +72,12 @@ class Judging:
 
     @property
     def rows_sha256(self) -> str:
-        """The digest of the rows that judge."""
+        """The digest of the gate's rows."""
         return str(self.data["rows_sha256"][self.recipe.gate.split])
 
     @property
     def digests(self) -> dict[str, str]:
-        """The tags that say on which rows a version was judged; of judging sets, where there are any, all together."""
+        """The tags that identify the rows on which a version was judged; all judging sets, if any, share one digest."""
         sets = "".join(f"{name} {found.rows_sha256}\n" for name, found in sorted(self.sets.items()))
         return {"rows.sha256": self.rows_sha256} | (
             {"judging_sets.sha256": sha256(sets.encode()).hexdigest()} if sets else {}
@@ -86,7 +85,7 @@ class Judging:
 
     @cached_property
     def rows(self) -> JudgedRows:
-        """The rows that judge; where the store is elsewhere, this fetches them."""
+        """The gate's rows; fetched if the store is remote."""
         folder, split = self.rows_folder(), self.recipe.gate.split
         learned = learned_digests([folder, *(one() for one in self.learned)])
         found = read_judged_rows(folder, split, self.rows_sha256)
@@ -95,7 +94,7 @@ class Judging:
         )
 
     def evaluation(self, name: str) -> Path:
-        """Return the folder of a model's evaluation."""
+        """Return the folder of a model's evaluation; raise DataError if the model has no scorecard."""
         if name not in self.written:
             if name not in self.scorecards:
                 raise DataError(f"{name} has no scorecard of its own")
@@ -113,8 +112,8 @@ class Judging:
         return self.read[name]
 
     def decide(self, champion: Champion | None = None, theirs: Evaluation | None = None) -> dict[str, Decision]:
-        """Let the gate judge everybody against the teacher and the champion; ``theirs`` is the champion's evaluation,
-        if there is one to read."""
+        """Return the gate's decisions on all models by name, judged against the teacher and the champion; ``theirs`` is
+        the champion's evaluation, if it can be read."""
         gate = self.recipe.gate.for_headline(self.recipe.spec.headline)
         teacher, *candidates = (gate_row(self.recipe, model) for model in self.models)
         evidence = Evidence(
@@ -124,15 +123,15 @@ class Judging:
 
     @property
     def elsewhere(self) -> Elsewhere:
-        """What the gate weighs of the judging sets."""
+        """The gate's evidence from the judging sets."""
         sets = self.sets.items()
         return Elsewhere(
             self.interval_on, {name: found.rows for name, found in sets}, {name: found.overlaps for name, found in sets}
         )
 
     def interval_on(self, where: str, name: str, criterion: Criterion, confidence: float) -> Gain | None:
-        """Compute the interval that a criterion reads of a candidate on a judging set, or None where there is nothing
-        to read or to compare with."""
+        """Return the interval that a criterion reads for a candidate on a judging set, or None if data for it is
+        missing or not comparable."""
         recipe = self.recipe
         if where not in self.sets:
             return None
@@ -145,8 +144,8 @@ class Judging:
             return None
 
     def interval(self, champion: Evaluation | None, name: str, criterion: Criterion, confidence: float) -> Gain | None:
-        """Compute the interval that a criterion reads of a candidate, or None where there is nothing to read or to
-        compare with."""
+        """Return the interval that a criterion reads for a candidate, or None if data for it is missing or not
+        comparable."""
         recipe = self.recipe
         try:
             return interval_of(
@@ -172,10 +171,10 @@ def interval_of(
     resamples: int = 1000,
 ) -> Gain | None:
     """Return the interval that a criterion reads: of a paired difference, or of a figure in its metric's own unit; None
-    where there is no champion's.
+    if the champion's evaluation is missing.
 
-    The champion is compared on rows that neither it nor the candidate has seen. Raises DataError where both did not
-    answer the same rows, where too few are left, or where a share of so small a score says nothing.
+    The champion is compared on rows that neither it nor the candidate has seen. Raises DataError if the two were not
+    evaluated on the same rows, if too few rows remain, or if the score is too small for a share of it to be meaningful.
     """
     other = champion if criterion.reference == "champion" else teacher
     if other is None:
@@ -193,7 +192,7 @@ def interval_of(
 
 
 def about_model(recipe: Recipe, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an evaluation says of its model."""
+    """Return the description of a model in its evaluation."""
     row = gate_row(recipe, model)
     figures = {name: row.get(name) for name in FIGURES_KEPT} | {
         "metrics": row["metrics"],
@@ -213,13 +212,13 @@ def about_model(recipe: Recipe, model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gate_row(recipe: Recipe, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Reduce a row of the results to the figures of the gate's split; ``quality`` and ``lead`` are turned so that more
-    is better."""
+    """Return a row of the results reduced to the gate's split; ``quality`` and ``lead`` get a sign so that more is
+    better."""
     from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
     split, turned = recipe.gate.split, METRICS.get(row["headline"]) in LOWER_IS_BETTER
-    # What a candidate is preferred by was found on selection rows, where higher is always better: the rows that judge
-    # choose nobody.
+    # Candidates are preferred by their score on the selection rows, where higher is always better: the gate's rows are
+    # not used for selection.
     metrics = {name: value["value"] for name, value in row["metrics"][split].items()}
     retained = (row["retained"] or {}).get(split, {}).get("value")
     score, ahead = metrics[row["headline"]], (row.get("difference") or {}).get(split)
@@ -239,13 +238,13 @@ def gate_row(recipe: Recipe, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_if_on(row: Mapping[str, Any], name: str, split: str) -> dict[str, Any]:
-    """Return a row of the results in which the figures of a judging set stand for those of a split."""
+    """Return a row of the results with a judging set's figures in place of the split's."""
     found = row["judged"][name]
     return {**row, "judged": {}, **{figure: {split: found[figure]} for figure in BY_SPLIT}}
 
 
 def verdict_tags(decision: Decision) -> dict[str, str]:
-    """Return what a version's tags say of its verdict."""
+    """Return a version's tags for its verdict."""
     return {
         "gate": "accepted" if decision.accepted else "refused",
         "gate.verdict": decision.verdict or "",

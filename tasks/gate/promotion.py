@@ -1,16 +1,17 @@
-"""Promotion: which aliases move after a run's verdicts, or at a person's word. Pure: what stands in the registry in,
-moves and words out.
+"""Promotion: the aliases that move after a run's verdicts, or on a person's command. Pure functions, from the state of
+the registry to moves of aliases and a reason for each version.
 
-- ``champion``: the one to pull: the best accepted one that is no worse than the champion before it.
+- ``champion``: the version to use: the best accepted one that is no worse than the champion before it.
 - ``previous``: the champion before it, for a rollback.
-- ``challenger``: one that a person should look at: policy ``manual``, or it could not be compared with the champion.
-- ``champion-small``: of all released versions the smallest.
-- ``champion-fast``: of all released versions with a steady speed the one with the greatest speed-up.
+- ``challenger``: a version for a person to review: policy ``manual``, or it could not be compared with the champion.
+- ``champion-small``: the smallest of all released versions.
+- ``champion-fast``: the version with the greatest speed-up of all released versions with a steady speed.
 
-Released is what the gate accepted under policy ``auto``, or a person promoted; what a person rolled back is withdrawn,
-until a person promotes it again. Whether a new champion is worse is asked row by row, on rows that neither of the two
-learned from: it is, if the interval of the paired gain lies below minus ``margin``. Where too few such rows were
-answered by both they are not compared: the newcomer becomes challenger, and a person decides.
+A version is released if the gate accepted it under policy ``auto``, or if a person promoted it. A version that a person
+rolled back is withdrawn, until a person promotes it again. A new champion is compared with the old one row by row, on
+rows that neither of the two learned from: it is worse if the interval of the paired gain lies below minus ``margin``.
+If both were evaluated on too few such rows, they are not compared: the new version becomes challenger, and a person
+decides.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ THAN = {"smallest": "smaller", "fastest": "faster", "best": "better"}
 
 @dataclass(frozen=True)
 class Version:
-    """A registered version as a decision sees it."""
+    """A registered version in the form that decisions read."""
 
     number: str
     candidate: str
@@ -42,24 +43,24 @@ class Version:
     """The figures that ``preference`` reads."""
     state: str = ""
     rows: str = ""
-    """Digest of the rows on which it was judged; empty where nobody wrote it down."""
+    """Digest of the rows on which it was judged; empty if it was not recorded."""
 
 
 @dataclass(frozen=True)
 class Against:
-    """How a version stands to the champion: the paired gain, or why there is none."""
+    """Comparison of a version with the champion: the paired gain, or the reason why it is missing."""
 
     gain: Gain | None
     why: str = ""
     on: str = ""
-    """On which rows; empty where both were judged on them all and learned from none."""
+    """The rows of the comparison, in words; empty if both were judged on all of them and learned from none."""
     changed: bool = False
-    """Whether there is none because somebody changed what was judged; nobody promotes on that without force."""
+    """The gain is missing because a registered evaluation was changed; promotion then requires ``force``."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """What became of one version, and why."""
+    """The outcome for one version, and the reason."""
 
     version: str
     outcome: str
@@ -68,8 +69,8 @@ class Word:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a decision changes: aliases to versions (None: the alias goes), states of versions, and a word on everyone
-    who asked."""
+    """The changes by a decision: versions by alias (None: the alias is deleted), states of versions, and an outcome for
+    every version that was considered."""
 
     words: tuple[Word, ...]
     moves: Mapping[str, str | None] = field(default_factory=dict)
@@ -78,7 +79,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Policy:
-    """How a run promotes."""
+    """The promotion policy of a run."""
 
     promote: str = "auto"
     prefer: str = "smallest"
@@ -86,7 +87,7 @@ class Policy:
 
 
 Compare = Callable[[Version, Version], Against]
-"""Says how the first stands to the second; asked only where the answer matters, for it costs a bootstrap."""
+"""Compares the first version with the second; called only when the result matters, because it costs a bootstrap."""
 
 
 def promote_run(
@@ -96,7 +97,7 @@ def promote_run(
     policy: Policy,
     compare: Compare,
 ) -> Outcome:
-    """Decide what becomes of a run's versions, given what holds the aliases right now."""
+    """Return the outcome for a run's versions, given the current aliases."""
     champion = versions.get(aliases.get("champion", ""))
     withdrawn = {version.checkpoint for version in versions.values() if version.state == WITHDRAWN}
     words = {number: stand(versions[number], champion, withdrawn, policy, compare) for number in contenders}
@@ -124,8 +125,8 @@ def promote_run(
 def stand(
     version: Version, champion: Version | None, withdrawn: Collection[str], policy: Policy, compare: Compare
 ) -> Word:
-    """Say whether a version may become champion: it is "eligible", or "unsure" where nobody can tell whether it is
-    worse."""
+    """Return the outcome for a version before ties are broken: "eligible" if it may become champion, "unsure" if it
+    cannot be told whether it is worse."""
     number = version.number
     if champion is not None and number == champion.number:
         return Word(number, "champion", "it is the champion already")
@@ -157,8 +158,8 @@ def stand(
 
 
 def unsteady_word(version: Version, champion: Version) -> Word:
-    """Say what becomes of a version where speed should decide and is unsteady: the champion stays, or a person decides
-    where its speed is the unsteady one."""
+    """Return the outcome if the fastest is preferred and a speed is unsteady: the champion stays if it is the version's
+    speed; a person decides if only the champion's is unsteady."""
     if version.row.get("unsteady"):
         return Word(
             version.number,
@@ -176,7 +177,7 @@ WORD = {"smallest": "small", "fastest": "fast", "best": "good"}
 
 
 def no_worse(version: Version, champion: Version, policy: Policy, against: Against) -> Word:
-    """Ask of a preferred version whether its quality stands up to the champion's."""
+    """Return the outcome of the quality comparison of a preferred version with the champion."""
     whom = f"the champion, version {champion.number}"
     if against.gain is None:
         return Word(
@@ -197,8 +198,7 @@ def promote_by_hand(
     *,
     force: bool,
 ) -> Outcome:
-    """Give a version an alias because a person says so; ``force`` passes over the gate's verdict and the comparison,
-    nothing else does."""
+    """Return the outcome of a promotion by a person; only ``force`` overrides the gate's verdict and the comparison."""
     if aliases.get(alias) == version.number:
         return Outcome((Word(version.number, alias, f"it is {alias} already"),))
     trouble = None if force or alias == "challenger" else objection(version, alias, versions, aliases, compare)
@@ -213,7 +213,7 @@ def promote_by_hand(
 def objection(
     version: Version, alias: str, versions: Mapping[str, Version], aliases: Mapping[str, str], compare: Compare
 ) -> str | None:
-    """Return what speaks against a promotion by hand."""
+    """Return the objection to a promotion by hand, or None."""
     if version.verdict != ACCEPT:
         return f"the gate says {version.verdict or 'nothing'}"
     champion = versions.get(aliases.get("champion", ""))
@@ -232,8 +232,8 @@ def objection(
 
 
 def roll_back(versions: Mapping[str, Version], aliases: Mapping[str, str]) -> Outcome | str:
-    """Make the champion before the champion again, and withdraw the one that goes; return a sentence where there is
-    none."""
+    """Return the outcome that restores the previous champion and withdraws the present one, or a sentence if there is
+    no previous champion."""
     before, now = aliases.get("previous"), aliases.get("champion")
     if before is None or before not in versions:
         return "it has no alias previous: there is no champion before the champion"
@@ -255,8 +255,8 @@ def settle(
     versions: Mapping[str, Version],
     aliases: Mapping[str, str],
 ) -> Outcome:
-    """Work out all moves that follow from those that are wanted: the champion before, a challenger that has won, the
-    smallest and the fastest."""
+    """Return the wanted moves with all that follow from them: ``previous``, the removal of ``challenger`` from the new
+    champion, the smallest and the fastest version."""
     target: dict[str, str | None] = {
         **{alias: number for alias, number in aliases.items() if alias in ALIASES},
         **wanted,
@@ -278,15 +278,15 @@ def settle(
 
 
 def that_count(versions: Sequence[Version], prefer: str, holder: str | None) -> list[Version]:
-    """Return the versions among which a preference decides: those of steady speed for the fastest; where there are
-    none, whoever holds the alias."""
+    """Return the versions among which a preference decides: for the fastest, those of steady speed, or if there are
+    none, the holder of the alias."""
     steady = [version for version in versions if prefer != "fastest" or not version.row.get("unsteady")]
     return steady or [version for version in versions if version.number == holder]
 
 
 def best_of(versions: Sequence[Version], prefer: str, holder: str | None) -> str | None:
-    """Return the preferred version's number, or None where there is none; of equals the one that holds the alias keeps
-    it."""
+    """Return the preferred version's number, or None if there is none; among equals the holder of the alias keeps
+    it, else the newest is taken."""
     measure = measure_for(version.row for version in versions)
     best = min(
         versions,
@@ -297,5 +297,5 @@ def best_of(versions: Sequence[Version], prefer: str, holder: str | None) -> str
 
 
 ORDER = ("previous", "champion", "champion-small", "champion-fast", "challenger")
-"""The old champion gets its new name before the new one takes its place: whatever stops this in between loses
-nobody."""
+"""Order of the moves. The old champion becomes ``previous`` before the new one takes its place, so that an interruption
+in between loses no version."""

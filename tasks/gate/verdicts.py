@@ -1,21 +1,20 @@
-"""The gate: what becomes of every candidate of a run, and why. Pure: figures in, words out.
+"""The gate: a verdict on every candidate of a run, with reasons. Pure functions.
 
-- ``ANOMALOUS``: too good to be believed: certainly better than the teacher by more than ``too_good``, a perfect score,
-  or rows that overlap with learned ones.
-- ``REGRESSION``: a test shows it certainly worse than what it is held to, by more than the tolerance.
-- ``INFEASIBLE``: it misses a goal; of a run in which everybody does, the one with the least total shortfall (each as a
-  share of its bound) comes closest.
-- ``ACCEPT``: it meets every goal.
+- ``ANOMALOUS``: implausibly good: certainly better than the teacher by more than ``too_good``, a perfect score, or too
+  many evaluation rows that overlap with training data.
+- ``REGRESSION``: a test shows that it is certainly worse than its reference, by more than the tolerance.
+- ``INFEASIBLE``: it misses a criterion; if no candidate of a run is accepted, the one with the least total shortfall
+  (each as a share of its bound) is marked as closest.
+- ``ACCEPT``: it meets every criterion.
 
-The first that holds is said. Baselines are scored for comparison and get no verdict; exports get one, but never an
-alias of their own.
+The first verdict that applies is given. Baselines are scored for comparison and get no verdict; exports get one, but
+never an alias of their own.
 
-Of many candidates that are all too weak, one would look good enough by luck. So those that may be accepted are
-corrected for together, by the level of their intervals, with Holm's step-down (Holm 1979, "A simple sequentially
-rejective multiple test procedure"): whatever they have in common, the chance that even one that misses a goal by its
-true quality is accepted is at most half of what the criterion's confidence leaves (2.5 % at 0.95). One candidate must
-meet every criterion at once, which needs no correction (Berger 1982, "Multiparameter hypothesis testing and acceptance
-sampling").
+Among many candidates that are all too weak, one would pass by chance. The intervals of all candidates that may be
+accepted are therefore widened by Holm's step-down correction (Holm 1979, "A simple sequentially rejective multiple test
+procedure"): for any dependence between candidates, the probability of accepting at least one whose true quality misses
+a criterion is at most half of one minus the criterion's confidence (2.5 % at 0.95). One candidate must meet every
+criterion at once, which needs no correction (Berger 1982, "Multiparameter hypothesis testing and acceptance sampling").
 """
 
 from __future__ import annotations
@@ -35,60 +34,60 @@ from tasks.scoring.quality.gain import Gain
 ACCEPT, REGRESSION, ANOMALOUS, INFEASIBLE = "ACCEPT", "REGRESSION", "ANOMALOUS", "INFEASIBLE"
 BASELINE = "a baseline is scored for comparison and never becomes champion"
 UNNAMED = ("baseline", "export")
-"""Roles that never become a version or an alias of their own."""
+"""Roles that never get a version or an alias of their own."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The gate's word on one candidate, with a sentence for every criterion."""
+    """The gate's decision on one candidate, with a sentence for every criterion."""
 
     name: str
     verdict: str | None
     reasons: tuple[str, ...]
     champion: bool = False
-    """The preferred one of those that this run's gate accepted."""
+    """It is the preferred one of the candidates that this run's gate accepted."""
     closest: bool = False
-    """Nobody was accepted, and this one misses least."""
+    """No candidate was accepted, and this one has the least shortfall."""
     shortfall: float = 0.0
-    """What it misses in all, each criterion as a share of its bound."""
+    """The sum of its shortfalls, each as a share of the criterion's bound."""
     values: Mapping[str, float | None] = field(default_factory=dict)
-    """The figures that were weighed, by the criterion's metric; None where one is unknown."""
+    """The evaluated figures, by the criterion's metric; None for unknown ones."""
 
     @property
     def accepted(self) -> bool:
-        """Tell whether it may be called champion."""
+        """Whether it may become champion."""
         return self.verdict == ACCEPT
 
 
 Read = Callable[[str, Criterion, float], Gain | None]
-"""Returns the interval that a criterion reads of a candidate, by name, at a confidence; None where there is none."""
+"""Returns the interval that a criterion reads for a candidate, by name, at a confidence level, or None."""
 
 
 def nobody_knows(name: str, criterion: Criterion, confidence: float) -> Gain | None:
-    """Return that there is no interval to be read."""
+    """Return None: no interval is known."""
     return None
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the gate weighs beside the figures of candidates and teacher."""
+    """The gate's evidence beside the figures of candidates and teacher."""
 
     champion: Champion | None = None
     read: Read = nobody_knows
     """Intervals of bounds, in the metric's own unit, and of the paired differences that tests read."""
     rows: int = 0
-    """Rows of the gate's split."""
+    """Number of rows of the gate's split."""
     overlaps: Mapping[str, int] = field(default_factory=dict)
-    """How many of them overlap with what students learn from, by where."""
+    """Numbers of these rows that overlap with the students' training data, by its kind."""
     elsewhere: Elsewhere = Elsewhere()
-    """The same of judging sets."""
+    """The same evidence from judging sets."""
 
 
 def decide(
     candidates: Sequence[Mapping[str, Any]], teacher: Mapping[str, Any], gate: Gate, evidence: Evidence | None = None
 ) -> list[Decision]:
-    """Judge every candidate; of those accepted, the preferred one is the run's champion, and of none, the one that
-    misses least comes closest."""
+    """Return a decision on every candidate. The preferred accepted one is marked as the run's champion; if none is
+    accepted, the one with the least shortfall is marked as closest, anomalous ones excluded."""
     for criterion in gate.criteria:
         require_known(criterion.metric, teacher)
     decisions = step_down(candidates, teacher, gate, evidence or Evidence())
@@ -113,10 +112,11 @@ def decide(
 def step_down(
     candidates: Sequence[Mapping[str, Any]], teacher: Mapping[str, Any], gate: Gate, evidence: Evidence
 ) -> list[Decision]:
-    """Judge everybody, corrected for how many may be accepted: who is accepted leaves, and the rest is judged again as
-    so many fewer (Holm 1979).
+    """Judge all candidates, corrected for the number of them that may be accepted (Holm 1979): accepted ones leave, and
+    the rest is judged again with the correction for the smaller number.
 
-    Exports and whoever misses a goal that has no noise take nobody's place, and are read like the first step.
+    Baselines, exports and candidates that miss a criterion without sampling noise do not count towards this number;
+    they are judged at the level of the first step.
     """
     left = [
         number
@@ -134,8 +134,8 @@ def step_down(
 
 
 def ruled_out(candidate: Mapping[str, Any], teacher: Mapping[str, Any], gate: Gate, evidence: Evidence) -> bool:
-    """Tell whether a candidate misses a goal in which the rows that judge have no part, so that luck with them cannot
-    help it."""
+    """Return whether a candidate misses a criterion that does not depend on the evaluation rows, so that chance cannot
+    make it pass."""
     return not all(
         weigh(criterion, candidate, teacher, evidence.champion).met
         for criterion in gate.criteria
@@ -144,7 +144,7 @@ def ruled_out(candidate: Mapping[str, Any], teacher: Mapping[str, Any], gate: Ga
 
 
 def closest(decision: Decision) -> Decision:
-    """Say that nobody meets every goal and that this one misses least."""
+    """Return the decision marked as the closest of a run in which no candidate meets every criterion."""
     said = f"no candidate meets every goal; this one comes closest, {decision.shortfall:.1%} short in all"
     return replace(decision, closest=True, reasons=(*decision.reasons, said))
 
@@ -152,8 +152,8 @@ def closest(decision: Decision) -> Decision:
 def judge(
     candidate: Mapping[str, Any], teacher: Mapping[str, Any], gate: Gate, evidence: Evidence, rivals: int = 1
 ) -> Decision:
-    """Hold one candidate against every criterion, as one of so many ``rivals``, and ask whether it is too good to be
-    true."""
+    """Evaluate every criterion for one candidate, as one of ``rivals`` candidates, and check for implausible
+    results."""
     values = {
         criterion.metric: figure(candidate, criterion.metric) for criterion in gate.criteria if not criterion.worst_of
     }
@@ -180,11 +180,11 @@ def finding_of(
     evidence: Evidence,
     rivals: int,
 ) -> Finding:
-    """Return what one criterion says of one candidate, as one of so many: on the gate's split, or on the worst of
+    """Return the result of one criterion for one of ``rivals`` candidates: on the gate's split, or on the worst of
     several sets.
 
-    Several sets need no wider intervals: a candidate must do on every one of them what the criterion asks, as it must
-    meet every criterion.
+    Several sets need no wider intervals: a candidate must meet the criterion on each of them, as it must meet every
+    criterion.
     """
     read = partial(read_for, candidate["name"], criterion, evidence=evidence, rivals=rivals)
     if not criterion.worst_of:
@@ -194,10 +194,10 @@ def finding_of(
 
 
 def read_for(name: str, criterion: Criterion, evidence: Evidence, rivals: int, on: str | None = None) -> Gain | None:
-    """Return the interval that a criterion reads of a candidate, at the level for so many of them; nothing where it
-    reads none.
+    """Return the interval that a criterion reads for a candidate, at the level for the number of ``rivals``; None if
+    the criterion reads no interval.
 
-    It is read on the gate's split, or on a judging set.
+    It is computed on the gate's split, or on the judging set ``on``.
     """
     if not criterion.reads_interval:
         return None
@@ -210,7 +210,7 @@ def read_for(name: str, criterion: Criterion, evidence: Evidence, rivals: int, o
 
 
 def verdict(findings: Sequence[Finding], anomalous: bool) -> str:
-    """Return the first word that holds."""
+    """Return the first verdict that applies."""
     if anomalous:
         return ANOMALOUS
     if any(finding.worse for finding in findings):
@@ -219,8 +219,8 @@ def verdict(findings: Sequence[Finding], anomalous: bool) -> str:
 
 
 def too_good(candidate: Mapping[str, Any], gate: Gate, rows: int) -> list[tuple[bool, str]]:
-    """Return what is too good to be believed: a great lead on the teacher, or not one mistake; ``lead`` is the gain of
-    the headline score."""
+    """Return the signs that a result is too good: a large lead over the teacher, or no error at all. ``lead`` is the
+    gain of the headline score."""
     lead, found = candidate.get("lead"), []
     if lead is not None and lead["low"] is not None and lead["low"] > gate.too_good:
         found.append(
@@ -236,7 +236,8 @@ def too_good(candidate: Mapping[str, Any], gate: Gate, rows: int) -> list[tuple[
 
 
 def leaks(gate: Gate, evidence: Evidence) -> list[tuple[bool, str]]:
-    """Say how many of the rows that judge overlap with what students learn from, and whether that is too many."""
+    """Return, for each kind of training data that overlaps with the gate's rows, whether the overlap is too large, and
+    a sentence."""
     found = []
     for where, count in evidence.overlaps.items():
         odd = count > gate.leakage * evidence.rows
@@ -253,7 +254,7 @@ def leaks(gate: Gate, evidence: Evidence) -> list[tuple[bool, str]]:
 
 
 def require_known(metric: str, teacher: Mapping[str, Any]) -> None:
-    """Refuse a metric that this task does not have."""
+    """Raise RecipeError for a metric that this task does not have."""
     if metric not in (*FIGURES, *COSTS) and metric not in teacher["metrics"]:
         raise RecipeError(
             f"gate: unknown metric {metric!r}; legal are {', '.join([*FIGURES, *COSTS, *teacher['metrics']])}"
@@ -261,14 +262,14 @@ def require_known(metric: str, teacher: Mapping[str, Any]) -> None:
 
 
 def measure_for(candidates: Iterable[Mapping[str, Any]]) -> str:
-    """Return by what quality is compared: the score on selection rows where all have one, for who is best on the rows
-    that judge would be reported too well."""
+    """Return the measure of quality by which candidates are compared: the score on selection rows if all have one. A
+    candidate selected as the best on the gate's rows would get an optimistic score there."""
     return "selection" if all(candidate.get("selection") is not None for candidate in candidates) else "quality"
 
 
 def preference(candidate: Mapping[str, Any], prefer: str, measure: str = "quality") -> tuple[float, float]:
-    """Return what is smallest for the preferred candidate: unknown figures come last, equal ones are told apart by
-    quality, as ``measure_for`` says."""
+    """Return a sort key that is smallest for the preferred candidate: unknown costs come last, and quality (see
+    ``measure_for``) breaks ties."""
     cost, quality = COST[prefer](candidate), candidate.get(measure, candidate["headline"])
     return math.inf if cost is None else cost, math.inf if quality is None or math.isnan(quality) else -quality
 
@@ -279,14 +280,14 @@ def size(candidate: Mapping[str, Any]) -> float | None:
 
 
 def slowness(candidate: Mapping[str, Any]) -> float | None:
-    """Return less for the faster: by the speed-up over the teacher, which was timed in turn and so means the same on
-    another machine; else by time."""
+    """Return a value that is smaller for faster candidates: from the speed-up over the teacher, which was timed in turn
+    and is therefore comparable between machines; else the latency."""
     speedup = figure(candidate, "speedup")
     return figure(candidate, "latency_ms") if speedup is None else -speedup
 
 
 def nothing(candidate: Mapping[str, Any]) -> float | None:
-    """Leave the choice to quality."""
+    """Return the same cost for all, so that quality decides."""
     return 0.0
 
 

@@ -1,10 +1,11 @@
-"""Criteria about several sets of rows: each is asked as if it were the gate's split, and the worst of them decides.
-Pure: figures in, words out.
+"""Criteria on several sets of rows: each set is evaluated as if it were the gate's split, and the worst one decides.
+Pure functions.
 
-On every set a bound is read at the worse end of the figure's own interval there, and a test at that of its paired
-difference, at the level for so many rivals. Sets need no level of their own: a candidate must do on all of them what is
-asked, which is as hard as the hardest (Berger 1982). A set that overlaps with what students learn from says nothing of
-them, so the gate's ``leakage`` holds for each judging set, whether a criterion names it or not.
+On every set a bound is compared with the worse end of the figure's interval on that set, and a test reads the interval
+of its paired difference, at the level for the number of rivals. No correction for the number of sets is needed: a
+candidate must meet the criterion on all of them, which is as hard as on the hardest one (Berger 1982). Scores on a set
+that overlaps with training data are not valid, so the gate's ``leakage`` applies to each judging set, named by a
+criterion or not.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from tasks.recipe.judging import Criterion, Gate
 from tasks.scoring.quality.gain import Gain
 
 ReadOn = Callable[[str, str, Criterion, float], Gain | None]
-"""Returns the interval that a criterion reads on a set, by name, of a candidate, by name, at a confidence; None where
-there is none."""
+"""Returns the interval that a criterion reads on a set, by name, for a candidate, by name, at a confidence level, or
+None."""
 
 
 def nobody_knows_on(where: str, name: str, criterion: Criterion, confidence: float) -> Gain | None:
-    """Return that there is no interval to be read."""
+    """Return None: no interval is known."""
     return None
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What the gate weighs of judging sets beside the figures in the rows of candidates and teacher."""
+    """The gate's evidence from judging sets beside the figures in the rows of candidates and teacher."""
 
     read: ReadOn = nobody_knows_on
     """Intervals of bounds, in the metric's own unit, and of the paired differences that tests read."""
     rows: Mapping[str, int] = field(default_factory=dict)
-    """Rows of each set."""
+    """Number of rows of each set."""
     overlaps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """How many of them overlap with what students learn from, by set and where."""
+    """Numbers of these rows that overlap with the students' training data, by set and kind of data."""
 
 
 def worst_of(
@@ -47,11 +48,11 @@ def worst_of(
     read: Mapping[str, Gain | None],
     rivals: int = 1,
 ) -> Finding:
-    """Hold a candidate against a criterion on every set that it names, and return what was found on the worst.
+    """Evaluate a criterion for a candidate on every set that it names, and return the result on the worst set.
 
-    ``read`` are the intervals that it reads, by set, widened for so many ``rivals``; ``split`` is the gate's, of which
-    the figures stand in the rows themselves. Certainly worse on one set is worse than a greater distance on another
-    that may be noise.
+    ``read`` are the intervals that the criterion reads, by set, widened for the number of ``rivals``; ``split`` is the
+    gate's, whose figures are in the rows themselves. A set on which the candidate is certainly worse counts as worse
+    than one with a larger shortfall that may be noise.
     """
     alone = criterion.model_copy(update={"worst_of": ()})
     asked = [(name, seen_on(candidate, name, split), seen_on(teacher, name, split)) for name in criterion.worst_of]
@@ -66,7 +67,8 @@ def worst_of(
 
 
 def seen_on(row: Mapping[str, Any], name: str, split: str) -> Mapping[str, Any]:
-    """Return a row's figures as the gate reads them, on one set of rows; a model that was not scored there has none."""
+    """Return a row with its figures on one set in the gate's form; unknown ones for a model that was not scored
+    there."""
     if name == split:
         return row
     unknown = {**row, "metrics": {}, "retained": None, "headline": None}
@@ -75,8 +77,8 @@ def seen_on(row: Mapping[str, Any], name: str, split: str) -> Mapping[str, Any]:
 
 
 def room(criterion: Criterion, ours: Mapping[str, Any], theirs: Mapping[str, Any], read: Gain | None) -> float:
-    """Return how much better than the bound a figure is, or the share or difference that the bound is about: of sets
-    that all meet it, the least is told."""
+    """Return a value that is larger for a better figure, share or difference: among sets that all meet the bound, the
+    one with the smallest value is reported."""
     if criterion.test is not None:
         return 0.0 if read is None else read.low
     value, other = figure(ours, criterion.metric), figure(theirs, criterion.metric)
@@ -90,8 +92,8 @@ def room(criterion: Criterion, ours: Mapping[str, Any], theirs: Mapping[str, Any
 
 
 def leaks_of_sets(gate: Gate, elsewhere: Elsewhere) -> list[tuple[bool, str]]:
-    """Say of each judging set how many of its rows overlap with what students learn from, and whether that is too
-    many."""
+    """Return, for each judging set and kind of training data that overlaps with it, whether the overlap is too large,
+    and a sentence."""
     found = []
     for name, places in elsewhere.overlaps.items():
         for where, count in places.items():

@@ -1,4 +1,4 @@
-"""The page's charts: each takes figures and returns one drawing that reads by itself, at the width of a phone too."""
+"""Charts of the page: each takes figures and returns one self-contained drawing that is also legible on a phone."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tasks.report.page.svg import (
 
 WIDE, HIGH = 360.0, 270.0
 CROWD = 9
-WIDER_THAN = 6.0  # a range of costs as many times as wide is drawn on a logarithmic axis
+WIDER_THAN = 6.0  # costs whose ratio of largest to smallest exceeds this get a logarithmic axis
 
 
 def front_chart(found: Front, headline: str) -> Markup:
-    """Draw score against cost: everyone's mark and interval, the front as stairs, and as many names as fit."""
+    """Draw score against cost: each model's mark and interval, the front as a step line, and as many names as fit."""
     costs = [point.cost for point in found.points]
     log = max(costs) / min(costs) > WIDER_THAN
     low, high = (min(costs) / 1.25, max(costs) * 1.25) if log else padded(costs, 0.12)
@@ -78,7 +78,7 @@ def whisker(plot: Plot, point: Point) -> Markup:
 
 
 def spot(plot: Plot, point: Point, found: Front, headline: str) -> Markup:
-    """Draw one model's mark, ringed where it is the champion, hollow where another one is better and no dearer."""
+    """Draw one model's mark: with a ring for the champion, hollow if another model is better at no higher cost."""
     title = (
         f"{point.name} ({point.role}{', champion' if point.champion else ''}): {headline} {point.score:.3f}, "
         f"{point.cost:.4g} {found.unit}"
@@ -96,8 +96,8 @@ def spot(plot: Plot, point: Point, found: Front, headline: str) -> Markup:
 
 
 def names(plot: Plot, found: Front) -> list[Markup]:
-    """Write names beside marks: the champion's first, then the teacher's, then those on the front; in a crowd, of
-    nobody else."""
+    """Write names beside marks: the champion's first, then the teacher's, then those on the front; with more than
+    ``CROWD`` models, no other names."""
     told = [
         point
         for point in found.points
@@ -116,8 +116,7 @@ def names(plot: Plot, found: Front) -> list[Markup]:
 
 
 def interval_strip(rows: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Markup:
-    """Draw scores with their intervals below each other on one axis: (name, role, score); undefined ones are left
-    out."""
+    """Draw scores with their intervals in rows on one axis: (name, role, score); undefined ones are left out."""
     known = [(name, role, found) for name, role, found in rows if number(found.get("value")) is not None]
     if not known:
         return Markup("")
@@ -145,7 +144,7 @@ def interval_strip(rows: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Markup
 
 
 def clipped(words: str, most: int) -> str:
-    """Return a text of at most so many letters."""
+    """Return a text, cut to at most ``most`` characters."""
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
@@ -153,7 +152,7 @@ def clipped(words: str, most: int) -> str:
 
 
 def curve_chart(title: str, lines: Mapping[str, Sequence[Sequence[float]]], name: str) -> Markup:
-    """Draw one figure over the steps, a line for each seed; its last value stands at its end."""
+    """Draw one figure over the steps, a line for each seed; the last value of the first line is written at its end."""
     known = {
         seed: [(step, value) for step, value in points if number(value) is not None] for seed, points in lines.items()
     }
@@ -180,8 +179,8 @@ def curve_chart(title: str, lines: Mapping[str, Sequence[Sequence[float]]], name
 
 
 def reliability_chart(name: str, look: Mapping[str, Any]) -> Markup:
-    """Draw the reliability diagram: how often a model is right, by how certain it is; below, how many rows each bin
-    has."""
+    """Draw the reliability diagram: the accuracy of a model by its confidence; below, the number of rows in each
+    bin."""
     bins = look["bins"]
     first = min((one["low"] for one in bins), default=0.0)
     plot = Plot(46, 286, 26, 216, scale(first, 1, 46, 286), scale(0, 1, 216, 26))
@@ -217,7 +216,7 @@ def reliability_chart(name: str, look: Mapping[str, Any]) -> Markup:
 
 
 def bar(plot: Plot, one: Mapping[str, Any]) -> Markup:
-    """Draw one bin: a bar as high as it is right, and a tick as high as it is certain."""
+    """Draw one bin: a bar at the height of its accuracy, and a tick at its mean confidence."""
     left, right = plot.x(one["low"]) + 1, plot.x(one["high"]) - 1
     title = f"certainty {one['certainty']:.3f}, right {one['accuracy']:.3f}, {one['rows']:,} rows"
     return box(
@@ -226,7 +225,7 @@ def bar(plot: Plot, one: Mapping[str, Any]) -> Markup:
 
 
 def scatter_chart(name: str, look: Mapping[str, Any]) -> Markup:
-    """Draw what a regression says against what is true."""
+    """Draw the predictions of a regression model against the true values."""
     points = look["points"]
     if not points:
         return Markup("")
@@ -295,7 +294,7 @@ def strategy_line(
 
 
 SHAPES = ("student", "dropped", "baseline", "export", "teacher")
-"""Marks of strategies, by their shapes alone."""
+"""Marks of strategies: only the shapes of these roles are used, not their meaning."""
 
 
 def legend(strategies: Sequence[str]) -> list[Markup]:
@@ -309,7 +308,7 @@ def legend(strategies: Sequence[str]) -> list[Markup]:
 
 
 def spread(points: Sequence[Any], most: int) -> list[Any]:
-    """Return at most so many points of a long line, the first and the last among them."""
+    """Return at most ``most`` evenly spaced points of a line, including the first and the last."""
     if len(points) <= most:
         return list(points)
     step = (len(points) - 1) / (most - 1)

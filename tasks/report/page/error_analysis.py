@@ -1,4 +1,4 @@
-"""The part of the page about single answers: confusions, reliability, texts on which student and teacher disagree."""
+"""The error analysis on the page: confusions, reliability, and texts on which student and teacher disagree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.report.page.page_parts import LONGEST_TEXT, MOST_CLASSES, Model, Resu
 
 
 def look_parts(result: Result, models: Sequence[Model]) -> list[dict[str, Any]]:
-    """Return what lies behind the scores of the shown models."""
+    """Return the error analyses of the displayed models."""
     return [look_of(result, model) for model in models if model.get("inspection")]
 
 
@@ -52,7 +52,7 @@ def look_of(result: Result, model: Model) -> dict[str, Any]:
 
 
 def label_names(result: Result, classes: int) -> list[str]:
-    """Return the classes' names, or numbers where nobody named them."""
+    """Return the names of the classes, or their numbers if they have no names."""
     named = [str(name) for name in result.get("labels") or ()]
     return named if len(named) == classes else [str(number) for number in range(classes)]
 
@@ -89,7 +89,8 @@ def mistakes(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[str
 
 
 def apart_part(result: Result, model: Model, texts: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return where a student and its teacher part, with examples; without ``texts`` the examples name rows alone."""
+    """Return the disagreements of a student and its teacher, with examples; without ``texts`` the examples only have
+    row ids."""
     apart = (model.get("inspection") or {}).get("apart")
     if not apart:
         return None
@@ -125,7 +126,7 @@ COUNTED = {
 
 
 def apart_lines(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return how often who is right."""
+    """Return the number and share of rows for each case: both right, only the teacher right, and so on."""
     return [
         (words, f"{counts[name]:,} ({counts[name] / (counts['rows'] or 1):.1%})")
         for name, words in COUNTED.items()
@@ -134,7 +135,7 @@ def apart_lines(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def example(one: Mapping[str, Any], labels: Sequence[str], texts: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return one row on which both part, as text."""
+    """Return one row on which they disagree, as text."""
     found = (texts or {}).get(str(one["id"])) or ()
     return {
         "id": one["id"],

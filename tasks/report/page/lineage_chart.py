@@ -1,4 +1,4 @@
-"""The chart of stages behind a model: boxes by level, threads without shortcuts and with few crossings."""
+"""The lineage chart of a model: its stages as boxes by level, edges without redundant ones and with few crossings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOX_WIDE, BOX_HIGH, APART, BELOW = 164.0, 44.0, 14.0, 34.0
 
 
 def lineage_chart(nodes: Sequence[Mapping[str, Any]], edges: Sequence[Sequence[str]]) -> Markup:
-    """Draw stages as boxes, each below all that it is made from."""
+    """Draw stages as boxes, each below all of its inputs."""
     edges = without_shortcuts(edges)
     levels = levels_of([node["id"] for node in nodes], edges)
     rows: dict[int, list[Mapping[str, Any]]] = {}
@@ -43,8 +43,8 @@ def lineage_chart(nodes: Sequence[Mapping[str, Any]], edges: Sequence[Sequence[s
 
 
 def without_shortcuts(edges: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """Leave an edge out where a longer way leads to the same stage: nearly everything was made from the rows, and the
-    teacher."""
+    """Return the edges without those for which a longer path leads to the same stage (transitive reduction): nearly
+    every stage reads the rows and the teacher."""
     after: dict[str, set[str]] = {}
     for first, second in edges:
         after.setdefault(first, set()).add(second)
@@ -65,9 +65,9 @@ def without_shortcuts(edges: Sequence[Sequence[str]]) -> list[Sequence[str]]:
 
 
 def levels_of(names: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Return for each stage how many stages the longest way to it has; nothing stands beside what it is made from."""
+    """Return each stage's level, the length of the longest path to it, so that a stage is below all of its inputs."""
     levels = dict.fromkeys(names, 0)
-    for _ in names:  # the longest way has fewer edges than there are stages
+    for _ in names:  # the longest path has fewer edges than there are stages
         moved = [(second, levels[first] + 1) for first, second in edges if levels[second] <= levels[first]]
         if not moved:
             break
@@ -79,7 +79,7 @@ def levels_of(names: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str,
 def crossings_undone(
     rows: Sequence[Sequence[Mapping[str, Any]]], edges: Sequence[Sequence[str]]
 ) -> list[list[Mapping[str, Any]]]:
-    """Put each stage below the middle of what it is made from: fewer lines cross."""
+    """Return the rows with each stage sorted by the mean position of its inputs, so that fewer edges cross."""
     place: dict[str, float] = {}
     done = []
     for row in rows:
@@ -97,7 +97,7 @@ def crossings_undone(
 
 
 def thread(first: tuple[float, float], second: tuple[float, float]) -> Markup:
-    """Draw a curve from the foot of one box to the head of another."""
+    """Draw an edge: a curve from the bottom of one box to the top of another."""
     x1, y1, x2, y2 = first[0] + BOX_WIDE / 2, first[1] + BOX_HIGH, second[0] + BOX_WIDE / 2, second[1]
     half = (y2 - y1) / 2
     return Markup('<path d="M{} {}C{} {} {} {} {} {}" class="thread"/>').format(
@@ -106,7 +106,7 @@ def thread(first: tuple[float, float], second: tuple[float, float]) -> Markup:
 
 
 def stage_box(node: Mapping[str, Any], x: float, y: float) -> Markup:
-    """Draw one stage: its name, whose it is, whether it was there already, and the head of its key."""
+    """Draw one stage: its name, its label, its cache status, and the first digits of its key."""
     kind = node["cache"]
     first = clipped(node["name"], 25)
     second = " · ".join(part for part in (clipped(node["label"], 12), kind, node["id"][:6]) if part)

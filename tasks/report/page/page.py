@@ -1,8 +1,8 @@
-"""The page of a run: one HTML file that needs nothing from anywhere, rendered from the run's result alone.
+"""The page of a run: one HTML file without external resources, rendered only from the run's result.
 
-Its first screen says which model to take, how good, fast and big it is, what it cost, and how to get it; everything
-else explains that. Texts from data are hostile until escaped: the templates escape all that is not drawn here, and the
-page forbids the browser to load or run anything.
+Its first screen names the model to use, its quality, speed, size and cost, and the command to download it; the rest
+gives the details. Texts from data are not trusted: templates and charts escape them, and the page forbids the browser
+to load or run anything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 PAGE = "report/report.html"
-"""Where the page lies among a run's artifacts."""
+"""Path of the page among a run's MLflow artifacts."""
 
 Curves = Mapping[str, Mapping[str, Any]]
 
@@ -47,8 +47,8 @@ Curves = Mapping[str, Mapping[str, Any]]
 def run_page(result: Mapping[str, Any], *, curves: Curves | None = None, texts: Mapping[str, Any] | None = None) -> str:
     """Return the page of a run.
 
-    ``curves`` are the points of its trainings by stage key and figure; ``texts`` the texts of shown rows by id, and
-    None where they are left out.
+    ``curves`` are the points of its trainings by stage key and figure. ``texts`` are the texts of displayed rows by id;
+    None if they are to be left out.
     """
     first = answer(result)
     model, teacher = first["model"], first["teacher"]
@@ -72,8 +72,8 @@ def run_page(result: Mapping[str, Any], *, curves: Curves | None = None, texts: 
 
 
 def sweep_page(result: Mapping[str, Any]) -> str:
-    """Return the page of a sweep: the answer first, then the table, the chart, and what fine-tuning changed in each
-    layer."""
+    """Return the page of a sweep: the answer first, then the table, the chart, and the change of each layer by
+    fine-tuning."""
     parts = {
         "answers": answer_lines(result),
         "title": sweep_title(result),
@@ -100,7 +100,7 @@ def sweep_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def sweep_chart(result: Mapping[str, Any]) -> Any:
-    """Return the chart of a sweep; what dropped out or is undefined has no place in it."""
+    """Return the chart of a sweep, without cells that dropped out or are undefined."""
     scored = [cell for cell in result["cells"] if cell["state"] == "scored"]
     series = {
         name: [
@@ -115,7 +115,7 @@ def sweep_chart(result: Mapping[str, Any]) -> Any:
 
 
 def page(template: str, result: Mapping[str, Any], **parts: Any) -> str:
-    """Render a template; what every page has at its head goes with it."""
+    """Render a template with its parts and the common header."""
     stages, link = result["stages"], (result.get("links") or {}).get("run", "")
     head = {
         "recipe": result["recipe"],
@@ -126,14 +126,14 @@ def page(template: str, result: Mapping[str, Any], **parts: Any) -> str:
         "hits": sum(stage["cache"] == "hit" for stage in stages),
         "link": link
         if str(link).startswith(("http://", "https://"))
-        else "",  # an address that a click may follow, and nothing else
+        else "",  # only web addresses: other schemes could run code on a click
     }
     return str(environment().get_template(template).render(head=head, split=result["split"], stages=stages, **parts))
 
 
 @cache
 def environment() -> Environment:
-    """Return the templates' environment: everything is escaped, and a name that is not there is a mistake."""
+    """Return the templates' environment: everything is escaped, and an undefined name is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
@@ -142,6 +142,6 @@ def environment() -> Environment:
 
 
 def report_link(links: Mapping[str, str]) -> str | None:
-    """Return where MLflow shows the page of a run, from the links of the run's result; None where MLflow is no
+    """Return the MLflow address of the page of a run, from the links of the run's result; None if MLflow is not a
     server."""
     return f"{links['run']}/artifacts/{PAGE}" if links.get("run") else None

@@ -1,4 +1,4 @@
-"""The page's first screen: which model, how good, how fast, how big, at what cost, and how to get it."""
+"""The page's first screen: the model, its quality, speed, size and cost, and the command to download it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Result = Mapping[str, Any]
 
 
 def chosen(result: Result) -> Model:
-    """Return the model that the page is about: the champion, else the best that was accepted, else the one that missed
-    least, else the best."""
+    """Return the model that the page is about: the champion, else the best accepted one, else the one with the least
+    shortfall, else the best."""
     candidates = [
         model for model in result["models"] if model["role"] not in ("teacher", "baseline", "export")
     ] or list(result["models"])
@@ -39,14 +39,13 @@ def chosen(result: Result) -> Model:
 
 
 def standing(model: Model) -> int:
-    """Return how far a model came at the gate: 0 is the champion."""
+    """Return a model's rank at the gate: 0 champion, 1 accepted, 2 closest, 3 any other."""
     accepted = model.get("gate") == "accepted" or model.get("verdict") == "ACCEPT"
     return 0 if model.get("gate") == "champion" else 1 if accepted else 2 if model.get("closest") else 3
 
 
 def standing_said(model: Model) -> str:
-    """Return how far a model came at the gate in a word or two, as a tag; one that the gate was not asked about has no
-    place."""
+    """Return a model's standing at the gate in a few words, as a tag; "not judged" for a model without a verdict."""
     return (
         STANDINGS[standing(model)]
         if "verdict" in model or model.get("gate") in ("champion", "accepted", "refused")
@@ -58,8 +57,8 @@ STANDINGS = ("champion", "accepted, not champion", "refused", "refused")
 
 
 def worth(model: Model, split: str) -> tuple[bool, float]:
-    """Return what is smallest for the best score, by the selection rows where they were asked; an undefined one comes
-    last."""
+    """Return a sort key that is smallest for the best score: on the selection rows if it was measured there, else on
+    ``split``; an undefined score comes last."""
     chosen_by = number(model.get("selection_score"))
     if chosen_by is not None:
         return False, -chosen_by
@@ -73,7 +72,7 @@ def score_of(model: Model, split: str) -> Mapping[str, Any]:
 
 
 def answer(result: Result) -> dict[str, Any]:
-    """Return what the first screen says."""
+    """Return the content of the first screen."""
     model = chosen(result)
     teacher = next((one for one in result["models"] if one["role"] == "teacher"), model)
     came = min(standing(model), 2)
@@ -93,15 +92,16 @@ def answer(result: Result) -> dict[str, Any]:
 
 
 def title_of(result: Result, model: Model) -> str:
-    """Say what became of the model; where the recipe leaves promotion to a person, there may be no champion that
-    stays."""
+    """Return the title, the outcome for the model; if the recipe leaves promotion to a person, there may be no
+    champion yet."""
     came = min(standing(model), 2)
     nobody = came == 1 and "promotion" in result and result["promotion"]["champion"] is None
     return ("Nobody is champion; {} was accepted" if nobody else TITLES[came]).format(model["name"])
 
 
 def first_of(result: Result, model: Model, entry: Mapping[str, Any]) -> str:
-    """Begin the lead: what the model is, and why an accepted one is not champion; older results do not say why."""
+    """Return the first sentence of the lead: the kind of model, and the reason why an accepted one is not champion
+    (older results do not have one)."""
     came, why = min(standing(model), 2), entry.get("why") or "a champion of an earlier run is preferred to it"
     return FIRST[came].format(model["name"], why=why)
 
@@ -111,7 +111,7 @@ FIRST = ("A {{what}}.", "The best of this run is {}, a {{what}}; {why}.", "The n
 
 
 def lead(result: Result, model: Model, first: str) -> str:
-    """Say in a sentence or two what the model is and how far it lies from its teacher."""
+    """Return the lead: the kind of model and its difference to the teacher, in one or two sentences."""
     rows = (result.get("rows") or {}).get(result["split"])
     where = f"{count(rows)} {result['split']} rows" if rows else f"the {result['split']} rows"
     what = f"{ROLES.get(model['role'], model['role'])} for {result['task']}"
@@ -136,7 +136,7 @@ def tile(name: str, large: str, unit: str, lines: Sequence[str], chart: Any = ""
 
 
 def good(result: Result, model: Model, teacher: Model) -> dict[str, Any]:
-    """Say how good the model is, against its teacher."""
+    """Return the tile on the model's quality, compared with its teacher's."""
     ours, theirs = score_of(model, result["split"]), score_of(teacher, result["split"])
     retained = (model.get("retained") or {}).get(result["split"]) or {}
     share = (
@@ -156,12 +156,12 @@ def good(result: Result, model: Model, teacher: Model) -> dict[str, Any]:
 
 
 def fast(model: Model) -> dict[str, Any]:
-    """Say how fast the model is."""
+    """Return the tile on the model's speed."""
     return tile("How fast", latency_said(model), "ms", [times_as_fast(model), f"median at {conditions(model)}"])
 
 
 def big(model: Model, teacher: Model) -> dict[str, Any]:
-    """Say how big the model is."""
+    """Return the tile on the model's size."""
     memory = number(model.get("memory_bytes"))
     return tile(
         "How big",
@@ -176,8 +176,8 @@ def big(model: Model, teacher: Model) -> dict[str, Any]:
 
 
 def price(result: Result, model: Model) -> dict[str, Any]:
-    """Say what the model cost to make: money where it is known, else energy, else time; what is unknown is called
-    so."""
+    """Return the tile on the cost of computing the model: money if it is known, else time, with energy below; unknown
+    figures are named as unknown."""
     cost = model.get("cost") or {}
     dollars, energy, carbon = (number(cost.get(name)) for name in ("dollars_on_demand", "kwh", "co2e_kg"))
     seconds = number(cost.get("seconds")) or sum(number(one) or 0.0 for one in model.get("train_seconds") or ()) or None
@@ -202,7 +202,7 @@ def price(result: Result, model: Model) -> dict[str, Any]:
 
 
 def spent(cost: Mapping[str, Any], energy: float | None, carbon: float | None) -> str:
-    """Say how much energy it took, or at least took; nothing where nothing is known."""
+    """Return the energy used, or a lower bound of it, in words; empty if unknown."""
     if energy is not None:
         return f"{amount(energy)} kWh" + ("" if carbon is None else f", {amount(carbon)} kg CO2e")
     least = number((cost.get("kwh") or {}).get("at_least"))
@@ -210,7 +210,7 @@ def spent(cost: Mapping[str, Any], energy: float | None, carbon: float | None) -
 
 
 def verdict_of(model: Model, entry: Mapping[str, Any]) -> str:
-    """Return the gate's word on a model."""
+    """Return the gate's verdict on a model."""
     found = model.get("verdict") or entry.get("verdict")
     if isinstance(found, Mapping):
         found = found.get("verdict") or found.get("word")
@@ -221,7 +221,7 @@ WORDS = {"champion": "accepted", "—": DASH}
 
 
 def pull(entry: Mapping[str, Any], *, champion: bool, texts: str) -> list[str]:
-    """Return the commands that bring the model here; nothing where it was not registered."""
+    """Return the commands that download the model and use it; empty if it was not registered."""
     if not entry.get("name"):
         return []
     wanted = f"{entry['name']}@{'champion' if champion else entry['version']}"
@@ -229,12 +229,12 @@ def pull(entry: Mapping[str, Any], *, champion: bool, texts: str) -> list[str]:
 
 
 def quoted(words: str) -> str:
-    """Return a word as a shell takes it."""
+    """Return a word quoted for a shell."""
     return words if re.fullmatch(r"[\w./@+-]+", words) else "'" + words.replace("'", "'\\''") + "'"
 
 
 def exports_inside(result: Result, model: Model) -> list[str]:
-    """Say what else lies in the model's folder, with its figures: the same model for ONNX Runtime."""
+    """Return a line with figures for each published export in the model's folder: the same model for ONNX Runtime."""
     published = [
         one
         for one in result["models"]
@@ -249,7 +249,7 @@ def exports_inside(result: Result, model: Model) -> list[str]:
 
 
 def other_aliases(result: Result, model: Model) -> list[str]:
-    """Say which other names lead to which model; twins of the very same weights share a version."""
+    """Return a line for each other alias with its model; candidates with identical weights share a version."""
     found: dict[str, list[str]] = {}
     for entry in result["registered"]:
         for alias in aliases_of(entry):
@@ -265,7 +265,7 @@ def aliases_of(entry: Mapping[str, Any]) -> list[str]:
 
 
 def seeds_said(model: Model) -> str:
-    """Say over how many seeds a figure is a mean."""
+    """Return the number of seeds of a mean, in words."""
     seeds = len(model.get("seeds") or ()) or max(
         (len(values) for found in (model.get("per_seed") or {}).values() for values in found.values()), default=1
     )

@@ -1,5 +1,5 @@
-"""What the page says below its first screen, part by part; a part whose figures a result does not have is None, and the
-page says so or leaves it out."""
+"""The parts of the page below its first screen. A part without figures in the result is None, and the page says so or
+leaves it out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CURVE_POINTS, MOST_CLASSES, LONGEST_TEXT = 60, 12, 400
 
 
 def front_parts(result: Result) -> list[dict[str, Any]]:
-    """Return the three Pareto pictures, each with a sentence."""
+    """Return the three Pareto charts, each with a sentence."""
     return [
         {
             "title": f"Against {found.title}",
@@ -41,7 +41,7 @@ def front_parts(result: Result) -> list[dict[str, Any]]:
 
 
 def front_said(found: Front) -> str:
-    """Say who is on a front, what it measures, and who is missing."""
+    """Return the models on a front, its measure, and the models left out, in words."""
     best = [point.name for point in sorted(found.points, key=lambda point: point.cost) if point.name in found.best]
     said = f"On the front: {', '.join(best)}." if best else "Unknown for every model of this run."
     note = f" {found.note[0].upper()}{found.note[1:]}." if found.note and best else ""
@@ -68,12 +68,12 @@ def table_rows(result: Result) -> list[dict[str, Any]]:
 
 
 def names(result: Result) -> list[str]:
-    """Return the models by name."""
+    """Return the names of the models."""
     return [model["name"] for model in result["models"]]
 
 
 def table_row(model: Model, split: str, entry: Mapping[str, Any], on: Sequence[str]) -> dict[str, Any]:
-    """Return one row, figures as text."""
+    """Return one row of the table, with figures as text."""
     score, retained = score_of(model, split), (model.get("retained") or {}).get(split) or {}
     deviation = number(((model.get("deviation") or {}).get(split) or {}).get(model["headline"]))
     mean = figure(mean_of(model, split, model["headline"]).get("value"))
@@ -107,18 +107,18 @@ def table_row(model: Model, split: str, entry: Mapping[str, Any], on: Sequence[s
 
 
 def hundredth(value: Any) -> str:
-    """Return a share in per cent, where its unit stands beside it already."""
+    """Return a share in per cent without the unit, which is already beside it."""
     return figure(value, ".1f", 100)
 
 
 def role_mark(role: str) -> Markup:
-    """Return a role's mark as the charts draw it."""
+    """Return a role's mark as in the charts."""
     return drawing(16, 16, role, [mark(8, 8, role if role in MARKS else "student", role, size=5.4)], kind="inline")
 
 
 def notes(result: Result) -> list[str]:
-    """Return what was said of candidates beside their plain baselines, what stages noted, and whose speed is
-    unsteady."""
+    """Return the comparisons of candidates with plain baselines, the notes of stages, and the models of unsteady
+    speed."""
     noted = sorted({f"{model['note']}." for model in result["models"] if model.get("note")})
     return [*against_lines(result["models"], result["split"]), *noted, *speed_lines(result["models"])]
 
@@ -131,8 +131,8 @@ SHOWN = {"loss": "loss", "selection_score": "score on the selection rows"}
 def curve_parts(
     result: Result, curves: Mapping[str, Mapping[str, Any]] | None, first: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return charts of every training, all seeds of one together: those of the shown model and of no candidate first,
-    the others apart."""
+    """Return charts of every training, with all of its seeds in one chart: under "first" those of the displayed model
+    and of trainings of no candidate, under "others" the rest."""
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for stage in result["stages"]:
         found = (curves or {}).get(stage["key"])
@@ -161,7 +161,7 @@ def curve_parts(
 
 
 def label_and_seed(label: str) -> tuple[str, str]:
-    """Divide a stage's label into whose it is and its seed."""
+    """Split a stage's label into the name of its model and its seed."""
     found = re.fullmatch(r"(.*) s(\d+)", label)
     return (found[1], found[2]) if found else (label, "")
 
@@ -170,7 +170,7 @@ def label_and_seed(label: str) -> tuple[str, str]:
 
 
 def drop_part(result: Result) -> Markup | None:
-    """Return the chart of dropped layers, where there are any."""
+    """Return the chart of models with dropped layers; None if there are none."""
     series: dict[str, list[dict[str, Any]]] = {}
     for model in result["models"]:
         strategy, _, drop = model["name"].rpartition("-")
@@ -190,7 +190,7 @@ def drop_part(result: Result) -> Markup | None:
 
 
 def lineage_part(result: Result, model: Model) -> Markup | None:
-    """Return the graph of everything that a model was made from."""
+    """Return the graph of all stages and sources that a model depends on."""
     lineage = result.get("lineage") or {}
     nodes, edges = lineage.get("nodes") or [], lineage.get("edges") or []
     ends = {node["id"] for node in nodes if node.get("made") and node["made"] == model.get("checkpoint")}
@@ -212,7 +212,7 @@ def lineage_part(result: Result, model: Model) -> Markup | None:
 
 
 def licence_lines(result: Result) -> list[str]:
-    """Return every source with its licence, as the recipe states them; nothing for an older result, which did not keep
+    """Return every source with its licence, as given in the recipe; empty for an older result, which does not contain
     them."""
     return [f"{one['what']}: {one['source']}, licence: {one['licence']}" for one in result.get("licences") or ()]
 
@@ -229,7 +229,7 @@ LEDGER = {
 
 
 def ledger_part(result: Result) -> dict[str, Any] | None:
-    """Return the ledger's rows: the total, what the cache saved, and every stage."""
+    """Return the ledger's rows: the total, the savings by the cache, every model and every stage."""
     ledger = result.get("ledger")
     if not ledger:
         return None
@@ -249,17 +249,17 @@ def ledger_part(result: Result) -> dict[str, Any] | None:
 
 
 def stage_name(stage: Mapping[str, Any]) -> str:
-    """Return a ledger's stage as people see it."""
+    """Return the display name of a ledger's stage."""
     return str(stage.get("stage") or stage.get("shown") or f"{stage.get('name', '')} {stage.get('label', '')}".strip())
 
 
 def ledger_row(name: str, cost: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one line of the ledger; every figure says how it is known."""
+    """Return one line of the ledger; every figure has its origin (measured, estimated or unknown)."""
     return {"name": name, "cells": [ledger_cell(cost.get(part)) for part in LEDGER]}
 
 
 def ledger_cell(found: Any) -> dict[str, str]:
-    """Return one figure with how it is known; of a sum with unknown parts, what it comes to at least."""
+    """Return one figure with its origin; for a sum with unknown parts, a lower bound."""
     if not isinstance(found, Mapping):
         return {"value": amount(found), "how": "" if number(found) is not None else "unknown"}
     least = number(found.get("at_least"))
@@ -268,7 +268,7 @@ def ledger_cell(found: Any) -> dict[str, str]:
 
 
 def methods(costs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the methods behind the figures, each once."""
+    """Return the methods by which the figures were determined, each once."""
     found = {
         f"{LEDGER[part]}: {cost[part]['how']}, {cost[part]['by']}"
         for cost in costs
@@ -279,7 +279,7 @@ def methods(costs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def reproduction(result: Result) -> list[tuple[str, str]]:
-    """Return what somebody needs to make the run again; what nobody noted is called unknown."""
+    """Return the facts needed to reproduce the run; a required fact that was not recorded is "unknown"."""
     made, manifest = result.get("made") or {}, result.get("manifest") or {}
     told = {**manifest, **{name: value for name, value in made.items() if value}}
     seeds = ", ".join(
@@ -305,7 +305,7 @@ NEEDED = ("command", "commit", "versions", "hardware")
 
 
 def joined(values: Any, form: str) -> str:
-    """Return names with their values in one line; whatever else somebody noted as text."""
+    """Return a mapping's names and values in one line; any other value as text."""
     if not isinstance(values, Mapping):
         return str(values or "")
     return ", ".join(

@@ -1,4 +1,4 @@
-"""The Pareto pictures by themselves, as files for MLflow and Prefect to show: what the page draws, without the page."""
+"""The page's Pareto charts as image files, for display in MLflow and Prefect."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ COLOURS = {"teacher": "#6a4aa3", "student": "#0b6b66", "dropped": "#b1520c", "ba
 
 
 def pareto_pictures(result: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return ``pareto.png`` and ``pareto.svg``: every front of which something is known, side by side; equal results
-    give equal bytes."""
+    """Return ``pareto.png`` and ``pareto.svg``: all fronts with known figures, side by side; equal results give equal
+    bytes."""
     import logging
 
     logging.getLogger("matplotlib.font_manager").setLevel(
         logging.ERROR
-    )  # it says that it looks for fonts, once a machine
+    )  # it logs its search for fonts, once per machine
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -39,7 +39,7 @@ def pareto_pictures(result: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def saved(figure: Any, form: str) -> bytes:
-    """Return a figure as a file's bytes, without the date and the maker that would differ each time."""
+    """Return a figure as a file's bytes, without metadata that would differ each time (date, software)."""
     stream = io.BytesIO()
     figure.savefig(
         stream, format=form, dpi=110, metadata={"Date": None, "Creator": None} if form == "svg" else {"Software": None}
@@ -65,9 +65,9 @@ def draw(axes: Any, found: Front, headline: str) -> None:
 
 
 def name_all(axes: Any, found: Front) -> None:
-    """Write names where they hide nothing: the champion's first, then the teacher's, then those on the front."""
+    """Write names where they cover nothing: the champion's first, then the teacher's, then those on the front."""
     axes.autoscale_view()
-    points = 72 / axes.figure.dpi  # the names' places are in points from the left and from the top
+    points = 72 / axes.figure.dpi  # positions of names are in points from the left and from the top
 
     def where(across: float, up: float) -> tuple[float, float]:
         x, y = axes.transData.transform((across, up))

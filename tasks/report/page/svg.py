@@ -1,7 +1,7 @@
-"""Drawing by hand: scales, ticks, axes and marks as inline SVG, with every text escaped and every colour a class of the
-page's style sheet.
+"""SVG drawing without a library: scales, ticks, axes and marks as inline SVG, with every text escaped and every colour
+a class of the page's style sheet.
 
-A mark's shape says the role as well as its colour does, so that nothing is told by colour alone.
+A mark's shape shows the role as well as its colour does, so that nothing depends on colour alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LETTER = 6.3
 
 @dataclass(frozen=True)
 class Plot:
-    """A rectangle to draw in: its edges and the scales from figures to places."""
+    """The area of a chart: its edges and the scales from figures to coordinates."""
 
     left: float
     right: float
@@ -30,14 +30,14 @@ class Plot:
 
 
 def scale(low: float, high: float, start: float, end: float, *, log: bool = False) -> Scale:
-    """Return the map from figures between ``low`` and ``high`` to places between ``start`` and ``end``."""
+    """Return the map from figures between ``low`` and ``high`` to coordinates between ``start`` and ``end``."""
     form: Scale = math.log if log else float
     first, span = form(low), form(high) - form(low)
     return lambda value: start + (form(value) - first) / (span or 1.0) * (end - start)
 
 
 def padded(values: Iterable[float], share: float = 0.08, least: float = 1e-9) -> tuple[float, float]:
-    """Return bounds a little outside of the values; equal values get some room too."""
+    """Return bounds slightly outside of the values, also if all values are equal."""
     found = list(values)
     low, high = min(found), max(found)
     room = max((high - low) * share, least) if high > low else max(abs(high) * 0.05, least, 0.01)
@@ -45,7 +45,7 @@ def padded(values: Iterable[float], share: float = 0.08, least: float = 1e-9) ->
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return round figures between two bounds, ``most`` at most."""
+    """Return at most ``most`` round figures between two bounds."""
     if not high > low:
         return [low]
     raw = (high - low) / max(1, most - 1)
@@ -64,8 +64,8 @@ def multiples(low: float, high: float, step: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten between two bounds; where that would be too many, 1 and 3 times, or the
-    powers alone, or every few."""
+    """Return 1, 2 and 5 times powers of ten between two bounds; if these are too many, 1 and 3 times, or only the
+    powers, or every n-th power."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1, 2, 5), (1, 3), (1,)):
         inside = [factor * 10.0**power for power in powers for factor in factors if low <= factor * 10.0**power <= high]
@@ -75,7 +75,7 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def told(value: float, step: float = 0.0) -> str:
-    """Return a tick's figure with as many digits as the distance to the next one asks for."""
+    """Return a tick's figure with as many digits as the distance to the next tick requires."""
     if step:
         return f"{value:,.{min(6, max(0, -math.floor(math.log10(step) + 1e-9) + (0 if is_whole(step) else 1)))}f}"
     return f"{value:,.0f}" if value >= 100 else f"{value:g}"
@@ -111,7 +111,7 @@ def path(points: Sequence[tuple[float, float]], kind: str, *, stairs: bool = Fal
 
 
 def box(x: float, y: float, width: float, height: float, kind: str, title: str = "") -> Markup:
-    """Return a rectangle, with what it says when pointed at."""
+    """Return a rectangle; ``title`` is its tooltip."""
     inside = Markup("<title>{}</title>").format(title) if title else ""
     return Markup('<rect x="{}" y="{}" width="{}" height="{}" class="{}">{}</rect>').format(
         short(x), short(y), short(max(0.0, width)), short(max(0.0, height)), kind, inside
@@ -119,7 +119,7 @@ def box(x: float, y: float, width: float, height: float, kind: str, title: str =
 
 
 def mark(x: float, y: float, role: str, title: str, *, size: float = 5.0, more: str = "") -> Markup:
-    """Return a role's mark with what it says when pointed at."""
+    """Return a role's mark; ``title`` is its tooltip."""
     corners = MARKS.get(role, MARKS["student"])
     spots = " ".join(f"{short(x + size * dx)},{short(y + size * dy)}" for dx, dy in corners)
     return Markup('<polygon points="{}" class="mark {} {}"><title>{}</title></polygon>').format(
@@ -128,7 +128,7 @@ def mark(x: float, y: float, role: str, title: str, *, size: float = 5.0, more: 
 
 
 def around(count: int, turn: float = 0.0, reach: float = 1.0) -> tuple[tuple[float, float], ...]:
-    """Return the corners of a regular shape."""
+    """Return the corners of a regular polygon."""
     angles = [2 * math.pi * number / count + turn for number in range(count)]
     return tuple((reach * math.sin(angle), -reach * math.cos(angle)) for angle in angles)
 
@@ -143,12 +143,12 @@ MARKS = {
 
 
 def short(value: float) -> str:
-    """Return a place with one decimal at most: a tenth of a unit is not seen."""
+    """Return a coordinate with at most one decimal: smaller differences are not visible."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def drawing(width: float, height: float, title: str, parts: Iterable[Markup], *, kind: str = "") -> Markup:
-    """Return the whole drawing; ``title`` says in words what it shows."""
+    """Return the whole drawing; ``title`` is its description in words."""
     head = Markup('<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" class="chart {2}" role="img" aria-label="{3}">')
     head = head.format(short(width), short(height), kind, title)
     return head + Markup("").join(parts) + Markup("</svg>")
@@ -172,26 +172,27 @@ def axes(
 
 
 def labelled(values: Sequence[float]) -> list[tuple[float, str]]:
-    """Return evenly spaced ticks with their words."""
+    """Return evenly spaced ticks with their labels."""
     step = values[1] - values[0] if len(values) > 1 else 0.0
     return [(value, told(value, step)) for value in values]
 
 
 @dataclass
 class Labels:
-    """Places names beside marks, where they hide neither a mark nor another name; what fits nowhere is left to the
-    mark's title."""
+    """Places names beside marks, where they cover neither a mark nor another name; a name that does not fit is only in
+    the mark's tooltip."""
 
     plot: Plot
     taken: list[tuple[float, float, float, float]]
 
     def place(self, x: float, y: float, words: str, kind: str = "label") -> Markup:
-        """Return a name beside a mark, or nothing."""
+        """Return a name beside a mark; empty if it does not fit."""
         found = self.find(x, y, words)
         return text(x + found[0], y + found[1], words, anchor=found[2], kind=kind) if found else Markup("")
 
     def find(self, x: float, y: float, words: str) -> tuple[float, float, str] | None:
-        """Return how far from a mark its name fits, and which end of it is there; the place is taken then."""
+        """Return a free position for a mark's name (offset in x and y, and anchor) and reserve it; None if there is
+        none."""
         width = LETTER * len(words)
         for dx, dy, anchor in BESIDE:
             start = x + dx - {"start": 0, "middle": width / 2, "end": width}[anchor]
@@ -218,9 +219,9 @@ BESIDE = (
     (8, 15, "start"),
     (-8, 15, "end"),
 )
-"""Where a name may stand: across and down from its mark, and which end of it is there."""
+"""Possible positions of a name: offset in x and y from its mark, and the anchor of the text."""
 
 
 def overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    """Tell whether two rectangles (left, top, right, bottom) share ground."""
+    """Return whether two rectangles (left, top, right, bottom) overlap."""
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -1,5 +1,4 @@
-"""The rows of a model card that a run may lack: calibration, what it cost, and the exports that travel with the
-model."""
+"""Optional rows of a model card: calibration and cost."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ COSTS = {
 
 
 def more_rows(model: Model) -> list[str]:
-    """Return calibration and cost, those that are known; each says how."""
+    """Return the known rows on calibration and cost, each with its origin."""
     return [*calibration_rows(model), *cost_rows(model)]
 
 
@@ -39,8 +38,8 @@ def calibration_rows(model: Model) -> list[str]:
 
 
 def cost_rows(model: Model) -> list[str]:
-    """Return what the model's own training stages took; a figure that is unknown is a dash with its reason, never a
-    zero."""
+    """Return the cost of the model's own training stages and of one inference; an unknown figure is a dash with its
+    reason, never a zero."""
     cost = model.get("cost") or {}
     own = [
         cost_row(f"{name} of its own stages", form, cost[part], part)

@@ -1,5 +1,5 @@
-"""What a model card says of the exports in the model's folder: their figures, and how to ask them without torch and
-transformers."""
+"""The section of a model card on the exports in the model's folder: their figures, and a program that runs them without
+torch and transformers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ANSWERS = {"classification": 'print(card["labels"][logits.argmax()])', "regressi
 
 
 def exports_section(exports: Sequence[Mapping[str, Any]], task: Mapping[str, Any], split: str) -> str:
-    """Return the section on exports; empty where none travels with the model."""
+    """Return the section on exports; empty if none is published with the model."""
     if not exports:
         return ""
     kinds = {row["export"]["format"] for row in exports}
@@ -58,7 +58,7 @@ def exports_section(exports: Sequence[Mapping[str, Any]], task: Mapping[str, Any
 
 
 def snippet(task: Mapping[str, Any], file: str) -> str:
-    """Return a program that asks an export."""
+    """Return a program that runs an export."""
     return SNIPPET.format(
         file=file,
         texts='"first text", "second text"' if task.get("pair") else '"some text"',
@@ -77,7 +77,7 @@ def table_row(row: Mapping[str, Any], split: str) -> str:
 
 
 def held(export: Mapping[str, Any]) -> str:
-    """Say what the checks of parity and of speed found."""
+    """Return the results of the checks of parity and of speed, in words."""
     same = f"{export['equal_answers']:.1%} of {export['rows']:,} answers equal"
     if export["format"] == "onnx":
         return f"{same}, logits within {export['largest_difference']:.1e} of the checkpoint's"

@@ -1,7 +1,7 @@
-"""What is said of held-back rows: how many training rows were taken out for them, and how many of them still overlap
-with what is learned from.
+"""Lines on held-back rows: the number of training rows that were removed for them, and the number of them that still
+overlap with training data.
 
-The same lines stand in the log of a run, under its plan, on its page and on the cards of its models.
+The same lines are displayed in the log of a run, under its plan, on its page and on the cards of its models.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ NOT_PURGED = "Train was not purged (data.purge: false): rows that overlap with h
 
 
 def held_back_lines(found: Mapping[str, Any]) -> list[str]:
-    """Say what was taken out of train and what leaks; ``found`` is a result's ``held_back``, empty where it is not
-    known."""
+    """Return lines on the rows removed from train and on remaining overlaps; ``found`` is a result's ``held_back``,
+    empty if unknown."""
     return [*purge_lines(found), *leak_lines(found), *set_lines(found.get("judging") or {})] if found else []
 
 
 def purge_lines(found: Mapping[str, Any]) -> list[str]:
-    """Say how many rows were taken out of train, because of which split, and what is left; nothing of rows that were
-    divided before there was a purge."""
+    """Return lines on the rows removed from train, by split, and on the remaining rows; empty for rows that were split
+    before the purge existed."""
     purged = found.get("purged")
     if not purged:
         return []
@@ -49,7 +49,7 @@ def purge_lines(found: Mapping[str, Any]) -> list[str]:
 
 
 def leak_lines(found: Mapping[str, Any]) -> list[str]:
-    """Say where rows that are held back overlap with what is learned from."""
+    """Return a line for each kind of training data with which held-back rows overlap."""
     rows = found["rows"]
     return [
         f"Held-back rows that overlap with the {where}: "
@@ -59,12 +59,12 @@ def leak_lines(found: Mapping[str, Any]) -> list[str]:
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """Return counts with their names."""
+    """Return names with their counts in one line."""
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 def purged_briefly(purged: Mapping[str, Any] | None) -> str:
-    """Say in a few words how the rows of a finished run were divided; ``purged`` is None where nobody noted it."""
+    """Return a few words on the purge of a finished run's training rows; ``purged`` is None if it was not recorded."""
     if purged is None:
         return BEFORE
     return (

@@ -1,8 +1,8 @@
-"""Scores on judging sets, in words and tables: on the terminal, the page of a run, its text in MLflow and Prefect, and
-the cards of its models.
+"""Scores on judging sets, in words and tables: in the terminal, on the page of a run, in its text in MLflow and
+Prefect, and on the cards of its models.
 
-A drop is how far a model's headline score lies below that on the task's own rows. The teacher drops as well, so a
-candidate's drop is to be read beside the teacher's. Where classes are merged there is none: it is another question.
+The drop is the difference between a model's headline score on the task's own rows and on the set. The teacher has a
+drop as well, so compare a candidate's drop with the teacher's. Sets with merged classes have none: their task differs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ HEADS = ("set", "model", "score", "of the teacher", "to the teacher", "drop")
 
 
 def judged_on(models: Sequence[Model]) -> list[str]:
-    """Return the judging sets of a run."""
+    """Return the names of a run's judging sets."""
     return list(dict.fromkeys(name for model in models for name in model.get("judged") or ()))
 
 
 def judging_rows(models: Sequence[Model]) -> list[tuple[str, ...]]:
-    """Return a row of text for every set and model, the teacher first within each set; the set is named once."""
+    """Return a row of text for every set and model, the teacher first within each set; only the first row names the
+    set."""
     rows = []
     for name in judged_on(models):
         scored = [model for model in models if name in (model.get("judged") or {})]
@@ -39,7 +40,7 @@ def judging_rows(models: Sequence[Model]) -> list[tuple[str, ...]]:
 
 
 def judging_cells(model: Model, name: str) -> tuple[str, ...]:
-    """Return what one model did on one set."""
+    """Return one model's figures on one set, as text."""
     found, teacher = model["judged"][name], model["role"] == "teacher"
     metric = model["headline"]
     ahead, retained = found.get("difference") or {}, found.get("retained") or {}
@@ -61,7 +62,7 @@ def gap(found: Mapping[str, float | None]) -> str:
 
 
 def judging_table(models: Sequence[Model], split: str) -> Table | None:
-    """Return the table as rich draws it; None where there are no sets."""
+    """Return the table for rich; None if there are no sets."""
     from rich import box
     from rich.table import Table
 
@@ -83,12 +84,12 @@ def judging_table(models: Sequence[Model], split: str) -> Table | None:
 
 
 def heading(models: Sequence[Model], split: str) -> str:
-    """Say what the table is about."""
+    """Return the title of the table."""
     return f"{models[0]['headline']} on judging sets, of which nothing is learned; drop: below {split}"
 
 
 def judging_markdown(models: Sequence[Model], split: str) -> list[str]:
-    """Return the table as lines of Markdown, with a heading; none where there are no sets."""
+    """Return the table as lines of Markdown, with a heading; empty if there are no sets."""
     rows = judging_rows(models)
     if not rows:
         return []
@@ -108,7 +109,7 @@ def line(cells: Sequence[str]) -> str:
 
 
 def judging_part(result: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what the page of a run says of its judging sets; None where there are none."""
+    """Return the part of a run's page on its judging sets; None if there are none."""
     models = result["models"]
     sets = [
         {
@@ -122,7 +123,7 @@ def judging_part(result: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def about_set(name: str, known: Mapping[str, Any]) -> str:
-    """Say in a sentence how many rows a set has, and what was made of it."""
+    """Return a sentence on a set: its number of rows, the rows left out, and merged classes."""
     if not known:
         return ""
     parts = [f"{name} has {known['rows']:,} rows"]
@@ -133,7 +134,7 @@ def about_set(name: str, known: Mapping[str, Any]) -> str:
 
 
 def set_lines(sets: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Say of every set what it is, and how many of its rows overlap with what is learned from."""
+    """Return a line for every set: its description, and the number of its rows that overlap with training data."""
     said = []
     for name, known in sets.items():
         leaked, learned = known.get("leaked") or {}, known.get("learned") or {}
@@ -187,7 +188,7 @@ def mean_row(model: Model, name: str, metric: str, where: str) -> str:
 
 
 def as_splits(model: Model) -> dict[str, Any]:
-    """Return a model's means and deviations on judging sets as those on splits are kept."""
+    """Return a model's means and deviations on judging sets in the form of those on splits."""
     return {
         part: {name: found.get(part) or {} for name, found in model["judged"].items()}
         for part in ("means", "deviation")

@@ -1,5 +1,5 @@
-"""The ledger for people: a table in the terminal, and a few words. ``~`` is an estimate, ``?`` is unknown, ``≥`` what
-is known of a sum."""
+"""The ledger as text: a table for the terminal, and short sentences. ``~`` marks an estimate, ``?`` an unknown figure,
+``≥`` a lower bound: the known parts of a sum."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING = "nothing"
 
 
 def ledger_table(ledger: Mapping[str, Any], title: str) -> Table:
-    """Return the table of a run: a line for each stage, what the run spent, and what the cache saved."""
+    """Return the table of a run: a line for each stage, the total of the run, and the savings by the cache."""
     from rich import box
     from rich.table import Table
 
@@ -53,7 +53,7 @@ def cells(cost: Mapping[str, Any]) -> list[str]:
 
 
 def shown(figure: Mapping[str, Any], form: Any = None) -> str:
-    """Return a figure with the sign of where it is from."""
+    """Return a figure with the sign of its origin."""
     form = form or "{:.3g}".format
     if figure["value"] is None:
         return f"≥{form(figure['at_least'])}" if figure.get("at_least") else "?"
@@ -64,7 +64,8 @@ TIMES = {"seconds": duration, "gpu_seconds": duration}
 
 
 def counted_lines(ledger: Mapping[str, Any]) -> list[str]:
-    """Say what was counted with, what the machine cost as a whole, and what is old."""
+    """Return lines on the basis of the figures (instance, region, grid), the cost of the whole machine, and
+    warnings."""
     basis, billed = ledger["basis"], ledger["billed"]
     price = (
         f"{basis['instance']} in {basis['region']}"
@@ -89,7 +90,7 @@ def counted_lines(ledger: Mapping[str, Any]) -> list[str]:
 
 
 def amount(cost: Mapping[str, Any]) -> str:
-    """Say a cost in a few words: what is known of it."""
+    """Return the known parts of a cost in a few words."""
     dollars = shown(cost["dollars_on_demand"])
     said = [
         shown(cost["seconds"], duration),
@@ -106,12 +107,12 @@ def amount(cost: Mapping[str, Any]) -> str:
 
 
 def is_known(figure: Mapping[str, Any]) -> bool:
-    """Tell whether there is something to say."""
+    """Return whether a figure or a lower bound of it is known and not zero."""
     return bool(figure["value"] or figure.get("at_least"))
 
 
 def plan_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """Return the table of a plan; emissions and dollars have a column where the recipe says what to count with."""
+    """Return the table of a plan; energy, emissions and dollars have a column only if they are known for a stage."""
     from rich.table import Table
 
     parts = [
@@ -134,8 +135,8 @@ def plan_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
 
 
 def plan_lines(plan: Mapping[str, Any]) -> list[str]:
-    """Say how much would run and what it would take, as far as the like of it was made before, and what is there
-    already."""
+    """Return lines on the number of stages that would run, their cost as far as similar stages ran before, and the
+    savings by the cache."""
     rows, total = plan["stages"], plan["total"]
     missing = [row for row in rows if row["cache"] == "miss"]
     unknown = sum(row["cost"]["seconds"]["value"] is None for row in missing)

@@ -1,4 +1,4 @@
-"""The table at the end of a run: for the terminal, and for the Prefect page. What is undefined is shown as a dash,
+"""The table at the end of a run: for the terminal, and for the Prefect page. Undefined figures are displayed as a dash,
 never as a number."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MEANS = f"In brackets: mean ± standard deviation over seeds, for comparing meth
 def results_table(
     models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation"
 ) -> Table:
-    """Return the table as rich draws it: teacher first, then every candidate; it fits in 110 columns."""
+    """Return the table for rich: teacher first, then every candidate; it fits in 110 columns."""
     from rich import box
     from rich.table import Table
 
@@ -38,8 +38,8 @@ def results_table(
     for model in models:
         style = "bold" if model["gate"] == "champion" else "dim" if model["role"] == "baseline" else None
         name, role, *figures, gate = cells(model, split, headline)
-        # The role is seen from the name, except where the gate has nothing to say; a column of its own would break the
-        # width.
+        # The name usually shows the role; without a gate outcome the role is displayed in its place, because a column
+        # of its own would make the table too wide.
         table.add_row(name, *figures, role if gate == DASH else gate, style=style)
     return table
 
@@ -66,8 +66,8 @@ def results_markdown(
 
 
 def notes(models: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what stages noted about models, each note once, and whose speed is unsteady or was timed in another way
-    than the teacher's."""
+    """Return the notes of stages about models, each once, and lines on models whose speed is unsteady or was timed in
+    another way than the teacher's."""
     noted = [
         f"Note: {plain_words(note, 1000)}." for note in sorted({model["note"] for model in models if model.get("note")})
     ]
@@ -93,7 +93,7 @@ def cells(model: Mapping[str, Any], split: str, headline: str | None = None) -> 
 
 
 def over_seeds(model: Mapping[str, Any], split: str, metric: str) -> str:
-    """Return the mean over seeds and its deviation; nothing of one seed."""
+    """Return the mean over seeds and its standard deviation; empty for one seed."""
     deviation, mean = deviation_of(model, split, metric), mean_of(model, split, metric).get("value")
     return "" if deviation is None else f" ({'' if mean is None else f'{mean:.3f} '}±{deviation:.3f})"
 
@@ -106,12 +106,12 @@ def with_interval(score: Mapping[str, float | None]) -> str:
 
 
 def number(value: float | None, form: str, factor: float = 1, unit: str = "") -> str:
-    """Return a figure in the units of its column, or a dash."""
+    """Return a figure in the unit of its column, or a dash."""
     return DASH if value is None else f"{value * factor:{form}}{unit}"
 
 
 def conditions(model: Mapping[str, Any]) -> str:
-    """Say under which conditions latency was measured."""
+    """Return the conditions of the latency measurement, in words."""
     at = model.get("measured_at")
     if not at:
         return "unstated conditions"

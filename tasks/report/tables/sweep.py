@@ -1,5 +1,5 @@
-"""What a sweep says: the table of strategies by dropped layers, the sentences of the answer, and how much fine-tuning
-changed each layer."""
+"""The report of a sweep: the table of strategies by dropped layers, the sentences of the answer, and the change of each
+layer by fine-tuning."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ HALVED = "out: dropped out after the first rung (a quarter of the steps, one see
 
 
 def sweep_table(result: Result) -> Table:
-    """Return the table as rich draws it: a row for each number of dropped layers, a column for each strategy; ``title``
-    goes above it."""
+    """Return the table for rich: a row for each number of dropped layers, a column for each strategy; ``title`` goes
+    above it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -40,8 +40,8 @@ def sweep_table(result: Result) -> Table:
 
 
 def similarity_table(result: Result) -> Table:
-    """Return, layer by layer, how like the fine-tuned teacher still is to the pretrained model; ``SIMILAR`` goes above
-    it."""
+    """Return the table of each layer's similarity between the fine-tuned teacher and the pretrained model; ``SIMILAR``
+    goes above it."""
     from rich import box
     from rich.table import Table
 
@@ -85,7 +85,7 @@ def sweep_markdown(result: Result) -> str:
 
 
 def title(result: Result) -> str:
-    """Say what the table's figures are, and what the teacher has."""
+    """Return the title of the table: the kind of its figures, and the teacher's score."""
     score, seeds = result["teacher"]["score"], len(result["seeds"])
     over = f"mean of {seeds} seeds ± deviation" if seeds > 1 else "one seed"
     return (
@@ -95,7 +95,7 @@ def title(result: Result) -> str:
 
 
 def notes(result: Result) -> list[str]:
-    """Return what the marks in the table mean, those that are there."""
+    """Return the meaning of the marks that occur in the table."""
     return [NOTE, *([HALVED] if any(cell["state"] == "dropped out" for cell in result["cells"]) else [])]
 
 
@@ -106,7 +106,7 @@ def row_of(result: Result, drop: int) -> list[tuple[Mapping[str, Any], str]]:
 
 
 def shown(cell: Mapping[str, Any]) -> str:
-    """Return the text of one cell; what dropped out has no final figure, so none is shown."""
+    """Return the text of one cell; a cell that dropped out has no final figure, so none is displayed."""
     if cell["state"] != "scored":
         return OUT if cell["state"] == "dropped out" else DASH
     spread = f" ± {hundred(cell['deviation'])}" if cell["deviation"] is not None else ""
@@ -114,7 +114,7 @@ def shown(cell: Mapping[str, Any]) -> str:
 
 
 def answer_lines(result: Result) -> list[str]:
-    """Return one sentence or two for each distance from the teacher, and how sure they are."""
+    """Return one or two sentences for each distance from the teacher, and a warning if there is only one seed."""
     lines = [answer_line(result, answer) for answer in result["answer"]]
     if len(result["seeds"]) == 1:
         lines.append("With one seed nothing is sure: nobody knows how much luck is in it. Give several: --seeds 0,1,2.")
@@ -122,7 +122,8 @@ def answer_lines(result: Result) -> list[str]:
 
 
 def answer_line(result: Result, answer: Mapping[str, Any]) -> str:
-    """Say how many layers can go within one distance: what holds with its interval, and what only the mean says."""
+    """Return the number of layers that can be dropped within one distance from the teacher: by the interval, and by the
+    mean alone if that allows more."""
     points, holds, mean = answer["points"], answer["holds"], answer["mean"]
     head = f"Within {points:g} point{'s' if points != 1 else ''} of the teacher: "
     sure = f"{layers(result, holds['drop'])} can go ({described(holds)})" if holds else "no number of layers holds"
@@ -143,7 +144,7 @@ def answer_line(result: Result, answer: Mapping[str, Any]) -> str:
 
 
 def first(result: Result) -> str:
-    """Say what the smallest number of dropped layers costs."""
+    """Return the loss by the smallest number of dropped layers, in words."""
     cell = min((cell for cell in result["cells"] if cell.get("chosen")), key=lambda cell: cell["drop"], default=None)
     return "nothing was scored" if cell is None else f"dropping {cell['drop']} is {described(cell)}"
 
