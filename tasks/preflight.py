@@ -208,7 +208,7 @@ def check_sweep(
     """Refuse a sweep that could not answer: it names what does not exist, leaves no layer, or has nothing to choose
     by."""
     from tasks.methods.layers.layer_strategies import undefined
-    from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
+    from tasks.metrics.metrics import is_error
 
     check_strategies(strategies)
     if layers < 2:
@@ -222,7 +222,7 @@ def check_sweep(
             f"to try; "
             "alternate strategies drop at most half, so name fewer layers or another strategy"
         )
-    if METRICS.get(recipe.spec.headline) in LOWER_IS_BETTER:
+    if is_error(recipe.spec.headline):
         raise RecipeError(
             f"a sweep counts points below the teacher, and {recipe.spec.headline} is an error; set task.headline to "
             f"a score"

@@ -215,9 +215,9 @@ def about_model(recipe: Recipe, model: Mapping[str, Any]) -> dict[str, Any]:
 def gate_row(recipe: Recipe, row: Mapping[str, Any]) -> dict[str, Any]:
     """Reduce a row of the results to the figures of the gate's split; ``quality`` and ``lead`` are turned so that more
     is better."""
-    from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
+    from tasks.metrics.metrics import is_error
 
-    split, turned = recipe.gate.split, METRICS.get(row["headline"]) in LOWER_IS_BETTER
+    split, turned = recipe.gate.split, is_error(row["headline"])
     # What a candidate is preferred by was found on selection rows, where higher is always better: the rows that judge
     # choose nobody.
     metrics = {name: value["value"] for name, value in row["metrics"][split].items()}

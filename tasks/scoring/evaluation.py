@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tasks.errors import DataError
+from tasks.metrics.metrics import METRICS
 from tasks.scoring.quality.gain import Gain
 from tasks.scoring.quality.resampling import group_numbers
 
@@ -165,7 +166,6 @@ def read_evaluation(folder: Path) -> Evaluation:
 def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: float = 0.95) -> Gain:
     """Return how far our metric lies above theirs on the same rows, errors are turned, so that more is better."""
     from tasks.scoring.quality.intervals import paired_difference
-    from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
     require_same_rows(ours, theirs)
     found = paired_difference(
@@ -176,7 +176,7 @@ def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: f
         confidence=confidence,
         groups_N=ours.groups_N,
     )
-    turned = METRICS[metric] in LOWER_IS_BETTER
+    turned = METRICS[metric].lower_is_better
     return Gain(-found.value, -found.high, -found.low) if turned else Gain(found.value, found.low, found.high)
 
 
@@ -191,7 +191,6 @@ def bound_interval(
     share of it says nothing.
     """
     from tasks.scoring.quality.intervals import bounds, enough, shares
-    from tasks.scoring.quality.metrics import METRICS
     from tasks.scoring.quality.resampling import resampled
 
     require_same_rows(ours, theirs)

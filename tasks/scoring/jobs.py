@@ -16,10 +16,12 @@ from pyarrow import compute
 
 from tasks.engine.job import Job
 from tasks.errors import DataError, RecipeError
+from tasks.metrics.metrics import METRICS
+from tasks.metrics.of_classes import ACCURACY
+from tasks.metrics.of_values import PEARSON
 from tasks.scoring.inspection import inspect_answers
 from tasks.scoring.predict import logits_of, truncated_share
 from tasks.scoring.quality.intervals import compare, paired_difference
-from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS, accuracy, pearson
 from tasks.scoring.quality.resampling import group_numbers
 from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
 from tasks.scoring.speed.speed import measure_latency, peak_increase
@@ -127,7 +129,7 @@ def weighed(ours_SN: np.ndarray, theirs_N: np.ndarray, rows: dict[str, Any], kno
         )
         for name in knobs.metrics
     }
-    lead, alike = found[knobs.headline], accuracy if knobs.kind == "classification" else pearson
+    lead, alike = found[knobs.headline], ACCURACY if knobs.kind == "classification" else PEARSON
     return {
         "metrics": {name: one.score.as_json() for name, one in found.items()},
         "difference": lead.difference.as_json(),
@@ -266,7 +268,7 @@ def contrast(job: Job) -> dict[str, Any]:
         )
         splits[split] = {**apart.as_json(), "p": apart.p}
     seeds = [max((len(by_seed) for by_seed in found.values()), default=0) for found in (first, second)]
-    facts = {"metric": knobs.metric, "lower_is_better": metric in LOWER_IS_BETTER, "seeds": seeds, "splits": splits}
+    facts = {"metric": knobs.metric, "lower_is_better": metric.lower_is_better, "seeds": seeds, "splits": splits}
     (job.output / "comparison.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
     return facts
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.errors import DataError
+from tasks.metrics.metrics import METRICS
 from tasks.scoring.evaluation import (
     Evaluation,
     JudgedRows,
@@ -23,7 +24,6 @@ from tasks.scoring.evaluation import (
 )
 from tasks.scoring.jobs import write_predictions
 from tasks.scoring.quality.intervals import paired_difference
-from tasks.scoring.quality.metrics import METRICS
 
 COUNT = 60
 IDS = list(range(100, 100 + COUNT))
