@@ -90,9 +90,7 @@ class Judging:
         folder, split = self.rows_folder(), self.recipe.gate.split
         learned = learned_digests([folder, *(one() for one in self.learned)])
         found = read_judged_rows(folder, split, self.rows_sha256)
-        return replace(
-            found, sentences_N=sentence_digests(read_sentences(folder / f"{split}.parquet")), learned=learned
-        )
+        return replace(found, sentences_N=sentence_digests(read_sentences(folder, split)), learned=learned)
 
     def evaluation(self, name: str) -> Path:
         """Return the folder of a model's evaluation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tasks.scoring.evaluation import (
     unseen_by_both,
     write_evaluation,
 )
-from tasks.scoring.jobs import write_predictions
+from tasks.scoring.predictions import Predictions, write_predictions
 from tasks.scoring.quality.intervals import paired_difference
 
 COUNT = 60
@@ -49,14 +50,13 @@ def evaluation(
         if kind == "classification"
         else found[:, None].astype(np.float32)
     )
+    values = found.astype(float)
     given = [
-        {"split": "validation", "seed": seed, "id": [IDS[row] for row in order], "logits": logits[order]}
+        Predictions("validation", seed, [IDS[row] for row in order], values[order], logits[order])
         for seed in range(seeds)
     ]
     (folder / f"card-{wrong}").mkdir(parents=True, exist_ok=True)
-    write_predictions(
-        folder / f"card-{wrong}" / "predictions.parquet", [*given, {**given[0], "split": "holdout"}], kind
-    )
+    write_predictions(folder / f"card-{wrong}", [*given, replace(given[0], split="holdout")])
     rows = JudgedRows("validation", IDS, truth, digest, groups)
     return write_evaluation(
         folder / f"evaluation-{wrong}-{digest[:2]}", folder / f"card-{wrong}", rows, {"candidate": "small"}

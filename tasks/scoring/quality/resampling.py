@@ -11,7 +11,7 @@ nothing. Method: Efron 1979. Shape letters: N rows, U distinct columns, M models
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -43,11 +43,6 @@ def resampled(
         weights_RU = random.multinomial(rows, counts_U / rows, many).astype(float) if draw is None else draw(many)
         parts.append(np.stack([metric.weighted(each_U, columns[-1], weights_RU) for each_U in columns[:-1]]))
     return np.concatenate(parts, axis=1)
-
-
-def group_numbers(values: Sequence[int | None] | None) -> np.ndarray | None:
-    """Return the groups of rows as they were written; None where nobody wrote them, or not of all rows."""
-    return None if not values or None in values else np.asarray(values, dtype=np.int64)
 
 
 def comes_in_groups(groups_N: np.ndarray) -> bool:
