@@ -21,7 +21,7 @@ from tasks.recipe.recipe import Recipe
 
 Notice = tuple[str, str]
 """Subject and body."""
-PATIENCE = 20.0  # seconds that one block gets to send
+SENDING_SECONDS = 20.0  # seconds that one block gets to send
 TOLD = ("champion", "challenger")
 """Aliases whose move is news; the others follow from them."""
 SHOWN = 5  # candidates whose reasons are told; the others are named
@@ -77,7 +77,7 @@ async def send(slugs: Sequence[str], notice: Notice) -> list[str]:
 async def send_one(slug: str, subject: str, body: str) -> bool:
     """Tell one block; its address is a secret, so of what goes wrong only the kind is said."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(SENDING_SECONDS):
             block = await load_block(slug)
             with block.raise_on_failure():
                 await block.anotify(body=body, subject=subject) if hasattr(block, "anotify") else await block.notify(

@@ -25,7 +25,7 @@ STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSi
 """What ends a run because someone wanted it to end: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a
 worker."""
 
-LOOK = 5.0  # seconds between two questions whether someone pressed Cancel
+CANCEL_POLL_SECONDS = 5.0  # seconds between two questions whether someone pressed Cancel
 
 
 @dataclass
@@ -95,7 +95,7 @@ async def listen(onlooker: Onlooker, run: asyncio.Task[Any], flow_run: UUID) -> 
     from prefect.client.orchestration import get_client
 
     while True:
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(CANCEL_POLL_SECONDS)
         with contextlib.suppress(Exception):
             async with get_client() as client:
                 state = (await client.read_flow_run(flow_run)).state

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from flows.servers.access import Access
 from tasks.errors import LimbeckError, ServerError
 
-LOOK = 0.5  # seconds between two looks at the server
+SERVER_CHECK_SECONDS = 0.5  # seconds between two looks at the server
 # looks in a row at a server that is stopped (SIGSTOP) before it is replaced; looks, not seconds: a run that is stopped
 # itself does not look
 PAUSED = 20
@@ -88,7 +88,7 @@ class OwnServer:
         """Look at the server until the run leaves it. The thread outlives what it started: a server is told when the
         thread that started it ends."""
         paused = 0
-        while not self.closed.wait(LOOK):
+        while not self.closed.wait(SERVER_CHECK_SECONDS):
             if self.leaving.is_set() or self.lost:
                 continue
             paused = paused + 1 if is_paused(self.process.pid) else 0

@@ -18,13 +18,13 @@ from flows.stack.settings import Stack
 from flows.stack.supervision import failed, process_id
 from tasks.errors import StackError
 
-PATIENCE = (
+START_SECONDS = (
     300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a machine with much else to do
 )
 LIVES = 10  # how often a process may be started until it is ready, as often as the supervisor itself tries
 
 
-def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float = PATIENCE) -> None:
+def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float = START_SECONDS) -> None:
     """Wait until a process of the stack is ready; say where its log is if it never is, or dies again and again."""
     until, lives = time.monotonic() + patience, set()
     while not ready():

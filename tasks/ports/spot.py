@@ -16,7 +16,7 @@ from urllib.error import HTTPError
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 ENDPOINT = "http://169.254.169.254"
-PATIENCE = 2.0  # seconds; the service answers in milliseconds
+METADATA_SECONDS = 2.0  # seconds; the service answers in milliseconds
 LIFE = 21600  # seconds that a token lives, the most that there is
 LONGEST = 4096  # bytes; a notice has sixty
 
@@ -60,7 +60,7 @@ class Metadata:
     def ask(self, method: str, path: str, headers: dict[str, str]) -> bytes:
         """Ask the service once."""
         with self.opener.open(
-            Request(self.endpoint + path, method=method, headers=headers), timeout=PATIENCE
+            Request(self.endpoint + path, method=method, headers=headers), timeout=METADATA_SECONDS
         ) as answer:
             body: bytes = answer.read(LONGEST)
         return body

@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol
 from tasks.engine.environment import environment
 from tasks.errors import RegistryError
 
-PATIENCE = 10.0  # seconds a packer gets to end once nothing more is to be packed
+PACKER_ENDING_SECONDS = 10.0  # seconds a packer gets to end once nothing more is to be packed
 
 
 class Process(Protocol):
@@ -71,7 +71,7 @@ class Packer:
             self.orders.close()
         end = select.poll()
         end.register(self.answers)
-        if error or not end.poll(1000 * PATIENCE):
+        if error or not end.poll(1000 * PACKER_ENDING_SECONDS):
             self.process.kill()
         self.answers.read()  # to its end, which is the process's
         self.answers.close()
