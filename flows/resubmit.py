@@ -81,11 +81,7 @@ def decide(run: FlowRun, crashes: Sequence[str], attempts: int) -> str:
             f"it ran out of memory and would again ({last}); give it a larger machine or smaller batches, then retry it"
         )
     if len(crashes) >= attempts:
-        hint = (
-            "; this is also how the kernel's out-of-memory killer ends a process"
-            if KILLED.search(last)
-            else ""
-        )
+        hint = "; this is also how the kernel's out-of-memory killer ends a process" if KILLED.search(last) else ""
         return f"it crashed {len(crashes)} times, the last time with: {last}{hint}; mend the cause, then retry it"
     return "again"
 

@@ -31,6 +31,7 @@ from tasks.contracts import Parcel
 from tasks.errors import DataError, GateError, RegistryError
 from tasks.ports.files.sources import resolve_data, resolve_model
 from tasks.ports.rows.leaks import JUDGING
+from tasks.ports.rows.row_files import has_split
 from tasks.ports.rows.seen import rows_seen
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.registry import Registry
@@ -201,12 +202,9 @@ def known_to(
     except (DataError, RegistryError) as error:
         get_run_logger().warning(f"what the champion learned from cannot be read: {error}")
         return {}
-    files = {split: rows / f"{split}.parquet" for split in JUDGING}
-    return (
-        {split: rows_seen(path, learned) for split, path in files.items() if path.is_file()}
-        if learned is not None
-        else {}
-    )
+    if learned is None:
+        return {}
+    return {split: rows_seen(rows, split, learned) for split in JUDGING if has_split(rows, split)}
 
 
 def figures_of(

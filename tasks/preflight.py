@@ -207,7 +207,7 @@ def check_sweep(
     """Reject a sweep that cannot give a result: unknown strategies, no layer left, nothing to try, or no score to
     choose by."""
     from tasks.methods.layers.layer_strategies import undefined
-    from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
+    from tasks.metrics.metrics import is_error
 
     check_strategies(strategies)
     if layers < 2:
@@ -221,7 +221,7 @@ def check_sweep(
             f"to try; "
             "alternate strategies drop at most half, so name fewer layers or another strategy"
         )
-    if METRICS.get(recipe.spec.headline) in LOWER_IS_BETTER:
+    if is_error(recipe.spec.headline):
         raise RecipeError(
             f"a sweep counts points below the teacher, and {recipe.spec.headline} is an error; set task.headline to "
             f"a score"

@@ -27,7 +27,7 @@ from tasks.ports.tracking.registry import Registry, Standing
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.verified_download import EVALUATION_TAG, evaluation_digest
 from tasks.recipe.recipe import Recipe
-from tasks.scoring.jobs import write_predictions
+from tasks.scoring.predictions import Predictions, write_predictions
 from tests.report.figures import row
 
 COUNT = 80
@@ -73,13 +73,9 @@ def write_answers(folder: Path, wrong: Sequence[int] = (), seeds: int = 1) -> Pa
     folder.mkdir(parents=True, exist_ok=True)
     found = [1 - label if number in wrong else label for number, label in enumerate(LABELS)]
     logits = np.eye(2, dtype=np.float32)[found]
+    ids = list(range(7, 7 + COUNT))
     write_predictions(
-        folder / "predictions.parquet",
-        [
-            {"split": "validation", "seed": seed, "id": list(range(7, 7 + COUNT)), "logits": logits}
-            for seed in range(seeds)
-        ],
-        "classification",
+        folder, [Predictions("validation", seed, ids, np.asarray(found, float), logits) for seed in range(seeds)]
     )
     return folder
 

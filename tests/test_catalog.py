@@ -7,7 +7,7 @@ import pytest
 
 from tasks.catalog import GLUE, TaskSpec, glue_task
 from tasks.errors import RecipeError
-from tasks.scoring.quality.metrics import METRICS
+from tasks.metrics.metrics import METRICS
 
 
 def test_all_nine_are_known() -> None:

@@ -4,7 +4,6 @@ its artifacts."""
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tasks.inspect_answers import inspect_answers
 from tasks.ports.store.collect import inputs_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import InspectSlice
+from tasks.scoring.inspection_files import read_figures, read_texts
 from tasks.stage.session import Session, current_session
 
 
@@ -52,8 +52,7 @@ async def look(
     if not found.facts:
         return None  # a plan has no figures
     folder = await asyncio.to_thread(current_session().store.folder, found)
-    inside: dict[str, Any] = json.loads((folder / "inspection.json").read_text())
-    return inside
+    return read_figures(folder)
 
 
 def texts_of(session: Session) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def texts_of(session: Session) -> dict[str, Any]:
 
 def texts_in(folders: Iterable[Path]) -> dict[str, Any]:
     """Return the texts that error analyses stored in these folders, by row id."""
-    return {row: texts for folder in folders for row, texts in json.loads((folder / "texts.json").read_text()).items()}
+    return {row: texts for folder in folders for row, texts in read_texts(folder).items()}
 
 
 def lineage_of(session: Session, sources: Mapping[str, Parcel]) -> dict[str, Any]:

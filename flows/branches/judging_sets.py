@@ -190,12 +190,12 @@ def judged_of(
 def drop_of(headline: str, own: Mapping[str, Any], there: Mapping[str, Any]) -> float | None:
     """Return the drop of the headline score from the task's own rows to a set, positive if it is worse on the set; None
     if one of the two is undefined."""
-    from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
+    from tasks.metrics.metrics import is_error
 
     ours, theirs = own[headline]["value"], there[headline]["value"]
     if ours is None or theirs is None:
         return None
-    return float(theirs - ours if METRICS[headline] in LOWER_IS_BETTER else ours - theirs)
+    return float(theirs - ours if is_error(headline) else ours - theirs)
 
 
 # --- plan and gate ----------------------------------------------------------------------------------------------------

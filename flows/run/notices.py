@@ -21,7 +21,7 @@ from tasks.recipe.recipe import Recipe
 
 Notice = tuple[str, str]
 """Subject and body."""
-PATIENCE = 20.0  # seconds for one block to send
+SENDING_SECONDS = 20.0  # seconds for one block to send
 TOLD = ("champion", "challenger")
 """Aliases whose moves cause a notice; the others follow from them."""
 SHOWN = 5  # candidates listed with their reasons; the others by name only
@@ -76,7 +76,7 @@ async def send_one(slug: str, subject: str, body: str) -> bool:
     """Send a notice to one block; return whether that worked. Its address is a secret, so a warning names only the
     kind of the error."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(SENDING_SECONDS):
             block = await load_block(slug)
             with block.raise_on_failure():
                 await block.anotify(body=body, subject=subject) if hasattr(block, "anotify") else await block.notify(

@@ -22,9 +22,9 @@ from prefect.logging import get_run_logger
 from tasks.errors import RecipeError
 from tasks.ports.spot import Metadata, Notice
 
-LOOK = 5.0  # seconds between two polls, as AWS advises
+NOTICE_POLL_SECONDS = 5.0  # seconds between two polls, as AWS advises
 SILENT = 12  # consecutive polls without an answer before the one warning about that
-PATIENCE = 60.0  # seconds for Prefect to end this process after the request
+ENDING_SECONDS = 60.0  # seconds for Prefect to end this process after the request
 DEEPEST = 16  # most processes between this one and the one that started it for Prefect
 
 
@@ -50,7 +50,7 @@ class Watch:
                         f"reclaim will not be heard"
                     )
             if self.notice is None:
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(NOTICE_POLL_SECONDS)
         get_run_logger().warning(
             f"AWS takes this instance back ({self.notice.action}, {self.notice.time}); stages stop at a checkpoint"
         )
@@ -101,7 +101,7 @@ async def hand_over(run: asyncio.Task[Any]) -> None:
     get_run_logger().info("the stages have stopped; Prefect is asked to start this run on another worker")
     run.uncancel()
     os.kill(supervisor, signal.SIGTERM)
-    await asyncio.sleep(PATIENCE)
+    await asyncio.sleep(ENDING_SECONDS)
 
 
 def find_supervisor() -> int | None:

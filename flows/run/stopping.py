@@ -24,7 +24,7 @@ STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSi
 """Exceptions of a run that was stopped on purpose: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a
 worker."""
 
-LOOK = 5.0  # seconds between two checks for Cancel in the Prefect UI
+CANCEL_POLL_SECONDS = 5.0  # seconds between two checks for Cancel in the Prefect UI
 
 
 @dataclass
@@ -93,7 +93,7 @@ async def listen(onlooker: Onlooker, run: asyncio.Task[Any], flow_run: UUID) -> 
     from prefect.client.orchestration import get_client
 
     while True:
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(CANCEL_POLL_SECONDS)
         with contextlib.suppress(Exception):
             async with get_client() as client:
                 state = (await client.read_flow_run(flow_run)).state

@@ -25,7 +25,7 @@ USER = "limbeck"
 PROOF = "/limbeck/proof"
 LOGIN = "/limbeck/login"
 LINK_HOURS = 12
-PATIENCE = 2.0  # seconds for an answer from this machine
+ANSWER_SECONDS = 2.0  # seconds for an answer from this machine
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Access:
         genuine = hmac.compare_digest(sign.encode(), self.signed("login", until, once).encode())
         return genuine and int(until) > time.time()
 
-    def is_proved(self, patience: float = PATIENCE) -> bool:
+    def is_proved(self, patience: float = ANSWER_SECONDS) -> bool:
         """Return whether the listening program proves that it knows the password, which is not sent to it."""
         challenge = secrets.token_hex(16)
         # Ignore proxy settings: both processes are on this machine.

@@ -30,7 +30,7 @@ from flows.servers.workspaces import sweep_workspaces
 from tasks.engine.job import die_with_parent
 from tasks.errors import EngineError
 
-PATIENCE = 120.0  # seconds for a first start, which migrates its database
+FIRST_START_SECONDS = 120.0  # seconds for a first start, which migrates its database
 ANSWER = 5.0  # seconds for one answer of a server that is starting
 WAITING = 128  # connections that may wait until a starting server accepts them
 NOT_A_SERVERS = (
@@ -57,7 +57,7 @@ class Server:
     process: subprocess.Popen[bytes]
     log: Path
 
-    def wait(self, patience: float = PATIENCE) -> None:
+    def wait(self, patience: float = FIRST_START_SECONDS) -> None:
         """Wait until the server answers and proves its password; raise EngineError after ``patience`` seconds."""
         limit = time.monotonic() + patience
         while time.monotonic() < limit and self.process.poll() is None:

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from flows.servers.access import Access
 from tasks.errors import LimbeckError, ServerError
 
-LOOK = 0.5  # seconds between two checks of the server
+SERVER_CHECK_SECONDS = 0.5  # seconds between two checks of the server
 # consecutive checks that find a server stopped (SIGSTOP) before it is replaced; checks, not seconds: a run that is
 # stopped itself makes no checks
 PAUSED = 20
@@ -86,7 +86,7 @@ class OwnServer:
         """Check the server until it is closed. This thread must outlive the servers that it starts: a server receives
         its death signal when the thread that started it ends."""
         paused = 0
-        while not self.closed.wait(LOOK):
+        while not self.closed.wait(SERVER_CHECK_SECONDS):
             if self.leaving.is_set() or self.lost:
                 continue
             paused = paused + 1 if is_paused(self.process.pid) else 0

@@ -24,7 +24,7 @@ DAEMONS = {"ceph-mon": ("-i", "a"), "ceph-osd": ("-i", "0"), "radosgw": ("-n", "
 """Arguments of each daemon, in start order."""
 SHARE = 0.8  # of the disk space free at the first start, the part that objects may use
 LEAST_BYTES = 10 * 2**30
-PATIENCE = 60.0
+COMMAND_SECONDS = 60.0
 
 SETTINGS = """\
 [global]
@@ -158,7 +158,7 @@ class Ceph:
         self.call(
             "ceph",
             "--connect-timeout",
-            str(int(PATIENCE)),
+            str(int(COMMAND_SECONDS)),
             "osd",
             "new",
             disk,
@@ -185,7 +185,7 @@ class Ceph:
             input=given,
             capture_output=True,
             text=True,
-            timeout=2 * PATIENCE,
+            timeout=2 * COMMAND_SECONDS,
             cwd=self.folder,
             **self.started(),
         )
@@ -217,7 +217,7 @@ def serve(ceph: Ceph, host: str, port: int, users: Sequence[tuple[str, str, str]
             running.append(subprocess.Popen(ceph.command(daemon)))
             if daemon == "ceph-mon":
                 ceph.add_disk()
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + COMMAND_SECONDS
         while not answers("127.0.0.1" if host == "0.0.0.0" else host, port):
             if time.monotonic() > until:
                 raise RuntimeError("radosgw does not answer; what it said stands above")

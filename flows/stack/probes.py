@@ -18,11 +18,11 @@ from flows.stack.settings import Stack
 from flows.stack.supervision import failed, process_id
 from tasks.errors import StackError
 
-PATIENCE = 300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a busy machine
+START_SECONDS = 300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a busy machine
 LIVES = 10  # starts of a process before it must be ready, as many as the supervisor itself tries
 
 
-def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float = PATIENCE) -> None:
+def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float = START_SECONDS) -> None:
     """Wait until a process of the stack is ready.
 
     Raises StackError with the path of its log if it exceeds ``patience`` seconds or dies repeatedly.

@@ -15,7 +15,7 @@ from flows.stack.settings import Stack
 from tasks.errors import StackError
 
 UP = ("RUNNING", "STARTING")
-PATIENCE = 30.0
+SUPERVISOR_SECONDS = 30.0
 TRIES = 10  # the supervisor of a busy machine may miss some requests
 
 
@@ -53,8 +53,10 @@ def start_supervisor(stack: Stack) -> Any:
         return supervisor
     environment = os.environ | {"LIMBECK_HOME": str(stack.root.parent)}
     command = [sys.executable, "-P", "-m", "supervisor.supervisord", "-c", str(stack.run / "supervisord.conf")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, cwd=stack.root)
-    until = time.monotonic() + PATIENCE
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=SUPERVISOR_SECONDS, cwd=stack.root
+    )
+    until = time.monotonic() + SUPERVISOR_SECONDS
     while done.returncode == 0 and time.monotonic() < until:
         if (supervisor := connect(stack)) is not None:
             return supervisor
@@ -109,6 +111,6 @@ def stop_supervisor(stack: Stack) -> None:
     if supervisor is None:
         return
     supervisor.shutdown()
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + SUPERVISOR_SECONDS
     while connect(stack) is not None and time.monotonic() < until:
         time.sleep(0.1)

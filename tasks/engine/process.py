@@ -17,7 +17,7 @@ from tasks.engine.job import die_with_parent
 from tasks.errors import BY_NAME, EngineError, Interrupted, OutOfMemory
 
 # seconds that an engine has to write its checkpoint after a request to stop; torchrun gives its processes 30 of them
-PATIENCE = 45.0
+ENGINE_ENDING_SECONDS = 45.0
 
 
 async def run_engine(
@@ -118,7 +118,7 @@ async def stop(process: Process | Forked) -> None:
         return
     process.terminate()
     try:
-        await asyncio.wait_for(process.wait(), PATIENCE)
+        await asyncio.wait_for(process.wait(), ENGINE_ENDING_SECONDS)
     except TimeoutError:
         process.kill()
         await process.wait()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from tasks.engine.job import Job
 from tasks.errors import DataError
@@ -18,6 +17,7 @@ from tasks.exports.graph import LARGEST, tidy
 from tasks.exports.package import copy_beside, describe, digest_of, write_card
 from tasks.exports.parity import apart, loss, score
 from tasks.exports.quantizing import best, draw, quantize_by
+from tasks.ports.rows.row_files import StoredRows, has_split, read_split
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
 from tasks.scoring.speed.flops import parameters_of, weight_bytes
 
@@ -25,18 +25,10 @@ TOGETHER = 8
 """Rows per batch in the parity check, so that it covers padding."""
 
 
-def read_split(folder: Path, split: str) -> dict[str, Any]:
-    """Read one split of the rows: texts, second texts (None for single sentences), labels."""
-    table = pq.ParquetFile(folder / f"{split}.parquet").read(["text", "pair", "label"]).to_pydict()
-    pairs = table["pair"] if any(pair is not None for pair in table["pair"]) else None
-    return {"text": table["text"], "pair": pairs, "label": np.asarray(table["label"])}
-
-
-def part_of(rows: Mapping[str, Any], chosen: Sequence[int]) -> tuple[list[str], list[str] | None]:
+def part_of(rows: StoredRows, chosen: Sequence[int]) -> tuple[list[str], list[str] | None]:
     """Return the texts and second texts of the chosen rows."""
-    return [rows["text"][row] for row in chosen], None if rows["pair"] is None else [
-        rows["pair"][row] for row in chosen
-    ]
+    pairs = None if rows.pairs is None else [rows.pairs[row] for row in chosen]
+    return [rows.texts[row] for row in chosen], pairs
 
 
 def export(job: Job) -> dict[str, Any]:
@@ -101,10 +93,9 @@ def unmade(job: Job, card: Mapping[str, Any], because: str) -> dict[str, Any]:
 def rows_to_compare(job: Job) -> tuple[list[str], list[str] | None]:
     """Return rows of the selection split, or of train if none were held back."""
     for split in ("selection", "train"):
-        path = job.inputs["rows"] / f"{split}.parquet"
-        rows = read_split(job.inputs["rows"], split) if path.is_file() else {"text": []}
-        if rows["text"]:
-            return part_of(rows, range(min(job.knobs.parity_rows, len(rows["text"]))))
+        rows = read_split(job.inputs["rows"], split) if has_split(job.inputs["rows"], split) else None
+        if rows:
+            return part_of(rows, range(min(job.knobs.parity_rows, len(rows))))
     raise DataError("there are no rows to compare an export on; give the data a train split")
 
 
@@ -139,13 +130,13 @@ def quantize(job: Job) -> dict[str, Any]:
     one with the smallest loss of quality."""
     source, knobs = job.inputs["export"], job.knobs
     card, rows = card_of(source), read_split(job.inputs["rows"], "selection")
-    if not len(rows["label"]):
+    if not len(rows):
         raise DataError(
             "int8 is judged on selection rows, and none were held back; set data.selection_rows and give train "
             "enough rows"
         )
     full_NC = asked(job, source, source / FILES["onnx"], rows, 0, "fp32")
-    full = score(full_NC, rows["label"], knobs.metric, knobs.kind)
+    full = score(full_NC, rows.labels_N, knobs.metric, knobs.kind)
     found: dict[str, dict[str, Any]] = {}
     for number, way in enumerate(knobs.ways, start=1):
         found[way] = weigh(job, way, scratch(job, way), rows, full_NC, full, number)
@@ -168,7 +159,7 @@ def quantize(job: Job) -> dict[str, Any]:
     return (
         facts_of(path, card)
         | how
-        | {"metric": knobs.metric, "fp32": {"score": full}, "ways": found, "rows": len(rows["label"])}
+        | {"metric": knobs.metric, "fp32": {"score": full}, "ways": found, "rows": len(rows)}
         | found[chosen]
     )
 
@@ -181,7 +172,7 @@ def scratch(job: Job, way: str) -> Path:
 
 
 def weigh(
-    job: Job, way: str, path: Path, rows: Mapping[str, Any], full_NC: np.ndarray, full: float, number: int
+    job: Job, way: str, path: Path, rows: StoredRows, full_NC: np.ndarray, full: float, number: int
 ) -> dict[str, Any]:
     """Quantize in one mode and score the graph; if a library fails, record the reason, so that the other modes are
     tried."""
@@ -195,7 +186,7 @@ def weigh(
     except Exception as error:  # a quantizer can raise any exception of its graph library
         said = str(error).strip().splitlines()
         return {"because": f"{type(error).__name__}: {said[0][:160] if said else ''}"}
-    value = score(ours_NC, rows["label"], knobs.metric, knobs.kind)
+    value = score(ours_NC, rows.labels_N, knobs.metric, knobs.kind)
     return {
         "score": value,
         "loss": loss(value, full, knobs.metric),
@@ -204,14 +195,14 @@ def weigh(
     }
 
 
-def asked(job: Job, folder: Path, graph: Path, rows: Mapping[str, Any], number: int, what: str) -> np.ndarray:
+def asked(job: Job, folder: Path, graph: Path, rows: StoredRows, number: int, what: str) -> np.ndarray:
     """Return a graph's logits on the selection rows, and report progress in rows."""
-    count, total = len(rows["label"]), len(rows["label"]) * (1 + len(job.knobs.ways))
+    count, total = len(rows), len(rows) * (1 + len(job.knobs.ways))
     model = OnnxModel(folder, threads=job.threads, graph=graph)
     job.log(f"{what}: asking it about {count:,} rows")
     return model.logits(
-        rows["text"],
-        rows["pair"],
+        rows.texts,
+        rows.pairs,
         job.knobs.max_length,
         report=lambda done: job.progress(number * count + done, total, unit="rows"),
     )
@@ -223,7 +214,7 @@ def calibration(job: Job) -> Callable[[], Iterator[Mapping[str, np.ndarray]]]:
     def feeds() -> Iterator[Mapping[str, np.ndarray]]:
         rows = read_split(job.inputs["rows"], "train")
         model = OnnxModel(job.inputs["export"], threads=job.threads)
-        texts, pairs = part_of(rows, draw(len(rows["text"]), job.knobs.calibration_rows, job.knobs.seed))
+        texts, pairs = part_of(rows, draw(len(rows), job.knobs.calibration_rows, job.knobs.seed))
         for row, text in enumerate(texts):
             yield model.encode([text], None if pairs is None else [pairs[row]], job.knobs.max_length)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
+from tasks.metrics.metrics import METRICS
 
 
 def apart(ours_NC: np.ndarray, theirs_NC: np.ndarray, kind: str) -> dict[str, float]:
@@ -32,7 +32,7 @@ def score(logits_NC: np.ndarray, labels_N: np.ndarray, metric: str, kind: str) -
 
 def loss(value: float, full: float, metric: str) -> float:
     """Return by how much a value is worse than the full model's, for metrics of either direction."""
-    return value - full if METRICS[metric] in LOWER_IS_BETTER else full - value
+    return value - full if METRICS[metric].lower_is_better else full - value
 
 
 def against_full(facts: Mapping[str, Any], parity: float) -> str:

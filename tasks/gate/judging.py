@@ -89,9 +89,7 @@ class Judging:
         folder, split = self.rows_folder(), self.recipe.gate.split
         learned = learned_digests([folder, *(one() for one in self.learned)])
         found = read_judged_rows(folder, split, self.rows_sha256)
-        return replace(
-            found, sentences_N=sentence_digests(read_sentences(folder / f"{split}.parquet")), learned=learned
-        )
+        return replace(found, sentences_N=sentence_digests(read_sentences(folder, split)), learned=learned)
 
     def evaluation(self, name: str) -> Path:
         """Return the folder of a model's evaluation; raise DataError if the model has no scorecard."""
@@ -214,9 +212,9 @@ def about_model(recipe: Recipe, model: Mapping[str, Any]) -> dict[str, Any]:
 def gate_row(recipe: Recipe, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the results reduced to the gate's split; ``quality`` and ``lead`` get a sign so that more is
     better."""
-    from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
+    from tasks.metrics.metrics import is_error
 
-    split, turned = recipe.gate.split, METRICS.get(row["headline"]) in LOWER_IS_BETTER
+    split, turned = recipe.gate.split, is_error(row["headline"])
     # Candidates are preferred by their score on the selection rows, where higher is always better: the gate's rows are
     # not used for selection.
     metrics = {name: value["value"] for name, value in row["metrics"][split].items()}

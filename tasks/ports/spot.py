@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 ENDPOINT = "http://169.254.169.254"
-PATIENCE = 2.0  # time limit in seconds; the service responds in milliseconds
+METADATA_SECONDS = 2.0  # time limit in seconds; the service responds in milliseconds
 LIFE = 21600  # lifetime of a token in seconds, the maximum of the service
 LONGEST = 4096  # bytes; a notice has about 60
 
@@ -59,7 +59,7 @@ class Metadata:
     def ask(self, method: str, path: str, headers: dict[str, str]) -> bytes:
         """Send one request to the service and return the body."""
         with self.opener.open(
-            Request(self.endpoint + path, method=method, headers=headers), timeout=PATIENCE
+            Request(self.endpoint + path, method=method, headers=headers), timeout=METADATA_SECONDS
         ) as answer:
             body: bytes = answer.read(LONGEST)
         return body

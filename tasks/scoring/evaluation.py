@@ -21,12 +21,15 @@ from typing import Any
 import numpy as np
 
 from tasks.errors import DataError
+from tasks.metrics.metrics import METRICS
+from tasks.ports.rows.row_files import read_split
+from tasks.scoring.predictions import predictions_of
 from tasks.scoring.quality.gain import Gain
-from tasks.scoring.quality.resampling import group_numbers
 
 SCHEMA = 1
 FEWEST = 200  # rows that neither has seen, where some had to be left out; fewer tell two models apart by luck
 FOLDER = "evaluation"
+FIGURES, PREDICTIONS, LEARNED = "evaluation.json", "predictions.parquet", "learned.parquet"
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,8 @@ class Evaluation:
 def read_judged_rows(folder: Path, split: str, digest: str) -> JudgedRows:
     """Read ids and labels of a split; its digest was computed when the rows were prepared, of texts and labels in
     order, whatever ids they had."""
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(folder / f"{split}.parquet").read(["id", "label", "group"]).to_pydict()
-    return JudgedRows(split, table["id"], np.asarray(table["label"]), digest, group_numbers(table.get("group")))
+    rows = read_split(folder, split)
+    return JudgedRows(split, rows.ids, rows.labels_N, digest, rows.groups_N)
 
 
 def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Mapping[str, Any]) -> Path:
@@ -86,47 +87,30 @@ def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Map
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    answers = pq.ParquetFile(scorecard / "predictions.parquet").read().to_pydict()
-    place = {number: index for index, number in enumerate(rows.ids)}
-    kept = [
-        (seed, place.get(number, -1), prediction, logits)
-        for split, seed, number, prediction, logits in zip(
-            *(answers[name] for name in ("split", "seed", "id", "prediction", "logits")), strict=True
-        )
-        if (split, seed) == (rows.split, 0)
-    ]
-    kept.sort(key=lambda entry: entry[:2])
-    if [entry[1] for entry in kept] != [*range(len(rows.ids))]:
-        raise DataError(
-            f"a scorecard answers other rows of {rows.split} than the recipe's; run the recipe again with --force "
-            f"score-model"
-        )
+    answers = predictions_of(scorecard, rows.split, rows.ids)
+    count = len(rows.ids)
     folder.mkdir(parents=True)
     columns = {
-        "seed": pa.array([entry[0] for entry in kept], pa.int64()),
-        "row": pa.array([entry[1] for entry in kept], pa.int64()),
-        "group": pa.array([None if rows.groups_N is None else rows.groups_N[entry[1]] for entry in kept], pa.int64()),
-        "label": pa.array([rows.labels_N[entry[1]] for entry in kept]),
-        "prediction": pa.array([entry[2] for entry in kept], pa.float64()),
-        "logits": pa.array([entry[3] for entry in kept], pa.list_(pa.float32())),
-        "sentences": pa.array(
-            [None if rows.sentences_N is None else rows.sentences_N[entry[1]] for entry in kept], pa.list_(pa.int64())
-        ),
+        "seed": pa.array([0] * count, pa.int64()),
+        "row": pa.array(range(count), pa.int64()),
+        "group": pa.array([None] * count if rows.groups_N is None else rows.groups_N, pa.int64()),
+        "label": pa.array(rows.labels_N),
+        "prediction": pa.array(answers.predictions_N, pa.float64()),
+        "logits": pa.array(answers.logits_NC.tolist(), pa.list_(pa.float32())),
+        "sentences": pa.array([None] * count if rows.sentences_N is None else rows.sentences_N, pa.list_(pa.int64())),
     }
     if rows.learned is not None:
-        pq.write_table(
-            pa.table({"sentence": pa.array(rows.learned, pa.int64())}), folder / "learned.parquet", compression="zstd"
-        )
-    pq.write_table(pa.table(columns), folder / "predictions.parquet", compression="zstd")
+        pq.write_table(pa.table({"sentence": pa.array(rows.learned, pa.int64())}), folder / LEARNED, compression="zstd")
+    pq.write_table(pa.table(columns), folder / PREDICTIONS, compression="zstd")
     described = {
         "schema": SCHEMA,
         "split": rows.split,
-        "rows": len(rows.ids),
+        "rows": count,
         "rows_sha256": rows.sha256,
         "seeds": 1,
-        "predictions_sha256": sha256((folder / "predictions.parquet").read_bytes()).hexdigest(),
+        "predictions_sha256": sha256((folder / PREDICTIONS).read_bytes()).hexdigest(),
     }
-    (folder / "evaluation.json").write_text(json.dumps({**about, **described}, indent=1, sort_keys=True))
+    (folder / FIGURES).write_text(json.dumps({**about, **described}, indent=1, sort_keys=True))
     return folder
 
 
@@ -135,11 +119,11 @@ def read_evaluation(folder: Path) -> Evaluation:
     import pyarrow.parquet as pq
 
     try:
-        about = json.loads((folder / "evaluation.json").read_text())
-        body = (folder / "predictions.parquet").read_bytes()
+        about = json.loads((folder / FIGURES).read_text())
+        body = (folder / PREDICTIONS).read_bytes()
         if about["schema"] != SCHEMA or sha256(body).hexdigest() != about["predictions_sha256"]:
             raise DataError("its predictions are not those that were judged, or of another format")
-        table = pq.ParquetFile(folder / "predictions.parquet").read(["label", "prediction", "group", "sentences"])
+        table = pq.ParquetFile(folder / PREDICTIONS).read(["label", "prediction", "group", "sentences"])
         shape = (int(about["seeds"]), int(about["rows"]))
         labels_SN, predictions_SN = (np.asarray(table.column(name)).reshape(shape) for name in ("label", "prediction"))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -150,13 +134,13 @@ def read_evaluation(folder: Path) -> Evaluation:
         if "sentences" in table.column_names
         else None
     )
-    learned = folder / "learned.parquet"
+    learned = folder / LEARNED
     known = pq.ParquetFile(learned).read().column("sentence").to_numpy() if learned.is_file() else None
     return Evaluation(
         about,
         labels_SN[0],
         predictions_SN,
-        group_numbers(groups),
+        np.asarray(groups, dtype=np.int64) if groups and None not in groups else None,
         sentences if sentences and all(sentences) else None,
         known,
     )
@@ -165,7 +149,6 @@ def read_evaluation(folder: Path) -> Evaluation:
 def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: float = 0.95) -> Gain:
     """Return how far our metric lies above theirs on the same rows, errors are turned, so that more is better."""
     from tasks.scoring.quality.intervals import paired_difference
-    from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
     require_same_rows(ours, theirs)
     found = paired_difference(
@@ -176,7 +159,7 @@ def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: f
         confidence=confidence,
         groups_N=ours.groups_N,
     )
-    turned = METRICS[metric] in LOWER_IS_BETTER
+    turned = METRICS[metric].lower_is_better
     return Gain(-found.value, -found.high, -found.low) if turned else Gain(found.value, found.low, found.high)
 
 
@@ -191,7 +174,6 @@ def bound_interval(
     share of it says nothing.
     """
     from tasks.scoring.quality.intervals import bounds, enough, shares
-    from tasks.scoring.quality.metrics import METRICS
     from tasks.scoring.quality.resampling import resampled
 
     require_same_rows(ours, theirs)

@@ -10,16 +10,15 @@ rows. Shape letters: N rows, C classes, K bins.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from tasks.engine.job import Job
-from tasks.errors import DataError
+from tasks.ports.rows.row_files import StoredRows, read_split
+from tasks.scoring.inspection_files import write_inspection
+from tasks.scoring.predictions import predictions_of
 
 POINTS = 300
 """Points of a scatter plot; more of them would only be ink."""
@@ -34,47 +33,27 @@ def inspect_answers(job: Job) -> dict[str, Any]:
     """Look into one scorecard's answers, beside the teacher's where it is given; keep the texts of the rows that are
     shown."""
     knobs, kind = job.knobs, KINDS[job.knobs.kind]
-    rows = read_labelled(job.inputs["rows"] / f"{knobs.split}.parquet")
+    rows = read_split(job.inputs["rows"], knobs.split)
     said = {
-        name: kind.read(logits_of_card(job.inputs[name] / "predictions.parquet", knobs.split, rows["id"]))
+        name: kind.read(predictions_of(job.inputs[name], knobs.split, rows.ids).logits_NC.astype(np.float64))
         for name in CARDS
         if name in job.inputs
     }
-    found = kind.alone(said["card"], rows["label"], knobs.bins)
+    found = kind.alone(said["card"], rows.labels_N, knobs.bins)
     if "teacher" in said:
         found["apart"] = kind.apart(said["card"], said["teacher"], rows, knobs.examples)
     shown = {entry["id"] for kept in found.get("apart", {}).get("examples", {}).values() for entry in kept}
     texts = {
-        str(row): [rows["text"][place], rows["pair"][place]] for place, row in enumerate(rows["id"]) if row in shown
+        str(row): (rows.texts[place], rows.pairs[place] if rows.pairs else None)
+        for place, row in enumerate(rows.ids)
+        if row in shown
     }
-    (job.output / "inspection.json").write_text(json.dumps(found, allow_nan=False, sort_keys=True))
-    (job.output / "texts.json").write_text(json.dumps(texts, sort_keys=True))
+    write_inspection(job.output, found, texts)
     return {
-        "rows": len(rows["id"]),
+        "rows": len(rows),
         "shown": len(texts),
         **{name: value for name, value in found.items() if isinstance(value, float)},
     }
-
-
-def read_labelled(path: Path) -> dict[str, Any]:
-    """Read a split's ids, texts and labels."""
-    table = pq.ParquetFile(path).read(["id", "text", "pair", "label"]).to_pydict()  # read_table would import pandas
-    return {**table, "label": np.asarray(table["label"])}
-
-
-def logits_of_card(path: Path, split: str, ids: list[int]) -> np.ndarray:
-    """Return the logits [N, C] of a scorecard's first seed, in the order of the rows."""
-    table = pq.ParquetFile(path).read(["split", "seed", "id", "logits"])
-    wanted = [
-        place
-        for place, (where, seed) in enumerate(zip(table["split"].to_pylist(), table["seed"].to_pylist(), strict=True))
-        if (where, seed) == (split, 0)
-    ]
-    kept = table.take(wanted)
-    by_row = dict(zip(kept["id"].to_pylist(), kept["logits"].to_pylist(), strict=True))
-    if by_row.keys() != set(ids):
-        raise DataError("a scorecard answers other rows than the recipe's; run the recipe again")
-    return np.asarray([by_row[row] for row in ids], dtype=np.float64).reshape(len(ids), -1)
 
 
 # --- classes ----------------------------------------------------------------------------------------------------------
@@ -123,10 +102,10 @@ def calibration(certainty_N: np.ndarray, right_N: np.ndarray, bins: int) -> dict
     }
 
 
-def compare_classes(ours: Answers, theirs: Answers, rows: Mapping[str, Any], examples: int) -> dict[str, Any]:
+def compare_classes(ours: Answers, theirs: Answers, rows: StoredRows, examples: int) -> dict[str, Any]:
     """Count who is right where, and choose rows to look at: where both are surest of different answers, and where the
     student corrects its teacher."""
-    labels_N, ids_N = rows["label"], np.asarray(rows["id"])
+    labels_N, ids_N = rows.labels_N, np.asarray(rows.ids)
     ours_right_N, theirs_right_N, differ_N = (
         ours["answer"] == labels_N,
         theirs["answer"] == labels_N,
@@ -185,10 +164,10 @@ def weigh_values(said: Answers, labels_N: np.ndarray, bins: int) -> dict[str, An
     return {**{name: finite(value) for name, value in figures.items()}, "residuals": bars, "points": points}
 
 
-def compare_values(ours: Answers, theirs: Answers, rows: Mapping[str, Any], examples: int) -> dict[str, Any]:
+def compare_values(ours: Answers, theirs: Answers, rows: StoredRows, examples: int) -> dict[str, Any]:
     """Count who is nearer to the truth, and choose the rows where both lie furthest apart, and those where the student
     is the nearer one."""
-    labels_N, ids_N = rows["label"], np.asarray(rows["id"])
+    labels_N, ids_N = rows.labels_N, np.asarray(rows.ids)
     ours_off_N, theirs_off_N = np.abs(ours["value"] - labels_N), np.abs(theirs["value"] - labels_N)
     apart_N = np.abs(ours["value"] - theirs["value"])
     counts = {
@@ -236,7 +215,7 @@ class Kind(NamedTuple):
 
     read: Callable[[np.ndarray], dict[str, np.ndarray]]
     alone: Callable[[Answers, np.ndarray, int], dict[str, Any]]
-    apart: Callable[[Answers, Answers, Mapping[str, Any], int], dict[str, Any]]
+    apart: Callable[[Answers, Answers, StoredRows, int], dict[str, Any]]
 
 
 KINDS = {

@@ -6,21 +6,22 @@ Shape letters: N rows, S seeds, C classes.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyarrow import compute
 
 from tasks.engine.job import Job
-from tasks.errors import DataError, RecipeError
+from tasks.errors import RecipeError
+from tasks.metrics.metrics import METRICS
+from tasks.metrics.of_classes import ACCURACY
+from tasks.metrics.of_values import PEARSON
+from tasks.ports.rows.row_files import StoredRows, has_split, read_merged, read_split
 from tasks.scoring.inspection import inspect_answers
 from tasks.scoring.predict import logits_of, truncated_share
+from tasks.scoring.predictions import Predictions, read_predictions, write_predictions
 from tasks.scoring.quality.intervals import compare, paired_difference
-from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS, accuracy, pearson
-from tasks.scoring.quality.resampling import group_numbers
 from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
 from tasks.scoring.speed.speed import measure_latency, peak_increase
 
@@ -41,29 +42,22 @@ def score(job: Job) -> dict[str, Any]:
     """Score a candidate (one checkpoint a seed) beside its teacher on every reporting split: the first, which is the
     model, by itself, and means over all."""
     knobs, models = job.knobs, job.lists["models"]
-    splits = {
-        split: read_split(job.inputs["rows"] / f"{split}.parquet")
-        for split in SPLITS
-        if (job.inputs["rows"] / f"{split}.parquet").is_file()
-    }
+    splits = {split: read_split(job.inputs["rows"], split) for split in SPLITS if has_split(job.inputs["rows"], split)}
     card = new_card()
-    answers: list[dict[str, Any]] = []
-    done, total = 0, len(models) * sum(len(rows["id"]) for rows in splits.values())
+    answers: list[Predictions] = []
+    done, total = 0, len(models) * sum(len(rows) for rows in splits.values())
     for split, rows in splits.items():
-        if not len(rows["id"]):
+        if not len(rows):
             continue
         logits_SNC = np.stack(
-            [ask(job, model, rows, done + seed * len(rows["id"]), total) for seed, model in enumerate(models)]
+            [ask(job, model, rows, done + seed * len(rows), total) for seed, model in enumerate(models)]
         )
         # The teacher's own scorecard: it need not be asked twice.
         teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, split, rows)
-        done += len(models) * len(rows["id"])
-        answers.extend(
-            {"split": split, "seed": seed, "id": rows["id"], "logits": logits_NC}
-            for seed, logits_NC in enumerate(logits_SNC)
-        )
+        done += len(models) * len(rows)
+        answers.extend(answers_of(split, rows, logits_SNC, knobs.kind))
         weigh(card, split, logits_SNC, teacher_NC, rows, knobs)
-    write_predictions(job.output / "predictions.parquet", answers, knobs.kind)
+    write_predictions(job.output, answers)
     validation = splits["validation"]
     card |= {
         "headline": knobs.headline,
@@ -71,7 +65,7 @@ def score(job: Job) -> dict[str, Any]:
         "bytes": weight_bytes(models[0]),
         "flops": flops_of(models[0], knobs.flops_length),
         "flops_length": knobs.flops_length,
-        "truncated": truncated_share(models[0], validation["text"], validation["pair"], knobs.max_length),
+        "truncated": truncated_share(models[0], validation.texts, validation.pairs, knobs.max_length),
         "provenance": PROVENANCE,
     }
     (job.output / "scorecard.json").write_text(json.dumps(card, indent=1, sort_keys=True))
@@ -84,12 +78,12 @@ def new_card() -> dict[str, Any]:
     return {name: {} for name in names}
 
 
-def ask(job: Job, model: Path, rows: dict[str, Any], done: int, total: int) -> np.ndarray:
+def ask(job: Job, model: Path, rows: StoredRows, done: int, total: int) -> np.ndarray:
     """Return a model's logits of a split, and report progress in rows."""
     return logits_of(
         model,
-        rows["text"],
-        rows["pair"],
+        rows.texts,
+        rows.pairs,
         job.knobs.max_length,
         threads=job.threads,
         report=lambda here: job.progress(done + here, total, unit="rows"),
@@ -97,7 +91,7 @@ def ask(job: Job, model: Path, rows: dict[str, Any], done: int, total: int) -> n
 
 
 def weigh(
-    card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: np.ndarray, rows: dict[str, Any], knobs: Any
+    card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: np.ndarray, rows: StoredRows, knobs: Any
 ) -> None:
     """Enter one split's figures in the scorecard: of the first seed, of each, and over all, which are the first's where
     it is alone."""
@@ -105,29 +99,29 @@ def weigh(
         if name not in METRICS:
             raise RecipeError(f"unknown metric {name!r}; choose one of {', '.join(sorted(METRICS))}")
     ours_SN, theirs_N = (decided(logits, knobs.kind) for logits in (logits_SNC, teacher_NC))
-    card["rows"][split] = len(rows["label"])
-    card["per_seed"][split] = {name: [METRICS[name](each, rows["label"]) for each in ours_SN] for name in knobs.metrics}
+    card["rows"][split] = len(rows)
+    card["per_seed"][split] = {name: [METRICS[name](each, rows.labels_N) for each in ours_SN] for name in knobs.metrics}
     own = weighed(ours_SN[:1], theirs_N, rows, knobs)
     for what, found in own.items():
         card[what][split] = found
     card["means"][split] = own if len(ours_SN) == 1 else weighed(ours_SN, theirs_N, rows, knobs)
 
 
-def weighed(ours_SN: np.ndarray, theirs_N: np.ndarray, rows: dict[str, Any], knobs: Any) -> dict[str, Any]:
+def weighed(ours_SN: np.ndarray, theirs_N: np.ndarray, rows: StoredRows, knobs: Any) -> dict[str, Any]:
     """Return the figures of one model, or the means of several seeds, on one split."""
     found = {
         name: compare(
             METRICS[name],
             ours_SN,
             theirs_N,
-            rows["label"],
+            rows.labels_N,
             resamples=knobs.resamples,
             confidence=knobs.confidence,
-            groups_N=rows["group"],
+            groups_N=rows.groups_N,
         )
         for name in knobs.metrics
     }
-    lead, alike = found[knobs.headline], accuracy if knobs.kind == "classification" else pearson
+    lead, alike = found[knobs.headline], ACCURACY if knobs.kind == "classification" else PEARSON
     return {
         "metrics": {name: one.score.as_json() for name, one in found.items()},
         "difference": lead.difference.as_json(),
@@ -145,8 +139,8 @@ def judge(job: Job) -> dict[str, Any]:
     """Score a candidate (one checkpoint a seed; the first is the model) beside its teacher on a judging set, whose
     merged classes count as one."""
     knobs, models, folder = job.knobs, job.lists["models"], job.inputs["rows"]
-    rows, merged = read_split(folder / "validation.parquet"), json.loads((folder / "task.json").read_text())["merged"]
-    many = len(rows["id"])
+    rows, merged = read_split(folder, "validation"), read_merged(folder)
+    many = len(rows)
     asked = [ask(job, model, rows, seed * many, len(models) * many) for seed, model in enumerate(models)]
     logits_SNC = np.stack([as_merged(logits_NC, merged) for logits_NC in asked])
     teacher_NC = (
@@ -156,13 +150,9 @@ def judge(job: Job) -> dict[str, Any]:
     )
     card = new_card()
     weigh(card, "validation", logits_SNC, teacher_NC, rows, knobs)
-    answers = [
-        {"split": "validation", "seed": seed, "id": rows["id"], "logits": logits_NC}
-        for seed, logits_NC in enumerate(logits_SNC)
-    ]
-    write_predictions(job.output / "predictions.parquet", answers, knobs.kind)
+    write_predictions(job.output, answers_of("validation", rows, logits_SNC, knobs.kind))
     facts = {name: found["validation"] for name, found in card.items()} | {"headline": knobs.headline}
-    facts["truncated"] = truncated_share(models[0], rows["text"], rows["pair"], knobs.max_length)
+    facts["truncated"] = truncated_share(models[0], rows.texts, rows.pairs, knobs.max_length)
     (job.output / "scorecard.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
     return facts
 
@@ -178,45 +168,22 @@ def as_merged(logits_NC: np.ndarray, merged: list[int] | None) -> np.ndarray:
     return found_NC
 
 
-def read_split(path: Path) -> dict[str, Any]:
-    """Read a reporting split."""
-    table = pq.ParquetFile(path).read().to_pydict()  # read_table would import pandas
-    pairs = table["pair"] if any(pair is not None for pair in table["pair"]) else None
-    return {
-        "id": table["id"],
-        "text": table["text"],
-        "pair": pairs,
-        "label": np.asarray(table["label"]),
-        "group": group_numbers(table.get("group")),
-    }
+def answers_of(split: str, rows: StoredRows, logits_SNC: np.ndarray, kind: str) -> list[Predictions]:
+    """Return every seed's answers to a split."""
+    return [
+        Predictions(split, seed, rows.ids, decided(logits_NC, kind), logits_NC)
+        for seed, logits_NC in enumerate(logits_SNC)
+    ]
 
 
-def teacher_logits(job: Job, split: str, rows: dict[str, Any]) -> np.ndarray:
+def teacher_logits(job: Job, split: str, rows: StoredRows) -> np.ndarray:
     """Return the teacher's logits: from its own scorecard where there is one, so that it runs once."""
     stored = job.inputs.get("teacher_predictions")
     if stored is not None:
-        table = pq.ParquetFile(stored / "predictions.parquet").read()
-        known = table.filter(compute.equal(table["split"], split)).to_pydict()
-        if known["id"] == rows["id"]:
-            return np.asarray(known["logits"], dtype=np.float32)
-    return logits_of(job.inputs["teacher"], rows["text"], rows["pair"], job.knobs.max_length)
-
-
-def write_predictions(path: Path, answers: list[dict[str, Any]], kind: str) -> None:
-    """Write every prediction, so that any figure can be computed again and two candidates compared row by row."""
-    tables = [
-        pa.table(
-            {
-                "split": pa.array([answer["split"]] * len(answer["id"]), pa.string()),
-                "seed": pa.array([answer["seed"]] * len(answer["id"]), pa.int64()),
-                "id": pa.array(answer["id"], pa.int64()),
-                "prediction": pa.array(decided(answer["logits"], kind).astype(float)),
-                "logits": pa.array([row.tolist() for row in answer["logits"]], pa.list_(pa.float32())),
-            }
-        )
-        for answer in answers
-    ]
-    pq.write_table(pa.concat_tables(tables), path, compression="zstd")
+        known = [one for one in read_predictions(stored) if one.split == split]
+        if len(known) == 1 and known[0].ids == rows.ids:
+            return known[0].logits_NC
+    return logits_of(job.inputs["teacher"], rows.texts, rows.pairs, job.knobs.max_length)
 
 
 def measure(job: Job) -> dict[str, Any]:
@@ -250,43 +217,35 @@ def contrast(job: Job) -> dict[str, Any]:
     judged on."""
     knobs = job.knobs
     metric = METRICS[knobs.metric]
-    first, second = (read_predictions(job.inputs[name] / "predictions.parquet") for name in ("candidate", "baseline"))
+    first, second = (by_split(read_predictions(job.inputs[name])) for name in ("candidate", "baseline"))
     splits = {}
     for split in sorted({*first} & {*second}):
-        rows = read_split(job.inputs["rows"] / f"{split}.parquet")
-        ours_SN, theirs_SN = (in_order(found[split], rows["id"]) for found in (first, second))
+        rows = read_split(job.inputs["rows"], split)
+        ours_SN, theirs_SN = (
+            np.stack([one.in_order(rows.ids).predictions_N for one in found[split]]) for found in (first, second)
+        )
         apart = paired_difference(
             metric,
             ours_SN,
             theirs_SN,
-            rows["label"],
+            rows.labels_N,
             resamples=knobs.resamples,
             confidence=knobs.confidence,
-            groups_N=rows["group"],
+            groups_N=rows.groups_N,
         )
         splits[split] = {**apart.as_json(), "p": apart.p}
-    seeds = [max((len(by_seed) for by_seed in found.values()), default=0) for found in (first, second)]
-    facts = {"metric": knobs.metric, "lower_is_better": metric in LOWER_IS_BETTER, "seeds": seeds, "splits": splits}
+    seeds = [max(map(len, found.values()), default=0) for found in (first, second)]
+    facts = {"metric": knobs.metric, "lower_is_better": metric.lower_is_better, "seeds": seeds, "splits": splits}
     (job.output / "comparison.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
     return facts
 
 
-def read_predictions(path: Path) -> dict[str, dict[int, dict[int, float]]]:
-    """Read a scorecard's predictions by split, seed and row."""
-    table = pq.ParquetFile(path).read(["split", "seed", "id", "prediction"]).to_pydict()
-    found: dict[str, dict[int, dict[int, float]]] = {}
-    for split, seed, row, prediction in zip(
-        table["split"], table["seed"], table["id"], table["prediction"], strict=True
-    ):
-        found.setdefault(split, {}).setdefault(seed, {})[row] = prediction
+def by_split(answers: Sequence[Predictions]) -> dict[str, list[Predictions]]:
+    """Return answers by split, each in the order of the seeds."""
+    found: dict[str, list[Predictions]] = {}
+    for one in sorted(answers, key=lambda answer: answer.seed):
+        found.setdefault(one.split, []).append(one)
     return found
-
-
-def in_order(by_seed: dict[int, dict[int, float]], ids: list[int]) -> np.ndarray:
-    """Return predictions [S, N] in the order of the rows; other rows cannot be compared."""
-    if any(by_row.keys() != set(ids) for by_row in by_seed.values()):
-        raise DataError("two scorecards answer other rows than the recipe's; run the recipe again")
-    return np.asarray([[by_row[row] for row in ids] for _, by_row in sorted(by_seed.items())])
 
 
 JOBS = {"score": score, "judge": judge, "measure": measure, "contrast": contrast, "inspect": inspect_answers}

@@ -11,7 +11,7 @@ from tasks.scoring.costs.ledger import cost_of, headline_figures
 from tasks.stage.meter import Meter
 from tasks.stage.session import Session, StageRecord
 
-LOOK = 5.0  # seconds between two measurements of a running stage
+METER_POLL_SECONDS = 5.0  # seconds between two measurements of a running stage
 
 
 @contextlib.asynccontextmanager
@@ -43,7 +43,7 @@ async def within_budget(session: Session) -> AsyncIterator[None]:
 
     async def look() -> None:
         while not over:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(METER_POLL_SECONDS)
             try:
                 require_rest(session, None)
             except BudgetError as error:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 FIRST = 5.0  # seconds after which a stage is long enough for an artifact
 BETWEEN = 5.0  # seconds between two updates
-PATIENCE = 10.0  # seconds that one update may take
+MOVE_SECONDS = 10.0  # seconds that one update may take
 LAST = 2.0  # seconds that the end of a stage waits for the last update
 GIVE_UP = 3  # updates that may fail in a row
 
@@ -44,7 +44,7 @@ class ProgressPage:
         from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifact
 
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(MOVE_SECONDS):
                 if self.artifact is None:
                     self.artifact = await acreate_progress_artifact(percent, key=self.key, description=self.about)
                 else:

@@ -16,8 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
@@ -26,20 +24,13 @@ from tasks.errors import DataError, ModelError
 from tasks.methods.text.word_substitution import keep_candidates, match_case, replaceable
 from tasks.methods.text.word_vectors import nearest_words
 from tasks.training.data.batches import by_length
+from tasks.training.data.candidates import Options, write_candidates
 from tasks.training.data.rows import Encoded, collate, flat, load_tokenizer, read_rows, read_task
 from tasks.training.models.heads import vocabulary_head
 from tasks.training.models.students import freeze, load_masked_lm
 from tasks.training.precision import arithmetic, device
 
 SPARE = 10  # asked for beside the wanted options, because word pieces and the word itself are struck out
-SCHEMA = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("field", pa.string()),
-        ("words", pa.list_(pa.string())),
-        ("options", pa.list_(pa.list_(pa.string()))),
-    ]
-)
 
 Found = dict[tuple[str, int], list[str]]
 """Substitutes by (sentence, number of the word)."""
@@ -62,20 +53,21 @@ def augment(job: Job) -> dict[str, Any]:
     sides = {"text": rows.texts} | ({"pair": rows.pairs} if rows.pairs is not None else {})
     sentences = sorted({texts[row] for texts in sides.values() for row in chosen})
     found = substitutes(job, sentences)
-    columns: dict[str, list[Any]] = {"id": [], "field": [], "words": [], "options": []}
-    for row in sorted(chosen):
-        for side, texts in sides.items():
-            words = texts[row].split(" ")
-            values = (
-                int(rows.ids_N[row]),
-                side,
-                words,
-                [found.get((texts[row], index), []) for index in range(len(words))],
-            )
-            for column, value in zip(columns.values(), values, strict=True):
-                column.append(value)
-    pq.write_table(pa.table(columns, schema=SCHEMA), job.output / "candidates.parquet", compression="zstd")
+    write_candidates(
+        job.output,
+        (
+            (int(rows.ids_N[row]), side, words_with_options(texts[row], found))
+            for row in sorted(chosen)
+            for side, texts in sides.items()
+        ),
+    )
     return {"rows": len(chosen), "sentences": len(sentences), "words": len(found)}
+
+
+def words_with_options(sentence: str, found: Found) -> Options:
+    """Return the words of a sentence, and what was found for each."""
+    words = sentence.split(" ")
+    return words, [found.get((sentence, index), []) for index in range(len(words))]
 
 
 def substitutes(job: Job, sentences: list[str]) -> Found:

@@ -7,7 +7,6 @@ arXiv:1908.09355.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -23,8 +22,10 @@ from tasks.methods.losses.patience import patience_layers, patience_loss
 from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.training.answers import Answers, summary_of
 from tasks.training.data.batches import plan
+from tasks.training.data.candidates import read_candidates
+from tasks.training.data.contributions import read_contributions
 from tasks.training.data.rows import Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
-from tasks.training.data.variants import Varied, read_candidates
+from tasks.training.data.variants import Varied
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import Course, train
 from tasks.training.models.students import build_student, freeze, load_classifier, save_model, set_dropout
@@ -184,7 +185,7 @@ def cast_of(job: Job, place: torch.device) -> Cast:
 def contributions(job: Job) -> list[float] | None:
     """Return the measured contributions of layers, where the job was given them."""
     folder = job.inputs.get("contributions")
-    return json.loads((folder / "contributions.json").read_text())["cosines"] if folder else None
+    return read_contributions(folder) if folder else None
 
 
 def same_vocabulary(cast: Cast) -> None:

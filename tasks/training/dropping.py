@@ -21,6 +21,7 @@ from tasks.methods.layers.layer_dropping import drop_layers
 from tasks.methods.layers.layer_similarity import Moments, between_models_BL, linear_cka_of, moments_of
 from tasks.methods.layers.layer_strategies import kept_layers
 from tasks.training.data.batches import by_length
+from tasks.training.data.contributions import write_contributions
 from tasks.training.data.rows import collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.distill import Cast, contributions, train_with_teacher
 from tasks.training.finetune import train_with_labels
@@ -37,7 +38,7 @@ def measure_contributions(job: Job) -> dict[str, Any]:
         cosines_BL(states, mask_BT, token=token).cpu().numpy() for (states,), mask_BT in hidden_states(job, ("base",))
     ]
     cosines = [float(value) for value in np.concatenate(parts).mean(0)]
-    (job.output / "contributions.json").write_text(json.dumps({"cosines": cosines, "token": job.knobs.token}))
+    write_contributions(job.output, cosines, job.knobs.token)
     return {"cosines": cosines}
 
 

@@ -14,13 +14,15 @@ import torch
 from tasks.engine.job import Job
 from tasks.errors import DataError
 from tasks.methods.losses.soft_targets import label_loss
+from tasks.metrics.of_classes import ACCURACY
+from tasks.metrics.of_values import PEARSON
 from tasks.training.data.batches import plan
 from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.loop import Course, train
 from tasks.training.models.students import load_classifier, save_model, set_dropout
 from tasks.training.models.value_head import started_at_labels
 from tasks.training.precision import device, make_deterministic
-from tasks.training.selection import accuracy, all_logits, pearson, selection_score, selector
+from tasks.training.selection import all_logits, selection_score, selector
 
 
 def finetune(job: Job) -> dict[str, Any]:
@@ -92,9 +94,9 @@ def judge(job: Job, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
         "selection_split": split,
     }
     if task.kind == "regression":
-        return facts | {"majority": 0.0, "selection_correlation": pearson(logits_NC[:, 0], held.labels_N)}
+        return facts | {"majority": 0.0, "selection_correlation": PEARSON(logits_NC[:, 0], held.labels_N)}
     majority = np.unique(held.labels_N, return_counts=True)[1].max() / len(held)
-    return facts | {"majority": float(majority), "selection_accuracy": accuracy(logits_NC.argmax(-1), held.labels_N)}
+    return facts | {"majority": float(majority), "selection_accuracy": ACCURACY(logits_NC.argmax(-1), held.labels_N)}
 
 
 def truncated(encoded: Encoded, max_length: int) -> float:

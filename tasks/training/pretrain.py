@@ -12,13 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.engine.job import Job
 from tasks.methods.losses.means import mean_of
+from tasks.ports.rows.document_files import document_batches
 from tasks.training.data.batches import plan
 from tasks.training.data.corpora import sequences
 from tasks.training.data.rows import Batch, Encoded, collate, flat
@@ -82,8 +82,8 @@ def make_tokenizer(documents: Path, vocabulary: int, folder: Path) -> Any:
     from transformers import BertTokenizer
 
     counts: Counter[str] = Counter()
-    for part in pq.ParquetFile(documents / "documents.parquet").iter_batches(1000, columns=["text"]):
-        for text in part.column("text").to_pylist():
+    for texts in document_batches(documents, 1000):
+        for text in texts:
             counts.update(text.lower().split())
     letters = sorted({letter for word in counts for letter in word})
     pieces = [*letters, *(f"##{letter}" for letter in letters)]

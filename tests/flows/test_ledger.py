@@ -204,7 +204,7 @@ def test_a_stage_under_way_is_stopped_in_order(
             raise
         return {}
 
-    monkeypatch.setattr(metering, "LOOK", 0.05)
+    monkeypatch.setattr(metering, "METER_POLL_SECONDS", 0.05)
     monkeypatch.setattr(context, "run_engine", endless)
     watt = {"core_watts": 1000.0, "budget": {"kwh": 1e-4, "by_estimate": False}}  # 0.36 s of a core
     with pytest.raises(BudgetError, match="of its budget of 0.0001 kWh"):

@@ -123,7 +123,7 @@ def test_a_server_that_is_killed_is_started_again() -> None:
 
 
 def test_a_paused_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_watch, "LOOK", 0.02)
+    monkeypatch.setattr(server_watch, "SERVER_CHECK_SECONDS", 0.02)
     with own(["sleep", "601"]) as server:
         os.kill(server.process.pid, signal.SIGSTOP)
         limit = time.monotonic() + SOON

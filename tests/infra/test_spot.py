@@ -100,7 +100,7 @@ def test_only_pools_that_say_so_are_on_spot(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_notice_stops_what_runs_inside_and_nothing_else(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Prefect's supervisor above, the run ends as one that was cut off; one that ends first is left alone."""
     monkeypatch.setenv("LIMBECK_SPOT", "aws")
-    monkeypatch.setattr("flows.run.spot.LOOK", 0.05)
+    monkeypatch.setattr("flows.run.spot.NOTICE_POLL_SECONDS", 0.05)
     monkeypatch.setattr("flows.run.spot.get_run_logger", lambda: __import__("logging").getLogger())
 
     async def work(seconds: float) -> str:

@@ -197,7 +197,6 @@ EVERYWHERE = {
     "FAMILIES",
     "HEADS",
     "MASKS",
-    "WEIGHTED",
     "READERS",
     "MOST_HELD",
     "FILES",
@@ -210,7 +209,8 @@ EVERYWHERE = {
     "JOBS",
 }
 """Families that count whole: asked by what a model's config says, by a metric's function, by a file's name, or read
-from end to end. Of ``JOBS`` the one that a door names is a root of its own."""
+from end to end. Of ``JOBS`` the one that a door names is a root of its own. ``METRICS`` counts whole where a training
+selects checkpoints, by the headline that its rows name, and narrowed where rows are scored."""
 
 
 def test_which_families_are_narrowed_and_by_which_knob() -> None:
@@ -225,7 +225,7 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "STARTS": {"start"},
         "STRATEGIES": {"start", "strategy"},
         "MIXTURES": {"combine"},
-        "METRICS": {"metric", "metrics"},
+        "METRICS": {"metric", "metrics", "whole"},
         "KINDS": {"kind"},
         "WAYS": {"ways"},
     }

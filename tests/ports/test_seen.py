@@ -27,9 +27,6 @@ def test_every_sentence_that_is_learned_from_is_there_once_and_says_nothing_of_i
     asked = sentence_digests(sentences_of(["a film", "A Film!"], ["it was good", None]))
     assert set(asked[0]) <= set(found.tolist()) and asked[1][0] not in found.tolist()
     assert (
-        rows_seen(
-            write(tmp_path / "judging", ["A film", "never", "fresh"], [None, "OTHER", None]) / "train.parquet", found
-        )
-        == 2
+        rows_seen(write(tmp_path / "judging", ["A film", "never", "fresh"], [None, "OTHER", None]), "train", found) == 2
     )
-    assert read_sentences(rows / "train.parquet")[0] == ("a film", "it was good")
+    assert read_sentences(rows, "train")[0] == ("a film", "it was good")

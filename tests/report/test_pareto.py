@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.metrics.metrics import METRICS
 from tasks.report.format.pareto import ERRORS, Point, front, fronts
 from tasks.report.page.pareto_picture import pareto_pictures
-from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 from tests.report.figures import row, undefined, written
 
 
@@ -50,7 +50,7 @@ def test_nobody_beats_the_front_and_everybody_else_is_beaten_by_it(pairs: list[t
 
 
 def test_errors_are_the_metrics_of_which_less_is_better() -> None:
-    assert {METRICS[name] for name in ERRORS} == LOWER_IS_BETTER
+    assert {name for name, metric in METRICS.items() if metric.lower_is_better} == ERRORS
 
 
 def test_what_is_unknown_is_left_out_by_name_and_never_drawn_at_zero() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.errors import DataError
+from tasks.metrics.metrics import METRICS
 from tasks.scoring.evaluation import (
     Evaluation,
     JudgedRows,
@@ -21,9 +23,8 @@ from tasks.scoring.evaluation import (
     unseen_by_both,
     write_evaluation,
 )
-from tasks.scoring.jobs import write_predictions
+from tasks.scoring.predictions import Predictions, write_predictions
 from tasks.scoring.quality.intervals import paired_difference
-from tasks.scoring.quality.metrics import METRICS
 
 COUNT = 60
 IDS = list(range(100, 100 + COUNT))
@@ -49,14 +50,13 @@ def evaluation(
         if kind == "classification"
         else found[:, None].astype(np.float32)
     )
+    values = found.astype(float)
     given = [
-        {"split": "validation", "seed": seed, "id": [IDS[row] for row in order], "logits": logits[order]}
+        Predictions("validation", seed, [IDS[row] for row in order], values[order], logits[order])
         for seed in range(seeds)
     ]
     (folder / f"card-{wrong}").mkdir(parents=True, exist_ok=True)
-    write_predictions(
-        folder / f"card-{wrong}" / "predictions.parquet", [*given, {**given[0], "split": "holdout"}], kind
-    )
+    write_predictions(folder / f"card-{wrong}", [*given, replace(given[0], split="holdout")])
     rows = JudgedRows("validation", IDS, truth, digest, groups)
     return write_evaluation(
         folder / f"evaluation-{wrong}-{digest[:2]}", folder / f"card-{wrong}", rows, {"candidate": "small"}

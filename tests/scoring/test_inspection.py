@@ -15,6 +15,7 @@ from sklearn.metrics import brier_score_loss, confusion_matrix, log_loss, mean_a
 
 from tasks.engine.job import Job
 from tasks.errors import DataError
+from tasks.ports.rows.row_files import StoredRows
 from tasks.scoring.inspection import (
     calibration,
     compare_classes,
@@ -24,12 +25,14 @@ from tasks.scoring.inspection import (
     weigh_classes,
     weigh_values,
 )
+from tasks.scoring.predictions import Predictions, write_predictions
 
 DRAW = np.random.default_rng(0)
 
 
-def rows_of(labels: Any) -> dict[str, Any]:
-    return {"id": list(range(100, 100 + len(labels))), "label": np.asarray(labels)}
+def rows_of(labels: Any) -> StoredRows:
+    count = len(labels)
+    return StoredRows(list(range(100, 100 + count)), ["a text"] * count, None, list(labels))
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
@@ -103,7 +106,10 @@ def test_the_examples_do_not_depend_on_the_order_of_the_rows() -> None:
     order = DRAW.permutation(60)
     straight, mixed = (
         compare_classes(
-            read_classes(ours[at]), read_classes(theirs[at]), {"id": (100 + at).tolist(), "label": labels_N[at]}, 5
+            read_classes(ours[at]),
+            read_classes(theirs[at]),
+            StoredRows((100 + at).tolist(), ["a text"] * 60, None, labels_N[at].tolist()),
+            5,
         )
         for at in (np.arange(60), order)
     )
@@ -139,18 +145,15 @@ def test_values_part_where_they_lie_apart() -> None:
 def card(folder: Path, logits: list[list[float]], ids: list[int]) -> Path:
     """Write a scorecard's answers: a second seed that says the contrary, in another order, must not be read."""
     folder.mkdir()
-    order = [*reversed(range(len(ids)))]
-    table = pa.table(
-        {
-            "split": ["validation"] * 2 * len(ids) + ["holdout"],
-            "seed": [0] * len(ids) + [1] * len(ids) + [0],
-            "id": [ids[at] for at in order] + ids + [9],
-            "logits": [logits[at] for at in order]
-            + [[-value for value in row] for row in logits]
-            + [[0.0] * len(logits[0])],
-        }
+    logits_NC = np.asarray(logits, dtype=np.float32)
+    given = [
+        ("validation", 0, ids[::-1], logits_NC[::-1]),
+        ("validation", 1, ids, -logits_NC),
+        ("holdout", 0, [9], 0 * logits_NC[:1]),
+    ]
+    write_predictions(
+        folder, [Predictions(split, seed, rows, said.argmax(-1), said) for split, seed, rows, said in given]
     )
-    pq.write_table(table, folder / "predictions.parquet")
     return folder
 
 

@@ -7,8 +7,9 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
+from tasks.metrics.metrics import METRICS
+from tasks.metrics.of_classes import ACCURACY
 from tasks.scoring.quality.intervals import compare, paired_difference
-from tasks.scoring.quality.metrics import METRICS, accuracy
 from tasks.scoring.speed.flops import forward_flops
 
 RANDOM = np.random.default_rng(0)
@@ -55,7 +56,7 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     for seed in range(60):
         right = np.random.default_rng(seed).random(300) < 0.8
         found = compare(
-            accuracy, right[None].astype(int), right.astype(int), np.ones(300, dtype=int), resamples=300, seed=seed
+            ACCURACY, right[None].astype(int), right.astype(int), np.ones(300, dtype=int), resamples=300, seed=seed
         ).score
         covered += found.low <= 0.8 <= found.high
     assert 50 <= covered <= 60
@@ -66,11 +67,11 @@ def test_a_paired_difference_is_tighter_than_two_intervals() -> None:
     first = (np.random.default_rng(1).random(2000) < 0.9).astype(int)
     second = first.copy()
     second[:40] = 0
-    found = paired_difference(accuracy, first[None], second[None], truth)
+    found = paired_difference(ACCURACY, first[None], second[None], truth)
     assert found.low > 0 and found.high - found.low < 0.02
 
 
 def test_a_model_compared_with_itself_retains_everything() -> None:
-    found = compare(accuracy, TWO[:1], TWO[0], TWO[1])
+    found = compare(ACCURACY, TWO[:1], TWO[0], TWO[1])
     assert found.retained is not None and found.retained.value == found.retained.low == found.retained.high == 1.0
     assert found.difference.value == 0.0

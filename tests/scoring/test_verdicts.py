@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tasks.metrics.of_classes import ACCURACY
+from tasks.metrics.of_values import MSE
 from tasks.scoring.quality.intervals import Difference, paired_difference, welch
-from tasks.scoring.quality.metrics import accuracy, mse
 from tasks.scoring.quality.verdicts import INSIDE, OPEN, holm, verdicts
 
 
@@ -78,7 +79,7 @@ def test_splits_are_tables_of_their_own() -> None:
 def test_equal_models_are_never_told_apart() -> None:
     truth_N = np.arange(200) % 2
     same_SN = np.stack([truth_N, 1 - truth_N])
-    apart = paired_difference(accuracy, same_SN[:1], same_SN[:1], truth_N)
+    apart = paired_difference(ACCURACY, same_SN[:1], same_SN[:1], truth_N)
     assert apart == Difference(0, 0, 0, 1)
 
 
@@ -90,13 +91,13 @@ def wrong(*shares: float) -> np.ndarray:
 def test_one_seed_each_by_hand() -> None:
     """Wrong on 4 % and 5 % of the same rows: they differ on 1 % of them, so the difference has the variance 0.01 x 0.99
     / N."""
-    apart = paired_difference(accuracy, wrong(0.04), wrong(0.05), np.zeros(10_000), resamples=4000)
+    apart = paired_difference(ACCURACY, wrong(0.04), wrong(0.05), np.zeros(10_000), resamples=4000)
     spread = (0.01 * 0.99 / 10_000) ** 0.5
     assert apart.value == pytest.approx(0.01)
     assert (apart.low, apart.high) == pytest.approx(
         (0.01 - 1.96 * spread, 0.01 + 1.96 * spread), rel=0.05
     ) and apart.p < 1e-6
-    assert paired_difference(mse, wrong(0.04), wrong(0.05), np.zeros(10_000)).value == pytest.approx(-0.01)
+    assert paired_difference(MSE, wrong(0.04), wrong(0.05), np.zeros(10_000)).value == pytest.approx(-0.01)
 
 
 def test_seeds_alone_are_welchs_test() -> None:
@@ -112,8 +113,8 @@ def test_seeds_alone_are_welchs_test() -> None:
 def test_one_lucky_seed_among_three_is_inside_the_noise() -> None:
     """Two seeds that are level and one that is far ahead prove nothing; three that are a little ahead do."""
     truth_N, plain = np.zeros(10_000), wrong(0.10, 0.0995, 0.1005)
-    lucky = paired_difference(accuracy, wrong(0.10, 0.10, 0.04), plain, truth_N)
-    steady = paired_difference(accuracy, wrong(0.09, 0.0905, 0.0895), plain, truth_N)
+    lucky = paired_difference(ACCURACY, wrong(0.10, 0.10, 0.04), plain, truth_N)
+    steady = paired_difference(ACCURACY, wrong(0.09, 0.0905, 0.0895), plain, truth_N)
     assert lucky.value > steady.value and lucky.low < 0 and lucky.p > 0.05
     assert steady.low > 0 and steady.p < 0.001
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tasks.errors import RecipeError
+from tasks.metrics.metrics import METRICS
 from tasks.recipe.judging import KIND_METRICS
 from tasks.recipe.training import TaskTraining
-from tasks.scoring.quality.metrics import METRICS
 from tasks.training.data.rows import Task
-from tasks.training.selection import RANKINGS, selection_score
+from tasks.training.selection import selection_score
 
 RANDOM = np.random.default_rng(0)
 CLASSES = [RANDOM.integers(0, classes, (2, 60)) for classes in (2, 2, 3, 5)] + [
@@ -30,14 +30,16 @@ def logits_of(predicted: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_checkpoints_are_ranked_by_the_numbers_of_the_scales(name: str) -> None:
-    for predicted, labels in CLASSES if name in KIND_METRICS["classification"] else VALUES:
-        expected = METRICS[name](predicted, labels)
-        assert RANKINGS[name](predicted, labels) == pytest.approx(-expected if name == "mse" else expected, abs=1e-12)
+    classes = name in KIND_METRICS["classification"]
+    for predicted, labels in CLASSES if classes else VALUES:
+        task = Task("mine", "classification" if classes else "regression", None, name, pairs=False)
+        found = selection_score(task, np.eye(5)[predicted] if classes else predicted[:, None], labels)
+        assert found == (-1 if name == "mse" else 1) * METRICS[name](predicted, labels)
 
 
-def test_every_metric_of_the_scales_can_choose_and_the_knob_knows_them_all() -> None:
+def test_every_metric_can_choose_and_the_knob_knows_them_all() -> None:
     legal = TaskTraining.model_json_schema()["properties"]["choose_by"]["enum"]
-    assert set(RANKINGS) == set(METRICS) == set().union(*KIND_METRICS.values()) == set(legal) - {"headline"}
+    assert set(METRICS) == set().union(*KIND_METRICS.values()) == set(legal) - {"headline"}
 
 
 def test_the_headline_chooses_and_a_knob_says_otherwise() -> None:

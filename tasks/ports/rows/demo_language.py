@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from tasks.ports.rows.overlap import NONE, HeldBack, sentences_of
+from tasks.ports.rows.tables import write_table
 
 THINGS = (
     "film book song meal hotel phone garden market river train lamp coat school boat chair story road bridge house "
@@ -213,21 +214,11 @@ def pick(random: np.random.Generator, choices: list[str]) -> str:
 
 def write_rows(path: Path, opinions: list[Opinion], random: np.random.Generator, *, noise: float) -> None:
     """Write labelled rows; a share ``noise`` of the labels is turned round."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path.parent.mkdir(parents=True, exist_ok=True)
     wrong = random.random(len(opinions)) < noise
     labels = [int(opinion.good) ^ int(flip) for opinion, flip in zip(opinions, wrong, strict=True)]
-    pq.write_table(
-        pa.table({"sentence": [opinion.text for opinion in opinions], "label": pa.array(labels, pa.int64())}), path
-    )
+    write_table(path, {"sentence": [opinion.text for opinion in opinions], "label": labels})
 
 
 def write_texts(path: Path, texts: list[str]) -> None:
     """Write plain text."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"text": texts}), path)
+    write_table(path, {"text": texts})

@@ -9,7 +9,6 @@ A merged class has the number of its first class. Rows with a label that stands 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import combinations
@@ -24,13 +23,15 @@ from tasks.contracts import Parcel
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest, resolve_data
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, sentences_of
-from tasks.ports.rows.prepared import digest_of, write_split
+from tasks.ports.rows.prepared import digest_of, numbered_rows
+from tasks.ports.rows.row_files import copy_without, read_facts, rows_file, write_merged, write_split
+from tasks.ports.rows.seen import read_sentences
 from tasks.ports.rows.splits import MOST_PURGED, Split
 from tasks.ports.rows.tables import READERS, SHARD, clean, declared_names, read_documents, read_split
 from tasks.recipe.data import Data, JudgingSet
 from tasks.recipe.slices import JudgingRowsSlice
 
-FILE = "validation.parquet"
+SPLIT = "validation"
 """All rows of a set judge: they lie where those of a validation split would."""
 FIRST = ("validation", "valid", "dev", "test")
 """Default names of a folder's file if the recipe names none; the first existing one is used."""
@@ -81,13 +82,11 @@ def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, outpu
 
     Raises DataError for unreadable files, for labels that are no class of the task, and if no row is left.
     """
-    names = json.loads((rows / "task.json").read_text())["labels"]
-    split, facts = judging_rows(
-        source, knobs, names, read_sentences(rows / "train.parquet") if knobs.leave_out else None
-    )
+    names = read_facts(rows).labels
+    split, facts = judging_rows(source, knobs, names, read_sentences(rows, "train") if knobs.leave_out else None)
     output.mkdir(parents=True, exist_ok=True)
-    write_split(output / FILE, split, 0, knobs.kind, split.numbers.tolist())
-    (output / "task.json").write_text(json.dumps({"merged": facts["merged"]}))
+    write_split(output, SPLIT, numbered_rows(split, 0, split.numbers.tolist()), knobs.kind)
+    write_merged(output, facts["merged"])
     return facts
 
 
@@ -221,9 +220,9 @@ def compare_judging_set(
 ) -> dict[str, Any]:
     """Count which rows of a set overlap with what is learned from: training rows, transfer text, and a corpus of which
     so many words are read."""
-    held, learned = read_sentences(folder / FILE), {"training rows": read_sentences(rows / "train.parquet")}
+    held, learned = read_sentences(folder, SPLIT), {"training rows": read_sentences(rows, "train")}
     if transfer is not None:
-        learned["transfer text"] = read_sentences(transfer / "train.parquet")
+        learned["transfer text"] = read_sentences(transfer, "train")
     found = {where: overlapping(held, texts) for where, texts in learned.items()}
     if corpus is not None:
         found["general text"] = overlapping(held, documents(corpus, column, most))
@@ -232,14 +231,6 @@ def compare_judging_set(
         "leaked": {where: int(ours_N.sum()) for where, (ours_N, _) in found.items()},
         "learned": {where: int(theirs_N.sum()) for where, (_, theirs_N) in found.items()},
     }
-
-
-def read_sentences(path: Path) -> list[Sentences]:
-    """Read the texts of prepared rows."""
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(path).read(["text", "pair"]).to_pydict()
-    return sentences_of(table["text"], table["pair"])
 
 
 def documents(source: Path, column: str, most: int | None) -> Iterator[Sentences]:
@@ -261,14 +252,10 @@ def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> dict[str,
 
     Raises DataError if the share of removed rows is above ``MOST_PURGED``.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(rows / "train.parquet").read()
-    sentences = sentences_of(*(table.column(name).to_pylist() for name in ("text", "pair")))
+    sentences = read_sentences(rows, "train")
     gone_N, by = np.zeros(len(sentences), bool), {}
     for name, folder in sets.items():
-        also_N = overlapping(read_sentences(folder / FILE), sentences)[1] & ~gone_N
+        also_N = overlapping(read_sentences(folder, SPLIT), sentences)[1] & ~gone_N
         gone_N, by[name] = gone_N | also_N, int(also_N.sum())
     if gone_N.sum() > MOST_PURGED * len(sentences):
         raise DataError(
@@ -278,9 +265,9 @@ def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> dict[str,
         )
     output.mkdir(parents=True, exist_ok=True)
     for path in sorted(rows.iterdir()):
-        if path.name != "train.parquet":
+        if path != rows_file(rows, "train"):
             copyfile(path, output / path.name)
-    pq.write_table(table.filter(pa.array(~gone_N)), output / "train.parquet", compression="zstd")
+    copy_without(rows, output, "train", gone_N)
     words = [
         sum(len(sentence.split()) for sentence in row) for row, gone in zip(sentences, gone_N, strict=True) if not gone
     ]

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tasks.ports.rows.overlap import HeldBack, Sentences, sentences_of
+from tasks.ports.rows.overlap import HeldBack, Sentences
+from tasks.ports.rows.row_files import has_split
+from tasks.ports.rows.seen import read_sentences
 
 JUDGING = ("validation", "holdout")
 HELD = ("selection", *JUDGING)
@@ -45,8 +47,4 @@ def by_split(found: Sequence[bool], held: Mapping[str, Sequence[object]]) -> dic
 
 def held_sentences(rows: Path) -> dict[str, list[Sentences]]:
     """Read the texts of the splits that are held back from a folder of prepared rows."""
-    import pyarrow.parquet as pq
-
-    files = {split: rows / f"{split}.parquet" for split in HELD if (rows / f"{split}.parquet").is_file()}
-    tables = {split: pq.ParquetFile(path).read(["text", "pair"]).to_pydict() for split, path in files.items()}
-    return {split: sentences_of(table["text"], table["pair"]) for split, table in tables.items()}
+    return {split: read_sentences(rows, split) for split in HELD if has_split(rows, split)}

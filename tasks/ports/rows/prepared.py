@@ -14,6 +14,7 @@ from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.leaks import JUDGING, held_sentences, leaked
 from tasks.ports.rows.overlap import Sentences, sentences_of
+from tasks.ports.rows.row_files import RowFacts, StoredRows, write_facts, write_split
 from tasks.ports.rows.splits import Split, divide, leaks_of
 from tasks.ports.rows.tables import clean, label_names, read_documents, read_split, read_texts, split_files
 from tasks.recipe.data import Data
@@ -53,38 +54,30 @@ def require_classes(splits: dict[str, Split], names: list[str]) -> None:
 
 
 def write_rows(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None, output: Path) -> None:
-    """Write every split as Parquet, and what the task is as JSON."""
+    """Write every split, with ids that no two rows share, and what the task is."""
     output.mkdir(parents=True, exist_ok=True)
     start = 0
     for split in sorted(splits):
-        numbers = None if split == "train" else splits[split].numbers.tolist()
-        write_split(output / f"{split}.parquet", splits[split], start, spec.kind, numbers)
-        start += len(splits[split])
-    about = {
-        "name": spec.name,
-        "kind": spec.kind,
-        "labels": names,
-        "metrics": list(spec.metrics),
-        "headline": spec.headline,
-        "pairs": spec.pair is not None,
-    }
-    (output / "task.json").write_text(json.dumps(about, sort_keys=True))
+        rows = splits[split]
+        groups = None if split == "train" else rows.numbers.tolist()
+        write_split(output, split, numbered_rows(rows, start, groups), spec.kind)
+        start += len(rows)
+    write_facts(
+        output,
+        RowFacts(
+            name=spec.name,
+            kind=spec.kind,
+            labels=names,
+            metrics=list(spec.metrics),
+            headline=spec.headline,
+            pairs=spec.pair is not None,
+        ),
+    )
 
 
-def write_split(path: Path, rows: Split, start: int, kind: str, groups: list[int] | None = None) -> None:
-    """Write one split; ``groups`` say which of its rows belong together."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    count = len(rows)
-    columns = {
-        "id": pa.array(range(start, start + count), pa.int64()),
-        "text": pa.array(rows.texts, pa.string()),
-        "pair": pa.array(rows.pairs if rows.pairs is not None else [None] * count, pa.string()),
-        "label": pa.array(rows.labels, pa.int64() if kind == "classification" else pa.float64()),
-        "group": pa.array(groups if groups is not None else [None] * count, pa.int64()),
-    }
-    pq.write_table(pa.table(columns), path, compression="zstd")
+def numbered_rows(rows: Split, start: int, groups: list[int] | None = None) -> StoredRows:
+    """Return rows with ids from ``start`` on; ``groups`` say which of them belong together."""
+    return StoredRows(list(range(start, start + len(rows))), rows.texts, rows.pairs, rows.labels, groups)
 
 
 def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) -> dict[str, Any]:
@@ -116,9 +109,8 @@ def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, ro
     of the held-back ``rows`` that overlap with it."""
     texts, pairs = read_texts(source, text, pair)
     output.mkdir(parents=True, exist_ok=True)
-    write_split(
-        output / "train.parquet", Split(source.name, texts, pairs, [None] * len(texts)), TRANSFER_IDS, "classification"
-    )
+    unlabelled = Split(source.name, texts, pairs, [None] * len(texts))
+    write_split(output, "train", numbered_rows(unlabelled, TRANSFER_IDS), "classification")
     return {"rows": len(texts), "leaked": leaked(sentences_of(texts, pairs), held_sentences(rows))}
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.ports.rows.overlap import Sentences, sentences_of
+from tasks.ports.rows.row_files import has_split, read_texts
 
 
 def digest_of_sentence(sentence: str) -> int:
@@ -27,17 +28,14 @@ def sentence_digests(rows: Iterable[Sentences]) -> list[list[int]]:
     return [[digest_of_sentence(sentence) for sentence in row] for row in rows]
 
 
-def read_sentences(path: Path) -> list[Sentences]:
-    """Read the folded sentences of a file of prepared rows."""
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(path).read(["text", "pair"]).to_pydict()
-    return sentences_of(table["text"], table["pair"])
+def read_sentences(folder: Path, split: str) -> list[Sentences]:
+    """Read the folded sentences of a split of prepared rows."""
+    return sentences_of(*read_texts(folder, split))
 
 
-def rows_seen(path: Path, learned: np.ndarray) -> int:
-    """Count the rows of a file of which a sentence is among those that were learned from."""
-    rows = sentence_digests(read_sentences(path))
+def rows_seen(folder: Path, split: str, learned: np.ndarray) -> int:
+    """Count the rows of a split of which a sentence is among those that were learned from."""
+    rows = sentence_digests(read_sentences(folder, split))
     asked = np.unique(np.fromiter((number for row in rows for number in row), np.int64))
     seen = set(asked[np.isin(asked, learned)].tolist())
     return sum(not seen.isdisjoint(row) for row in rows)
@@ -45,8 +43,11 @@ def rows_seen(path: Path, learned: np.ndarray) -> int:
 
 def learned_digests(folders: Sequence[Path]) -> np.ndarray:
     """Return the digests of all sentences that are learned from, each once, sorted; ``folders`` hold prepared rows."""
-    files = [folder / "train.parquet" for folder in folders]
     found = {
-        number for path in files if path.is_file() for row in sentence_digests(read_sentences(path)) for number in row
+        number
+        for folder in folders
+        if has_split(folder, "train")
+        for row in sentence_digests(read_sentences(folder, "train"))
+        for number in row
     }
     return np.sort(np.fromiter(found, np.int64, len(found)))

@@ -71,6 +71,15 @@ def read_table(path: Path) -> Any:
         ) from error
 
 
+def write_table(path: Path, columns: dict[str, list[Any]]) -> None:
+    """Write a table as users bring them, in Parquet; its folder is made."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+
+
 def read_split(paths: list[Path], spec: TaskSpec, group: str | None = None) -> Split:
     """Return the task's columns of a file, or of its shards in order; ``group`` is a column of groups."""
     shards = [read_columns(path, spec, group) for path in paths]

@@ -26,7 +26,7 @@ from tasks.ports.store.bucket_errors import NOT_THERE, TAKEN, Damaged, code_of, 
 PART = 16 * 2**20  # bytes per part of a large file
 THREADS = 8  # concurrent transfers of parts
 CONNECT, READ = 5.0, 30.0  # time limits in seconds for a connection and for the next bytes
-PATIENCE = 90.0  # seconds for retries of a failing operation
+RETRY_SECONDS = 90.0  # seconds for retries of a failing operation
 
 Result = TypeVar("Result")
 log = logging.getLogger("limbeck.store")
@@ -44,7 +44,9 @@ class Entry:
 class Bucket:
     """All objects under one ``s3://bucket/prefix``; names are relative to it."""
 
-    def __init__(self, address: str, *, patience: float = PATIENCE, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, address: str, *, patience: float = RETRY_SECONDS, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.address, self.patience = address, patience
         self.name, self.prefix = split_address(address)
         self.client = new_client(settings or {})

@@ -34,7 +34,7 @@ from tasks.ports.store.artifacts import (
     take_inventory,
     untouched,
 )
-from tasks.ports.store.bucket import PATIENCE, Bucket
+from tasks.ports.store.bucket import RETRY_SECONDS, Bucket
 from tasks.ports.store.bucket_errors import NOT_THERE, code_of
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.leases import BucketLease, taken
@@ -64,7 +64,7 @@ class S3Store:
         *,
         cache_bytes: int = CACHE_BYTES,
         lease_seconds: float = LEASE_SECONDS,
-        patience: float = PATIENCE,
+        patience: float = RETRY_SECONDS,
     ) -> None:
         self.bucket = Bucket(address, patience=patience)
         self.local, self.lease_seconds = cache, lease_seconds

@@ -22,7 +22,7 @@ from tasks.ports.store.artifacts import is_safe
 from tasks.ports.store.bucket import Bucket
 
 KEPT = 2
-LOOK = 2.0  # seconds between two checks for a new checkpoint
+CHECKPOINT_POLL_SECONDS = 2.0  # seconds between two checks for a new checkpoint
 STEP = re.compile(r"step-\d{9}")
 
 log = logging.getLogger("limbeck.store")
@@ -98,7 +98,7 @@ class TravellingCheckpoints:
         for them."""
         sent: set[str] = set()
         while True:
-            last = self.done.wait(LOOK)
+            last = self.done.wait(CHECKPOINT_POLL_SECONDS)
             try:
                 self.send_new(sent)
             except (StoreError, OSError) as error:

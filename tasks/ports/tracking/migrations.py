@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from tasks.errors import StoreError
 from tasks.ports.file_locks import take_lock
 
-PATIENCE = 600.0  # seconds; a migration of a large database takes minutes
+MIGRATION_SECONDS = 600.0  # seconds; a migration of a large database takes minutes
 
 
 @contextlib.contextmanager
@@ -30,7 +30,7 @@ def one_at_a_time(database: str) -> Iterator[None]:
         f"another process has been preparing the database {file} for ten minutes; stop it and try again"
     )
     with os.fdopen(os.open(file.with_name(f".{file.name}.lock"), os.O_WRONLY | os.O_CREAT, 0o600), "w") as handle:
-        take_lock(handle, PATIENCE, refusal)
+        take_lock(handle, MIGRATION_SECONDS, refusal)
         yield
 
 

@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol
 from tasks.engine.environment import environment
 from tasks.errors import RegistryError
 
-PATIENCE = 10.0  # seconds for the packer to end after its last order
+PACKER_ENDING_SECONDS = 10.0  # seconds for the packer to end after its last order
 
 
 class Process(Protocol):
@@ -69,7 +69,7 @@ class Packer:
             self.orders.close()
         end = select.poll()
         end.register(self.answers)
-        if error or not end.poll(1000 * PATIENCE):
+        if error or not end.poll(1000 * PACKER_ENDING_SECONDS):
             self.process.kill()
         self.answers.read()  # blocks until the process ends
         self.answers.close()

@@ -10,7 +10,7 @@ import evaluate
 import numpy as np
 
 from tasks.errors import RecipeError
-from tasks.scoring.quality.metrics import METRICS
+from tasks.metrics.metrics import METRICS
 
 CLASSES = {"accuracy", "f1", "matthews"}
 
@@ -21,7 +21,7 @@ class LimbeckMetric(evaluate.Metric):
     def _info(self) -> evaluate.MetricInfo:
         value = datasets.Value("int64" if self.config_name in CLASSES else "float64")
         features = datasets.Features({"predictions": value, "references": value})
-        return evaluate.MetricInfo(description=METRICS[self.config_name].__doc__ or "", citation="", features=features)
+        return evaluate.MetricInfo(description=METRICS[self.config_name].description, citation="", features=features)
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
         return {self.config_name: METRICS[self.config_name](np.asarray(predictions), np.asarray(references))}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.scoring.quality.metrics import LOWER_IS_BETTER, Metric
+from tasks.metrics.definition import Metric
 from tasks.scoring.quality.resampling import resampled
 
 LEAST = 0.05  # a share of a smaller score than this says nothing, so none is given
@@ -56,7 +56,7 @@ def enough(resamples: int, confidence: float) -> int:
 def shares(metric: Metric, theirs: float, theirs_R: np.ndarray) -> bool:
     """Tell whether a share of the other model's score says something: errors are no quality, and by a score near zero
     nothing can be divided."""
-    return bool(metric not in LOWER_IS_BETTER and theirs > LEAST and theirs_R.min() > LEAST / 5)
+    return bool(not metric.lower_is_better and theirs > LEAST and theirs_R.min() > LEAST / 5)
 
 
 @dataclass(frozen=True)

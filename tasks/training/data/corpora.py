@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from tasks.engine.job import Job
 from tasks.errors import DataError
+from tasks.ports.rows.document_files import document_batches
 from tasks.training.data.rows import Encoded, load_tokenizer
 
 DOCUMENTS_AT_ONCE = 200
@@ -48,10 +48,8 @@ def sequences(documents: Path, tokenizer: Any, max_length: int) -> Iterator[list
     """Yield token ids of consecutive pieces of each document, with the tokenizer's special tokens around each piece."""
     before, after = frame(tokenizer)
     room = max_length - len(before) - len(after)
-    for part in pq.ParquetFile(documents / "documents.parquet").iter_batches(DOCUMENTS_AT_ONCE, columns=["text"]):
-        encoded = tokenizer(
-            part.column("text").to_pylist(), add_special_tokens=False, return_attention_mask=False, verbose=False
-        )
+    for texts in document_batches(documents, DOCUMENTS_AT_ONCE):
+        encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
         for ids in encoded["input_ids"]:
             for cut in range(0, len(ids), room):
                 yield [*before, *ids[cut : cut + room], *after]

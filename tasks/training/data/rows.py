@@ -5,20 +5,19 @@ Shape letters: N rows, S tokens of all rows together, B batch, T tokens of a row
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.families import family_of, is_told_segments
+from tasks.ports.rows.row_files import read_facts, read_split
 
 
 @dataclass(frozen=True)
@@ -71,21 +70,18 @@ class Encoded:
 
 
 def read_task(folder: Path) -> Task:
-    """Read ``task.json`` of a rows folder."""
-    values = json.loads((folder / "task.json").read_text())
-    return Task(**{name: values[name] for name in ("name", "kind", "labels", "headline", "pairs")})
+    """Read what the task of a rows folder is."""
+    facts = read_facts(folder)
+    return Task(facts.name, facts.kind, facts.labels, facts.headline, facts.pairs)
 
 
 def read_rows(folder: Path, split: str, kind: str) -> Rows:
     """Read one split of a rows folder; unknown labels become -1 (classes) or NaN (numbers)."""
-    table = (
-        pq.ParquetFile(folder / f"{split}.parquet").read(["id", "text", "pair", "label"]).to_pydict()
-    )  # read_table would import pandas
+    rows = read_split(folder, split)
     missing: float = -1 if kind == "classification" else float("nan")
-    labels = [missing if label is None else label for label in table["label"]]
-    pairs = table["pair"] if any(pair is not None for pair in table["pair"]) else None
+    labels = [missing if label is None else label for label in rows.labels]
     dtype = np.int64 if kind == "classification" else np.float32
-    return Rows(np.asarray(table["id"], dtype=np.int64), table["text"], pairs, np.asarray(labels, dtype=dtype))
+    return Rows(np.asarray(rows.ids, dtype=np.int64), rows.texts, rows.pairs, np.asarray(labels, dtype=dtype))
 
 
 def join(first: Rows, second: Rows) -> Rows:

@@ -7,17 +7,14 @@ no memory. Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351; pairs are varie
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from tasks.methods.text.word_substitution import sample_variant
+from tasks.training.data.candidates import Options
 from tasks.training.data.rows import Encoded, Rows, encode
-
-Options = tuple[list[str], list[list[str]]]
 
 
 @dataclass
@@ -77,12 +74,3 @@ class Varied:
         assert self.changed_N is not None
         self.changed_N[row] = variant != sentences[row]
         sentences[row] = variant
-
-
-def read_candidates(folder: Path | None) -> dict[tuple[int, str], Options]:
-    """Read stored substitutes by (row id, side)."""
-    if folder is None:
-        return {}
-    table = pq.ParquetFile(folder / "candidates.parquet").read().to_pydict()
-    columns = (table[name] for name in ("id", "field", "words", "options"))
-    return {(number, side): (words, options) for number, side, words, options in zip(*columns, strict=True)}

@@ -1,0 +1,74 @@
+"""A metric, defined once: its value on some rows, and its values on many weighted resamples of the same rows.
+
+Most metrics are a function of sums over rows (``SumMetric``). The sums of all rows give the value that is reported and
+by which checkpoints are selected; sums weighted by how often each row was drawn give a bootstrap. Shape letters: N
+rows, U distinct rows, K parts of a metric, R resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Metric(Protocol):
+    """A figure of predictions beside the truth."""
+
+    @property
+    def description(self) -> str:
+        """One sentence for people."""
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Tell an error from a score: a share of the teacher's error is no share of its quality."""
+
+    def __call__(self, predictions_N: np.ndarray, truth_N: np.ndarray) -> float:
+        """Return the metric of all rows."""
+
+    def weighted(self, predictions_U: np.ndarray, truth_U: np.ndarray, weights_RU: np.ndarray) -> np.ndarray:
+        """Return the metric [R] of every resample; a weight says how often a row was drawn."""
+
+
+@dataclass(frozen=True)
+class SumMetric:
+    """A metric that is a function of sums over rows."""
+
+    description: str
+    parts: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    """Predictions [N] and truth [N] to K numbers a row [N, K]; K may depend on the classes that occur."""
+    of_sums: Callable[[np.ndarray, Any], np.ndarray]
+    """Sums of parts [..., K] and numbers of rows [...] to values [...]."""
+    lower_is_better: bool = False
+
+    def __call__(self, predictions_N: np.ndarray, truth_N: np.ndarray) -> float:
+        """Return the metric of all rows."""
+        sums_K = self.parts(predictions_N, truth_N).sum(0)
+        # Counts become floats, as their products may be too large for integers; other sums keep their precision.
+        exact_K = sums_K.astype(np.float64) if sums_K.dtype.kind in "bi" else sums_K
+        return float(self.of_sums(exact_K, len(truth_N)))
+
+    def weighted(self, predictions_U: np.ndarray, truth_U: np.ndarray, weights_RU: np.ndarray) -> np.ndarray:
+        """Return the metric [R] of every resample."""
+        return self.of_sums(weights_RU @ self.parts(predictions_U, truth_U), weights_RU.sum(1))
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """A metric that sums do not give: ranks depend on all rows, and sums of squares about zero lose the digits that
+    sums about the mean keep."""
+
+    description: str
+    value: Callable[[np.ndarray, np.ndarray], float]
+    values: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+    lower_is_better: bool = False
+
+    def __call__(self, predictions_N: np.ndarray, truth_N: np.ndarray) -> float:
+        """Return the metric of all rows."""
+        return self.value(predictions_N, truth_N)
+
+    def weighted(self, predictions_U: np.ndarray, truth_U: np.ndarray, weights_RU: np.ndarray) -> np.ndarray:
+        """Return the metric [R] of every resample."""
+        return self.values(predictions_U, truth_U, weights_RU)

@@ -1,0 +1,23 @@
+"""The metrics by the names that recipes have for them."""
+
+from __future__ import annotations
+
+from tasks.metrics.definition import Metric
+from tasks.metrics.of_classes import ACCURACY, F1, MATTHEWS
+from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
+
+METRICS: dict[str, Metric] = {
+    "accuracy": ACCURACY,
+    "f1": F1,
+    "matthews": MATTHEWS,
+    "pearson": PEARSON,
+    "spearman": SPEARMAN,
+    "pearson_spearman": PEARSON_SPEARMAN,
+    "mse": MSE,
+}
+
+
+def is_error(name: str) -> bool:
+    """Tell whether less of the named metric is better; a name that is unknown is refused where rows are scored."""
+    found = METRICS.get(name)
+    return found is not None and found.lower_is_better

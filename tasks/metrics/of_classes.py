@@ -1,0 +1,67 @@
+"""Metrics of classification, as sums over rows: accuracy, F1 and Matthews' correlation.
+
+A case without a definition has the value 0, so that no table breaks: F1 of a class that is neither predicted nor true,
+Matthews' correlation where one side is constant. Which classes there are is decided on all rows, so that no resample
+changes the definition. Shape letters: N rows, C classes, K parts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tasks.metrics.definition import SumMetric
+
+
+def columns(*parts_N: np.ndarray) -> np.ndarray:
+    """Put parts [N] or [K, N] side by side [N, K]; each column is contiguous, which sums fastest."""
+    return np.concatenate([np.atleast_2d(each) for each in parts_N]).T
+
+
+def hits(predictions_N: np.ndarray, truth_N: np.ndarray) -> np.ndarray:
+    """Return whether each row is right [N, 1]."""
+    return columns(predictions_N == truth_N)
+
+
+def share(sums_K: np.ndarray, rows: Any) -> np.ndarray:
+    """Return the first sum as a mean over rows."""
+    return np.asarray(sums_K[..., 0] / rows)
+
+
+def f1_parts(predictions_N: np.ndarray, truth_N: np.ndarray) -> np.ndarray:
+    """Return for every class whether a row is rightly of it, predicted as it, and truly of it [N, 3C].
+
+    Of two classes, only class 1 counts.
+    """
+    classes = np.union1d(predictions_N, truth_N)
+    counted_C = classes if classes.max(initial=0) > 1 else np.asarray([1])
+    found_CN, true_CN = predictions_N == counted_C[:, None], truth_N == counted_C[:, None]
+    return columns(found_CN & true_CN, found_CN, true_CN)
+
+
+def f1_of_counts(counts_K: np.ndarray, rows: Any) -> np.ndarray:
+    """Return the mean F1 over the classes that occur."""
+    right_C, found_C, true_C = np.split(counts_K, 3, axis=-1)
+    total_C = found_C + true_C
+    scores_C = 2 * right_C / np.maximum(total_C, 1)
+    return np.asarray(scores_C.sum(-1) / np.maximum((total_C > 0).sum(-1), 1))
+
+
+def matthews_parts(predictions_N: np.ndarray, truth_N: np.ndarray) -> np.ndarray:
+    """Return whether a row is right, and for every class whether it is predicted and whether it is true [N, 1 + 2C]."""
+    classes_C = np.union1d(predictions_N, truth_N)[:, None]
+    return columns(predictions_N == truth_N, predictions_N == classes_C, truth_N == classes_C)
+
+
+def matthews_of_counts(counts_K: np.ndarray, rows: Any) -> np.ndarray:
+    """Return Matthews' correlation for any number of classes (Gorodkin 2004)."""
+    found_C, true_C = np.split(counts_K[..., 1:], 2, axis=-1)
+    shared = rows * counts_K[..., 0] - (found_C * true_C).sum(-1)
+    spread = (rows**2 - (found_C**2).sum(-1)) * (rows**2 - (true_C**2).sum(-1))
+    return np.where(spread > 0, shared / np.sqrt(np.maximum(spread, 1)), 0.0)
+
+
+ACCURACY = SumMetric("The share of right answers.", hits, share)
+F1 = SumMetric("F1 of class 1 where there are two classes, else the mean F1 over classes.", f1_parts, f1_of_counts)
+MATTHEWS = SumMetric("Matthews' correlation, for any number of classes.", matthews_parts, matthews_of_counts)
