@@ -21,13 +21,13 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from tasks.architectures.registry import vocabulary_head
 from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.methods.text.word_substitution import keep_candidates, match_case, replaceable
 from tasks.methods.text.word_vectors import nearest_words
 from tasks.training.data.batches import by_length
 from tasks.training.data.rows import Encoded, collate, flat, load_tokenizer, read_rows, read_task
-from tasks.training.models.heads import vocabulary_head
 from tasks.training.models.students import freeze, load_masked_lm
 from tasks.training.precision import arithmetic, device
 

@@ -3,9 +3,9 @@
 A family is a dict at the top level of a module, its keys written out. It is narrowed only where every use of it in
 reach is one of these, and what it is asked by is plain to see: ``FAMILY[x]``, ``FAMILY.get(x)``, ``x in FAMILY``, or
 any use inside of a ``raise``, after which a stage makes nothing. Plain to see is a knob (``job.knobs.method``:
-attributes of something called ``knobs``), a string, a name that stands for one of them, or a parameter for which
-every caller in reach gives one of them. A family that is asked by anything else, such as what a model's config says,
-counts whole.
+attributes of something called ``knobs``), a string, the architecture of a model's config, a name that stands for one
+of them, or a parameter for which every caller in reach gives one of them. Architectures of a stage's models are given
+beside its knobs, as ``architectures``. A family that is asked by anything else that a model's config says counts whole.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from typing import Any
 from tasks.ports.code.program import FAMILY_ENTRIES, Definition, Mention, Program, Root, is_family
 
 KNOBS = "knobs"
+ARCHITECTURE_OF, ARCHITECTURES = "model_type_of", "architectures"
+"""The function that names the architecture of a model's config, and the name under which those of a stage's models are
+given beside its knobs."""
 Ask = tuple[str, str]
 """What a family is asked by: ``knob`` and the path of one, or ``entry`` and a string."""
 Asks = frozenset[Ask]
@@ -82,6 +85,8 @@ class Narrowing:
         """Return what an expression stands for, where that is plain to see: a knob or a string."""
         if isinstance(value, ast.Constant):
             return frozenset([("entry", str(value.value))])
+        if isinstance(value, ast.Call):
+            return frozenset([("knob", ARCHITECTURES)]) if self.names_architecture(place, value.func) else None
         if isinstance(value, ast.Attribute):
             path = knob_of(value)
             return frozenset([("knob", path)]) if path else None
@@ -93,6 +98,14 @@ class Narrowing:
                 else given and self.meaning(place, given)
             )
         return None
+
+    def names_architecture(self, place: Place, called: ast.expr) -> bool:
+        """Tell whether a call is that of our function which names the architecture of a model's config."""
+        mentions = self.reached[place.definition].mentions
+        return any(
+            mention.node is called and isinstance(mention.means, tuple) and mention.means[1] == ARCHITECTURE_OF
+            for mention in mentions
+        )
 
     def of_parameter(self, place: Place, name: str) -> Asks | None:
         """Return what a function's parameter stands for: what every caller in reach gives for it."""
