@@ -163,6 +163,7 @@ def with_exports(rows: Sequence[Mapping[str, Any]], exports: Sequence[Export]) -
 def columns(export: Export, model: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an export's row has beside the figures of every row."""
     facts = dict(export.parcel.facts) if export.parcel else {}
+    facts.pop("architecture", None)  # of its checkpoint: said for keys, and no figure of an export
     because = export.because or ("" if model["role"] in ("student", "dropped") else NO_VERSION)
     engine = " ".join(filter(None, [ENGINES[export.format], facts.get("way")]))
     return {

@@ -111,11 +111,11 @@ def explain(frame: Frame, session: Session, knobs: Knobs, parcels: Mapping[str, 
 
 
 def architectures_of(parcels: Mapping[str, Any]) -> list[str] | None:
-    """Return the architectures of a stage's models; None where that of a checkpoint is not known, as in a plan: then
-    the code of all of them counts."""
+    """Return the architectures of a stage's models; None where that of one is not known, as in a plan: then the code of
+    all of them counts."""
     lists = (each if isinstance(each, list) else [each] for each in parcels.values() if each is not None)
     given = [one for each in lists for one in each]
-    if any(one.kind == "checkpoint" and "architecture" not in one.facts for one in given):
+    if any(one.kind in ("checkpoint", "export") and "architecture" not in one.facts for one in given):
         return None
     return sorted({one.facts["architecture"] for one in given if "architecture" in one.facts})
 

@@ -77,6 +77,7 @@ def test_architectures_are_those_of_all_models_and_unknown_where_one_is() -> Non
     assert architectures_of({"base": bert, "rows": rows, "teacher": None, "models": [xlnet, bert]}) == ["bert", "xlnet"]
     assert architectures_of({"rows": rows}) == []
     assert architectures_of({"base": bert, "teacher": checkpoint()}) is None, "a plan does not know it yet"
+    assert architectures_of({"model": Parcel("export", "0" * 64, "", 0), "teacher": bert}) is None
 
 
 @stage(makes="checkpoint")
