@@ -9,12 +9,22 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tasks.architectures.architecture import UNKNOWN
+from tasks.architectures.registry import ARCHITECTURES, architecture_of, model_type_of, shape_of
+from tasks.architectures.requirements import require_heads
 from tasks.errors import DataError, ModelError, RecipeError
-from tasks.families import family_of, kind_of, require_heads, shape_of
 from tasks.ports.files.model_files import SENTENCEPIECE
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.students import LAYER_STARTS, STRATEGIES, LayerDropping, Student, general_start
+from tasks.recipe.students import (
+    STRATEGIES,
+    LayerDropping,
+    Shape,
+    Student,
+    general_start,
+    other_architectures,
+    takes_layers,
+)
 
 WITH_WORDS = (
     "ForMaskedLM",
@@ -50,13 +60,13 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> di
     """
     config, theirs = (json.loads((folder / "config.json").read_text()) for folder in (start, base))
     for knob, there in shape_of(config).items():
-        if getattr(student, knob) not in (None, there):
+        if getattr(student, knob, None) not in (None, there):
             raise ModelError(
-                f"student {student.name} starts from {student.start}, which has {there} {NOUNS[knob]}, and the "
-                f"recipe gives it "
-                f"{getattr(student, knob)}; set {knob}: {there}, or start from another model"
+                f"student {student.name} starts from {student.start}, which has {there} {NOUNS.get(knob, knob)}, and "
+                f"the recipe gives it {getattr(student, knob)}; set {knob}: {there}, or start from another model"
             )
-    if recipe.inner_phase(student) is not None and family_of(config).summary_last != family_of(theirs).summary_last:
+    ends = {architecture_of(one).summary_last for one in (config, theirs)}
+    if recipe.inner_phase(student) is not None and len(ends) > 1:
         raise ModelError(
             f"student {student.name} starts from {student.start}, which sums a text up at its other end than its "
             f"teacher does; "
@@ -118,6 +128,7 @@ def check_student(
             f"student {student.name} is wider ({own_width}) than its teacher ({width}); make it narrower or use "
             f"start: random"
         )
+    check_knobs(student, own or config)
     check_origin(student, config)
     sizes = Sizes(student.layers, own_width, own_heads), Sizes(layers, width, heads)
     for section, phase in inner_phases(recipe, student):
@@ -130,29 +141,43 @@ def check_student(
         )
 
 
+def check_knobs(student: Student, config: Mapping[str, Any]) -> None:
+    """Refuse knobs of a shape that the student's architecture does not have; ``config`` is of its teacher, or of the
+    checkpoint that it brings."""
+    name = student.start if student.start in other_architectures() else model_type_of(config)
+    legal = ARCHITECTURES.get(name, UNKNOWN).shape
+    other = [knob for knob in Shape.model_fields if knob not in legal and getattr(student, knob) is not None]
+    if other:
+        raise ModelError(
+            f"student {student.name}: a {name} model has no {', '.join(other)}; leave that out, its shape is "
+            f"{', '.join(legal)}"
+        )
+
+
 def check_origin(student: Student, config: Mapping[str, Any]) -> None:
     """Reject a start from whole layers with other widths than theirs, a strategy that cannot leave the student's number
-    of layers, and a DistilBERT start from a teacher that is no BERT."""
+    of layers, and an architecture that is not built from the teacher's."""
     layers = layers_of(config)
     if student.start in STRATEGIES:
         require_strategy(student.start, layers, layers - student.layers)
-    if student.start not in LAYER_STARTS:
+    if not takes_layers(student.start):
         return
+    target = ARCHITECTURES[student.start] if student.start in other_architectures() else None
     other = [
         knob
         for knob, there in shape_of(config).items()
-        if knob != "layers" and getattr(student, knob) not in (None, there)
+        if knob != "layers" and getattr(student, knob, None) not in (None, there)
     ]
-    if other:
+    if other and (target is None or not target.own_widths):
         raise ModelError(
             f"student {student.name} starts from whole layers (start: {student.start}), so it has its teacher's "
             f"widths; "
             f"leave {', '.join(other)} out, or use start: embeddings or random"
         )
-    if student.start == "distilbert" and kind_of(config) != "bert":
+    if target is not None and model_type_of(config) not in target.from_teachers:
         raise ModelError(
-            f"student {student.name}: start: distilbert copies the layers of a BERT, and the teacher is a "
-            f"{kind_of(config)}; use start: teacher"
+            f"student {student.name}: start: {student.start} copies the layers of a model among "
+            f"{', '.join(target.from_teachers)}, and the teacher is a {model_type_of(config)}; use start: teacher"
         )
 
 
@@ -259,7 +284,7 @@ def check_words(recipe: Recipe, config: Mapping[str, Any]) -> None:
     if (
         recipe.augmentation is not None
         and recipe.augmentation.masked_lm == "teacher"
-        and not family_of(config).fills_gaps
+        and not architecture_of(config).has_masked_lm
     ):
         raise ModelError(
             f"augmentation.masked_lm: teacher needs a masked language model, and a {config.get('model_type')} is none; "
@@ -290,7 +315,7 @@ def layers_of(config: Mapping[str, Any]) -> int:
 
 def whole(config: Mapping[str, Any], knob: str) -> int:
     """Return one number of a config's shape, by the name of a student's knob; raise ModelError if it is missing."""
-    found = shape_of(config)[knob]
+    found = shape_of(config).get(knob)
     if found is None:
         raise ModelError(
             f"the config of this {config.get('model_type', 'model')} says nothing of its {knob}; give a BERT-like "

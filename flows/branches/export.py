@@ -166,6 +166,7 @@ def with_exports(rows: Sequence[Mapping[str, Any]], exports: Sequence[Export]) -
 def columns(export: Export, model: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that only an export's row has, or that differ from the model's."""
     facts = dict(export.parcel.facts) if export.parcel else {}
+    facts.pop("architecture", None)  # of its checkpoint: said for keys, and no figure of an export
     because = export.because or ("" if model["role"] in ("student", "dropped") else NO_VERSION)
     engine = " ".join(filter(None, [ENGINES[export.format], facts.get("way")]))
     return {

@@ -14,7 +14,7 @@ from tasks.distill_task import distill_layers, distill_predictions
 from tasks.recipe.methods import sections_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, GeneralSlice, IntermediateSlice, PredictionSlice
-from tasks.recipe.students import LAYER_STARTS, Shape, Student, general_start
+from tasks.recipe.students import Shape, Student, general_start, takes_layers
 
 OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
 """Knobs of a training that only matter with a teacher's predictions."""
@@ -61,7 +61,7 @@ async def train_student(recipe: Recipe, student: Student, seed: int, goods: Good
 
 async def origin_of(recipe: Recipe, student: Student, made: Parcel | None, goods: Goods) -> dict[str, Parcel]:
     """Return the inputs from which a student is built beside its teacher; empty if an earlier stage built it."""
-    if made is not None or student.start not in LAYER_STARTS:
+    if made is not None or not takes_layers(student.start):
         return {}
     origin = {"base": goods.base} if student.origin == "pretrained" else {}
     if student.start != "contribution":

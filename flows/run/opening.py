@@ -30,7 +30,7 @@ from tasks.ports.tracking.registry import Registry
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import require_legal_name
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.students import STARTS_BY_NAME
+from tasks.recipe.students import named_starts
 from tasks.register_model import registered_name
 from tasks.stage.session import Session, use_session
 
@@ -205,7 +205,7 @@ def find_sources(recipe: Recipe) -> dict[str, Parcel]:
         f"teacher:{number}": resolve_model(colleague.model, colleague.revision)
         for number, colleague in recipe.colleagues
     }
-    own = {student.name: student.start for student in recipe.students if student.start not in STARTS_BY_NAME}
+    own = {student.name: student.start for student in recipe.students if student.start not in named_starts()}
     sources |= sources_of_sets(recipe)
     return sources | {f"start:{name}": resolve_model(start, None) for name, start in own.items()}
 

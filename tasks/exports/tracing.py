@@ -7,38 +7,18 @@ Shape letters: B batch, T tokens.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tasks.families import kind_of, mask_way
+from tasks.architectures.registry import architecture_of, model_type_of
 from tasks.scoring.predict import longest
 
 EXAMPLES, EXAMPLE_LENGTH = 2, 24
 UNLIMITED = 8192
-
-
-def as_bias(mask_BT: Tensor) -> dict[str, Tensor]:
-    """Return the mask as an additive bias on the attention scores: transformers then builds none of its own, which
-    would cost a dozen operations in every call."""
-    hidden_BT = 1.0 - mask_BT.to(torch.float32)
-    return {"attention_mask": hidden_BT[:, None, None, :] * torch.finfo(torch.float32).min}
-
-
-def as_given(mask_BT: Tensor) -> dict[str, Tensor]:
-    """Return the mask unchanged."""
-    return {"attention_mask": mask_BT}
-
-
-def as_hidden(mask_BT: Tensor) -> dict[str, Tensor]:
-    """Return the inverted mask, 1 for hidden tokens: XLNet would invert it in a way that ONNX cannot express."""
-    return {"input_mask": 1.0 - mask_BT.to(torch.float32)}
-
-
-MASKS: dict[str, Callable[[Tensor], dict[str, Tensor]]] = {"bias": as_bias, "given": as_given, "hidden": as_hidden}
 
 
 class Answering(torch.nn.Module):
@@ -46,7 +26,8 @@ class Answering(torch.nn.Module):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self.model, self.masked = model, MASKS[mask_way(model.config)]
+        architecture = architecture_of(model.config)
+        self.model, self.masked = architecture.for_export(model), architecture.export_mask
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """Return logits [B, C]."""
@@ -104,6 +85,6 @@ def reason(model: Any, error: Exception) -> str:
     cause."""
     said = str(error).split("## Exception summary")[-1].strip().splitlines()
     return (
-        f"torch.onnx cannot express this {kind_of(model.config)} model "
+        f"torch.onnx cannot express this {model_type_of(model.config)} model "
         f"({said[0][:160] if said else type(error).__name__})"
     )

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from tasks.architectures.architecture import HIDDEN, SCORES, STATES
+from tasks.architectures.requirements import require_alone, require_global, require_signal, require_words
 from tasks.errors import ModelError
-from tasks.families import HIDDEN, SCORES, STATES, require_alone, require_global, require_signal, require_words
 from tasks.recipe.knobs import Knobs
 from tasks.recipe.training import Training
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tasks.architectures.registry import ARCHITECTURES
 from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.knobs import (
     LARGEST_INNER,
@@ -27,11 +28,23 @@ OWN_LAYERS = ("teacher", *STRATEGIES)
 """Starts from the fine-tuned teacher, or from its pretrained model, with layers left out."""
 
 
-LAYER_STARTS = (*OWN_LAYERS, "distilbert")
-"""Starts that take whole layers, also into another architecture."""
+DRAWN_STARTS = ("embeddings", "random")
+"""Starts whose layers are drawn."""
 
 
-STARTS_BY_NAME = (*LAYER_STARTS, "embeddings", "random")
+def other_architectures() -> dict[str, str]:
+    """Return the architectures that are built from a teacher of another, each with a note about that start."""
+    return {name: one.start_note for name, one in ARCHITECTURES.items() if one.from_teachers}
+
+
+def takes_layers(start: str) -> bool:
+    """Tell whether a start takes whole layers of its teacher, also into another architecture."""
+    return start in OWN_LAYERS or start in other_architectures()
+
+
+def named_starts() -> tuple[str, ...]:
+    """Return the starts that are neither a folder nor a hub id."""
+    return (*OWN_LAYERS, *other_architectures(), *DRAWN_STARTS)
 
 
 StageName = Literal["general", "augmentation", "intermediate"]
@@ -65,8 +78,8 @@ class Student(Shape):
     start: str = Field(
         "teacher",
         description="teacher: evenly spread layers of it; a strategy of layer dropping: the layers that it keeps; "
-        "distilbert: evenly spread layers in "
-        "DistilBERT's architecture; embeddings: the teacher's, projected; random; or a folder or hub id.",
+        + "".join(f"{name}: {note}; " for name, note in other_architectures().items())
+        + "embeddings: the teacher's, projected; random; or a folder or hub id.",
     )
     origin: Literal["finetuned", "pretrained"] = Field(
         "finetuned", description="Where a start's layers come from: the teacher, or what it began as."
@@ -94,13 +107,13 @@ class Student(Shape):
     def nothing_is_idle(self) -> Self:
         """Reject a misspelt start, and settings without effect: an origin of layers if none are taken, a first phase
         that the student skips."""
-        near = [] if self.start in STARTS_BY_NAME else get_close_matches(self.start, STARTS_BY_NAME, 1, 0.8)
+        near = [] if self.start in named_starts() else get_close_matches(self.start, named_starts(), 1, 0.8)
         if near:
             raise ValueError(
                 f"student {self.name}: unknown start {self.start!r}; did you mean {near[0]!r}? A folder of that "
                 f"name is written ./{self.start}"
             )
-        if self.origin == "pretrained" and self.start not in LAYER_STARTS:
+        if self.origin == "pretrained" and not takes_layers(self.start):
             raise ValueError(
                 f"student {self.name}: origin says where a start's layers come from, and start: {self.start} takes "
                 f"none; leave origin out"
@@ -179,6 +192,4 @@ class Sweep(Knobs):
 def general_start(student: Student) -> bool:
     """Tell whether general distillation can begin with a student's start: one that does not use the fine-tuned
     teacher."""
-    return student.start in ("embeddings", "random") or (
-        student.start in LAYER_STARTS and student.origin == "pretrained"
-    )
+    return student.start in DRAWN_STARTS or (takes_layers(student.start) and student.origin == "pretrained")

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.families import MOST_PARAMETERS, about_parameters
+from tasks.architectures.requirements import MOST_PARAMETERS, about_parameters
 from tasks.recipe.knobs import LARGEST_INNER, LARGEST_LAYERS, LARGEST_VOCABULARY, LARGEST_WIDTH, Knobs, handling
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tasks.architectures.registry import architecture_of
 from tasks.errors import ModelError
-from tasks.families import family_of
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 
 BATCH = 64
@@ -40,7 +40,7 @@ def load(folder: Path) -> tuple[Any, Any]:
 def longest(config: Any, wanted: int) -> int:
     """Return how many tokens a model takes, ``wanted`` at most."""
     positions = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or wanted
-    offset = (config.pad_token_id or 0) + 1 if family_of(config).reserved_positions else 0
+    offset = (config.pad_token_id or 0) + 1 if architecture_of(config).reserved_positions else 0
     relative = positions < 0  # some relative-position models say -1: no limit
     return wanted if relative else min(wanted, positions - offset)
 

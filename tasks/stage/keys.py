@@ -12,6 +12,7 @@ from typing import Any
 from tasks.contracts import Parcel
 from tasks.engine.environment import NUMERIC, environment
 from tasks.ports.code.fingerprint import KEY_SCHEMA, code_digest, key_of, library_versions
+from tasks.ports.code.narrowing import ARCHITECTURES
 from tasks.ports.code.program import Root
 from tasks.ports.machine import cpu_class, device_class, hardware
 from tasks.recipe.knobs import Knobs
@@ -94,15 +95,28 @@ def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[
 def explain(frame: Frame, session: Session, knobs: Knobs, parcels: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything in a stage's key, by name, so that two keys can be compared field by field."""
     values = knobs.key_values()
+    models = architectures_of(parcels)
+    beside = {} if models is None else {ARCHITECTURES: models}
     return {
         "schema": KEY_SCHEMA,
         "stage": frame.name,
-        "code": code_digest(frame.roots, values),
+        "code": code_digest(frame.roots, {**values, **beside}),
         "knobs": values,
         "inputs": {name: digests(parcel) for name, parcel in parcels.items() if parcel is not None},
         "libraries": library_versions(frame.libraries),
+        **({ARCHITECTURES: models} if models else {}),
         **(computed_by(frame, session) if frame.engine is not None else {}),
     }
+
+
+def architectures_of(parcels: Mapping[str, Any]) -> list[str] | None:
+    """Return the architectures of a stage's models; None where that of one is not known, as in a plan: then the code of
+    all of them counts."""
+    lists = (each if isinstance(each, list) else [each] for each in parcels.values() if each is not None)
+    given = [one for each in lists for one in each]
+    if any(one.kind in ("checkpoint", "export") and "architecture" not in one.facts for one in given):
+        return None
+    return sorted({one.facts["architecture"] for one in given if "architecture" in one.facts})
 
 
 def computed_by(frame: Frame, session: Session) -> dict[str, Any]:

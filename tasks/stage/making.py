@@ -19,6 +19,7 @@ from prefect.states import Completed, Failed
 
 from tasks.contracts import Parcel
 from tasks.errors import BudgetError, DispatchError, Interrupted, LeaseLost, LeaseTaken, LimbeckError, StoreError
+from tasks.ports.files.model_settings import architecture_fact
 from tasks.ports.store.artifacts import disk_trouble
 from tasks.ports.store.inputs import HeldInputs
 from tasks.recipe.knobs import Knobs
@@ -194,7 +195,7 @@ async def work(
             record.key,
             kind=frame.makes,
             folder=bench.output,
-            facts=bench.facts,
+            facts=bench.facts | architecture_fact(bench.output),
             stage=frame.name,
             explanation=record.explanation,
             lease=lease,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
 from pydantic import BaseModel, ConfigDict, Field
 
 from tasks.contracts import Parcel
 from tasks.errors import DispatchError, LimbeckError
 from tasks.ports.code.fingerprint import differences
+from tasks.ports.files.model_settings import architecture_fact
 from tasks.ports.store.artifacts import Store
 from tasks.ports.store.brought import bring, find_brought
 from tasks.ports.store.manifests import HEX
@@ -107,10 +109,13 @@ def parcel_of(store: Store, note: InputNote) -> Parcel:
         found = find_brought(store, note.sha256)
         if found is None:
             raise missing
-        return found
-    parcel = Parcel(note.kind, note.sha256, "", note.bytes)
+        return with_architecture(store, found)
     try:
-        store.folder(parcel)
+        return with_architecture(store, Parcel(note.kind, note.sha256, "", note.bytes))
     except LimbeckError as error:
         raise missing from error
-    return parcel
+
+
+def with_architecture(store: Store, parcel: Parcel) -> Parcel:
+    """Return an input with the fact that its key depends on, which does not travel with an order."""
+    return evolve(parcel, facts={**parcel.facts, **architecture_fact(store.folder(parcel))})

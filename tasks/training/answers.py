@@ -19,8 +19,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
+from tasks.architectures.registry import summary_token
 from tasks.engine.job import Job
-from tasks.families import summary_token
 from tasks.methods.losses.ensembles import mixed
 from tasks.methods.losses.patience import patience_layers
 from tasks.training.data.batches import by_length

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.architectures.registry import vocabulary_head
 from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.methods.text.word_substitution import keep_candidates, match_case, replaceable
@@ -26,7 +27,6 @@ from tasks.methods.text.word_vectors import nearest_words
 from tasks.training.data.batches import by_length
 from tasks.training.data.candidates import Options, write_candidates
 from tasks.training.data.rows import Encoded, collate, flat, load_tokenizer, read_rows, read_task
-from tasks.training.models.heads import vocabulary_head
 from tasks.training.models.students import freeze, load_masked_lm
 from tasks.training.precision import arithmetic, device
 

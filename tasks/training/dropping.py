@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.architectures.registry import architecture_of, summary_token
 from tasks.engine.job import Job
-from tasks.families import family_of, summary_token
 from tasks.methods.layers.contribution import cosines_BL
 from tasks.methods.layers.layer_dropping import drop_layers
 from tasks.methods.layers.layer_similarity import Moments, between_models_BL, linear_cka_of, moments_of
@@ -93,7 +93,7 @@ def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[list[Te
 
 def states_of(model: Any, inputs: dict[str, Tensor]) -> list[Tensor]:
     """Return hidden states as the layers put them out: a norm behind the last of them is no layer's contribution."""
-    path, raw = family_of(model.config).last_norm, list[Tensor]()
+    path, raw = architecture_of(model.config).last_norm, list[Tensor]()
     hook = (
         model.base_model.get_submodule(path).register_forward_pre_hook(lambda module, given: raw.append(given[0]))
         if path
@@ -114,7 +114,7 @@ def drop_and_train(job: Job) -> dict[str, Any]:
     kept = kept_layers(knobs.strategy, model.config.num_hidden_layers, knobs.drop, measured(job))
     drop_layers(model, kept)
     job.log(f"{knobs.strategy}: layers {kept} of {model.config.num_hidden_layers + knobs.drop} stay (counted from 0)")
-    note = family_of(model.config).on_dropping
+    note = architecture_of(model.config).on_dropping
     if note:
         job.log(note)
     if knobs.signal == "teacher":

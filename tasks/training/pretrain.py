@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tasks.architectures.registry import ARCHITECTURES
 from tasks.engine.job import Job
 from tasks.methods.losses.means import mean_of
 from tasks.ports.rows.document_files import document_batches
@@ -62,11 +63,8 @@ def new_model(vocabulary: int, knobs: SimpleNamespace, place: torch.device) -> A
     # BERT's 0.02 was chosen for a width of 768; a narrow model that starts so small stands still for hundreds of steps.
     spread = 0.02 * (768 / knobs.hidden) ** 0.5
     config = BertConfig(  # type: ignore[call-arg]
+        **{name: getattr(knobs, knob) for knob, name in ARCHITECTURES["bert"].shape.items()},
         vocab_size=vocabulary,
-        hidden_size=knobs.hidden,
-        num_hidden_layers=knobs.layers,
-        num_attention_heads=knobs.heads,
-        intermediate_size=knobs.feed_forward,
         max_position_embeddings=max(knobs.max_length, 64),
         pad_token_id=0,
         initializer_range=spread,

@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from tasks.families import FAMILIES, MASK_WAYS
 from tasks.scoring.predict import logits_of
 from tasks.training.data.rows import load_tokenizer
 from tests.exports.test_exports import EXPORT, QUANTIZE, do, write_rows
@@ -43,7 +42,3 @@ def test_a_family_answers_as_its_checkpoint(name: str, tmp_path: Path) -> None:
     )
     small = do("quantize", tmp_path / "small" / "output", QUANTIZE, export=tmp_path / "full" / "output", rows=rows)
     assert small["made"] and all("loss" in way for way in small["ways"].values()) and small["bytes"] < found["bytes"]
-
-
-def test_only_known_families_have_a_way_of_their_own_to_be_told_of_padding() -> None:
-    assert set(MASK_WAYS) <= set(FAMILIES)

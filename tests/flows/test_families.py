@@ -10,8 +10,9 @@ import pytest
 
 from flows.cli.runner import run_recipe
 from flows.home import Home
+from tasks.architectures.architecture import SCORES, STATES
+from tasks.architectures.registry import ARCHITECTURES
 from tasks.errors import ModelError
-from tasks.families import FAMILIES, SCORES, STATES
 from tasks.recipe.recipe import Recipe
 from tests.families import NAMES, write_tiny
 from tests.flows.test_compress import FAST, recipe_for
@@ -24,7 +25,7 @@ def home(home: Home, prefect_server: None, engines_here: None) -> Home:
 
 def sections(name: str) -> dict[str, Any]:
     """Return what is different in a recipe for a family: which inner signals are copied, and who gives words."""
-    shows = SCORES in FAMILIES[name].shows
+    shows = SCORES in ARCHITECTURES[name].signals
     matching = {"attention": float(shows)}
     small = {
         "name": "small",
@@ -34,8 +35,10 @@ def sections(name: str) -> dict[str, Any]:
         "feed_forward": 16,
         "start": "embeddings",
     }
-    words = {} if FAMILIES[name].fills_gaps else {"augmentation": None}
-    general = {"method": "relations"} if STATES in FAMILIES[name].shows else {"method": "layers", "matching": matching}
+    words = {} if ARCHITECTURES[name].has_masked_lm else {"augmentation": None}
+    general = (
+        {"method": "relations"} if STATES in ARCHITECTURES[name].signals else {"method": "layers", "matching": matching}
+    )
     return {
         "general_distillation": {**FAST, **general},
         "task_distillation": {

@@ -58,7 +58,7 @@ def test_the_direction_equals_another_reference(oracle: Oracle) -> None:
 
 @reads("distilbert", "student_initialisation")
 def test_the_start_takes_every_parameter_that_the_reference_takes(oracle: Oracle) -> None:
-    from tasks.training.models.distilbert import parameter_map
+    from tasks.architectures.distilbert import parameter_map
 
     golden = oracle.content
     assert dict(parameter_map(golden["teacher_layers_0based"])) == golden["student_parameter_from_teacher_parameter"]

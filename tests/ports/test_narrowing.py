@@ -88,6 +88,15 @@ def door(knobs, x):
 }
 
 
+PLAIN_ARCHITECTURE = """
+def model_type_of(config):
+    return config.model_type
+
+def door(knobs, model):
+    return KINDS.get(model_type_of(model.config))
+"""
+
+
 @pytest.mark.parametrize("door", PLAIN.values(), ids=PLAIN)
 def test_of_a_family_that_is_asked_by_a_knob_alone_only_the_chosen_entry_counts(door: str) -> None:
     knobs: dict[str, Any] = {"phase": {"kind": "first", "kinds": ["first"]}, "note": "second"}
@@ -95,6 +104,12 @@ def test_of_a_family_that_is_asked_by_a_knob_alone_only_the_chosen_entry_counts(
     chosen: dict[str, Any] = {"phase": {"kind": "second", "kinds": ["first", "second"]}}
     assert not is_hit(door, **chosen) or "'first'" in door
     assert digest(door, knobs) != digest(door, knobs, FAMILY.replace("return x\n", "return x + 0\n"))
+
+
+def test_of_a_family_that_is_asked_by_an_architecture_those_of_the_models_count() -> None:
+    door = PLAIN_ARCHITECTURE
+    assert is_hit(door, architectures=["first"]) and is_hit(door, architectures=[])
+    assert not is_hit(door, architectures=["first", "second"]) and not is_hit(door)
 
 
 HIDDEN = {
@@ -108,6 +123,17 @@ def kind_of(model):
 
 def door(knobs, model):
     return KINDS[kind_of(model)]
+""",
+    "the architecture of a config, where a stage's models are not known": """
+def model_type_of(config):
+    return config.model_type
+
+def door(knobs, model):
+    return KINDS.get(model_type_of(model.config))
+""",
+    "what a function of others says": """
+def door(knobs, model):
+    return KINDS.get(str(model.config))
 """,
     "a knob here and a config there": """
 def door(knobs, model):
@@ -194,16 +220,10 @@ def test_a_string_elsewhere_among_the_knobs_does_not_narrow() -> None:
 
 
 EVERYWHERE = {
-    "FAMILIES",
-    "HEADS",
-    "MASKS",
     "READERS",
     "MOST_HELD",
     "FILES",
     "PROVENANCE",
-    "XLNET_NAMES",
-    "DISTILBERT_NAMES",
-    "DEBERTA_LINEARS",
     "IN_A_LAYER",
     "OUTSIDE",
     "JOBS",
@@ -222,6 +242,7 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
     assert {name: asks for name, asks in found.items() if asks != {"whole"}} == {
         "OBJECTIVES": {"method"},
         "LAYER_MAPS": {"layer_map"},
+        "ARCHITECTURES": {"architectures", "bert", "start"},  # a model that is drawn from nothing is a BERT
         "STARTS": {"start"},
         "STRATEGIES": {"start", "strategy"},
         "MIXTURES": {"combine"},
@@ -231,15 +252,23 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
     }
 
 
-def test_an_edit_of_a_head_that_the_models_own_config_asks_for_is_no_hit_on_the_distilbert_recipe() -> None:
+def test_of_architectures_those_of_the_models_and_of_the_start_count() -> None:
     (roots,) = (frame.roots for frame in all_frames() if frame.name == "distill-general")
     knobs = {"method": "triple", "start": "distilbert", "shape": {"layers": 6}, "triple": {"temperature": 2.0}}
-    sources = dict(program().sources)
-    heads = sources["tasks.training.models.heads"]
-    sources["tasks.training.models.heads"] = heads.replace(
-        "def of_bert(model: Any) -> Head:", "def of_bert(model: Any) -> Head:\n    model.eval()"
-    )
-    assert sources["tasks.training.models.heads"] != heads
-    edited = Program(sources, program().never_counted)
-    before, after = (one.digest(roots, Narrowing(one, roots).entries(knobs)) for one in (program(), edited))
-    assert before != after
+
+    def changes(name: str, **beside: Any) -> bool:
+        """Tell whether an edit of an architecture's masked-LM head changes the code of the stage."""
+        module = f"tasks.architectures.{name}"
+        source = program().sources[module]
+        told = source.replace("    logits_NV: Tensor =", "    model.eval()\n    logits_NV: Tensor =")
+        assert told != source
+        edited = Program({**program().sources, module: told}, program().never_counted)
+        before, after = (
+            one.digest(roots, Narrowing(one, roots).entries(knobs | beside)) for one in (program(), edited)
+        )
+        return before != after
+
+    models = {"architectures": ["bert"]}
+    assert changes("bert", **models) and changes("distilbert", **models) and not changes("roberta", **models)
+    assert changes("roberta", architectures=["bert", "camembert"]) and not changes("bert", architectures=["roberta"])
+    assert changes("roberta"), "a stage whose models are not known counts all"

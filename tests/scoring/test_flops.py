@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.families import family_of
+from tasks.architectures.registry import architecture_of
 from tasks.scoring.speed.flops import counted_flops, flops_of, forward_flops, parameters_of, read_config, weight_bytes
 from tests.scoring.small import write_classifier
 
@@ -33,7 +33,7 @@ def write_config(family: str, folder: Path, **values: int) -> Path:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_formula_is_the_count(family: str, tmp_path: Path) -> None:
     folder = write_config(family, tmp_path, **FAMILIES[family])
-    assert family_of({"model_type": family}).plain and forward_flops(read_config(folder), 24) == pytest.approx(
+    assert architecture_of({"model_type": family}).plain and forward_flops(read_config(folder), 24) == pytest.approx(
         counted_flops(folder, 24), rel=0.01
     )
 

@@ -112,10 +112,7 @@ def changed_stages(records: list[Any], there: Program, places: Mapping[str, str]
         ]
         if record.name not in narrowings:
             narrowings[record.name] = Narrowing(there, roots)
-        if (
-            there.digest(roots, narrowings[record.name].entries(record.explanation["knobs"]))
-            != record.explanation["code"]
-        ):
+        if there.digest(roots, narrowings[record.name].entries(asked_by(record))) != record.explanation["code"]:
             found.add(record.shown)
     return found
 
@@ -197,7 +194,7 @@ def executed_edits(records: list[Any], executed: Executed) -> Iterator[tuple[str
 
 def alike_by(record: Any) -> tuple[str, ...]:
     """Return by what stages go one way: their job, and what they choose from every family of choices."""
-    frame, knobs = frames()[record.name], record.explanation["knobs"]
+    frame, knobs = frames()[record.name], asked_by(record)
     return (f"{frame.module}:{frame.engine}", *(str(sorted(map(str, chosen(knobs, by)))) for by in CHOSEN_BY.values()))
 
 
@@ -227,8 +224,11 @@ CHOSEN_BY = {
     "STARTS": ("start",),
     "KINDS": ("kind",),
     "WAYS": ("ways",),
+    "ARCHITECTURES": ("architectures", "start"),
 }
-"""By which knob a family is asked, as the recipe's own help says it."""
+"""By which knob a family is asked, as the recipe's own help says it; architectures are those of a stage's models."""
+DRAWN = {"pretrain-base": {"architectures": ["bert"]}}
+"""Architectures of models that a stage draws from nothing."""
 
 
 def family_edits(records: list[Any]) -> Iterator[tuple[str, set[str], set[str]]]:
@@ -242,7 +242,8 @@ def family_edits(records: list[Any]) -> Iterator[tuple[str, set[str], set[str]]]
         dict_of_choices = program().node((module, family)).value  # type: ignore[attr-defined]
         for name in [ast.literal_eval(key) for key in dict_of_choices.keys]:
             seen = changed_stages(records, edited({module: with_other_entry(module, family, name)}))
-            asking = {one.shown for one in records if name in chosen(one.explanation["knobs"], CHOSEN_BY[family])}
+            asked = {one.shown: asked_by(one) | DRAWN.get(one.name, {}) for one in records}
+            asking = {shown for shown, knobs in asked.items() if name in chosen(knobs, CHOSEN_BY[family])}
             yield f"{family}[{name!r}]", {shown for shown in asking if (module, family) in reached[shown]}, seen
 
 
@@ -259,6 +260,12 @@ def with_other_entry(module: str, family: str, name: str) -> str:
                 ]
                 node.value.values = values
     return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def asked_by(record: Any) -> dict[str, Any]:
+    """Return what a stage's families are asked by: its knobs, and the architectures of its models."""
+    explained = record.explanation
+    return {**explained["knobs"], "architectures": explained.get("architectures", [])}
 
 
 def chosen(knobs: Any, names: tuple[str, ...]) -> set[str]:

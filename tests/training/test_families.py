@@ -14,9 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tasks.architectures.architecture import HIDDEN, SCORES, STATES
+from tasks.architectures.registry import ARCHITECTURES, shape_of
 from tasks.engine.job import Job
 from tasks.errors import ModelError
-from tasks.families import FAMILIES, HIDDEN, SCORES, STATES, shape_of
 from tasks.preflight import check_students
 from tasks.recipe.data import CorpusText
 from tasks.recipe.recipe import Recipe
@@ -42,7 +43,6 @@ from tasks.training.distill import distill_intermediate, distill_prediction
 from tasks.training.dropping import drop_and_train, measure_contributions, states_of
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
-from tasks.training.models.heads import HEADS
 from tasks.training.models.students import build_student, freeze, load_classifier, save_model, set_dropout
 from tasks.training.objectives.capture import Capture, far, prove
 from tasks.training.objectives.matching import Matcher
@@ -56,7 +56,7 @@ FAST: dict[str, Any] = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluati
 TEXTS = ["the film was good", "a poor meal but a very fine song", "it", "the plot was not bad although the end is"]
 SECOND = ["a bad book", "it was", "the song and the film and the meal", "good"]
 SMALL = Shape(layers=2, hidden=8, heads=2, feed_forward=12)
-OF = {signal: [name for name in NAMES if signal in FAMILIES[name].shows] for signal in (HIDDEN, SCORES, STATES)}
+OF = {signal: [name for name in NAMES if signal in ARCHITECTURES[name].signals] for signal in (HIDDEN, SCORES, STATES)}
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_whoever_loads_the_folder_gets_the_engines_answers(
 @pytest.mark.parametrize("name", NAMES)
 def test_padding_changes_no_inner_loss(teachers: dict[str, Path], name: str) -> None:
     teacher = freeze(load_classifier(teachers[name], TASK, CPU))
-    attention = float(SCORES in FAMILIES[name].shows)
+    attention = float(SCORES in ARCHITECTURES[name].signals)
     student = build_student("random", teacher, Shape(layers=2, hidden=8, heads=4), seed=1).eval()
     matcher = Matcher(student, teacher, matching(attention=attention))
     wide = batch_of(teachers[name], TEXTS)
@@ -144,7 +144,7 @@ def test_what_a_family_shows_is_its_own(teachers: dict[str, Path], name: str) ->
     """The proof of a first batch: twice the same, and, where scores are read or can be made, the model's own
     probabilities."""
     model = freeze(load_classifier(teachers[name], TASK, CPU))
-    shows, every = FAMILIES[name].shows, range(4)
+    shows, every = ARCHITECTURES[name].signals, range(4)
     capture = Capture(
         model, hidden=range(5), attention=every if SCORES in shows else (), states=every if STATES in shows else ()
     )
@@ -186,7 +186,7 @@ def test_every_job_of_the_engine(written: dict[str, Path], rows: Path, name: str
     answer(
         job("answer", AnswerSlice(max_length=16, precision="fp32"), tmp_path / "answers", rows=rows, teacher=teacher)
     )
-    attention = SCORES in FAMILIES[name].shows
+    attention = SCORES in ARCHITECTURES[name].signals
     shape = Shape(layers=2, hidden=8, heads=4) if attention else SMALL
     kept = SignalSlice(layers=2, max_length=16, precision="fp32", attention=attention)
     record_signals(job("signals", kept, tmp_path / "kept", rows=rows, teacher=teacher))
@@ -349,7 +349,7 @@ def test_general_text_stands_in_the_familys_own_frame(written: dict[str, Path], 
     assert first == tokenizer(tokenizer.decode(first, skip_special_tokens=True))["input_ids"]
     method = (
         {"method": "relations"}
-        if STATES in FAMILIES[name].shows
+        if STATES in ARCHITECTURES[name].signals
         else {"method": "layers", "matching": {"attention": 0.0}}
     )
     knobs = GeneralSlice(**FAST, shape=SMALL, start="random", **method)
@@ -557,10 +557,6 @@ def test_every_method_is_refused_where_the_family_cannot_serve_it(
             check_students(asked, written[name], {})
 
 
-def test_what_is_said_of_families_is_what_the_engine_has() -> None:
-    assert {name for name, family in FAMILIES.items() if family.word_head} == set(HEADS)
-
-
 @pytest.mark.parametrize("name", ["bert", "xlnet"])
 def test_a_summary_is_where_the_family_keeps_it(teachers: dict[str, Path], name: str) -> None:
     model, batch = freeze(load_classifier(teachers[name], TASK, CPU)), batch_of(teachers[name], TEXTS)
@@ -570,7 +566,7 @@ def test_a_summary_is_where_the_family_keeps_it(teachers: dict[str, Path], name:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_family_can_do_is_not_refused(written: dict[str, Path], name: str) -> None:
-    attention = float(SCORES in FAMILIES[name].shows)
+    attention = float(SCORES in ARCHITECTURES[name].signals)
     check_students(
         recipe(
             {}, task_distillation={"intermediate": {"matching": {"attention": attention}}}, layer_dropping={"drop": [1]}

@@ -11,20 +11,14 @@ from collections.abc import Sequence
 from torch import nn
 from transformers import PreTrainedModel
 
+from tasks.architectures.architecture import renumber
+from tasks.architectures.registry import architecture_of
 from tasks.errors import ModelError, RecipeError
-
-LAYER_PATHS = (
-    "encoder.layer",  # BERT, RoBERTa, ELECTRA, DeBERTa-v2, MobileBERT
-    "transformer.layer",  # DistilBERT
-    "encoder.albert_layer_groups",
-    "layer",  # XLNet
-    "layers",  # ModernBERT
-)
 
 
 def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
     """Return the model's stack of layers (for ALBERT its groups, each of which runs several times)."""
-    for path in LAYER_PATHS:
+    for path in architecture_of(model.config).layers:
         found: object = model.base_model
         for name in path.split("."):
             found = getattr(found, name, None)
@@ -40,43 +34,8 @@ def drop_layers(model: PreTrainedModel, kept: Sequence[int]) -> None:
     """
     depth = int(model.config.num_hidden_layers)
     _require_kept(kept, depth)
-    if model.config.model_type == "albert":
-        _keep_albert_groups(model, kept, depth)
-    else:
-        _keep_modules(model, kept)
+    architecture_of(model.config).keep_layers(model, encoder_layers(model), kept)
     _rewrite_config(model, kept, depth)
-
-
-def _keep_modules(model: PreTrainedModel, kept: Sequence[int]) -> None:
-    stack = encoder_layers(model)
-    layers = [stack[index] for index in kept]
-    del stack[:]
-    stack.extend(layers)
-    for index, layer in enumerate(layers):
-        _renumber(layer, "layer_idx", index)
-    if model.config.model_type == "modernbert":
-        # ModernBERT's first layer reads embeddings that are normalised already and has no norm of its own;
-        # a reload builds it so, hence a layer that moves to the front loses its norm here as well.
-        layers[0].attn_norm = nn.Identity()
-
-
-def _keep_albert_groups(model: PreTrainedModel, kept: Sequence[int], depth: int) -> None:
-    """Reduce the depth of ALBERT: it has no layers of its own to delete, only groups, of which unused ones are
-    removed."""
-    groups = int(model.config.num_hidden_groups)
-    used = [int(index / (depth / groups)) for index in kept]
-    left = sorted(set(used))
-    rebuilt = [left[int(turn / (len(kept) / len(left)))] for turn in range(len(kept))]
-    if rebuilt != used:
-        raise ModelError(
-            f"this ALBERT shares {groups} groups among {depth} layers and cannot keep layers {list(kept)}; "
-            "keep the same number of layers from each group"
-        )
-    stack = encoder_layers(model)
-    modules = [stack[group] for group in left]
-    del stack[:]
-    stack.extend(modules)
-    model.config.num_hidden_groups = len(left)
 
 
 def _rewrite_config(model: PreTrainedModel, kept: Sequence[int], depth: int) -> None:
@@ -89,13 +48,7 @@ def _rewrite_config(model: PreTrainedModel, kept: Sequence[int], depth: int) -> 
     if types is not None:
         config.layer_types = [types[index] for index in kept]
     for attribute in ("n_layer", "n_layers"):  # XLNet and DistilBERT store their depth outside the config, too
-        _renumber(model, attribute, len(kept))
-
-
-def _renumber(root: nn.Module, attribute: str, value: int) -> None:
-    for module in root.modules():
-        if isinstance(getattr(module, attribute, None), int):
-            setattr(module, attribute, value)
+        renumber(model, attribute, len(kept))
 
 
 def _require_kept(kept: Sequence[int], depth: int) -> None:

@@ -4,9 +4,10 @@ family by that knob.
 A family is a dict at the top level of a module, with literal keys. It is narrowed only if every reachable use of it is
 one of these, with an index that can be resolved statically: ``FAMILY[x]``, ``FAMILY.get(x)``, ``x in FAMILY``, or any
 use inside of a ``raise``, after which a stage has no result. An index can be resolved if it is a knob
-(``job.knobs.method``: attributes of a name ``knobs``), a string, a name that is bound to one of them, or a parameter
-for which every reachable caller passes one of them. A family with any other index, such as a field of a model's config,
-is hashed completely.
+(``job.knobs.method``: attributes of a name ``knobs``), a string, the architecture of a model's config, a name that is
+bound to one of them, or a parameter
+for which every every reachable caller passes one of them. Architectures of a stage's models are given
+beside its knobs, as ``architectures``. A family with any other else that a model's config says counts completely.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from typing import Any
 from tasks.ports.code.program import FAMILY_ENTRIES, Definition, Mention, Program, Root, is_family
 
 KNOBS = "knobs"
+ARCHITECTURE_OF, ARCHITECTURES = "model_type_of", "architectures"
+"""The function that names the architecture of a model's config, and the name under which those of a stage's models are
+given beside its knobs."""
 Ask = tuple[str, str]
 """An index of a family: ``knob`` and the path of a knob, or ``entry`` and a string."""
 Asks = frozenset[Ask]
@@ -83,6 +87,8 @@ class Narrowing:
         """Return the knobs or strings that an expression stands for, or None if it cannot be resolved."""
         if isinstance(value, ast.Constant):
             return frozenset([("entry", str(value.value))])
+        if isinstance(value, ast.Call):
+            return frozenset([("knob", ARCHITECTURES)]) if self.names_architecture(place, value.func) else None
         if isinstance(value, ast.Attribute):
             path = knob_of(value)
             return frozenset([("knob", path)]) if path else None
@@ -94,6 +100,14 @@ class Narrowing:
                 else given and self.meaning(place, given)
             )
         return None
+
+    def names_architecture(self, place: Place, called: ast.expr) -> bool:
+        """Tell whether a call is that of our function which names the architecture of a model's config."""
+        mentions = self.reached[place.definition].mentions
+        return any(
+            mention.node is called and isinstance(mention.means, tuple) and mention.means[1] == ARCHITECTURE_OF
+            for mention in mentions
+        )
 
     def of_parameter(self, place: Place, name: str) -> Asks | None:
         """Return the values of a function's parameter: the arguments of every reachable caller."""

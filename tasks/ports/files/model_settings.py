@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tasks.architectures.registry import architecture_of
+from tasks.architectures.requirements import MOST_PARAMETERS, about_parameters
 from tasks.errors import ModelError
-from tasks.families import MOST_PARAMETERS, about_parameters, family_of, kind_of
 from tasks.ports.files.bounded_json import read_json
 
 CODE_KEYS = {
@@ -106,11 +107,24 @@ def read_settings(path: Path) -> dict[str, Any]:
     return found
 
 
+def architecture_fact(folder: Path) -> dict[str, str]:
+    """Return the architecture of the model in a folder as a fact of its artifact, by which the keys of stages count
+    the code of that architecture alone; nothing for what is no model."""
+    try:
+        found = read_json(folder / "config.json", LARGEST_FILE) if (folder / "config.json").is_file() else {}
+    except (ValueError, OSError):
+        return {}
+    named = found.get("model_type") if isinstance(found, dict) else None
+    return {"architecture": named} if isinstance(named, str) else {}
+
+
 def require_sizes(config: Mapping[str, Any], folder: Path) -> None:
     """Refuse sizes that are no whole numbers or too large for any model: transformers would build such a model for
     hours, or until memory is exhausted."""
-    names = family_of(config).names
-    for name, most in {**{names[knob]: limit for knob, limit in LIMITS.items()}, **OTHER_LIMITS}.items():
+    architecture = architecture_of(config)
+    names = architecture.shape
+    limits = {names[knob]: limit for knob, limit in LIMITS.items() if knob in names}
+    for name, most in {**limits, **OTHER_LIMITS}.items():
         size = config.get(name)
         if size is not None and (type(size) is not int or not 0 <= size <= most):
             said = f"{name}: {str(size)[:40]!r}"
@@ -118,10 +132,12 @@ def require_sizes(config: Mapping[str, Any], folder: Path) -> None:
                 f"{folder / 'config.json'} says {said}; a whole number up to {most:,} is legal; correct it, or name "
                 f"another model"
             )
-    layers, width, inner = (config.get(names[knob]) or 0 for knob in ("layers", "hidden", "feed_forward"))
-    stacked = config.get("num_hidden_groups") or 1 if kind_of(config) == "albert" else layers
+    layers, width, inner = (config.get(names.get(knob)) or 0 for knob in ("layers", "hidden", "feed_forward"))
     parameters = about_parameters(
-        stacked, width, inner, (config.get("vocab_size") or 0) * (config.get("embedding_size") or width)
+        architecture.distinct_layers(config, layers),
+        width,
+        inner,
+        (config.get("vocab_size") or 0) * (config.get("embedding_size") or width),
     )
     if parameters > MOST_PARAMETERS:
         raise ModelError(

@@ -34,7 +34,7 @@ from tasks.ports.files.model_files import (
     require_settings,
     sentencepiece_size,
 )
-from tasks.ports.files.model_settings import require_plain_settings
+from tasks.ports.files.model_settings import architecture_fact, require_plain_settings
 
 DATA_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 SMALLEST = 20  # tokens; a smaller vocabulary means that the file was not read correctly
@@ -139,7 +139,8 @@ def parcel_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Parcel:
         inventory = {name: {"size": file.stat().st_size, "sha256": hash_file(file)} for name, file in files.items()}
     except OSError as error:
         raise kind(f"{path} cannot be read ({error.strerror}); check the files in it, and run again") from error
-    return Parcel("source", digest_of(inventory), str(path), sum(entry["size"] for entry in inventory.values()))  # type: ignore[misc]
+    size = sum(entry["size"] for entry in inventory.values())  # type: ignore[misc]
+    return Parcel("source", digest_of(inventory), str(path), size, architecture_fact(path))
 
 
 def digest_of(inventory: Mapping[str, Mapping[str, Any]]) -> str:

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.families import family_of
+from tasks.architectures.registry import architecture_of, shape_of
 from tasks.scoring.onnx_models import card_of, graph_of, is_export
 
 
 def flops_of(folder: Path, length: int) -> int:
     """Return the FLOPs of a model folder: by formula where its family is plain, else counted operation by operation."""
     config = read_config(folder)
-    plain = not config.get("model_type") or family_of(config).plain
+    plain = not config.get("model_type") or architecture_of(config).plain
     return forward_flops(config, length) if plain else counted_flops(folder, length)
 
 
@@ -45,11 +45,8 @@ def counted_flops(folder: Path, length: int) -> int:
 
 def forward_flops(config: Mapping[str, Any], length: int) -> int:
     """Return the FLOPs of one input of ``length`` tokens through a plain encoder, pooler and head."""
-    width, layers = (
-        config.get("hidden_size", config.get("dim")),
-        config.get("num_hidden_layers", config.get("n_layers")),
-    )
-    inner = config.get("intermediate_size", config.get("hidden_dim"))
+    shape = shape_of(config)
+    width, layers, inner = (int(shape[knob] or 0) for knob in ("hidden", "layers", "feed_forward"))
     labels = len(config.get("id2label") or {0: "", 1: ""})
     projections = 4 * width * width  # query, key, value, output
     feed_forward = 2 * width * inner
@@ -59,7 +56,7 @@ def forward_flops(config: Mapping[str, Any], length: int) -> int:
         "embedding_size", width
     )  # ALBERT and ELECTRA widen their embeddings once, below the first layer
     # ALBERT does so even where there is nothing to widen.
-    widening = length * narrow * width if narrow != width or config.get("model_type") == "albert" else 0
+    widening = length * narrow * width if narrow != width or architecture_of(config).always_widens else 0
     return int(2 * (layers * length * (projections + feed_forward + attention) + widening + pooler))
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.architectures.registry import architecture_of, is_told_segments
 from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
-from tasks.families import family_of, is_told_segments
 from tasks.ports.rows.row_files import read_facts, read_split
 
 
@@ -133,7 +133,7 @@ def fitted(tokenizer: Any, config: Any) -> Any:
     saved then asks as we do."""
     segments = ["token_type_ids"] if is_told_segments(config) else []
     wanted = {
-        "padding_side": "left" if family_of(config).summary_last else "right",
+        "padding_side": "left" if architecture_of(config).summary_last else "right",
         "model_input_names": ["input_ids", *segments, "attention_mask"],
     }
     for name, value in wanted.items():

@@ -20,7 +20,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from tasks.families import SCORES, family_of
+from tasks.architectures.architecture import SCORES
+from tasks.architectures.registry import architecture_of
 from tasks.training.models.dropout import MASKS
 
 WRITTEN_OUT, FUSED = "limbeck-written-out", "limbeck-fused"
@@ -57,7 +58,7 @@ def own_attention(model: Any) -> Any:
 
 def open_to_watch(model: Any) -> bool:
     """Tell whether a model's attention may be computed here, so that its scores can be read."""
-    return SCORES in family_of(model.config).shows and getattr(model, "_supports_attention_backend", False)
+    return SCORES in architecture_of(model.config).signals and getattr(model, "_supports_attention_backend", False)
 
 
 @contextmanager

@@ -16,14 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tasks.architectures.architecture import Architecture
+from tasks.architectures.registry import ARCHITECTURES, architecture_of, shape_of
+from tasks.architectures.requirements import require_heads
 from tasks.errors import ModelError, RecipeError
-from tasks.families import family_of, require_heads, shape_of
 from tasks.methods.layers.layer_dropping import drop_layers
 from tasks.methods.layers.layer_maps import initial_layers
 from tasks.methods.layers.layer_strategies import STRATEGIES, kept_layers
 from tasks.training.data.rows import Task, fitted
 from tasks.training.models.attention import own_attention
-from tasks.training.models.distilbert import distilbert_of
 from tasks.training.precision import attention_for
 
 
@@ -82,16 +83,16 @@ def with_head(config: Any, task: Task) -> Any:
 
 def smaller(config: Any, shape: SimpleNamespace) -> Any:
     """Return the teacher's config with the student's shape; refuse what cannot be built."""
-    small, family, depth = copy.deepcopy(config), family_of(config), config.num_hidden_layers
+    small, architecture, depth = copy.deepcopy(config), architecture_of(config), config.num_hidden_layers
     if shape.layers > depth:
         raise ModelError(f"the student has {shape.layers} layers and its teacher {depth}; give it at most as many")
-    for knob, name in family.names.items():
-        value = getattr(shape, knob)
+    for knob, name in architecture.shape.items():
+        value = getattr(shape, knob, None)
         if value is not None and not hasattr(config, name):
             raise ModelError(f"a {config.model_type} model has no {name}; leave {knob} out")
         if value is not None:
             setattr(small, name, value)
-    family.follow(small, initial_layers(shape.layers, depth))
+    architecture.follow(small, initial_layers(shape.layers, depth))
     require_heads(small, small.hidden_size, small.num_attention_heads)
     return small
 
@@ -125,11 +126,6 @@ def from_nothing(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]
     return build(smaller(model.config, shape))
 
 
-def as_distilbert(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
-    """Keep evenly spaced layers of a BERT in DistilBERT's architecture."""
-    return own_attention(distilbert_of(model, shape))
-
-
 def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
     """Draw the layers, and start the embeddings from the teacher's, projected on their principal axes where the student
     is narrower."""
@@ -146,7 +142,7 @@ def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], A
 
 def tables(model: Any) -> dict[str, Tensor]:
     """Return the tables of a model's embeddings by name: of words, positions and segments, as far as it has them."""
-    root = model.base_model.get_submodule(family_of(model.config).embeddings)
+    root = model.base_model.get_submodule(architecture_of(model.config).embeddings)
     return {name: module.weight for name, module in root.named_modules() if isinstance(module, nn.Embedding)}
 
 
@@ -154,8 +150,30 @@ STARTS: dict[str, Callable[[Any, SimpleNamespace, Callable[[Any], Any]], Any]] =
     "teacher": from_teacher,
     "embeddings": from_embeddings,
     "random": from_nothing,
-    "distilbert": as_distilbert,
 }
+"""Starts in the teacher's own architecture; one in another architecture bears that one's name."""
+
+
+def in_architecture(target: Architecture, start: str, model: Any, shape: SimpleNamespace) -> Any:
+    """Build a student of the architecture ``target`` from evenly spaced layers of a teacher of another.
+
+    Raises ModelError for a teacher of which it is not built, and for widths of the student's own where whole layers are
+    copied.
+    """
+    config = model.config
+    build = target.from_teachers.get(config.model_type)
+    if build is None:
+        raise ModelError(
+            f"start: {start} copies the layers of a model among {', '.join(target.from_teachers)}, and the "
+            f"teacher is a {config.model_type}; use start: teacher"
+        )
+    own = {knob: value for knob, value in shape_of(config).items() if knob != "layers"}
+    other = [knob for knob, value in own.items() if getattr(shape, knob, None) not in (None, value)]
+    if other and not target.own_widths:
+        raise ModelError(
+            f"start: {start} copies whole layers, so the student has its teacher's widths; leave {', '.join(other)} out"
+        )
+    return own_attention(build(model, shape, initial_layers(shape.layers, config.num_hidden_layers)))
 
 
 def build_student(
@@ -163,7 +181,8 @@ def build_student(
 ) -> Any:
     """Build a student of ``model`` (a classifier or a bare encoder) in the given shape; the teacher is left as it is.
 
-    ``start`` may also be a strategy of layer dropping, which says which of the teacher's layers stay.
+    ``start`` may also be a strategy of layer dropping, which says which of the teacher's layers stay, or the name of
+    another architecture that is built from this one.
     """
     torch.manual_seed(seed)
     if start in STRATEGIES:
@@ -171,10 +190,13 @@ def build_student(
         return with_layers(model, shape, kept_layers(start, depth, depth - shape.layers, contributions)).to(
             model.device
         )
+    if start in ARCHITECTURES and ARCHITECTURES[start].from_teachers:
+        return in_architecture(ARCHITECTURES[start], start, model, shape).to(model.device)
     if start not in STARTS:
         raise RecipeError(
-            f"unknown start {start!r}; choose one of {', '.join(sorted([*STARTS, *STRATEGIES]))}, or name a folder "
-            f"or hub id"
+            f"unknown start {start!r}; choose one of {', '.join(sorted([*STARTS, *STRATEGIES]))}, an architecture "
+            f"({', '.join(sorted(name for name, one in ARCHITECTURES.items() if one.from_teachers))}), or name a "
+            f"folder or hub id"
         )
     student = STARTS[start](model, shape, lambda config: type(model)._from_config(config, dtype=torch.float32))
     return student.to(model.device)

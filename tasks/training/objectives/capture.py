@@ -4,7 +4,7 @@ at the mapped layers only.
 Transformers' own ``output_attentions`` gives probabilities after dropout, or nothing at all under a fused kernel. The
 scores QK^T / sqrt(head size) are therefore taken where attention is computed (``tasks/training/models/attention.py``),
 and so are queries, keys and values, under a fused kernel too. A family whose attention is its own shows queries, keys
-and values where its linear maps make them; what cannot be read is refused (``tasks/families.py``).
+and values where its linear maps make them; what cannot be read is refused (``tasks/architectures/requirements.py``).
 
 Shape letters: B batch, T tokens, D width, H heads, K head size.
 """
@@ -19,8 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tasks.architectures.architecture import HIDDEN, SCORES, STATES
+from tasks.architectures.registry import architecture_of
+from tasks.architectures.requirements import require_signal
 from tasks.errors import ModelError
-from tasks.families import HIDDEN, SCORES, STATES, family_of, require_signal
 from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.training.models.attention import Attended, open_to_watch, own_attention, scored, watched_by
 
@@ -72,7 +74,7 @@ class Capture:
     @contextmanager
     def at_the_maps(self) -> Iterator[None]:
         """Read queries, keys and values where the linear maps of a layer make them."""
-        layers, maps = encoder_layers(self.model), family_of(self.model.config).linears
+        layers, maps = encoder_layers(self.model), architecture_of(self.model.config).state_maps
         hooks = [
             layers[layer].get_submodule(path).register_forward_hook(self.keep(layer, name))
             for layer in self.states
@@ -117,13 +119,13 @@ def prove_scores(model: Any, scores: dict[int, Tensor], inputs: dict[str, Tensor
     """Check scores by layer against the probabilities that transformers' own attention finds for valid tokens."""
     if not scores:
         return
-    before, family = model.config._attn_implementation, family_of(model.config)
+    before, architecture = model.config._attn_implementation, architecture_of(model.config)
     model.set_attn_implementation("eager")
     with torch.inference_mode():
         own = model(**inputs, output_attentions=True).attentions
     model.set_attn_implementation(before)
     for layer, scores_BHTT in scores.items():
-        unseen_BTT = (mask_BT[:, None, :] == 0) | far(mask_BT, family.reach(model.config, layer))
+        unseen_BTT = (mask_BT[:, None, :] == 0) | far(mask_BT, architecture.reach(model.config, layer))
         rebuilt = scores_BHTT.masked_fill(unseen_BTT[:, None], -torch.inf).softmax(-1)
         first, second = (shares_BHTT.float().transpose(1, 2)[mask_BT.bool()] for shares_BHTT in (rebuilt, own[layer]))
         if not torch.allclose(first, second, atol=1e-4):

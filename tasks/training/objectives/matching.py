@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tasks.architectures.registry import architecture_of
 from tasks.engine.job import Job
 from tasks.errors import ModelError, RecipeError
-from tasks.families import family_of
 from tasks.methods.layers.layer_maps import LayerMap, layer_map, of_kept
 from tasks.methods.losses.attention_scores import attention_score_loss, attention_score_loss_paper
 from tasks.methods.losses.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
@@ -109,7 +109,7 @@ class Matcher(Objective):
         """Return which pairs of tokens one of two mapped layers does not look at, because they lie too far apart; None
         where both are global."""
         pair = ((self.student, index), (self.teacher, mapped))
-        reaches = [family_of(model.config).reach(model.config, layer) for model, layer in pair]
+        reaches = [architecture_of(model.config).reach(model.config, layer) for model, layer in pair]
         local = [reach for reach in reaches if reach is not None]
         return far(mask_BT, min(local)) if local else None
 
@@ -127,7 +127,7 @@ class Matcher(Objective):
 def require_positions(config: Any, width: int) -> None:
     """Refuse to pad rows to a ``width`` for which a model has no positions."""
     positions = getattr(config, "max_position_embeddings", None) or width
-    room = positions - ((config.pad_token_id or 0) + 1 if family_of(config).reserved_positions else 0)
+    room = positions - ((config.pad_token_id or 0) + 1 if architecture_of(config).reserved_positions else 0)
     if 0 <= room < width:  # relative positions have no limit: some models say -1
         raise ModelError(
             f"formula: paper pads every row to max_length, here {width} tokens, "

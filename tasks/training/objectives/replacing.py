@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.architectures.requirements import require_alone
 from tasks.engine.job import Job
 from tasks.errors import ModelError
-from tasks.families import require_alone
 from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.methods.layers.replacing import Replaceable, chance, groups
 from tasks.methods.losses.soft_targets import label_loss

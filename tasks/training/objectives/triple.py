@@ -7,6 +7,7 @@ Shape letters: B batch, T tokens, N tokens that count, D width, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +17,13 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from tasks.architectures.registry import vocabulary_head
+from tasks.architectures.requirements import require_words
 from tasks.errors import ModelError
-from tasks.families import require_words
 from tasks.methods.losses.means import mean_of
 from tasks.methods.losses.soft_targets import softened_sum
 from tasks.methods.losses.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
 from tasks.training.data.rows import Batch, Encoded
-from tasks.training.models.heads import Head, vocabulary_head
 from tasks.training.objectives.capture import Signals
 from tasks.training.objectives.lesson import Lesson, Objective
 
@@ -53,7 +54,7 @@ class Triple(Objective):
             counts_V += part
         self.weights_V = rarity(torch.from_numpy(counts_V), tokenizer.all_special_ids)
 
-    def head(self, model: Any) -> Head:
+    def head(self, model: Any) -> Callable[[Tensor], Tensor]:
         """Return a model's vocabulary head; refuse a family whose head is not known."""
         require_words(model.config)
         found = vocabulary_head(model)

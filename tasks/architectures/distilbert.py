@@ -1,20 +1,19 @@
-"""A student of DistilBERT's architecture out of a BERT: some of its layers, its word and position embeddings, its
-masked-LM head.
+"""DistilBERT, and a student of this architecture out of a BERT: some of its layers, its word and position embeddings,
+its masked-LM head.
 
-Paper: Sanh et al. 2019, DistilBERT, arXiv:1910.01108. There are no token types and no pooler; what says how BERT told
-two sentences apart is lost.
+Paper: Sanh et al. 2019, DistilBERT, arXiv:1910.01108. There are no token types and no pooler; what tells two sentences
+apart in BERT is lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+from tasks.architectures.architecture import Architecture, as_bias
 
-from tasks.errors import ModelError
-from tasks.methods.layers.layer_maps import initial_layers
+if TYPE_CHECKING:
+    from torch import Tensor
 
 IN_A_LAYER = {
     "attention.q_lin": "attention.self.query",
@@ -54,37 +53,20 @@ def parameter_map(layers: Sequence[int]) -> Iterator[tuple[str, str]]:
                 )
 
 
-def distilbert_of(model: Any, shape: SimpleNamespace) -> Any:
+def from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     """Build the student of a BERT, with the same kind of head; a classifier's head is drawn, since DistilBERT's has
     another form."""
-    require_bert(model, shape)
-    layers = initial_layers(shape.layers, model.config.num_hidden_layers)
-    student = class_like(model)._from_config(config_of(model.config, shape.layers), dtype=torch.float32)
+    import torch
+
+    student = class_like(model)._from_config(config_of(model.config, len(kept)), dtype=torch.float32)
     theirs, ours = (
         {prefixed(name, each): value for name, value in each.state_dict().items()} for each in (model, student)
     )
     with torch.no_grad():
-        for name, source in parameter_map(layers):
+        for name, source in parameter_map(kept):
             if name in ours and source in theirs:
                 ours[name].copy_(theirs[source])
     return student
-
-
-def require_bert(model: Any, shape: SimpleNamespace) -> None:
-    """Refuse a teacher of another family, and widths of one's own: whole layers are copied."""
-    config = model.config
-    if config.model_type != "bert":
-        raise ModelError(
-            f"start: distilbert copies the layers of a BERT, and the teacher is a {config.model_type}; use start: "
-            f"teacher"
-        )
-    own = {"hidden": config.hidden_size, "heads": config.num_attention_heads, "feed_forward": config.intermediate_size}
-    other = [knob for knob, value in own.items() if getattr(shape, knob) not in (None, value)]
-    if other:
-        raise ModelError(
-            f"start: distilbert copies whole layers, so the student has its teacher's widths; leave "
-            f"{', '.join(other)} out"
-        )
 
 
 def class_like(model: Any) -> Any:
@@ -132,3 +114,23 @@ def prefixed(name: str, model: Any) -> str:
     """Return a parameter's name as a model with a head has it."""
     prefix = f"{model.base_model_prefix}."
     return name if model.base_model is not model else prefix + name
+
+
+def words(model: Any, states_ND: Tensor) -> Tensor:
+    """Return the logits [N, V] of DistilBERT's masked-LM head."""
+    logits_NV: Tensor = model.vocab_projector(
+        model.vocab_layer_norm(model.activation(model.vocab_transform(states_ND)))
+    )
+    return logits_NV
+
+
+DISTILBERT = Architecture(
+    shape={"layers": "n_layers", "hidden": "dim", "heads": "n_heads", "feed_forward": "hidden_dim"},
+    from_teachers={"bert": from_bert},
+    start_note="evenly spread layers in DistilBERT's architecture",
+    layers=("transformer.layer",),
+    plain=True,
+    word_head=words,
+    stands_alone=True,
+    export_mask=as_bias,
+)

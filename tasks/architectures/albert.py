@@ -1,0 +1,62 @@
+"""ALBERT (Lan et al. 2019, arXiv:1909.11942): layers are turns of shared weights, and embeddings are factorised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tasks.architectures.architecture import Architecture, as_bias
+from tasks.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def no_more_groups_than_turns(config: Any, kept: Sequence[int]) -> None:
+    """Have no more groups of shared weights than turns."""
+    config.num_hidden_groups = min(config.num_hidden_groups, len(kept))
+
+
+def groups(config: Mapping[str, Any], layers: int) -> int:
+    """Return the groups of shared weights, among which all turns are divided."""
+    return config.get("num_hidden_groups") or 1
+
+
+def keep_turns(model: Any, stack: Any, kept: Sequence[int]) -> None:
+    """Let the model run fewer times; it has no layers of its own to delete, only groups that no kept turn uses.
+
+    Raises ModelError where the turns that are left would be divided otherwise among the groups.
+    """
+    depth, groups = int(model.config.num_hidden_layers), int(model.config.num_hidden_groups)
+    used = [int(index / (depth / groups)) for index in kept]
+    left = sorted(set(used))
+    rebuilt = [left[int(turn / (len(kept) / len(left)))] for turn in range(len(kept))]
+    if rebuilt != used:
+        raise ModelError(
+            f"this ALBERT shares {groups} groups among {depth} layers and cannot keep layers {list(kept)}; "
+            "keep the same number of layers from each group"
+        )
+    modules = [stack[group] for group in left]
+    del stack[:]
+    stack.extend(modules)
+    model.config.num_hidden_groups = len(left)
+
+
+def words(model: Any, states_ND: Tensor) -> Tensor:
+    """Return the logits [N, V] of ALBERT's masked-LM head."""
+    logits_NV: Tensor = model.predictions(states_ND)
+    return logits_NV
+
+
+ALBERT = Architecture(
+    follow=no_more_groups_than_turns,
+    distinct_layers=groups,
+    layers=("encoder.albert_layer_groups",),
+    keep_layers=keep_turns,
+    on_dropping="an ALBERT's layers are turns of shared weights: dropping some means fewer turns, which saves time "
+    "and no parameters",
+    plain=True,
+    always_widens=True,
+    word_head=words,
+    export_mask=as_bias,
+)

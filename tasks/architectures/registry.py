@@ -1,0 +1,78 @@
+"""The architectures by their ``model_type``, and the first questions that are asked of a config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tasks.architectures.albert import ALBERT
+from tasks.architectures.architecture import UNKNOWN, Architecture
+from tasks.architectures.bert import BERT, ERNIE
+from tasks.architectures.deberta_v2 import DEBERTA_V2
+from tasks.architectures.distilbert import DISTILBERT
+from tasks.architectures.electra import ELECTRA
+from tasks.architectures.mobilebert import MOBILEBERT
+from tasks.architectures.modernbert import MODERNBERT
+from tasks.architectures.mpnet import MPNET
+from tasks.architectures.roberta import ROBERTA, ROBERTA_LIKE
+from tasks.architectures.xlnet import XLNET
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "albert": ALBERT,
+    "bert": BERT,
+    "camembert": ROBERTA,
+    "data2vec-text": ROBERTA_LIKE,
+    "deberta-v2": DEBERTA_V2,
+    "distilbert": DISTILBERT,
+    "electra": ELECTRA,
+    "ernie": ERNIE,
+    "mobilebert": MOBILEBERT,
+    "modernbert": MODERNBERT,
+    "mpnet": MPNET,
+    "roberta": ROBERTA,
+    "xlm-roberta": ROBERTA,
+    "xlm-roberta-xl": ROBERTA_LIKE,
+    "xlnet": XLNET,
+}
+"""By the ``model_type`` of a config. A stage's key counts those entries that its inputs and its start name; it may be
+read whole only in a ``raise``, or by code that is in no key."""
+
+
+def model_type_of(config: Any) -> str:
+    """Return the ``model_type`` of a config, be it an object or the contents of its file."""
+    return str(config.get("model_type") if isinstance(config, Mapping) else config.model_type)
+
+
+def architecture_of(config: Any) -> Architecture:
+    """Return the architecture of a config, be it an object or the contents of its file."""
+    return ARCHITECTURES.get(model_type_of(config), UNKNOWN)
+
+
+def shape_of(config: Any) -> dict[str, int | None]:
+    """Return a config's shape by the names of a student's knobs: layers, width, heads, feed-forward width, and what
+    else its architecture has."""
+    names = architecture_of(config).shape.items()
+    return {
+        knob: config.get(name) if isinstance(config, Mapping) else getattr(config, name, None) for knob, name in names
+    }
+
+
+def summary_token(config: Any) -> str:
+    """Return which token stands for the whole text: the first (``cls``) or the ``last``."""
+    return "last" if architecture_of(config).summary_last else "cls"
+
+
+def is_told_segments(config: Any) -> bool:
+    """Tell whether a model is told which text of a pair a token is from."""
+    return architecture_of(config).segments(config)
+
+
+def vocabulary_head(model: Any) -> Callable[[Tensor], Tensor] | None:
+    """Return a masked language model's head, from states of tokens [N, D] to logits [N, V], or None where it is not
+    known."""
+    head = architecture_of(model.config).word_head
+    return None if head is None else partial(head, model)
