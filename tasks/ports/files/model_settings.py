@@ -132,7 +132,7 @@ def require_sizes(config: Mapping[str, Any], folder: Path) -> None:
                 f"{folder / 'config.json'} says {said}; a whole number up to {most:,} is legal; correct it, or name "
                 f"another model"
             )
-    layers, width, inner = (config.get(names.get(knob)) or 0 for knob in ("layers", "hidden", "feed_forward"))
+    layers, width, inner = (config.get(names.get(knob, "")) or 0 for knob in ("layers", "hidden", "feed_forward"))
     parameters = about_parameters(
         architecture.distinct_layers(config, layers),
         width,
