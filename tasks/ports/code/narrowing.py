@@ -129,11 +129,11 @@ class Place:
 
     def __init__(self, program: Program, definition: Definition) -> None:
         self.definition, self.node = definition, program.node(definition)
-        self.parents = {id(inner): outer for outer in ast.walk(self.node) for inner in ast.iter_child_nodes(outer)}
+        self.parents = {inner: outer for outer in ast.walk(self.node) for inner in ast.iter_child_nodes(outer)}
 
     def above(self, node: ast.AST) -> ast.AST | None:
         """Return what a piece of syntax is a direct part of."""
-        return self.parents.get(id(node))
+        return self.parents.get(node)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield everything around a piece of syntax, from the inside out."""
