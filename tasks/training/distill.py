@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.errors import ModelError
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.patience import patience_layers, patience_loss
 from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.training.answers import Answers, summary_of
@@ -74,7 +74,7 @@ def inner_course(
     kept of them."""
     pad = varied.tokenizer.pad_token_id
 
-    def loss(rows: np.ndarray) -> Tensor:
+    def loss(rows: np.ndarray) -> Loss:
         batch = collate(newest(varied), rows, pad, place, objective.width)
         return objective.loss(batch, None if kept is None else kept.of(rows, place))
 
@@ -131,7 +131,7 @@ def train_with_teacher(job: Job, knobs: SimpleNamespace, cast: Cast) -> dict[str
     return facts | {"truncated": truncated(newest(varied), knobs.max_length)}
 
 
-def answered_loss(job: Job, knobs: SimpleNamespace, cast: Cast, varied: Varied) -> Callable[[np.ndarray], Tensor]:
+def answered_loss(job: Job, knobs: SimpleNamespace, cast: Cast, varied: Varied) -> Callable[[np.ndarray], Loss]:
     """Return the loss of a batch against the teacher's answers and, where the knobs say so, the labels and the
     teacher's summary tokens."""
     student, patience, pad = cast.student, getattr(knobs, "patience", None), cast.tokenizer.pad_token_id
@@ -147,7 +147,7 @@ def answered_loss(job: Job, knobs: SimpleNamespace, cast: Cast, varied: Varied) 
         "formula": getattr(knobs, "formula", "default"),
     }
 
-    def loss(rows: np.ndarray) -> Tensor:
+    def loss(rows: np.ndarray) -> Loss:
         batch, theirs = collate(newest(varied), rows, pad, student.device), answers.of(rows)
         ours = capture(**batch.inputs(student))
         assert ours.logits_BC is not None

@@ -13,6 +13,7 @@ import torch
 
 from tasks.engine.job import Job
 from tasks.errors import DataError
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import label_loss
 from tasks.training.data.batches import plan
 from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
@@ -71,7 +72,7 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
         raise DataError("the train split has no labelled rows; check the label column")
     labels_N = torch.from_numpy(rows.labels_N).to(model.device)
 
-    def loss(batch: np.ndarray) -> torch.Tensor:
+    def loss(batch: np.ndarray) -> Loss:
         logits_BC = model(**collate(encoded, batch, pad, model.device).inputs(model)).logits
         return label_loss(logits_BC, labels_N[batch], kind=task.kind)
 

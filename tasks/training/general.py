@@ -76,5 +76,5 @@ def held_loss(
         torch.manual_seed(knobs.seed)
         for part in by_length(encoded.padded_to(objective.width)[held], size=32, tokens=8192):
             with torch.no_grad(), arithmetic(knobs.precision, place):
-                losses.append(float(objective.loss(collate(encoded, held[part], pad, place, objective.width))))
+                losses.append(float(objective.loss(collate(encoded, held[part], pad, place, objective.width)).mean()))
     return float(np.mean(losses))

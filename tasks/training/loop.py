@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, ModelError
+from tasks.methods.losses.means import Loss
 from tasks.training import checkpoints
 from tasks.training.checkpoints import Progress
 from tasks.training.models.dropout import MASKS, cheap_masks
@@ -34,7 +35,7 @@ class Course:
 
     modules: nn.Module
     batches: Callable[[int], list[np.ndarray]]
-    loss: Callable[[np.ndarray], Tensor]
+    loss: Callable[[np.ndarray], Loss]
     score: Callable[[], float] | None = None
     tokens: Callable[[], np.ndarray] | None = None
     """Every token of the epoch that was planned last, where they are known and few."""
@@ -56,7 +57,7 @@ def train(job: Job, knobs: SimpleNamespace, course: Course, place: torch.device)
         if progress.step:
             job.log(f"resuming at step {progress.step:,} of {total:,}")
         run = Run(job, knobs, course, optimizer, progress, total, crew, table)
-        with StopSignal() as stop, crew.at_work():
+        with StopSignal() as stop:
             while progress.step < total:
                 run.one_step(epochs.at(progress.step), place)
                 run.keep_watch(stop, place)

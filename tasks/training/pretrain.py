@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.engine.job import Job
-from tasks.methods.losses.means import mean_of
+from tasks.methods.losses.means import Loss, mean_of
 from tasks.training.data.batches import plan
 from tasks.training.data.corpora import sequences
 from tasks.training.data.rows import Batch, Encoded, collate, flat
@@ -93,7 +92,7 @@ def make_tokenizer(documents: Path, vocabulary: int, folder: Path) -> Any:
     return BertTokenizer(vocab={token: index for index, token in enumerate(tokens)}, do_lower_case=True)
 
 
-def masked_loss(model: Any, batch: Batch, tokenizer: Any, share: float) -> Tensor:
+def masked_loss(model: Any, batch: Batch, tokenizer: Any, share: float) -> Loss:
     """Return the loss of predicting masked tokens: of those drawn, 80 % are masked, 10 % replaced by any token, 10 %
     left."""
     drawn_BT = torch.rand(batch.ids_BT.shape) < share

@@ -10,15 +10,14 @@ arXiv:2006.15704.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
-from tasks.methods.losses.means import alone, counted_by
+from tasks.methods.losses.means import Loss
 
 ASKED = 10  # steps between two questions to all processes on GPUs
 PATIENCE = timedelta(hours=1)  # how long the others wait for the first process, which alone scores and saves
@@ -64,11 +63,10 @@ class Crew:
         )
 
     def found_by_first(self, find: Callable[[], float], place: torch.device) -> float:
-        """Let the first process find a number, by means of its own, and tell it to all."""
+        """Let the first process find a number, and tell it to all."""
         if self.size == 1:
             return find()
-        with counted_by(alone):
-            known = torch.tensor(find() if self.speaks else 0.0, dtype=torch.float64, device=place)
+        known = torch.tensor(find() if self.speaks else 0.0, dtype=torch.float64, device=place)
         distributed.broadcast(known, 0)
         return float(known)
 
@@ -78,27 +76,21 @@ class Crew:
         distributed.all_reduce(total)
         return total.clamp(min=1) / self.size
 
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Take means over all processes for as long as a training lasts."""
+    def synchronised(self, modules: nn.Module, loss: Callable[[np.ndarray], Loss]) -> Callable[[np.ndarray], Tensor]:
+        """Return the mean of a loss, as a scalar, over all processes; its gradients with regard to ``modules`` are
+        averaged over them."""
         if self.size == 1:
-            yield
-            return
-        with counted_by(self.divisor):
-            yield
-
-    def synchronised(self, modules: nn.Module, loss: Callable[[np.ndarray], Tensor]) -> Callable[[np.ndarray], Tensor]:
-        """Return a loss whose gradients with regard to ``modules`` are averaged over all processes."""
-        if self.size == 1:
-            return loss
+            return lambda rows: loss(rows).mean()
         # A model may have parts that a loss does not reach: a pooler, a head.
         return nn.parallel.DistributedDataParallel(
-            Step(modules, loss), find_unused_parameters=True, broadcast_buffers=False
+            Step(modules, lambda rows: loss(rows).mean(self.divisor)),
+            find_unused_parameters=True,
+            broadcast_buffers=False,
         )
 
 
 class Step(nn.Module):
-    """A loss with the modules that it trains: what is wrapped to be synchronised."""
+    """The mean of a loss with the modules that it trains: what is wrapped to be synchronised."""
 
     def __init__(self, modules: nn.Module, loss: Callable[[np.ndarray], Tensor]) -> None:
         super().__init__()

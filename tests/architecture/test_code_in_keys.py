@@ -333,11 +333,6 @@ ALLOWED = {
         "_watches",
     ): "a stack that one context manager fills and empties",
     (
-        "nothing_is_changed_from_outside",
-        "tasks.methods.losses.means",
-        "_divisors",
-    ): "a stack that one context manager fills and empties",
-    (
         "knobs_are_those_of_the_stage",
         "tasks.stage.orders",
         "Field(title='Knobs'",

@@ -31,6 +31,7 @@ from torch.nn import functional as F
 from transformers import logging
 
 from tasks.engine.job import Job, namespace
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.recipe.slices import IntermediateSlice, PredictionSlice
 from tasks.recipe.students import Shape
@@ -178,7 +179,7 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
         train(place_of(school, f"first-{seed}"), first, inner_course(matcher, varied, first, kept, CPU), CPU)
     answers_NC = torch.from_numpy(all_logits(teacher, encoded, tokenizer.pad_token_id, precision="auto"))
 
-    def loss(batch: np.ndarray) -> Tensor:
+    def loss(batch: np.ndarray) -> Loss:
         return answer_loss(
             student,
             collate(encoded, batch, tokenizer.pad_token_id, CPU),
@@ -200,7 +201,7 @@ def plain(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: An
     first, second = knobs_of(school, seed)
     matcher = Matcher(student, teacher, first.matching)
 
-    def answered(batch: np.ndarray) -> Tensor:
+    def answered(batch: np.ndarray) -> Loss:
         padded = wide(collate(encoded, batch, tokenizer.pad_token_id, CPU))
         with torch.no_grad():
             answers_BC = teacher(**padded.inputs(teacher)).logits
@@ -216,7 +217,7 @@ def plain(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: An
     return student
 
 
-def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Tensor], rows: int, knobs: SimpleNamespace) -> None:
+def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Loss], rows: int, knobs: SimpleNamespace) -> None:
     """Take the steps of one phase."""
     decayed = [value for value in modules.parameters() if value.ndim > 1]
     others = [value for value in modules.parameters() if value.ndim <= 1]
@@ -228,7 +229,7 @@ def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Tensor], rows: 
     for step in range(knobs.steps):
         for group in optimizer.param_groups:
             group["lr"] = knobs.learning_rate * rate(step, knobs.steps, knobs.warmup, knobs.schedule)
-        loss(random.choice(rows, knobs.batch_size, replace=False)).backward()
+        loss(random.choice(rows, knobs.batch_size, replace=False)).mean().backward()
         nn.utils.clip_grad_norm_(modules.parameters(), knobs.clip)
         optimizer.step()
         optimizer.zero_grad()
@@ -241,7 +242,7 @@ def wide(batch: Batch) -> Batch:
     )
 
 
-def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.ndarray, knobs: SimpleNamespace) -> Tensor:
+def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.ndarray, knobs: SimpleNamespace) -> Loss:
     """Return the loss of the second phase."""
     options = {"kind": TASK.kind, "temperature": knobs.temperature, "hard_weight": knobs.hard_weight}
     return prediction_loss(student(**batch.inputs(student)).logits, answers_BC, torch.from_numpy(labels_B), **options)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from tasks.engine.job import Job
+from tasks.methods.losses.means import Loss, mean_of
 from tasks.training.loop import Course, train
 from tasks.training.models.dropout import MASKS, Dropout, Masks, cheap_masks
 
@@ -57,10 +58,10 @@ def test_every_step_of_a_training_draws_anew(tmp_path: Path) -> None:
     modules = nn.Sequential(nn.Linear(1, 200), nn.Dropout(0.5))
     seen: list[torch.Tensor] = []
 
-    def loss(rows: np.ndarray) -> torch.Tensor:
+    def loss(rows: np.ndarray) -> Loss:
         out = modules(torch.ones(1, 1))
         seen.append(out == 0)
-        return out.sum()
+        return mean_of(out.sum(), 1)
 
     knobs = SimpleNamespace(
         steps=6,

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification
 
 from tasks.engine.job import Job
+from tasks.methods.losses.means import Loss, mean_of
 from tasks.training.data.batches import plan
 from tasks.training.data.rows import Encoded, collate
 from tasks.training.loop import Course, rate, train
@@ -92,10 +93,10 @@ def plain(learned: nn.Module) -> tuple[list[float], list[float]]:
 def test_its_losses_are_a_plain_loops(tmp_path: Path) -> None:
     learned, losses = own_attention(model()), []
 
-    def loss(rows: np.ndarray) -> torch.Tensor:
+    def loss(rows: np.ndarray) -> Loss:
         value = F.cross_entropy(learned(**collate(ENCODED, rows, 0, CPU).inputs(learned)).logits, LABELS[rows])
         losses.append(float(value.detach()))
-        return value
+        return mean_of(value, 1)
 
     job = Job({"job": "test", "knobs": {}, "output": str(tmp_path), "checkpoints": str(tmp_path / "checkpoints")})
     train(job, KNOBS, Course(learned, batches, loss, tokens=lambda: ENCODED.ids_S), CPU)

@@ -102,7 +102,9 @@ def relations(**changes: Any) -> SimpleNamespace:
 
 
 def test_a_student_equal_to_its_teacher_loses_nothing_in_relations(teacher: Any, batch: Any) -> None:
-    assert float(Relations(copy.deepcopy(teacher), teacher, relations()).loss(batch)) == pytest.approx(0, abs=1e-6)
+    assert float(Relations(copy.deepcopy(teacher), teacher, relations()).loss(batch).mean()) == pytest.approx(
+        0, abs=1e-6
+    )
 
 
 def test_relations_read_the_very_projections_of_a_layer(teacher: Any, batch: Any) -> None:
@@ -133,8 +135,8 @@ def test_relations_do_not_change_with_padding(teacher: Any, scene: SimpleNamespa
     encoded = encode(load_tokenizer(scene.base), ["the film was good", "a book " * 6], None, 16)
     both = collate(encoded, [0, 1], 0, CPU)
     padded = type(both)(both.ids_BT[:1], both.mask_BT[:1], both.segments_BT[:1])
-    alone = float(objective.loss(collate(encoded, [0], 0, CPU)).detach())
-    assert alone > 0.01 and alone == pytest.approx(float(objective.loss(padded).detach()), rel=1e-5)
+    alone = float(objective.loss(collate(encoded, [0], 0, CPU)).mean().detach())
+    assert alone > 0.01 and alone == pytest.approx(float(objective.loss(padded).mean().detach()), rel=1e-5)
 
 
 def test_general_distillation_by_relations_with_other_heads_and_another_width(
@@ -191,7 +193,7 @@ def test_the_triple_loss_falls(scene: SimpleNamespace, tmp_path: Path) -> None:
     losses = []
     for step in range(60):
         torch.manual_seed(step % 3)
-        loss = objective.loss(collate(text, list(range(8)), 0, CPU))
+        loss = objective.loss(collate(text, list(range(8)), 0, CPU)).mean()
         losses.append(float(loss.detach()))
         loss.backward()
         optimizer.step()
@@ -240,7 +242,7 @@ def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monk
     encoded = encode(tokenizer, ["the film was good", "a book " * 6], None, 16)
     both = collate(encoded, [0, 1], 0, CPU)
     padded = type(both)(both.ids_BT[:1], both.mask_BT[:1], both.segments_BT[:1])
-    losses = [float(objective.loss(batch).detach()) for batch in (collate(encoded, [0], 0, CPU), padded)]
+    losses = [float(objective.loss(batch).mean().detach()) for batch in (collate(encoded, [0], 0, CPU), padded)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
@@ -256,8 +258,10 @@ def test_chunks_of_the_vocabulary_change_nothing(scene: SimpleNamespace, monkeyp
         )
         knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
         torch.manual_seed(3)
-        loss = triple.Triple(student, base, knobs, load_tokenizer(scene.base), text).loss(
-            collate(text, list(range(8)), 0, CPU)
+        loss = (
+            triple.Triple(student, base, knobs, load_tokenizer(scene.base), text)
+            .loss(collate(text, list(range(8)), 0, CPU))
+            .mean()
         )
         loss.backward()
         found.append((float(loss.detach()), student.distilbert.transformer.layer[0].ffn.lin1.weight.grad.clone()))

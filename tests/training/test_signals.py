@@ -64,10 +64,10 @@ def test_the_loss_by_kept_signals_is_the_loss_beside_a_live_teacher(
     kept = reopened(tmp_path / "kept", train.ids_N)
     for batch in (np.asarray([5, 0, 17, 30]), np.arange(60)):
         tensors = collate(encoded, batch, tokenizer.pad_token_id, CPU)
-        live, stored = matcher.loss(tensors), matcher.loss(tensors, kept.of(batch, CPU))
+        live, stored = matcher.loss(tensors).mean(), matcher.loss(tensors, kept.of(batch, CPU)).mean()
         assert float(live) > 0
         torch.testing.assert_close(stored, live, rtol=1e-4, atol=0)
-        other = matcher.loss(tensors, kept.of(batch[::-1].copy(), CPU)) if len(batch) == 4 else live * 2
+        other = matcher.loss(tensors, kept.of(batch[::-1].copy(), CPU)).mean() if len(batch) == 4 else live * 2
         assert abs(float(other) - float(live)) > 4e-4 * float(live), (
             "rows must not be interchangeable, or this test shows nothing"
         )

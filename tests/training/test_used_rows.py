@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
 from tasks.engine.job import Job
+from tasks.methods.losses.means import Loss, mean_of
 from tasks.training.loop import Course, train
 from tasks.training.models.used_rows import used_rows_only
 
@@ -67,9 +68,10 @@ def course(learned: nn.Module, *, few: bool, count: Callable[[], None] = lambda:
         shown["ids"] = TEXTS if epoch == 0 else LATER
         return list(np.arange(EPOCH * 2).reshape(EPOCH, 2))
 
-    def loss(rows: np.ndarray) -> Tensor:
+    def loss(rows: np.ndarray) -> Loss:
         count()
-        return learned(input_ids=torch.from_numpy(shown["ids"][rows]), labels=torch.from_numpy(rows % 2)).loss
+        found = learned(input_ids=torch.from_numpy(shown["ids"][rows]), labels=torch.from_numpy(rows % 2)).loss
+        return mean_of(found, 1)
 
     def score() -> float:
         with torch.no_grad():

@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.errors import ModelError
-from tasks.methods.losses.means import in_full, mean_of
+from tasks.methods.losses.means import Loss, in_full, mean_of
 
 SMOOTHING = 0.7  # how strongly a token's frequency counts against it
 SHOWN_AS_MASK, SHOWN_AS_IT_IS = 0.8, 0.1  # the rest of the targets is shown as any token
 
 
-def direction_loss(student_ND: Tensor, teacher_ND: Tensor) -> Tensor:
+def direction_loss(student_ND: Tensor, teacher_ND: Tensor) -> Loss:
     """Return 1 - cosine, averaged over tokens."""
     if student_ND.shape != teacher_ND.shape:
         raise ModelError(

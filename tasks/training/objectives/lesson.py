@@ -11,9 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from tasks.engine.job import Job
+from tasks.methods.losses.means import Loss
 from tasks.training.data.rows import Batch, Encoded
 from tasks.training.objectives.capture import Signals
 
@@ -50,8 +51,8 @@ class Objective:
     def begin(self, step: int, total: int) -> None:
         """Get ready for a step."""
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
-        """Return the loss of a batch, a scalar; ``theirs`` is what the teacher shows of it, where that was kept."""
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
+        """Return the loss of a batch; ``theirs`` is what the teacher shows of it, where that was kept."""
         raise NotImplementedError
 
     def finish(self) -> dict[str, Any]:

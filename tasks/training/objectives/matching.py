@@ -19,6 +19,7 @@ from tasks.families import family_of
 from tasks.methods.layers.layer_maps import LayerMap, layer_map, of_kept
 from tasks.methods.losses.attention_scores import attention_score_loss, attention_score_loss_paper
 from tasks.methods.losses.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
+from tasks.methods.losses.means import Loss
 from tasks.training.data.rows import Batch
 from tasks.training.objectives.capture import Capture, Signals, far, prove
 from tasks.training.objectives.lesson import Lesson, Objective
@@ -56,8 +57,8 @@ class Matcher(Objective):
             f"layer map: student states {list(range(len(self.map.hidden)))} copy teacher states {list(self.map.hidden)}"
         )
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
-        """Return the inner loss of one batch, a scalar; the teacher is run unless what it shows of this batch is known.
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
+        """Return the inner loss of one batch; the teacher is run unless what it shows of this batch is known.
 
         Raises ModelError where padding counts and is not there.
         """
@@ -85,9 +86,9 @@ class Matcher(Objective):
         """Return the map."""
         return {"layer_map": list(self.map.hidden)}
 
-    def compare(self, ours: Signals, theirs: Signals, mask_BT: Tensor) -> Tensor:
+    def compare(self, ours: Signals, theirs: Signals, mask_BT: Tensor) -> Loss:
         """Sum the losses over the mapped layers."""
-        total = torch.zeros((), device=mask_BT.device)
+        total = Loss()
         for index, mapped in enumerate(self.map.hidden if self.knobs.hidden else ()):
             total = total + self.knobs.hidden * self.hidden_loss(
                 ours.hidden[index], theirs.hidden[mapped], mask_BT, index
@@ -98,7 +99,7 @@ class Matcher(Objective):
             )
         return total
 
-    def hidden_loss(self, student_BTD: Tensor, teacher_BTE: Tensor, mask_BT: Tensor, index: int) -> Tensor:
+    def hidden_loss(self, student_BTD: Tensor, teacher_BTE: Tensor, mask_BT: Tensor, index: int) -> Loss:
         """Compare one pair of hidden states by the chosen formula."""
         projection = self.projections.of(index)
         if self.knobs.formula == "paper":
@@ -115,7 +116,7 @@ class Matcher(Objective):
 
     def attention_loss(
         self, student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor, far_1TT: Tensor | None = None
-    ) -> Tensor:
+    ) -> Loss:
         """Compare one pair of score tensors by the chosen formula."""
         if self.knobs.formula == "paper":
             unseen_BTT = mask_BT[:, None, :] == 0 if far_1TT is None else (mask_BT[:, None, :] == 0) | far_1TT

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.errors import ModelError
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.relations import relation_heads, relation_loss, require_heads
 from tasks.training.data.rows import Batch
 from tasks.training.objectives.capture import Capture, Signals, prove
@@ -46,13 +46,13 @@ class Relations(Objective):
             f"relation heads"
         )
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the weighted sum over queries, keys and values."""
         if theirs is None:
             with torch.no_grad():
                 theirs = self.of_teacher(**batch.inputs(self.teacher))
         ours = self.of_student(**batch.inputs(self.student)).states[self.own]
-        total = torch.zeros((), device=batch.mask_BT.device)
+        total = Loss()
         for kind in KINDS:
             weight = getattr(self.knobs, kind)
             if weight:

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.families import require_alone
 from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.methods.layers.replacing import Replaceable, chance, groups
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import label_loss
 from tasks.training.data.rows import Batch
 from tasks.training.objectives.capture import Signals
@@ -55,7 +55,7 @@ class Replacing(Objective):
         for module, stands_in in zip(self.stack, drawn, strict=True):
             module.replaced = bool(stands_in)  # type: ignore[assignment]
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the task's loss."""
         assert batch.rows_B is not None
         return label_loss(

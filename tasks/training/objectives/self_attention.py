@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.methods.losses.attention_distributions import attention_distribution_loss
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.relations import relation_loss
 from tasks.training.data.rows import Batch
 from tasks.training.objectives.capture import Capture, Signals, prove
@@ -32,7 +32,7 @@ class SelfAttention(Objective):
         """Check the capture of the teacher."""
         prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the weighted sum of both terms."""
         if theirs is None:
             with torch.no_grad():

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tasks.errors import ModelError
 from tasks.families import require_words
-from tasks.methods.losses.means import mean_of
+from tasks.methods.losses.means import Loss, mean_of
 from tasks.methods.losses.soft_targets import softened_sum
 from tasks.methods.losses.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
 from tasks.training.data.rows import Batch, Encoded
@@ -60,7 +60,7 @@ class Triple(Objective):
         assert found is not None
         return found
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the weighted sum of the three terms."""
         drawn_BT = draw_targets(batch.ids_BT, batch.mask_BT, self.weights_V, share=self.knobs.mask_share)
         ids_BT = shown(batch.ids_BT, drawn_BT, mask_token=self.tokenizer.mask_token_id, vocabulary=len(self.weights_V))
