@@ -24,6 +24,7 @@ from tasks.families import summary_token
 from tasks.methods.losses.ensembles import mixed
 from tasks.methods.losses.patience import patience_layers
 from tasks.training.data.batches import by_length
+from tasks.training.data.epochs import Indices
 from tasks.training.data.rows import (
     Batch,
     Encoded,
@@ -115,26 +116,22 @@ class Answers:
     """The teacher's answers for a batch: looked up for rows as they are, asked afresh for variants only."""
 
     def __init__(self, folder: Path, varied: Varied, teacher: Any, tokenizer: Any, layers: Sequence[int] = ()) -> None:
-        self.varied, self.tokenizer, self.place = varied, tokenizer, teacher.device
+        self.max_length, self.tokenizer, self.place = varied.max_length, tokenizer, teacher.device
         self.capture, stored = Capture(teacher, hidden=layers), load_file(folder / "answers.safetensors")
         order = rows_by_id(stored["ids"], varied.rows.ids_N, "answers", "answer-rows")
         self.logits_NC = torch.from_numpy(stored["logits"][order]).to(self.place)
         self.summaries_NLD = torch.from_numpy(stored["summaries"][order]) if layers else None
 
-    def of(self, rows: np.ndarray) -> Answered:
+    def of(self, indices: Indices) -> Answered:
         """Return the answers for a batch of rows."""
+        rows, changed, variants = indices.rows_B, indices.changed(), indices.epoch.variants
         logits_BC = self.logits_NC[rows]
         summaries_BLD = None if self.summaries_NLD is None else self.summaries_NLD[rows].to(self.place).float()
-        changed = (
-            np.flatnonzero(self.varied.changed_N[rows])
-            if self.varied.changed_N is not None
-            else np.empty(0, dtype=np.int64)
-        )
-        if not len(changed):
+        if variants is None or not len(changed):
             return Answered(logits_BC, summaries_BLD)
         with torch.inference_mode():
-            texts, pairs = self.varied.read(rows[changed])
-            encoded = encode(self.tokenizer, texts, pairs, self.varied.max_length)
+            texts, pairs = variants.read(rows[changed])
+            encoded = encode(self.tokenizer, texts, pairs, self.max_length)
             fresh = said_of(
                 self.capture, collate(encoded, np.arange(len(changed)), self.tokenizer.pad_token_id, self.place)
             )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 
 from tasks.engine.job import Job
@@ -22,8 +21,8 @@ from tasks.methods.losses.means import Loss
 from tasks.methods.losses.patience import patience_layers, patience_loss
 from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.training.answers import Answers, summary_of
-from tasks.training.data.batches import plan
-from tasks.training.data.rows import Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
+from tasks.training.data.epochs import Epoch, Indices, planned
+from tasks.training.data.rows import Encoded, Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
 from tasks.training.data.variants import Varied, read_candidates
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import Course, train
@@ -59,7 +58,7 @@ def distill_intermediate(job: Job) -> dict[str, Any]:
     )
     about = {"labels_N": varied.rows.labels_N, "kind": cast.task.kind, "longest": knobs.max_length}
     objective = objective_of(Lesson(cast.student, cast.teacher, knobs, cast.tokenizer, **about))
-    objective.prove(job, collate(varied.at(0), [0, 1], cast.tokenizer.pad_token_id, place))
+    objective.prove(job, collate(first_rows(varied), [0, 1], cast.tokenizer.pad_token_id, place))
     store_as_multiplied(cast.teacher, knobs.precision)
     course = inner_course(objective, varied, knobs, recorded(job, varied.rows.ids_N), place)
     facts = train(job, knobs, course, place) | objective.finish()
@@ -74,15 +73,14 @@ def inner_course(
     kept of them."""
     pad = varied.tokenizer.pad_token_id
 
-    def loss(rows: np.ndarray) -> Loss:
-        batch = collate(newest(varied), rows, pad, place, objective.width)
-        return objective.loss(batch, None if kept is None else kept.of(rows, place))
+    def loss(indices: Indices) -> Loss:
+        batch = collate(indices.epoch.encoded, indices.rows_B, pad, place, objective.width)
+        return objective.loss(batch, None if kept is None else kept.of(indices, place))
 
     return Course(
         modules=objective.modules,
-        batches=epoch_batches(varied, knobs, objective.width),
+        epoch=varied_epochs(varied, knobs, objective.width),
         loss=loss,
-        tokens=lambda: newest(varied).ids_S,
         pad=pad,
         begin=objective.begin,
     )
@@ -111,9 +109,8 @@ def train_with_teacher(job: Job, knobs: SimpleNamespace, cast: Cast) -> dict[str
     store_as_multiplied(cast.teacher, knobs.precision)
     course = Course(
         modules=student,
-        batches=epoch_batches(varied, knobs),
+        epoch=varied_epochs(varied, knobs),
         loss=answered_loss(job, knobs, cast, varied),
-        tokens=lambda: newest(varied).ids_S,
         pad=tokenizer.pad_token_id,
         score=selector(
             student,
@@ -123,15 +120,15 @@ def train_with_teacher(job: Job, knobs: SimpleNamespace, cast: Cast) -> dict[str
             tokenizer.pad_token_id,
             knobs,
         ),
+        facts=lambda last: {"truncated": truncated(last.encoded, knobs.max_length)},
     )
     # Of the task's own rows: transfer text has none, and may be all that is learned from.
     labelled = read_rows(job.inputs["rows"], "train", task.kind) if task.kind == "regression" else varied.rows
     with started_at_labels(student, task, labelled.labels_N):
-        facts = train(job, knobs, course, student.device)
-    return facts | {"truncated": truncated(newest(varied), knobs.max_length)}
+        return train(job, knobs, course, student.device)
 
 
-def answered_loss(job: Job, knobs: SimpleNamespace, cast: Cast, varied: Varied) -> Callable[[np.ndarray], Loss]:
+def answered_loss(job: Job, knobs: SimpleNamespace, cast: Cast, varied: Varied) -> Callable[[Indices], Loss]:
     """Return the loss of a batch against the teacher's answers and, where the knobs say so, the labels and the
     teacher's summary tokens."""
     student, patience, pad = cast.student, getattr(knobs, "patience", None), cast.tokenizer.pad_token_id
@@ -147,8 +144,9 @@ def answered_loss(job: Job, knobs: SimpleNamespace, cast: Cast, varied: Varied) 
         "formula": getattr(knobs, "formula", "default"),
     }
 
-    def loss(rows: np.ndarray) -> Loss:
-        batch, theirs = collate(newest(varied), rows, pad, student.device), answers.of(rows)
+    def loss(indices: Indices) -> Loss:
+        rows, theirs = indices.rows_B, answers.of(indices)
+        batch = collate(indices.epoch.encoded, rows, pad, student.device)
         ours = capture(**batch.inputs(student))
         assert ours.logits_BC is not None
         total = prediction_loss(ours.logits_BC, theirs.logits_BC, labels_N[rows], **options)
@@ -205,13 +203,17 @@ def candidates(job: Job) -> Any:
     return read_candidates(job.inputs.get("candidates"))
 
 
-def epoch_batches(varied: Varied, knobs: SimpleNamespace, width: int | None = None) -> Any:
-    """Return what plans the batches of an epoch over that epoch's text, padded to ``width`` where it is given."""
-    options = {"size": knobs.batch_size, "tokens": knobs.batch_tokens, "seed": knobs.seed}
-    return lambda epoch: plan(varied.at(epoch).padded_to(width), epoch=epoch, **options)
+def varied_epochs(varied: Varied, knobs: SimpleNamespace, width: int | None = None) -> Callable[[int], Epoch]:
+    """Return the function that plans an epoch over that epoch's text, padded to ``width`` where it is given."""
+
+    def epoch(number: int) -> Epoch:
+        encoded, variants = varied.at(number)
+        return planned(number, encoded, knobs, width=width, variants=variants)
+
+    return epoch
 
 
-def newest(varied: Varied) -> Any:
-    """Return the tokens of the epoch that was planned last."""
-    assert varied.encoded is not None
-    return varied.encoded
+def first_rows(varied: Varied) -> Encoded:
+    """Return the tokens of the first two rows: enough to check a capture on."""
+    rows = varied.rows
+    return encode(varied.tokenizer, rows.texts[:2], None if rows.pairs is None else rows.pairs[:2], varied.max_length)

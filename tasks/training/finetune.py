@@ -15,7 +15,7 @@ from tasks.engine.job import Job
 from tasks.errors import DataError
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import label_loss
-from tasks.training.data.batches import plan
+from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.loop import Course, train
 from tasks.training.models.students import load_classifier, save_model, set_dropout
@@ -46,11 +46,8 @@ def train_with_labels(job: Job, knobs: SimpleNamespace, model: Any, task: Task, 
     set_dropout(model, knobs.dropout)
     course = Course(
         modules=model,
-        batches=lambda epoch: plan(
-            encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch
-        ),
+        epoch=lambda number: planned(number, encoded, knobs),
         loss=labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id),
-        tokens=lambda: encoded.ids_S,
         pad=tokenizer.pad_token_id,
         score=selector(
             model,
@@ -72,9 +69,9 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
         raise DataError("the train split has no labelled rows; check the label column")
     labels_N = torch.from_numpy(rows.labels_N).to(model.device)
 
-    def loss(batch: np.ndarray) -> Loss:
-        logits_BC = model(**collate(encoded, batch, pad, model.device).inputs(model)).logits
-        return label_loss(logits_BC, labels_N[batch], kind=task.kind)
+    def loss(indices: Indices) -> Loss:
+        logits_BC = model(**collate(encoded, indices.rows_B, pad, model.device).inputs(model)).logits
+        return label_loss(logits_BC, labels_N[indices.rows_B], kind=task.kind)
 
     return loss
 

@@ -15,6 +15,7 @@ import torch
 from tasks.engine.job import Job
 from tasks.training.data.batches import by_length, plan
 from tasks.training.data.corpora import learning_rows, longest_sequence, read_corpus
+from tasks.training.data.epochs import Epoch
 from tasks.training.data.rows import Encoded, collate, load_tokenizer, pads_left
 from tasks.training.loop import Course, train
 from tasks.training.models.students import build_student, freeze, load_encoder, load_masked_lm, save_model, set_dropout
@@ -56,8 +57,10 @@ def general_course(
     options = {"size": knobs.batch_size, "tokens": knobs.batch_tokens, "seed": knobs.seed}
     return Course(
         modules=objective.modules,
-        batches=lambda epoch: [learned[batch] for batch in plan(lengths, epoch=epoch, **options)],
-        loss=lambda rows: objective.loss(collate(encoded, rows, pad, place, objective.width)),
+        epoch=lambda number: Epoch(
+            number, encoded, [learned[batch] for batch in plan(lengths, epoch=number, **options)]
+        ),
+        loss=lambda indices: objective.loss(collate(encoded, indices.rows_B, pad, place, objective.width)),
         score=(lambda: -held_loss(objective, encoded, held, pad, knobs, place)) if len(held) else None,
         begin=objective.begin,
     )

@@ -7,6 +7,7 @@ Shape letters: B batch, T tokens, P predicted places, D width, V vocabulary.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +19,8 @@ from torch.nn import functional as F
 
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss, mean_of
-from tasks.training.data.batches import plan
 from tasks.training.data.corpora import sequences
+from tasks.training.data.epochs import planned
 from tasks.training.data.rows import Batch, Encoded, collate, flat
 from tasks.training.loop import Course, train
 from tasks.training.models.attention import own_attention
@@ -42,11 +43,10 @@ def pretrain(job: Job) -> dict[str, Any]:
     set_dropout(model, knobs.dropout)
     course = Course(
         modules=model,
-        batches=lambda epoch: plan(
-            encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch
-        ),
-        loss=lambda rows: masked_loss(
-            model, collate(encoded, rows, tokenizer.pad_token_id, place), tokenizer, knobs.mask_share
+        # Masked tokens are replaced by any of the vocabulary, so that all of its rows are in use.
+        epoch=lambda number: replace(planned(number, encoded, knobs), tokens_S=None),
+        loss=lambda indices: masked_loss(
+            model, collate(encoded, indices.rows_B, tokenizer.pad_token_id, place), tokenizer, knobs.mask_share
         ),
     )
     facts = train(job, knobs, course, place)

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,7 @@ from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.recipe.slices import IntermediateSlice, PredictionSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Teacher as TeacherKnobs
-from tasks.training.data.batches import plan
+from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Batch, Encoded, Rows, Task, collate, encode, load_tokenizer
 from tasks.training.data.variants import Varied
 from tasks.training.distill import inner_course
@@ -129,7 +130,7 @@ def teach(school: School) -> float:
     train(
         place_of(school, "teacher"),
         knobs,
-        Course(model, batches_of(encoded, knobs), loss, tokens=lambda: encoded.ids_S, pad=tokenizer.pad_token_id),
+        Course(model, partial(planned, encoded=encoded, knobs=knobs), loss, pad=tokenizer.pad_token_id),
         CPU,
     )
     model.save_pretrained(school.teacher)
@@ -172,14 +173,15 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
     """Distil as the product does: kept signals, batches of like length, bfloat16 where the machine has it."""
     teacher, student = cast(school, seed)
     first, second = knobs_of(school, seed)
-    matcher, varied = Matcher(student, teacher, first.matching), Varied(rows, tokenizer, WIDTH, seed, encoded=encoded)
+    matcher, varied = Matcher(student, teacher, first.matching), Varied(rows, tokenizer, WIDTH, seed)
     store_as_multiplied(teacher, "auto")
     with tempfile.TemporaryDirectory() as folder:
         kept = kept_of(teacher, matcher, encoded, Path(folder))
         train(place_of(school, f"first-{seed}"), first, inner_course(matcher, varied, first, kept, CPU), CPU)
     answers_NC = torch.from_numpy(all_logits(teacher, encoded, tokenizer.pad_token_id, precision="auto"))
 
-    def loss(batch: np.ndarray) -> Loss:
+    def loss(indices: Indices) -> Loss:
+        batch = indices.rows_B
         return answer_loss(
             student,
             collate(encoded, batch, tokenizer.pad_token_id, CPU),
@@ -188,9 +190,7 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
             second,
         )
 
-    course = Course(
-        student, batches_of(encoded, second), loss, tokens=lambda: encoded.ids_S, pad=tokenizer.pad_token_id
-    )
+    course = Course(student, partial(planned, encoded=encoded, knobs=second), loss, pad=tokenizer.pad_token_id)
     train(place_of(school, f"second-{seed}"), second, course, CPU)
     return student
 
@@ -246,13 +246,6 @@ def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.nda
     """Return the loss of the second phase."""
     options = {"kind": TASK.kind, "temperature": knobs.temperature, "hard_weight": knobs.hard_weight}
     return prediction_loss(student(**batch.inputs(student)).logits, answers_BC, torch.from_numpy(labels_B), **options)
-
-
-def batches_of(encoded: Encoded, knobs: SimpleNamespace) -> Callable[[int], list[np.ndarray]]:
-    """Return the product's plan of an epoch."""
-    return lambda epoch: plan(
-        encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch
-    )
 
 
 def right(model: Any, tokenizer: Any, held: Rows) -> np.ndarray:

@@ -473,6 +473,7 @@ def test_its_layers_are_not_compared_token_by_token(scene: SimpleNamespace, fore
 def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace, foreigner: Path, teacher: Any) -> None:
     """Ids of the wrong vocabulary would be answered too, and wrongly."""
     from tasks.training.answers import Answers
+    from tasks.training.data.epochs import Epoch, Indices
     from tasks.training.data.rows import read_rows
     from tasks.training.data.variants import Varied
 
@@ -488,6 +489,7 @@ def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace,
     found = []
     for tokenizer in (own, other):
         varied = Varied(rows, tokenizer, 16, 0, SimpleNamespace(share=1.0, probability=0.5), candidates)
-        varied.at(1)
-        found.append(Answers(scene.answers, varied, teacher, own).of(np.arange(8)).logits_BC)
+        encoded, variants = varied.at(1)
+        indices = Indices(Epoch(1, encoded, [], variants=variants), np.arange(8))
+        found.append(Answers(scene.answers, varied, teacher, own).of(indices).logits_BC)
     assert torch.equal(*found)

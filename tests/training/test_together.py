@@ -24,6 +24,8 @@ from tasks.recipe.data import CorpusText
 from tasks.recipe.slices import AnswerSlice, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Teacher
+from tasks.training.data.epochs import Epoch, Indices
+from tasks.training.data.rows import Encoded
 from tasks.training.together import Crew
 
 FAST: dict[str, Any] = {
@@ -208,12 +210,14 @@ def test_an_engine_is_never_part_of_somebody_elses_crew(monkeypatch: pytest.Monk
 
 def test_a_batch_is_shared_whole_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, parts = np.arange(7), []
+    epoch = Epoch(0, Encoded(np.zeros(0), np.zeros(0), np.zeros(8)), [rows])
     for rank in range(3):
         monkeypatch.setenv("RANK", str(rank))
         monkeypatch.setenv("WORLD_SIZE", "3")
         crew = Crew()
-        parts.append(crew.share(rows))
-        assert crew.share(rows[:2]).tolist() == [0, 1], "a batch too small to share is everybody's"
+        parts.append(crew.share(Indices(epoch, rows)).rows_B)
+        small = crew.share(Indices(epoch, rows[:2]))
+        assert small.rows_B.tolist() == [0, 1], "a batch too small to share is everybody's"
     assert sorted(np.concatenate(parts)) == rows.tolist() and [len(part) for part in parts] == [3, 2, 2]
 
 

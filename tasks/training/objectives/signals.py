@@ -21,8 +21,10 @@ import torch
 from torch import Tensor
 
 from tasks.engine.job import Job
+from tasks.errors import ModelError
 from tasks.methods.layers.layer_maps import layer_map
 from tasks.training.data.batches import by_length
+from tasks.training.data.epochs import Indices
 from tasks.training.data.rows import (
     Encoded,
     collate,
@@ -168,9 +170,17 @@ class Recorded:
             plan, lengths_N, *open_files(folder, lengths_N, plan, "r"), order, starts, score_places(lengths_N, plan)
         )
 
-    def of(self, rows: np.ndarray, place: torch.device) -> Signals:
-        """Return the signals of a batch of rows, padded with zeros to the longest of them."""
-        mine = self.row_of[rows]
+    def of(self, indices: Indices, place: torch.device) -> Signals:
+        """Return the signals of a batch of rows, padded with zeros to the longest of them.
+
+        Raises ModelError for rows whose text was varied: signals are kept of the rows' own text alone.
+        """
+        if len(indices.changed()):
+            raise ModelError(
+                "kept layers are of the rows' own text, and this batch has variants of it; "
+                "set keep_signals: never, or leave augmentation out"
+            )
+        mine = self.row_of[indices.rows_B]
         lengths_B = self.lengths_N[mine]
         width, count = int(lengths_B.max()), len(mine)
         plan = self.plan
