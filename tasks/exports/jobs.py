@@ -18,6 +18,7 @@ from tasks.exports.graph import LARGEST, tidy
 from tasks.exports.package import copy_beside, describe, digest_of, write_card
 from tasks.exports.parity import apart, loss, score
 from tasks.exports.quantizing import best, draw, quantize_by
+from tasks.recipe.slices import ExportSlice, QuantizeSlice
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
 from tasks.scoring.speed.flops import parameters_of, weight_bytes
 
@@ -47,7 +48,7 @@ def export(job: Job) -> dict[str, Any]:
     from tasks.exports.tracing import reason, trace
     from tasks.scoring.predict import load, longest
 
-    folder, knobs = job.inputs["model"], job.knobs
+    folder, knobs = job.inputs["model"], job.read(ExportSlice)
     model, tokenizer = load(folder)
     positions = longest(model.config, 2**30)
     card = describe(
@@ -59,7 +60,7 @@ def export(job: Job) -> dict[str, Any]:
         opset=knobs.opset,
     )
     copy_beside(folder, job.output)
-    texts, pairs = rows_to_compare(job)
+    texts, pairs = rows_to_compare(job, knobs)
     path = job.output / FILES["onnx"]
     if weight_bytes(folder) > LARGEST:
         return unmade(
@@ -98,13 +99,13 @@ def unmade(job: Job, card: Mapping[str, Any], because: str) -> dict[str, Any]:
     return {"made": False, "because": because}
 
 
-def rows_to_compare(job: Job) -> tuple[list[str], list[str] | None]:
+def rows_to_compare(job: Job, knobs: ExportSlice) -> tuple[list[str], list[str] | None]:
     """Return rows of the selection split, or of train where none were held back."""
     for split in ("selection", "train"):
         path = job.inputs["rows"] / f"{split}.parquet"
         rows = read_split(job.inputs["rows"], split) if path.is_file() else {"text": []}
         if rows["text"]:
-            return part_of(rows, range(min(job.knobs.parity_rows, len(rows["text"]))))
+            return part_of(rows, range(min(knobs.parity_rows, len(rows["text"]))))
     raise DataError("there are no rows to compare an export on; give the data a train split")
 
 
@@ -137,18 +138,18 @@ def ask_together(job: Job, texts: Sequence[str], pairs: Sequence[str] | None, ma
 def quantize(job: Job) -> dict[str, Any]:
     """Write an int8 graph by every way that is asked for, weigh each on the selection rows, and keep the one that loses
     least."""
-    source, knobs = job.inputs["export"], job.knobs
+    source, knobs = job.inputs["export"], job.read(QuantizeSlice)
     card, rows = card_of(source), read_split(job.inputs["rows"], "selection")
     if not len(rows["label"]):
         raise DataError(
             "int8 is judged on selection rows, and none were held back; set data.selection_rows and give train "
             "enough rows"
         )
-    full_NC = asked(job, source, source / FILES["onnx"], rows, 0, "fp32")
+    full_NC = asked(job, knobs, source / FILES["onnx"], rows, 0, "fp32")
     full = score(full_NC, rows["label"], knobs.metric, knobs.kind)
     found: dict[str, dict[str, Any]] = {}
     for number, way in enumerate(knobs.ways, start=1):
-        found[way] = weigh(job, way, scratch(job, way), rows, full_NC, full, number)
+        found[way] = weigh(job, knobs, way, rows, full_NC, full, number)
     chosen = best(found)
     copy_beside(source, job.output)
     if chosen is None:
@@ -181,14 +182,14 @@ def scratch(job: Job, way: str) -> Path:
 
 
 def weigh(
-    job: Job, way: str, path: Path, rows: Mapping[str, Any], full_NC: np.ndarray, full: float, number: int
+    job: Job, knobs: QuantizeSlice, way: str, rows: Mapping[str, Any], full_NC: np.ndarray, full: float, number: int
 ) -> dict[str, Any]:
     """Quantize by one way and score it; a way that a library cannot go is noted, and the others are tried."""
-    knobs = job.knobs
+    path = scratch(job, way)
     try:
         source = job.inputs["export"] / FILES["onnx"]
-        quantize_by(way, source, path, reduce_range=knobs.reduce_range, feeds=calibration(job))
-        ours_NC = asked(job, job.inputs["export"], path, rows, number, way)
+        quantize_by(way, source, path, reduce_range=knobs.reduce_range, feeds=calibration(job, knobs))
+        ours_NC = asked(job, knobs, path, rows, number, way)
     except MemoryError:
         raise
     except Exception as error:  # a quantizer raises whatever its graph library raises
@@ -203,28 +204,28 @@ def weigh(
     }
 
 
-def asked(job: Job, folder: Path, graph: Path, rows: Mapping[str, Any], number: int, what: str) -> np.ndarray:
+def asked(job: Job, knobs: QuantizeSlice, graph: Path, rows: Mapping[str, Any], number: int, what: str) -> np.ndarray:
     """Return a graph's logits of the selection rows, and report progress in rows."""
-    count, total = len(rows["label"]), len(rows["label"]) * (1 + len(job.knobs.ways))
-    model = OnnxModel(folder, threads=job.threads, graph=graph)
+    count, total = len(rows["label"]), len(rows["label"]) * (1 + len(knobs.ways))
+    model = OnnxModel(job.inputs["export"], threads=job.threads, graph=graph)
     job.log(f"{what}: asking it about {count:,} rows")
     return model.logits(
         rows["text"],
         rows["pair"],
-        job.knobs.max_length,
+        knobs.max_length,
         report=lambda done: job.progress(number * count + done, total, unit="rows"),
     )
 
 
-def calibration(job: Job) -> Callable[[], Iterator[Mapping[str, np.ndarray]]]:
+def calibration(job: Job, knobs: QuantizeSlice) -> Callable[[], Iterator[Mapping[str, np.ndarray]]]:
     """Return what gives the calibration rows, drawn from train by the seed."""
 
     def feeds() -> Iterator[Mapping[str, np.ndarray]]:
         rows = read_split(job.inputs["rows"], "train")
         model = OnnxModel(job.inputs["export"], threads=job.threads)
-        texts, pairs = part_of(rows, draw(len(rows["text"]), job.knobs.calibration_rows, job.knobs.seed))
+        texts, pairs = part_of(rows, draw(len(rows["text"]), knobs.calibration_rows, knobs.seed))
         for row, text in enumerate(texts):
-            yield model.encode([text], None if pairs is None else [pairs[row]], job.knobs.max_length)
+            yield model.encode([text], None if pairs is None else [pairs[row]], knobs.max_length)
 
     return feeds
 

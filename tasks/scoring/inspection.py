@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from tasks.engine.job import Job
 from tasks.errors import DataError
+from tasks.recipe.slices import InspectSlice
 
 POINTS = 300
 """Points of a scatter plot; more of them would only be ink."""
@@ -33,7 +34,8 @@ Answers = Mapping[str, np.ndarray]
 def inspect_answers(job: Job) -> dict[str, Any]:
     """Look into one scorecard's answers, beside the teacher's where it is given; keep the texts of the rows that are
     shown."""
-    knobs, kind = job.knobs, KINDS[job.knobs.kind]
+    knobs = job.read(InspectSlice)
+    kind = KINDS[knobs.kind]
     rows = read_labelled(job.inputs["rows"] / f"{knobs.split}.parquet")
     said = {
         name: kind.read(logits_of_card(job.inputs[name] / "predictions.parquet", knobs.split, rows["id"]))

@@ -16,6 +16,8 @@ from pyarrow import compute
 
 from tasks.engine.job import Job
 from tasks.errors import DataError, RecipeError
+from tasks.recipe.judging import Speed
+from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice
 from tasks.scoring.inspection import inspect_answers
 from tasks.scoring.predict import logits_of, truncated_share
 from tasks.scoring.quality.intervals import compare, paired_difference
@@ -40,7 +42,8 @@ PROVENANCE = {
 def score(job: Job) -> dict[str, Any]:
     """Score a candidate (one checkpoint a seed) beside its teacher on every reporting split: the first, which is the
     model, by itself, and means over all."""
-    knobs, models = job.knobs, job.lists["models"]
+    knobs, models = job.read(ScoreSlice), job.lists["models"]
+    figures = figures_of(knobs)
     splits = {
         split: read_split(job.inputs["rows"] / f"{split}.parquet")
         for split in SPLITS
@@ -53,20 +56,20 @@ def score(job: Job) -> dict[str, Any]:
         if not len(rows["id"]):
             continue
         logits_SNC = np.stack(
-            [ask(job, model, rows, done + seed * len(rows["id"]), total) for seed, model in enumerate(models)]
+            [ask(job, knobs, model, rows, done + seed * len(rows["id"]), total) for seed, model in enumerate(models)]
         )
         # The teacher's own scorecard: it need not be asked twice.
-        teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, split, rows)
+        teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, knobs, split, rows)
         done += len(models) * len(rows["id"])
         answers.extend(
             {"split": split, "seed": seed, "id": rows["id"], "logits": logits_NC}
             for seed, logits_NC in enumerate(logits_SNC)
         )
-        weigh(card, split, logits_SNC, teacher_NC, rows, knobs)
-    write_predictions(job.output / "predictions.parquet", answers, knobs.kind)
+        weigh(card, split, logits_SNC, teacher_NC, rows, figures)
+    write_predictions(job.output / "predictions.parquet", answers, figures.kind)
     validation = splits["validation"]
     card |= {
-        "headline": knobs.headline,
+        "headline": figures.headline,
         "parameters": parameters_of(models[0]),
         "bytes": weight_bytes(models[0]),
         "flops": flops_of(models[0], knobs.flops_length),
@@ -78,26 +81,46 @@ def score(job: Job) -> dict[str, Any]:
     return card
 
 
+def figures_of(knobs: ScoreSlice) -> JudgingScoreSlice:
+    """Return which figures the scores of a task's own rows have, as those of a judging set say it."""
+    task = knobs.task
+    return JudgingScoreSlice(
+        kind=task.kind,
+        metrics=task.metrics,
+        headline=task.headline,
+        max_length=knobs.max_length,
+        resamples=knobs.resamples,
+        confidence=knobs.confidence,
+    )
+
+
 def new_card() -> dict[str, Any]:
     """Return a scorecard without figures; ``weigh`` fills in a split at a time."""
     names = ("metrics", "per_seed", "retained", "difference", "agreement", "means", "rows")
     return {name: {} for name in names}
 
 
-def ask(job: Job, model: Path, rows: dict[str, Any], done: int, total: int) -> np.ndarray:
+def ask(
+    job: Job, knobs: ScoreSlice | JudgingScoreSlice, model: Path, rows: dict[str, Any], done: int, total: int
+) -> np.ndarray:
     """Return a model's logits of a split, and report progress in rows."""
     return logits_of(
         model,
         rows["text"],
         rows["pair"],
-        job.knobs.max_length,
+        knobs.max_length,
         threads=job.threads,
         report=lambda here: job.progress(done + here, total, unit="rows"),
     )
 
 
 def weigh(
-    card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: np.ndarray, rows: dict[str, Any], knobs: Any
+    card: dict[str, Any],
+    split: str,
+    logits_SNC: np.ndarray,
+    teacher_NC: np.ndarray,
+    rows: dict[str, Any],
+    knobs: JudgingScoreSlice,
 ) -> None:
     """Enter one split's figures in the scorecard: of the first seed, of each, and over all, which are the first's where
     it is alone."""
@@ -113,7 +136,9 @@ def weigh(
     card["means"][split] = own if len(ours_SN) == 1 else weighed(ours_SN, theirs_N, rows, knobs)
 
 
-def weighed(ours_SN: np.ndarray, theirs_N: np.ndarray, rows: dict[str, Any], knobs: Any) -> dict[str, Any]:
+def weighed(
+    ours_SN: np.ndarray, theirs_N: np.ndarray, rows: dict[str, Any], knobs: JudgingScoreSlice
+) -> dict[str, Any]:
     """Return the figures of one model, or the means of several seeds, on one split."""
     found = {
         name: compare(
@@ -144,15 +169,15 @@ def decided(logits: np.ndarray, kind: str) -> np.ndarray:
 def judge(job: Job) -> dict[str, Any]:
     """Score a candidate (one checkpoint a seed; the first is the model) beside its teacher on a judging set, whose
     merged classes count as one."""
-    knobs, models, folder = job.knobs, job.lists["models"], job.inputs["rows"]
+    knobs, models, folder = job.read(JudgingScoreSlice), job.lists["models"], job.inputs["rows"]
     rows, merged = read_split(folder / "validation.parquet"), json.loads((folder / "task.json").read_text())["merged"]
     many = len(rows["id"])
-    asked = [ask(job, model, rows, seed * many, len(models) * many) for seed, model in enumerate(models)]
+    asked = [ask(job, knobs, model, rows, seed * many, len(models) * many) for seed, model in enumerate(models)]
     logits_SNC = np.stack([as_merged(logits_NC, merged) for logits_NC in asked])
     teacher_NC = (
         logits_SNC[0]
         if models == [job.inputs["teacher"]]
-        else as_merged(teacher_logits(job, "validation", rows), merged)
+        else as_merged(teacher_logits(job, knobs, "validation", rows), merged)
     )
     card = new_card()
     weigh(card, "validation", logits_SNC, teacher_NC, rows, knobs)
@@ -191,7 +216,7 @@ def read_split(path: Path) -> dict[str, Any]:
     }
 
 
-def teacher_logits(job: Job, split: str, rows: dict[str, Any]) -> np.ndarray:
+def teacher_logits(job: Job, knobs: ScoreSlice | JudgingScoreSlice, split: str, rows: dict[str, Any]) -> np.ndarray:
     """Return the teacher's logits: from its own scorecard where there is one, so that it runs once."""
     stored = job.inputs.get("teacher_predictions")
     if stored is not None:
@@ -199,7 +224,7 @@ def teacher_logits(job: Job, split: str, rows: dict[str, Any]) -> np.ndarray:
         known = table.filter(compute.equal(table["split"], split)).to_pydict()
         if known["id"] == rows["id"]:
             return np.asarray(known["logits"], dtype=np.float32)
-    return logits_of(job.inputs["teacher"], rows["text"], rows["pair"], job.knobs.max_length)
+    return logits_of(job.inputs["teacher"], rows["text"], rows["pair"], knobs.max_length)
 
 
 def write_predictions(path: Path, answers: list[dict[str, Any]], kind: str) -> None:
@@ -221,7 +246,7 @@ def write_predictions(path: Path, answers: list[dict[str, Any]], kind: str) -> N
 
 def measure(job: Job) -> dict[str, Any]:
     """Time a candidate and its teacher in turn, and measure what memory the candidate takes."""
-    knobs = job.knobs
+    knobs = job.read(Speed)
     folders = {"model": job.inputs["model"], "teacher": job.inputs["teacher"]}
     # Memory first: this process has loaded the libraries and no model yet, so what is added is the candidate's alone.
     memory = peak_increase(folders["model"], batch=knobs.batch, length=knobs.length, threads=knobs.threads)
@@ -248,7 +273,7 @@ def measure(job: Job) -> dict[str, Any]:
 def contrast(job: Job) -> dict[str, Any]:
     """Compare two candidates row by row, from the predictions that their scorecards keep, on every split that both were
     judged on."""
-    knobs = job.knobs
+    knobs = job.read(ContrastSlice)
     metric = METRICS[knobs.metric]
     first, second = (read_predictions(job.inputs[name] / "predictions.parquet") for name in ("candidate", "baseline"))
     splits = {}

@@ -5,7 +5,6 @@ Source: Devlin et al. 2018, BERT, arXiv:1810.04805.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,8 @@ from tasks.engine.job import Job
 from tasks.errors import DataError
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import label_loss
+from tasks.recipe.slices import DropSlice, PredictionSlice
+from tasks.recipe.training import Teacher
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.loop import Course, train
@@ -27,18 +28,20 @@ from tasks.training.selection import accuracy, all_logits, pearson, selection_sc
 def finetune(job: Job) -> dict[str, Any]:
     """Fine-tune the model in ``base`` on ``rows``; write a checkpoint; return scores on the selection rows and the
     majority share."""
-    knobs, place = job.knobs, device()
+    knobs, place = job.read(Teacher), device()
     make_deterministic(knobs.seed)
     task = read_task(job.inputs["rows"])
     tokenizer = load_tokenizer(job.inputs["base"])
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
     facts = {} if knobs.already_finetuned else train_with_labels(job, knobs, model, task, tokenizer)
-    facts |= judge(job, model, task, tokenizer)
+    facts |= judge(job, knobs, model, task, tokenizer)
     save_model(model, tokenizer, job.output)
     return facts
 
 
-def train_with_labels(job: Job, knobs: SimpleNamespace, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
+def train_with_labels(
+    job: Job, knobs: Teacher | PredictionSlice | DropSlice, model: Any, task: Task, tokenizer: Any
+) -> dict[str, Any]:
     """Train a classifier on the labelled rows in place."""
     rows = read_rows(job.inputs["rows"], "train", task.kind)
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
@@ -76,14 +79,14 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
     return loss
 
 
-def judge(job: Job, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
+def judge(job: Job, knobs: Teacher, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
     """Score a finished teacher on the selection rows (on train rows where none are held back) beside what guessing
     would score, and say on how many."""
     held, split = read_rows(job.inputs["rows"], "selection", task.kind), "selection"
     if not len(held):
         held, split = read_rows(job.inputs["rows"], "train", task.kind), "train"
-    encoded = encode(tokenizer, held.texts, held.pairs, job.knobs.max_length)
-    logits_NC = all_logits(model, encoded, tokenizer.pad_token_id, precision=job.knobs.precision)
+    encoded = encode(tokenizer, held.texts, held.pairs, knobs.max_length)
+    logits_NC = all_logits(model, encoded, tokenizer.pad_token_id, precision=knobs.precision)
     facts = {
         "selection_score": selection_score(task, logits_NC, held.labels_N),
         "selection_count": len(held),

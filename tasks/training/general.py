@@ -6,13 +6,13 @@ arXiv:1909.10351; the triple loss, Sanh et al. 2019, DistilBERT, arXiv:1910.0110
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
 from tasks.engine.job import Job
+from tasks.recipe.slices import GeneralSlice
 from tasks.training.data.batches import by_length, plan
 from tasks.training.data.corpora import learning_rows, longest_sequence, read_corpus
 from tasks.training.data.epochs import Epoch
@@ -27,7 +27,7 @@ from tasks.training.precision import arithmetic, device, make_deterministic, sto
 def distill_general(job: Job) -> dict[str, Any]:
     """Distil the pretrained model in ``base`` into a student of shape ``knobs.shape`` on ``corpus``; what only training
     needs is dropped at the end."""
-    knobs, place = job.knobs, device()
+    knobs, place = job.read(GeneralSlice), device()
     make_deterministic(knobs.seed)
     tokenizer = load_tokenizer(job.inputs["base"])
     encoded = read_corpus(job.inputs["corpus"], left=pads_left(tokenizer))
@@ -36,7 +36,8 @@ def distill_general(job: Job) -> dict[str, Any]:
         if knobs.method == "triple"
         else load_encoder(job.inputs["base"], place)
     )
-    student = build_student(knobs.start, teacher, knobs.shape, seed=knobs.seed).requires_grad_(True)
+    shape: Any = knobs.shape
+    student = build_student(knobs.start, teacher, shape, seed=knobs.seed).requires_grad_(True)
     set_dropout(student, knobs.dropout)
     longest = longest_sequence(job.inputs["corpus"])
     objective = objective_of(Lesson(student, teacher, knobs, tokenizer, text=encoded, longest=longest))
@@ -49,7 +50,7 @@ def distill_general(job: Job) -> dict[str, Any]:
 
 
 def general_course(
-    objective: Objective, encoded: Encoded, pad: int, knobs: SimpleNamespace, place: torch.device
+    objective: Objective, encoded: Encoded, pad: int, knobs: GeneralSlice, place: torch.device
 ) -> Course:
     """Return what is learned of general text, and how it is watched on the sequences held back."""
     learned, held = learning_rows(encoded)
@@ -67,7 +68,7 @@ def general_course(
 
 
 def held_loss(
-    objective: Objective, encoded: Encoded, held: np.ndarray, pad: int, knobs: SimpleNamespace, place: torch.device
+    objective: Objective, encoded: Encoded, held: np.ndarray, pad: int, knobs: GeneralSlice, place: torch.device
 ) -> float:
     """Return the mean inner loss on held-back sequences.
 

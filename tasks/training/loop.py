@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch import nn
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, ModelError
 from tasks.methods.losses.means import Loss
+from tasks.recipe.training import SeededTraining
 from tasks.training import checkpoints
 from tasks.training.checkpoints import Progress
 from tasks.training.data.epochs import Epoch, Indices
@@ -46,7 +46,7 @@ class Course:
     """What a table wants to know beside the loop's own facts, of the last epoch that was planned."""
 
 
-def train(job: Job, knobs: SimpleNamespace, course: Course, place: torch.device) -> dict[str, Any]:
+def train(job: Job, knobs: SeededTraining, course: Course, place: torch.device) -> dict[str, Any]:
     """Train to the end, resuming from a checkpoint where there is one; return facts. The best weights (or the last) end
     up in the modules."""
     epochs = Epochs(course)
@@ -99,7 +99,7 @@ class Run:
     def __init__(
         self,
         job: Job,
-        knobs: SimpleNamespace,
+        knobs: SeededTraining,
         course: Course,
         optimizer: torch.optim.Optimizer,
         progress: Progress,
@@ -239,7 +239,7 @@ def rate(step: int, total: int, warmup: float, schedule: str) -> float:
     return 1.0 if schedule == "constant" else (total - step) / max(1, total - rising)
 
 
-def make_optimizer(modules: nn.Module, knobs: SimpleNamespace) -> torch.optim.Optimizer:
+def make_optimizer(modules: nn.Module, knobs: SeededTraining) -> torch.optim.Optimizer:
     """Return AdamW; biases and norm weights, which are vectors, are not decayed."""
     learned = [value for value in modules.parameters() if value.requires_grad]
     groups = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch.nn import functional as F
 
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss, mean_of
+from tasks.recipe.training import Pretraining
 from tasks.training.data.corpora import sequences
 from tasks.training.data.epochs import planned
 from tasks.training.data.rows import Batch, Encoded, collate, flat
@@ -33,7 +33,7 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def pretrain(job: Job) -> dict[str, Any]:
     """Learn a vocabulary from ``documents`` and train a BERT of the given shape on them; write it with its masked-LM
     head."""
-    knobs, place = job.knobs, device()
+    knobs, place = job.read(Pretraining), device()
     make_deterministic(knobs.seed)
     tokenizer = make_tokenizer(job.inputs["documents"], knobs.vocabulary, job.output)
     pieces = list(sequences(job.inputs["documents"], tokenizer, knobs.max_length))
@@ -54,7 +54,7 @@ def pretrain(job: Job) -> dict[str, Any]:
     return facts | {"vocabulary": len(tokenizer), "tokens": int(offsets[-1])}
 
 
-def new_model(vocabulary: int, knobs: SimpleNamespace, place: torch.device) -> Any:
+def new_model(vocabulary: int, knobs: Pretraining, place: torch.device) -> Any:
     """Draw a BERT with a masked-LM head."""
     from transformers import BertConfig, BertForMaskedLM
 

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
-from tasks.engine.job import Job, namespace
+from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss
 from tasks.recipe.slices import IntermediateSlice
 from tasks.recipe.training import Teacher
@@ -100,8 +101,8 @@ def kept_of(teacher: Any, matcher: Matcher, encoded: Encoded, folder: Path) -> R
     mapped = Plan(
         matcher.map.hidden, matcher.map.attention, teacher.config.hidden_size, teacher.config.num_attention_heads
     )
-    job = Job({"job": "signals", "knobs": {"precision": "auto"}, "output": str(folder)})
-    write_signals(job, teacher, encoded, mapped, 0)
+    job = Job({"job": "signals", "output": str(folder)})
+    write_signals(job, teacher, encoded, mapped, 0, precision="auto")
     return Recorded.over(folder, mapped, lengths)
 
 
@@ -113,13 +114,11 @@ def distill(setting: Setting, teacher_shape: str, student_shape: str, *, batches
     examples, few = examples_of(split(encoded)), examples_of(split(sample(1, BATCH)))
     teacher = freeze(classifier(teacher_shape))
     loss = inner_loss(teacher)
-    knobs = namespace(
-        IntermediateSlice(steps=batches, batch_size=BATCH, max_length=64, evaluations=0).model_dump(mode="json")
-    )
+    knobs = IntermediateSlice(steps=batches, batch_size=BATCH, max_length=64, evaluations=0)
     own_teacher = freeze(classifier(teacher_shape))
     matcher = Matcher(classifier(student_shape), own_teacher, knobs.matching)
     store_as_multiplied(own_teacher, "auto")
-    varied = AsEncoded(None, namespace({"pad_token_id": 0}), 64, 0, tokens=encoded)  # type: ignore[arg-type]
+    varied = AsEncoded(None, SimpleNamespace(pad_token_id=0), 64, 0, tokens=encoded)  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:
         kept = kept_of(own_teacher, matcher, encoded, Path(folder))
 
@@ -202,7 +201,7 @@ def finetune(setting: Setting) -> list[Figure]:
         np.arange(len(examples)), [""] * len(examples), None, np.asarray([example["labels"][0] for example in examples])
     )
     model = own_attention(classifier("6x384", dropout=DROPOUT))
-    knobs = namespace(Teacher(steps=batches, batch_size=BATCH, max_length=64, evaluations=0).model_dump(mode="json"))
+    knobs = Teacher(steps=batches, batch_size=BATCH, max_length=64, evaluations=0)
     course = Course(
         modules=model,
         epoch=lambda number: replace(planned(number, encoded, knobs), tokens_S=tokens),

@@ -31,11 +31,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import logging
 
-from tasks.engine.job import Job, namespace
+from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.recipe.slices import IntermediateSlice, PredictionSlice
 from tasks.recipe.students import Shape
+from tasks.recipe.training import SeededTraining
 from tasks.recipe.training import Teacher as TeacherKnobs
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Batch, Encoded, Rows, Task, collate, encode, load_tokenizer
@@ -121,11 +122,7 @@ def teach(school: School) -> float:
     model = load_classifier(school.base, TASK, CPU)
     set_dropout(model, 0.0)
     encoded = encode(tokenizer, rows.texts, None, WIDTH)
-    knobs = namespace(
-        TeacherKnobs(steps=school.teacher_steps, learning_rate=1.2e-4, max_length=WIDTH, evaluations=0).model_dump(
-            mode="json"
-        )
-    )
+    knobs = TeacherKnobs(steps=school.teacher_steps, learning_rate=1.2e-4, max_length=WIDTH, evaluations=0)
     loss = labelled_loss(model, TASK, rows, encoded, tokenizer.pad_token_id)
     train(
         place_of(school, "teacher"),
@@ -143,9 +140,9 @@ def answers_of(way: Callable[..., Any], school: School, seed: int) -> np.ndarray
     return right(way(school, seed, rows, encode(tokenizer, rows.texts, None, WIDTH), tokenizer), tokenizer, held)
 
 
-def knobs_of(school: School, seed: int) -> tuple[SimpleNamespace, SimpleNamespace]:
+def knobs_of(school: School, seed: int) -> tuple[IntermediateSlice, PredictionSlice]:
     """Return the knobs of both phases, the same for both ways."""
-    shared = {
+    shared: dict[str, Any] = {
         "steps": school.steps,
         "seed": seed,
         "max_length": WIDTH,
@@ -153,10 +150,7 @@ def knobs_of(school: School, seed: int) -> tuple[SimpleNamespace, SimpleNamespac
         "shape": Shape(layers=LAYERS),
         "start": "teacher",
     }
-    return tuple(
-        namespace(kind(**shared, learning_rate=peak).model_dump(mode="json"))
-        for kind, peak in ((IntermediateSlice, 3e-4), (PredictionSlice, 1.5e-4))
-    )  # type: ignore[return-value]
+    return IntermediateSlice(**shared, learning_rate=3e-4), PredictionSlice(**shared, learning_rate=1.5e-4)
 
 
 def cast(school: School, seed: int) -> tuple[Any, Any]:
@@ -217,7 +211,7 @@ def plain(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: An
     return student
 
 
-def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Loss], rows: int, knobs: SimpleNamespace) -> None:
+def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Loss], rows: int, knobs: SeededTraining) -> None:
     """Take the steps of one phase."""
     decayed = [value for value in modules.parameters() if value.ndim > 1]
     others = [value for value in modules.parameters() if value.ndim <= 1]
@@ -242,7 +236,7 @@ def wide(batch: Batch) -> Batch:
     )
 
 
-def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.ndarray, knobs: SimpleNamespace) -> Loss:
+def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.ndarray, knobs: PredictionSlice) -> Loss:
     """Return the loss of the second phase."""
     options = {"kind": TASK.kind, "temperature": knobs.temperature, "hard_weight": knobs.hard_weight}
     return prediction_loss(student(**batch.inputs(student)).logits, answers_BC, torch.from_numpy(labels_B), **options)

@@ -19,7 +19,7 @@ from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, LimbeckError, ModelError
 from tasks.ports.rows.prepared import prepare_rows
-from tasks.recipe.data import Data
+from tasks.recipe.data import CorpusText, Data
 from tasks.recipe.slices import AnswerSlice, GeneralSlice, IntermediateSlice, MixSlice, PatienceOf, PredictionSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Teacher
@@ -49,7 +49,7 @@ def scene(tiny_bert: Path, tiny_rows: Path, tmp_path_factory: pytest.TempPathFac
 
     text = [f"the {word} was not {other} and it was {word}" for word in WORDS for other in WORDS[:6]]
     pq.write_table(pa.table({"text": text}), documents / "documents.parquet")
-    knobs = {"max_tokens": 2000, "max_length": 16}
+    knobs = CorpusText(source="x", max_tokens=2000, max_length=16)
     corpus = do("tokenize", folder / "corpus", knobs, base=tiny_bert, documents=documents)
     teacher = do("finetune", folder / "teacher", Teacher(**FAST, evaluations=1), rows=rows, base=tiny_bert)
     answers = do("answer", folder / "answers", AnswerSlice(max_length=16, precision="fp32"), rows=rows, teacher=teacher)

@@ -7,10 +7,10 @@ Shape letters: N rows, S tokens of all rows, B batch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from tasks.recipe.training import SeededTraining
 from tasks.training.data.batches import plan
 from tasks.training.data.rows import Encoded
 
@@ -56,7 +56,7 @@ class Indices:
 
 
 def planned(
-    number: int, encoded: Encoded, knobs: Any, *, width: int | None = None, variants: Variants | None = None
+    number: int, encoded: Encoded, knobs: SeededTraining, *, width: int | None = None, variants: Variants | None = None
 ) -> Epoch:
     """Return an epoch over all rows of a text whose tokens are few; ``width`` is what each row is padded to, if not to
     the longest of its batch."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from tasks.methods.text.word_substitution import sample_variant
+from tasks.recipe.data import Sampling
 from tasks.training.data.epochs import Variants
 from tasks.training.data.rows import Encoded, Rows, encode
 
@@ -30,7 +30,7 @@ class Varied:
     tokenizer: Any
     max_length: int
     seed: int
-    sampling: SimpleNamespace | None = None
+    sampling: Sampling | None = None
     candidates: dict[tuple[int, str], Options] = field(default_factory=dict)
 
     @cached_property

@@ -7,7 +7,6 @@ An objective is a way for a student to copy more of its teacher than the answers
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import nn
 
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss
+from tasks.recipe.slices import GeneralSlice, IntermediateSlice
 from tasks.training.data.rows import Batch, Encoded
 from tasks.training.objectives.capture import Signals
 
@@ -26,7 +26,7 @@ class Lesson:
 
     student: Any
     teacher: Any
-    knobs: SimpleNamespace
+    knobs: GeneralSlice | IntermediateSlice
     tokenizer: Any
     text: Encoded | None = None
     """General text, where that is what is read."""

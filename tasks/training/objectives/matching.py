@@ -7,7 +7,6 @@ Shape letters: B batch, T tokens.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -20,6 +19,8 @@ from tasks.methods.layers.layer_maps import LayerMap, layer_map, of_kept
 from tasks.methods.losses.attention_scores import attention_score_loss, attention_score_loss_paper
 from tasks.methods.losses.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
 from tasks.methods.losses.means import Loss
+from tasks.recipe.methods import Matching
+from tasks.recipe.slices import SignalSlice
 from tasks.training.data.rows import Batch
 from tasks.training.objectives.capture import Capture, Signals, far, prove
 from tasks.training.objectives.lesson import Lesson, Objective
@@ -34,7 +35,7 @@ class Matcher(Objective):
     means are taken over padding as well, so that their size depends on how much of it there is.
     """
 
-    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, longest: int | None = None) -> None:
+    def __init__(self, student: Any, teacher: Any, knobs: Matching, longest: int | None = None) -> None:
         layers = student.config.num_hidden_layers
         self.knobs, self.student, self.teacher = knobs, student, teacher
         self.map = map_between(student.config, teacher.config, knobs.layer_map)
@@ -156,6 +157,8 @@ def layers(lesson: Lesson) -> Matcher:
     return Matcher(lesson.student, lesson.teacher, lesson.knobs.matching, lesson.longest)
 
 
-def wanted(knobs: SimpleNamespace, hidden: Iterable[int], attention: Iterable[int]) -> dict[str, tuple[int, ...]]:
+def wanted(
+    knobs: Matching | SignalSlice, hidden: Iterable[int], attention: Iterable[int]
+) -> dict[str, tuple[int, ...]]:
     """Leave out the signals whose weight is zero."""
     return {"hidden": tuple(hidden) if knobs.hidden else (), "attention": tuple(attention) if knobs.attention else ()}

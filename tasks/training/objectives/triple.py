@@ -8,7 +8,6 @@ Shape letters: B batch, T tokens, N tokens that count, D width, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,8 @@ from tasks.families import require_words
 from tasks.methods.losses.means import Loss, mean_of
 from tasks.methods.losses.soft_targets import softened_sum
 from tasks.methods.losses.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
+from tasks.recipe.methods import Triple as TripleKnobs
+from tasks.recipe.slices import GeneralSlice
 from tasks.training.data.rows import Batch, Encoded
 from tasks.training.models.heads import Head, vocabulary_head
 from tasks.training.objectives.capture import Signals
@@ -32,7 +33,7 @@ CHUNK = 1024  # tokens whose vocabulary logits are in memory at once: 125 MB for
 class Triple(Objective):
     """Three losses over masked text; ``knobs`` are those of the section ``triple``."""
 
-    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, tokenizer: Any, text: Encoded) -> None:
+    def __init__(self, student: Any, teacher: Any, knobs: TripleKnobs, tokenizer: Any, text: Encoded) -> None:
         self.modules, self.student, self.teacher, self.knobs, self.tokenizer = (
             student,
             student,
@@ -93,6 +94,6 @@ class Triple(Objective):
 
 def triple(lesson: Lesson) -> Triple:
     """Return the objective of a lesson on general text."""
-    if lesson.text is None:
+    if lesson.text is None or not isinstance(lesson.knobs, GeneralSlice):
         raise ModelError("the triple loss reads general text; use it as general_distillation.method")
     return Triple(lesson.student, lesson.teacher, lesson.knobs.triple, lesson.tokenizer, lesson.text)
