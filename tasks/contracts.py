@@ -47,6 +47,8 @@ class Parcel:
     used: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
     """Resources that its computation took (seconds, CPU seconds, joules; see ``tasks/stage/meter.py``), for the ledger;
     empty if they were not recorded."""
+    task_run: str = attrs.field(default="", eq=False)
+    """Id of the Prefect task run that returned it in this flow run; empty for what no stage of the run returned."""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for manifests and reports."""

@@ -23,10 +23,8 @@ async def score_model(
     teacher_predictions: Parcel | None = None,
 ) -> None:
     """Score one candidate, all seeds together, beside its teacher."""
-    values = knobs.model_dump(mode="json")
-    task = {name: values["task"][name] for name in ("metrics", "headline", "kind")}
     inputs = {"teacher": teacher, "rows": rows, "teacher_predictions": teacher_predictions}
-    await bench.run(values | task, inputs=inputs, lists={"models": models})
+    await bench.run(knobs.model_dump(mode="json"), inputs=inputs, lists={"models": models})
 
 
 @stage(makes="scorecard", engine="judge", module="tasks.scoring", threads="branch", libraries=SCALES)

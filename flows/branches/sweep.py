@@ -132,7 +132,7 @@ async def in_subflow(
     async def branch(strategy: str, drop: list[int], seeds: list[int]) -> None:
         await body()
 
-    await branch(name, list(drops), list(grid.dropping.seeds), wait_for=[session.made_by[id(teacher)]])  # type: ignore[call-overload]
+    await branch(name, list(drops), list(grid.dropping.seeds), wait_for=[session.state_of(teacher)])  # type: ignore[call-overload]
 
 
 async def try_strategy(

@@ -50,13 +50,13 @@ class Watcher:
 
     def stage(self, record: Any) -> None:
         """Display a stage's new state."""
-        if record.state == "running" and self.console.is_terminal and id(record) not in self.bars:
-            self.bars[id(record)] = self.progress_view.add_task(record.shown, total=None, unit="", figures="")
+        if record.state == "running" and self.console.is_terminal and record.number not in self.bars:
+            self.bars[record.number] = self.progress_view.add_task(record.shown, total=None, unit="", figures="")
         if record.state in ("waiting", "running"):
             return
         self.ended += 1
-        if id(record) in self.bars:
-            self.progress_view.remove_task(self.bars.pop(id(record)))
+        if record.number in self.bars:
+            self.progress_view.remove_task(self.bars.pop(record.number))
         self.expected = max(
             self.ended, self.expected
         )  # a plan cannot foresee which dropped models are as large as a baseline
@@ -69,10 +69,10 @@ class Watcher:
     def progress(self, record: Any, done: int, total: int, unit: str, figures: Mapping[str, float]) -> None:
         """Update a stage's progress bar; without a terminal, print a line every ``QUIET`` seconds."""
         shown = ", ".join(f"{name.replace('_per_s', '/s')} {value:.4g}" for name, value in figures.items())
-        if id(record) in self.bars:
-            self.progress_view.update(self.bars[id(record)], completed=done, total=total, unit=unit, figures=shown)
-        elif not self.console.is_terminal and time.monotonic() - self.spoke.get(id(record), 0.0) > QUIET:
-            self.spoke[id(record)] = time.monotonic()
+        if record.number in self.bars:
+            self.progress_view.update(self.bars[record.number], completed=done, total=total, unit=unit, figures=shown)
+        elif not self.console.is_terminal and time.monotonic() - self.spoke.get(record.number, 0.0) > QUIET:
+            self.spoke[record.number] = time.monotonic()
             self.console.print(
                 f"      {record.shown}: {done:,} of {total:,} {unit} {shown}", highlight=False, markup=False
             )

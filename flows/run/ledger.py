@@ -95,7 +95,7 @@ def costs_of_candidates(names: Sequence[str], session: Session) -> dict[str, dic
 def candidate_cost(name: str, session: Session, makers: Mapping[str, StageRecord]) -> dict[str, Any]:
     """Return the cost of one candidate."""
     own = [record for record in session.records if record.parcel is not None and is_own(record, name)]
-    seen = {id(record) for record in own}
+    seen = {record.number for record in own}
     shared = list(behind([record for record in own if record.kind not in JUDGING], makers, seen))
     rates = session.purse.rates
     ours, others = (
@@ -119,8 +119,8 @@ def behind(records: Sequence[StageRecord], makers: Mapping[str, StageRecord], se
     for record in records:
         for digest in inputs_of([record.explanation]):
             maker = makers.get(digest)
-            if maker is not None and id(maker) not in seen:
-                seen.add(id(maker))
+            if maker is not None and maker.number not in seen:
+                seen.add(maker.number)
                 yield maker
                 yield from behind([maker], makers, seen)
 

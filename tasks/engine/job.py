@@ -17,12 +17,15 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tasks.engine.environment import require_libraries
 from tasks.errors import EngineError, LimbeckError, OutOfMemory, RecipeError, StoreError
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+K = TypeVar("K", bound="BaseModel")
 PR_SET_PDEATHSIG = 1
 KIB = 1 if sys.platform == "darwin" else 1024  # bytes in the system's unit of peak memory (``ru_maxrss``)
 
@@ -32,7 +35,7 @@ class Job:
 
     def __init__(self, order: Mapping[str, Any], *, silent: bool = False) -> None:
         self.name: str = order["job"]
-        self.knobs: SimpleNamespace = namespace(order.get("knobs", {}))
+        self.values: Mapping[str, Any] = order.get("knobs", {})
         self.inputs: dict[str, Path] = {name: Path(folder) for name, folder in order.get("inputs", {}).items()}
         self.lists: dict[str, list[Path]] = {name: [Path(f) for f in fs] for name, fs in order.get("lists", {}).items()}
         self.output = Path(order["output"])
@@ -42,6 +45,13 @@ class Job:
         self.threads: int = order.get("threads", 1)
         self.last_report = 0.0
         self.say = mute if silent else emit
+
+    def read(self, kind: type[K]) -> K:
+        """Return the knobs as the slice of the recipe that the stage sent.
+
+        Raises pydantic's ValidationError where they are not that slice.
+        """
+        return kind.model_validate(self.values)
 
     def log(self, message: str) -> None:
         """Send one sentence to the user."""
@@ -58,13 +68,6 @@ class Job:
     def curve(self, step: int, **figures: float) -> None:
         """Record points of training curves; they become MLflow metrics of the stage's run."""
         self.say("curve", step=step, figures=figures)
-
-
-def namespace(value: Any) -> Any:
-    """Turn nested mappings into attribute access, so that engine code reads ``knobs.learning_rate``."""
-    if isinstance(value, Mapping):
-        return SimpleNamespace(**{key: namespace(item) for key, item in value.items()})
-    return [namespace(item) for item in value] if isinstance(value, list) else value
 
 
 def emit(event: str, **content: Any) -> None:

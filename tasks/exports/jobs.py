@@ -18,6 +18,7 @@ from tasks.exports.package import copy_beside, describe, digest_of, write_card
 from tasks.exports.parity import apart, loss, score
 from tasks.exports.quantizing import best, draw, quantize_by
 from tasks.ports.rows.row_files import StoredRows, has_split, read_split
+from tasks.recipe.slices import ExportSlice, QuantizeSlice
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
 from tasks.scoring.speed.flops import parameters_of, weight_bytes
 
@@ -39,7 +40,7 @@ def export(job: Job) -> dict[str, Any]:
     from tasks.exports.tracing import reason, trace
     from tasks.scoring.predict import load, longest
 
-    folder, knobs = job.inputs["model"], job.knobs
+    folder, knobs = job.inputs["model"], job.read(ExportSlice)
     model, tokenizer = load(folder)
     positions = longest(model.config, 2**30)
     card = describe(
@@ -51,7 +52,7 @@ def export(job: Job) -> dict[str, Any]:
         opset=knobs.opset,
     )
     copy_beside(folder, job.output)
-    texts, pairs = rows_to_compare(job)
+    texts, pairs = rows_to_compare(job, knobs)
     path = job.output / FILES["onnx"]
     if weight_bytes(folder) > LARGEST:
         return unmade(
@@ -90,12 +91,12 @@ def unmade(job: Job, card: Mapping[str, Any], because: str) -> dict[str, Any]:
     return {"made": False, "because": because}
 
 
-def rows_to_compare(job: Job) -> tuple[list[str], list[str] | None]:
+def rows_to_compare(job: Job, knobs: ExportSlice) -> tuple[list[str], list[str] | None]:
     """Return rows of the selection split, or of train if none were held back."""
     for split in ("selection", "train"):
         rows = read_split(job.inputs["rows"], split) if has_split(job.inputs["rows"], split) else None
         if rows:
-            return part_of(rows, range(min(job.knobs.parity_rows, len(rows))))
+            return part_of(rows, range(min(knobs.parity_rows, len(rows))))
     raise DataError("there are no rows to compare an export on; give the data a train split")
 
 
@@ -128,18 +129,18 @@ def ask_together(job: Job, texts: Sequence[str], pairs: Sequence[str] | None, ma
 def quantize(job: Job) -> dict[str, Any]:
     """Write one int8 graph for each requested mode (dynamic, static), score each on the selection rows, and keep the
     one with the smallest loss of quality."""
-    source, knobs = job.inputs["export"], job.knobs
+    source, knobs = job.inputs["export"], job.read(QuantizeSlice)
     card, rows = card_of(source), read_split(job.inputs["rows"], "selection")
     if not len(rows):
         raise DataError(
             "int8 is judged on selection rows, and none were held back; set data.selection_rows and give train "
             "enough rows"
         )
-    full_NC = asked(job, source, source / FILES["onnx"], rows, 0, "fp32")
+    full_NC = asked(job, knobs, source / FILES["onnx"], rows, 0, "fp32")
     full = score(full_NC, rows.labels_N, knobs.metric, knobs.kind)
     found: dict[str, dict[str, Any]] = {}
     for number, way in enumerate(knobs.ways, start=1):
-        found[way] = weigh(job, way, scratch(job, way), rows, full_NC, full, number)
+        found[way] = weigh(job, knobs, way, rows, full_NC, full, number)
     chosen = best(found)
     copy_beside(source, job.output)
     if chosen is None:
@@ -172,15 +173,15 @@ def scratch(job: Job, way: str) -> Path:
 
 
 def weigh(
-    job: Job, way: str, path: Path, rows: StoredRows, full_NC: np.ndarray, full: float, number: int
+    job: Job, knobs: QuantizeSlice, way: str, rows: StoredRows, full_NC: np.ndarray, full: float, number: int
 ) -> dict[str, Any]:
     """Quantize in one mode and score the graph; if a library fails, record the reason, so that the other modes are
     tried."""
-    knobs = job.knobs
+    path = scratch(job, way)
     try:
         source = job.inputs["export"] / FILES["onnx"]
-        quantize_by(way, source, path, reduce_range=knobs.reduce_range, feeds=calibration(job))
-        ours_NC = asked(job, job.inputs["export"], path, rows, number, way)
+        quantize_by(way, source, path, reduce_range=knobs.reduce_range, feeds=calibration(job, knobs))
+        ours_NC = asked(job, knobs, path, rows, number, way)
     except MemoryError:
         raise
     except Exception as error:  # a quantizer can raise any exception of its graph library
@@ -195,28 +196,28 @@ def weigh(
     }
 
 
-def asked(job: Job, folder: Path, graph: Path, rows: StoredRows, number: int, what: str) -> np.ndarray:
+def asked(job: Job, knobs: QuantizeSlice, graph: Path, rows: StoredRows, number: int, what: str) -> np.ndarray:
     """Return a graph's logits on the selection rows, and report progress in rows."""
-    count, total = len(rows), len(rows) * (1 + len(job.knobs.ways))
-    model = OnnxModel(folder, threads=job.threads, graph=graph)
+    count, total = len(rows), len(rows) * (1 + len(knobs.ways))
+    model = OnnxModel(job.inputs["export"], threads=job.threads, graph=graph)
     job.log(f"{what}: asking it about {count:,} rows")
     return model.logits(
         rows.texts,
         rows.pairs,
-        job.knobs.max_length,
+        knobs.max_length,
         report=lambda done: job.progress(number * count + done, total, unit="rows"),
     )
 
 
-def calibration(job: Job) -> Callable[[], Iterator[Mapping[str, np.ndarray]]]:
+def calibration(job: Job, knobs: QuantizeSlice) -> Callable[[], Iterator[Mapping[str, np.ndarray]]]:
     """Return a function that yields the calibration rows, drawn from train with the seed."""
 
     def feeds() -> Iterator[Mapping[str, np.ndarray]]:
         rows = read_split(job.inputs["rows"], "train")
         model = OnnxModel(job.inputs["export"], threads=job.threads)
-        texts, pairs = part_of(rows, draw(len(rows), job.knobs.calibration_rows, job.knobs.seed))
+        texts, pairs = part_of(rows, draw(len(rows), knobs.calibration_rows, knobs.seed))
         for row, text in enumerate(texts):
-            yield model.encode([text], None if pairs is None else [pairs[row]], job.knobs.max_length)
+            yield model.encode([text], None if pairs is None else [pairs[row]], knobs.max_length)
 
     return feeds
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from tasks.engine.job import Job
 from tasks.ports.rows.row_files import StoredRows, read_split
+from tasks.recipe.slices import InspectSlice
 from tasks.scoring.inspection_files import write_inspection
 from tasks.scoring.predictions import predictions_of
 
@@ -32,7 +33,8 @@ Answers = Mapping[str, np.ndarray]
 def inspect_answers(job: Job) -> dict[str, Any]:
     """Look into one scorecard's answers, beside the teacher's where it is given; keep the texts of the rows that are
     shown."""
-    knobs, kind = job.knobs, KINDS[job.knobs.kind]
+    knobs = job.read(InspectSlice)
+    kind = KINDS[knobs.kind]
     rows = read_split(job.inputs["rows"], knobs.split)
     said = {
         name: kind.read(predictions_of(job.inputs[name], knobs.split, rows.ids).logits_NC.astype(np.float64))

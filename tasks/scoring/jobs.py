@@ -18,6 +18,8 @@ from tasks.metrics.metrics import METRICS
 from tasks.metrics.of_classes import ACCURACY
 from tasks.metrics.of_values import PEARSON
 from tasks.ports.rows.row_files import StoredRows, has_split, read_merged, read_split
+from tasks.recipe.judging import Speed
+from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice
 from tasks.scoring.inspection import inspect_answers
 from tasks.scoring.predict import logits_of, truncated_share
 from tasks.scoring.predictions import Predictions, read_predictions, write_predictions
@@ -41,7 +43,8 @@ PROVENANCE = {
 def score(job: Job) -> dict[str, Any]:
     """Score a candidate (one checkpoint a seed) beside its teacher on every reporting split: the first, which is the
     model, by itself, and means over all."""
-    knobs, models = job.knobs, job.lists["models"]
+    knobs, models = job.read(ScoreSlice), job.lists["models"]
+    figures = figures_of(knobs)
     splits = {split: read_split(job.inputs["rows"], split) for split in SPLITS if has_split(job.inputs["rows"], split)}
     card = new_card()
     answers: list[Predictions] = []
@@ -50,17 +53,17 @@ def score(job: Job) -> dict[str, Any]:
         if not len(rows):
             continue
         logits_SNC = np.stack(
-            [ask(job, model, rows, done + seed * len(rows), total) for seed, model in enumerate(models)]
+            [ask(job, knobs, model, rows, done + seed * len(rows), total) for seed, model in enumerate(models)]
         )
         # The teacher's own scorecard: it need not be asked twice.
-        teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, split, rows)
+        teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, knobs, split, rows)
         done += len(models) * len(rows)
-        answers.extend(answers_of(split, rows, logits_SNC, knobs.kind))
-        weigh(card, split, logits_SNC, teacher_NC, rows, knobs)
+        answers.extend(answers_of(split, rows, logits_SNC, figures.kind))
+        weigh(card, split, logits_SNC, teacher_NC, rows, figures)
     write_predictions(job.output, answers)
     validation = splits["validation"]
     card |= {
-        "headline": knobs.headline,
+        "headline": figures.headline,
         "parameters": parameters_of(models[0]),
         "bytes": weight_bytes(models[0]),
         "flops": flops_of(models[0], knobs.flops_length),
@@ -72,26 +75,46 @@ def score(job: Job) -> dict[str, Any]:
     return card
 
 
+def figures_of(knobs: ScoreSlice) -> JudgingScoreSlice:
+    """Return which figures the scores of a task's own rows have, as those of a judging set say it."""
+    task = knobs.task
+    return JudgingScoreSlice(
+        kind=task.kind,
+        metrics=task.metrics,
+        headline=task.headline,
+        max_length=knobs.max_length,
+        resamples=knobs.resamples,
+        confidence=knobs.confidence,
+    )
+
+
 def new_card() -> dict[str, Any]:
     """Return a scorecard without figures; ``weigh`` fills in a split at a time."""
     names = ("metrics", "per_seed", "retained", "difference", "agreement", "means", "rows")
     return {name: {} for name in names}
 
 
-def ask(job: Job, model: Path, rows: StoredRows, done: int, total: int) -> np.ndarray:
+def ask(
+    job: Job, knobs: ScoreSlice | JudgingScoreSlice, model: Path, rows: StoredRows, done: int, total: int
+) -> np.ndarray:
     """Return a model's logits of a split, and report progress in rows."""
     return logits_of(
         model,
         rows.texts,
         rows.pairs,
-        job.knobs.max_length,
+        knobs.max_length,
         threads=job.threads,
         report=lambda here: job.progress(done + here, total, unit="rows"),
     )
 
 
 def weigh(
-    card: dict[str, Any], split: str, logits_SNC: np.ndarray, teacher_NC: np.ndarray, rows: StoredRows, knobs: Any
+    card: dict[str, Any],
+    split: str,
+    logits_SNC: np.ndarray,
+    teacher_NC: np.ndarray,
+    rows: StoredRows,
+    knobs: JudgingScoreSlice,
 ) -> None:
     """Enter one split's figures in the scorecard: of the first seed, of each, and over all, which are the first's where
     it is alone."""
@@ -107,7 +130,7 @@ def weigh(
     card["means"][split] = own if len(ours_SN) == 1 else weighed(ours_SN, theirs_N, rows, knobs)
 
 
-def weighed(ours_SN: np.ndarray, theirs_N: np.ndarray, rows: StoredRows, knobs: Any) -> dict[str, Any]:
+def weighed(ours_SN: np.ndarray, theirs_N: np.ndarray, rows: StoredRows, knobs: JudgingScoreSlice) -> dict[str, Any]:
     """Return the figures of one model, or the means of several seeds, on one split."""
     found = {
         name: compare(
@@ -138,15 +161,15 @@ def decided(logits: np.ndarray, kind: str) -> np.ndarray:
 def judge(job: Job) -> dict[str, Any]:
     """Score a candidate (one checkpoint a seed; the first is the model) beside its teacher on a judging set, whose
     merged classes count as one."""
-    knobs, models, folder = job.knobs, job.lists["models"], job.inputs["rows"]
+    knobs, models, folder = job.read(JudgingScoreSlice), job.lists["models"], job.inputs["rows"]
     rows, merged = read_split(folder, "validation"), read_merged(folder)
     many = len(rows)
-    asked = [ask(job, model, rows, seed * many, len(models) * many) for seed, model in enumerate(models)]
+    asked = [ask(job, knobs, model, rows, seed * many, len(models) * many) for seed, model in enumerate(models)]
     logits_SNC = np.stack([as_merged(logits_NC, merged) for logits_NC in asked])
     teacher_NC = (
         logits_SNC[0]
         if models == [job.inputs["teacher"]]
-        else as_merged(teacher_logits(job, "validation", rows), merged)
+        else as_merged(teacher_logits(job, knobs, "validation", rows), merged)
     )
     card = new_card()
     weigh(card, "validation", logits_SNC, teacher_NC, rows, knobs)
@@ -176,19 +199,19 @@ def answers_of(split: str, rows: StoredRows, logits_SNC: np.ndarray, kind: str) 
     ]
 
 
-def teacher_logits(job: Job, split: str, rows: StoredRows) -> np.ndarray:
+def teacher_logits(job: Job, knobs: ScoreSlice | JudgingScoreSlice, split: str, rows: StoredRows) -> np.ndarray:
     """Return the teacher's logits: from its own scorecard where there is one, so that it runs once."""
     stored = job.inputs.get("teacher_predictions")
     if stored is not None:
         known = [one for one in read_predictions(stored) if one.split == split]
         if len(known) == 1 and known[0].ids == rows.ids:
             return known[0].logits_NC
-    return logits_of(job.inputs["teacher"], rows.texts, rows.pairs, job.knobs.max_length)
+    return logits_of(job.inputs["teacher"], rows.texts, rows.pairs, knobs.max_length)
 
 
 def measure(job: Job) -> dict[str, Any]:
     """Time a candidate and its teacher in turn, and measure what memory the candidate takes."""
-    knobs = job.knobs
+    knobs = job.read(Speed)
     folders = {"model": job.inputs["model"], "teacher": job.inputs["teacher"]}
     # Memory first: this process has loaded the libraries and no model yet, so what is added is the candidate's alone.
     memory = peak_increase(folders["model"], batch=knobs.batch, length=knobs.length, threads=knobs.threads)
@@ -215,7 +238,7 @@ def measure(job: Job) -> dict[str, Any]:
 def contrast(job: Job) -> dict[str, Any]:
     """Compare two candidates row by row, from the predictions that their scorecards keep, on every split that both were
     judged on."""
-    knobs = job.knobs
+    knobs = job.read(ContrastSlice)
     metric = METRICS[knobs.metric]
     first, second = (by_split(read_predictions(job.inputs[name])) for name in ("candidate", "baseline"))
     splits = {}

@@ -57,7 +57,7 @@ def stage(
                 door(knobs, f"/{label}" if label else "", linked(session, parcels), return_state=True)  # type: ignore[arg-type]
             )
             parcel: Parcel = await state.aresult()
-            session.made_by[id(parcel)] = state
+            session.made_by[parcel.task_run] = state
             return parcel
 
         vars(call)["frame"] = frame
@@ -70,8 +70,6 @@ def linked(session: Session, parcels: Mapping[str, Any]) -> dict[str, Any]:
     """Replace artifacts by the states of the tasks that made them; Prefect turns them back before the task sees
     them."""
     return {
-        name: [session.made_by.get(id(one), one) for one in given]
-        if isinstance(given, list)
-        else session.made_by.get(id(given), given)
+        name: [session.state_of(one) for one in given] if isinstance(given, list) else session.state_of(given)
         for name, given in parcels.items()
     }

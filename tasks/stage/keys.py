@@ -84,7 +84,13 @@ def is_sent(frame: Frame, session: Session) -> bool:
 def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[str, Any]) -> StageRecord:
     """Add a stage to the run's list."""
     record = StageRecord(
-        frame.name, label, key_of(explanation), frame.makes, explanation, threads=session.threads_for(frame.threads)
+        frame.name,
+        label,
+        key_of(explanation),
+        frame.makes,
+        explanation,
+        number=len(session.records),
+        threads=session.threads_for(frame.threads),
     )
     record.processes = session.processes if frame.together else 1
     record.cores = session.cores if frame.hardware else min(session.cores, record.threads * record.processes)

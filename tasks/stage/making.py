@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
 from prefect.logging import get_run_logger
 from prefect.runtime import task_run
 from prefect.states import Completed, Failed
@@ -216,6 +217,7 @@ def all_of(parcels: Mapping[str, Any]) -> Iterator[Parcel]:
 
 def finish(session: Session, record: StageRecord, parcel: Parcel, cache: str, started: float) -> Any:
     """Record a stage's end and return its Prefect state."""
+    parcel = evolve(parcel, task_run=record.task_run)
     record.cache, record.parcel, record.state = cache, parcel, "cached" if cache == "hit" else "completed"
     record.seconds = time.monotonic() - started
     record.used = parcel.used

@@ -22,6 +22,9 @@ JUST = 30.0  # seconds for which a run trusts its plan on the contents of the st
 class StageRecord:
     """The record of one stage of a run."""
 
+    number: int = field(kw_only=True)
+    """Its place among the stages of the session, from 0: two stages may agree in everything else, key and label
+    included."""
     name: str
     label: str
     key: str
@@ -98,9 +101,8 @@ class Session:
     planning: bool = False
     records: list[StageRecord] = field(default_factory=list)
     manifests: list[Mapping[str, Any]] | None = None
-    made_by: dict[int, Any] = field(default_factory=dict)
-    """The Prefect state behind each artifact of this run, by the artifact's ``id``; artifacts live as long as the
-    records."""
+    made_by: dict[str, Any] = field(default_factory=dict)
+    """The Prefect state behind each artifact of this run, by the id of its task run."""
     plan: Session | None = None
     """A plan of the same recipe, made just before."""
     processes: int = 1
@@ -146,6 +148,11 @@ class Session:
         """Return the threads of a stage: from the recipe, never from the machine, because another number changes the
         bytes of results."""
         return {"single": 1, "branch": self.threads, "alone": self.threads_alone}[how]
+
+    def state_of(self, parcel: Any) -> Any:
+        """Return the Prefect state of the task run that a parcel came from; what came from none is returned as it
+        is."""
+        return self.made_by.get(parcel.task_run, parcel) if isinstance(parcel, Parcel) else parcel
 
     def parcel_of(self, name: str, label: str) -> Parcel | None:
         """Return the artifact of a finished stage of this run."""

@@ -23,7 +23,9 @@ from tasks.architectures.registry import summary_token
 from tasks.engine.job import Job
 from tasks.methods.losses.ensembles import mixed
 from tasks.methods.losses.patience import patience_layers
+from tasks.recipe.slices import AnswerSlice, MixSlice
 from tasks.training.data.batches import by_length
+from tasks.training.data.epochs import Indices
 from tasks.training.data.rows import (
     Batch,
     Encoded,
@@ -51,7 +53,7 @@ class Answered:
 
 def answer(job: Job) -> dict[str, Any]:
     """Ask the teacher once about every row that students will see; write what it says by row id."""
-    task, knobs = read_task(job.inputs["rows"]), job.knobs
+    task, knobs = read_task(job.inputs["rows"]), job.read(AnswerSlice)
     tokenizer = load_tokenizer(job.inputs["teacher"])
     teacher = freeze(load_classifier(job.inputs["teacher"], task, device()))
     layers = (
@@ -60,18 +62,20 @@ def answer(job: Job) -> dict[str, Any]:
         else patience_layers(knobs.patience.layer_map, knobs.patience.layers, teacher.config.num_hidden_layers)
     )
     store_as_multiplied(teacher, knobs.precision)
-    rows = student_rows(job, task)
+    rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
-    said = all_answers(job, teacher, layers, encoded, tokenizer.pad_token_id)
+    said = all_answers(job, knobs, teacher, layers, encoded, tokenizer.pad_token_id)
     save_file({"ids": rows.ids_N} | said, job.output / "answers.safetensors")
     return {"rows": len(rows), "truncated": float((encoded.lengths_N >= knobs.max_length).mean())}
 
 
-def all_answers(job: Job, teacher: Any, layers: Sequence[int], encoded: Encoded, pad: int) -> dict[str, np.ndarray]:
+def all_answers(
+    job: Job, knobs: AnswerSlice, teacher: Any, layers: Sequence[int], encoded: Encoded, pad: int
+) -> dict[str, np.ndarray]:
     """Return logits [N, C] and, where layers are named, summaries [N, L, D] in 16 bits, in row order."""
     capture, order, parts = Capture(teacher, hidden=layers), [], []
     for rows in by_length(encoded.lengths_N, size=64, tokens=16_384):
-        with torch.inference_mode(), arithmetic(job.knobs.precision, teacher.device):
+        with torch.inference_mode(), arithmetic(knobs.precision, teacher.device):
             parts.append(said_of(capture, collate(encoded, rows, pad, teacher.device)))
         order.append(rows)
         job.progress(sum(map(len, order)), len(encoded.lengths_N), unit="rows")
@@ -101,12 +105,12 @@ def summary_of(model: Any, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
 
 def mix(job: Job) -> dict[str, Any]:
     """Mix the answers of several teachers into one file of the same form."""
-    said = [load_file(folder / "answers.safetensors") for folder in job.lists["answers"]]
+    knobs, said = job.read(MixSlice), [load_file(folder / "answers.safetensors") for folder in job.lists["answers"]]
     ids_N = said[0]["ids"]
     logits_MNC = torch.stack(
         [torch.from_numpy(each["logits"][rows_by_id(each["ids"], ids_N, "answers", "answer-rows")]) for each in said]
     )
-    logits_NC = mixed(logits_MNC, job.knobs.weights, combine=job.knobs.combine, temperature=job.knobs.temperature)
+    logits_NC = mixed(logits_MNC, knobs.weights, combine=knobs.combine, temperature=knobs.temperature)
     save_file({"ids": ids_N, "logits": logits_NC.contiguous().numpy()}, job.output / "answers.safetensors")
     return {"rows": len(ids_N), "teachers": len(said)}
 
@@ -115,26 +119,22 @@ class Answers:
     """The teacher's answers for a batch: looked up for rows as they are, asked afresh for variants only."""
 
     def __init__(self, folder: Path, varied: Varied, teacher: Any, tokenizer: Any, layers: Sequence[int] = ()) -> None:
-        self.varied, self.tokenizer, self.place = varied, tokenizer, teacher.device
+        self.max_length, self.tokenizer, self.place = varied.max_length, tokenizer, teacher.device
         self.capture, stored = Capture(teacher, hidden=layers), load_file(folder / "answers.safetensors")
         order = rows_by_id(stored["ids"], varied.rows.ids_N, "answers", "answer-rows")
         self.logits_NC = torch.from_numpy(stored["logits"][order]).to(self.place)
         self.summaries_NLD = torch.from_numpy(stored["summaries"][order]) if layers else None
 
-    def of(self, rows: np.ndarray) -> Answered:
+    def of(self, indices: Indices) -> Answered:
         """Return the answers for a batch of rows."""
+        rows, changed, variants = indices.rows_B, indices.changed(), indices.epoch.variants
         logits_BC = self.logits_NC[rows]
         summaries_BLD = None if self.summaries_NLD is None else self.summaries_NLD[rows].to(self.place).float()
-        changed = (
-            np.flatnonzero(self.varied.changed_N[rows])
-            if self.varied.changed_N is not None
-            else np.empty(0, dtype=np.int64)
-        )
-        if not len(changed):
+        if variants is None or not len(changed):
             return Answered(logits_BC, summaries_BLD)
         with torch.inference_mode():
-            texts, pairs = self.varied.read(rows[changed])
-            encoded = encode(self.tokenizer, texts, pairs, self.varied.max_length)
+            texts, pairs = variants.read(rows[changed])
+            encoded = encode(self.tokenizer, texts, pairs, self.max_length)
             fresh = said_of(
                 self.capture, collate(encoded, np.arange(len(changed)), self.tokenizer.pad_token_id, self.place)
             )

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.methods.text.word_substitution import keep_candidates, match_case, replaceable
 from tasks.methods.text.word_vectors import nearest_words
+from tasks.recipe.data import Augmentation
 from tasks.training.data.batches import by_length
 from tasks.training.data.candidates import Options, write_candidates
 from tasks.training.data.rows import Encoded, collate, flat, load_tokenizer, read_rows, read_task
@@ -47,12 +47,12 @@ class Place:
 
 def augment(job: Job) -> dict[str, Any]:
     """Write substitutes for the replaceable words of the training rows."""
-    task, knobs = read_task(job.inputs["rows"]), job.knobs
+    task, knobs = read_task(job.inputs["rows"]), job.read(Augmentation)
     rows = read_rows(job.inputs["rows"], "train", task.kind)
     chosen = np.random.default_rng(knobs.seed).permutation(len(rows))[: knobs.rows or len(rows)]
     sides = {"text": rows.texts} | ({"pair": rows.pairs} if rows.pairs is not None else {})
     sentences = sorted({texts[row] for texts in sides.values() for row in chosen})
-    found = substitutes(job, sentences)
+    found = substitutes(job, knobs, sentences)
     write_candidates(
         job.output,
         (
@@ -70,19 +70,19 @@ def words_with_options(sentence: str, found: Found) -> Options:
     return words, [found.get((sentence, index), []) for index in range(len(words))]
 
 
-def substitutes(job: Job, sentences: list[str]) -> Found:
+def substitutes(job: Job, knobs: Augmentation, sentences: list[str]) -> Found:
     """Find substitutes by every source that the job was given."""
     found: Found = {}
     tokenizer = load_tokenizer(job.inputs.get("masked_lm", job.inputs.get("tokenizer")))  # type: ignore[arg-type]
-    places = [place for sentence in sentences for place in places_of(sentence, tokenizer, job.knobs.max_length)]
+    places = [place for sentence in sentences for place in places_of(sentence, tokenizer, knobs.max_length)]
     single = [place for place in places if place.token >= 0]
     if "masked_lm" in job.inputs and single:
         found |= by_masked_lm(
-            freeze(load_masked_lm(job.inputs["masked_lm"], device())), single, tokenizer, job.knobs, job.progress
+            freeze(load_masked_lm(job.inputs["masked_lm"], device())), single, tokenizer, knobs, job.progress
         )
     if "word_vectors" in job.inputs:
         rest = [place for place in places if (place.sentence, place.word) not in found]
-        found |= by_word_vectors(rest, job.inputs["word_vectors"], job.knobs)
+        found |= by_word_vectors(rest, job.inputs["word_vectors"], knobs)
     return {place: options for place, options in found.items() if options}
 
 
@@ -115,7 +115,7 @@ def word_mark(tokenizer: Any) -> str:
 
 
 def by_masked_lm(
-    model: Any, places: list[Place], tokenizer: Any, knobs: SimpleNamespace, tell: Callable[..., None]
+    model: Any, places: list[Place], tokenizer: Any, knobs: Augmentation, tell: Callable[..., None]
 ) -> Found:
     """Ask the masked language model what could stand at each place."""
     encoded, asked = (
@@ -138,7 +138,7 @@ def by_masked_lm(
     return found
 
 
-def masked_questions(places: list[Place], tokenizer: Any, knobs: SimpleNamespace) -> tuple[Encoded, list[list[Place]]]:
+def masked_questions(places: list[Place], tokenizer: Any, knobs: Augmentation) -> tuple[Encoded, list[list[Place]]]:
     """Make one question per place: its sentence with that one token masked, alone or beside the sentence as it was."""
     if tokenizer.mask_token_id is None:
         raise ModelError(
@@ -163,7 +163,7 @@ def masked_questions(places: list[Place], tokenizer: Any, knobs: SimpleNamespace
     return ragged(ids, segments), [[place] for place in places]
 
 
-def whole_questions(places: list[Place], tokenizer: Any, knobs: SimpleNamespace) -> tuple[Encoded, list[list[Place]]]:
+def whole_questions(places: list[Place], tokenizer: Any, knobs: Augmentation) -> tuple[Encoded, list[list[Place]]]:
     """Make one question per sentence, unmasked, with all its places: much cheaper, and a different method."""
     by_sentence: dict[str, list[Place]] = {}
     for place in places:
@@ -181,7 +181,7 @@ def ragged(ids: list[list[int]], segments: list[list[int]]) -> Encoded:
     return Encoded(flat(ids), flat(segments), offsets)
 
 
-def top_tokens(model: Any, batch: Any, at: list[tuple[int, Place]], knobs: SimpleNamespace) -> list[list[int]]:
+def top_tokens(model: Any, batch: Any, at: list[tuple[int, Place]], knobs: Augmentation) -> list[list[int]]:
     """Return the likeliest tokens [P, K] at the given places."""
     rows_P = torch.tensor([row for row, _ in at], device=model.device)
     tokens_P = torch.tensor([place.token for _, place in at], device=model.device)
@@ -204,7 +204,7 @@ def options_of(place: Place, tokens: list[str], limit: int) -> list[str]:
     return [match_case(token, original) for token in keep_candidates(tokens, original, limit)]
 
 
-def by_word_vectors(places: list[Place], path: Path, knobs: SimpleNamespace) -> Found:
+def by_word_vectors(places: list[Place], path: Path, knobs: Augmentation) -> Found:
     """Find the nearest words by cosine; words that the file does not know get none."""
     words, vectors_VE = read_vectors(path, knobs.vocabulary)
     number = {word: index for index, word in enumerate(words)}

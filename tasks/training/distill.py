@@ -9,22 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.errors import ModelError
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.patience import patience_layers, patience_loss
 from tasks.methods.losses.soft_targets import prediction_loss
+from tasks.recipe.slices import DropSlice, IntermediateSlice, PredictionSlice
+from tasks.recipe.training import SeededTraining
 from tasks.training.answers import Answers, summary_of
-from tasks.training.data.batches import plan
 from tasks.training.data.candidates import read_candidates
 from tasks.training.data.contributions import read_contributions
-from tasks.training.data.rows import Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
+from tasks.training.data.epochs import Epoch, Indices, planned
+from tasks.training.data.rows import Encoded, Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
 from tasks.training.data.variants import Varied
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import Course, train
@@ -51,39 +52,45 @@ class Cast:
 
 def distill_intermediate(job: Job) -> dict[str, Any]:
     """First phase: the student's inner layers learn the fine-tuned teacher's on the task's own text."""
-    knobs, place = job.knobs, device()
+    knobs, place = job.read(IntermediateSlice), device()
     make_deterministic(knobs.seed)
-    cast = cast_of(job, place)
+    cast = cast_of(job, knobs, place)
     same_vocabulary(cast)
-    varied = Varied(
-        student_rows(job, cast.task), cast.tokenizer, knobs.max_length, knobs.seed, knobs.sampling, candidates(job)
+    rows = student_rows(job, cast.task, transfer_alone=knobs.transfer_alone)
+    varied = Varied(rows, cast.tokenizer, knobs.max_length, knobs.seed, knobs.sampling, candidates(job))
+    lesson = Lesson(
+        cast.student,
+        cast.teacher,
+        knobs,
+        cast.tokenizer,
+        labels_N=rows.labels_N,
+        kind=cast.task.kind,
+        longest=knobs.max_length,
     )
-    about = {"labels_N": varied.rows.labels_N, "kind": cast.task.kind, "longest": knobs.max_length}
-    objective = objective_of(Lesson(cast.student, cast.teacher, knobs, cast.tokenizer, **about))
-    objective.prove(job, collate(varied.at(0), [0, 1], cast.tokenizer.pad_token_id, place))
+    objective = objective_of(lesson)
+    objective.prove(job, collate(first_rows(varied), [0, 1], cast.tokenizer.pad_token_id, place))
     store_as_multiplied(cast.teacher, knobs.precision)
-    course = inner_course(objective, varied, knobs, recorded(job, varied.rows.ids_N), place)
+    course = inner_course(objective, varied, knobs, recorded(job, rows.ids_N), place)
     facts = train(job, knobs, course, place) | objective.finish()
     save_model(cast.student, cast.tokenizer, job.output)
     return facts
 
 
 def inner_course(
-    objective: Objective, varied: Varied, knobs: SimpleNamespace, kept: Recorded | None, place: torch.device
+    objective: Objective, varied: Varied, knobs: IntermediateSlice, kept: Recorded | None, place: torch.device
 ) -> Course:
     """Return what the first phase learns: the teacher's inner layers, run beside the student's or taken from what was
     kept of them."""
     pad = varied.tokenizer.pad_token_id
 
-    def loss(rows: np.ndarray) -> Tensor:
-        batch = collate(newest(varied), rows, pad, place, objective.width)
-        return objective.loss(batch, None if kept is None else kept.of(rows, place))
+    def loss(indices: Indices) -> Loss:
+        batch = collate(indices.epoch.encoded, indices.rows_B, pad, place, objective.width)
+        return objective.loss(batch, None if kept is None else kept.of(indices, place))
 
     return Course(
         modules=objective.modules,
-        batches=epoch_batches(varied, knobs, objective.width),
+        epoch=varied_epochs(varied, knobs, objective.width),
         loss=loss,
-        tokens=lambda: newest(varied).ids_S,
         pad=pad,
         begin=objective.begin,
     )
@@ -91,9 +98,9 @@ def inner_course(
 
 def distill_prediction(job: Job) -> dict[str, Any]:
     """Second phase: the student learns the teacher's softened answers, or plain labels where its signal is labels."""
-    knobs, place = job.knobs, device()
+    knobs, place = job.read(PredictionSlice), device()
     make_deterministic(knobs.seed)
-    cast = cast_of(job, place)
+    cast = cast_of(job, knobs, place)
     if knobs.signal == "labels":
         facts = train_with_labels(job, knobs, cast.student, cast.task, cast.tokenizer)
     else:
@@ -102,19 +109,19 @@ def distill_prediction(job: Job) -> dict[str, Any]:
     return facts
 
 
-def train_with_teacher(job: Job, knobs: SimpleNamespace, cast: Cast) -> dict[str, Any]:
+def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, cast: Cast) -> dict[str, Any]:
     """Train a student on the teacher's answers in place."""
     student, task, tokenizer = cast.student, cast.task, cast.tokenizer
-    sampling = getattr(knobs, "sampling", None)
-    varied = Varied(student_rows(job, task), tokenizer, knobs.max_length, knobs.seed, sampling, candidates(job))
+    sampling = knobs.sampling if isinstance(knobs, PredictionSlice) else None
+    rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
+    varied = Varied(rows, tokenizer, knobs.max_length, knobs.seed, sampling, candidates(job))
     held = read_rows(job.inputs["rows"], "selection", task.kind)
     set_dropout(student, knobs.dropout)
     store_as_multiplied(cast.teacher, knobs.precision)
     course = Course(
         modules=student,
-        batches=epoch_batches(varied, knobs),
+        epoch=varied_epochs(varied, knobs),
         loss=answered_loss(job, knobs, cast, varied),
-        tokens=lambda: newest(varied).ids_S,
         pad=tokenizer.pad_token_id,
         score=selector(
             student,
@@ -124,35 +131,40 @@ def train_with_teacher(job: Job, knobs: SimpleNamespace, cast: Cast) -> dict[str
             tokenizer.pad_token_id,
             knobs,
         ),
+        facts=lambda last: {"truncated": truncated(last.encoded, knobs.max_length)},
     )
     # Of the task's own rows: transfer text has none, and may be all that is learned from.
     labelled = read_rows(job.inputs["rows"], "train", task.kind) if task.kind == "regression" else varied.rows
     with started_at_labels(student, task, labelled.labels_N):
-        facts = train(job, knobs, course, student.device)
-    return facts | {"truncated": truncated(newest(varied), knobs.max_length)}
+        return train(job, knobs, course, student.device)
 
 
-def answered_loss(job: Job, knobs: SimpleNamespace, cast: Cast, varied: Varied) -> Callable[[np.ndarray], Tensor]:
+def answered_loss(
+    job: Job, knobs: PredictionSlice | DropSlice, cast: Cast, varied: Varied
+) -> Callable[[Indices], Loss]:
     """Return the loss of a batch against the teacher's answers and, where the knobs say so, the labels and the
     teacher's summary tokens."""
-    student, patience, pad = cast.student, getattr(knobs, "patience", None), cast.tokenizer.pad_token_id
+    student, pad = cast.student, cast.tokenizer.pad_token_id
+    patience, formula = (knobs.patience, knobs.formula) if isinstance(knobs, PredictionSlice) else (None, "default")
     depths = student.config.num_hidden_layers, cast.teacher.config.num_hidden_layers
     copied = [] if patience is None else patience_layers(patience.layer_map, *depths)
     answers = Answers(job.inputs["answers"], varied, cast.teacher, cast.teachers_tokenizer, copied)
     capture = Capture(student, hidden=range(1, len(copied) + 1))
     labels_N = torch.from_numpy(varied.rows.labels_N).to(student.device)
-    options = {
-        "kind": cast.task.kind,
-        "temperature": knobs.temperature,
-        "hard_weight": knobs.hard_weight,
-        "formula": getattr(knobs, "formula", "default"),
-    }
+    loss_of = partial(
+        prediction_loss,
+        kind=cast.task.kind,
+        temperature=knobs.temperature,
+        hard_weight=knobs.hard_weight,
+        formula=formula,
+    )
 
-    def loss(rows: np.ndarray) -> Tensor:
-        batch, theirs = collate(newest(varied), rows, pad, student.device), answers.of(rows)
+    def loss(indices: Indices) -> Loss:
+        rows, theirs = indices.rows_B, answers.of(indices)
+        batch = collate(indices.epoch.encoded, rows, pad, student.device)
         ours = capture(**batch.inputs(student))
         assert ours.logits_BC is not None
-        total = prediction_loss(ours.logits_BC, theirs.logits_BC, labels_N[rows], **options)
+        total = loss_of(ours.logits_BC, theirs.logits_BC, labels_N[rows])
         if patience is None or theirs.summaries_BLD is None:
             return total
         own_BLD = torch.stack([summary_of(student, ours.hidden[layer], batch.mask_BT) for layer in capture.hidden], 1)
@@ -161,9 +173,9 @@ def answered_loss(job: Job, knobs: SimpleNamespace, cast: Cast, varied: Varied) 
     return loss
 
 
-def cast_of(job: Job, place: torch.device) -> Cast:
+def cast_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.device) -> Cast:
     """Load who takes part."""
-    task, knobs = read_task(job.inputs["rows"]), job.knobs
+    task = read_task(job.inputs["rows"])
     teacher = load_classifier(job.inputs["teacher"], task, place)
     reads = load_tokenizer(job.inputs["teacher"])
     if "start" in job.inputs:
@@ -174,8 +186,10 @@ def cast_of(job: Job, place: torch.device) -> Cast:
     else:
         # Layers come from the fine-tuned teacher, unless the student starts where the teacher did.
         origin = load_classifier(job.inputs["base"], task, place, seed=knobs.seed) if "base" in job.inputs else teacher
+        assert knobs.start is not None and knobs.shape is not None  # they are empty where an earlier stage made it
+        shape: Any = knobs.shape
         student, tokenizer = (
-            build_student(knobs.start, origin, knobs.shape, seed=knobs.seed, contributions=contributions(job)),
+            build_student(knobs.start, origin, shape, seed=knobs.seed, contributions=contributions(job)),
             reads,
         )
     set_dropout(student, knobs.dropout)
@@ -206,13 +220,17 @@ def candidates(job: Job) -> Any:
     return read_candidates(job.inputs.get("candidates"))
 
 
-def epoch_batches(varied: Varied, knobs: SimpleNamespace, width: int | None = None) -> Any:
-    """Return what plans the batches of an epoch over that epoch's text, padded to ``width`` where it is given."""
-    options = {"size": knobs.batch_size, "tokens": knobs.batch_tokens, "seed": knobs.seed}
-    return lambda epoch: plan(varied.at(epoch).padded_to(width), epoch=epoch, **options)
+def varied_epochs(varied: Varied, knobs: SeededTraining, width: int | None = None) -> Callable[[int], Epoch]:
+    """Return the function that plans an epoch over that epoch's text, padded to ``width`` where it is given."""
+
+    def epoch(number: int) -> Epoch:
+        encoded, variants = varied.at(number)
+        return planned(number, encoded, knobs, width=width, variants=variants)
+
+    return epoch
 
 
-def newest(varied: Varied) -> Any:
-    """Return the tokens of the epoch that was planned last."""
-    assert varied.encoded is not None
-    return varied.encoded
+def first_rows(varied: Varied) -> Encoded:
+    """Return the tokens of the first two rows: enough to check a capture on."""
+    rows = varied.rows
+    return encode(varied.tokenizer, rows.texts[:2], None if rows.pairs is None else rows.pairs[:2], varied.max_length)

@@ -20,6 +20,7 @@ from tasks.methods.layers.contribution import cosines_BL
 from tasks.methods.layers.layer_dropping import drop_layers
 from tasks.methods.layers.layer_similarity import Moments, between_models_BL, linear_cka_of, moments_of
 from tasks.methods.layers.layer_strategies import kept_layers
+from tasks.recipe.slices import ContributionSlice, DropSlice
 from tasks.training.data.batches import by_length
 from tasks.training.data.contributions import write_contributions
 from tasks.training.data.rows import collate, encode, load_tokenizer, read_rows, read_task
@@ -33,12 +34,12 @@ SAMPLE = 500  # rows behind the contribution of a layer; its mean cosine settles
 
 def measure_contributions(job: Job) -> dict[str, Any]:
     """Measure, for each layer of ``base``, the mean cosine between its input and its output on the selection rows."""
-    token = token_of(job)
-    parts = [
-        cosines_BL(states, mask_BT, token=token).cpu().numpy() for (states,), mask_BT in hidden_states(job, ("base",))
-    ]
+    knobs = job.read(ContributionSlice)
+    found = hidden_states(job, ("base",), knobs.max_length)
+    token = token_of(job, knobs)
+    parts = [cosines_BL(states, mask_BT, token=token).cpu().numpy() for (states,), mask_BT in found]
     cosines = [float(value) for value in np.concatenate(parts).mean(0)]
-    write_contributions(job.output, cosines, job.knobs.token)
+    write_contributions(job.output, cosines, knobs.token)
     return {"cosines": cosines}
 
 
@@ -46,8 +47,9 @@ def measure_similarity(job: Job) -> dict[str, Any]:
     """Compare ``base`` with ``teacher``, which was fine-tuned from it, layer by layer on the selection rows; the
     embeddings come first."""
     moments: list[Moments] = []
-    cosines, token = [], token_of(job)
-    for (before, after), mask_BT in hidden_states(job, ("base", "teacher")):
+    knobs = job.read(ContributionSlice)
+    cosines, token = [], token_of(job, knobs)
+    for (before, after), mask_BT in hidden_states(job, ("base", "teacher"), knobs.max_length):
         valid_BT = mask_BT.bool()
         found = [
             moments_of(first_BTD[valid_BT], second_BTD[valid_BT])
@@ -60,19 +62,19 @@ def measure_similarity(job: Job) -> dict[str, Any]:
         "cosines": [float(value) for value in np.concatenate(cosines).mean(0)],
         "tokens": moments[0].rows,
         "rows": sum(map(len, cosines)),
-        "token": job.knobs.token,
+        "token": knobs.token,
     }
     (job.output / "similarity.json").write_text(json.dumps(facts))
     return facts
 
 
-def token_of(job: Job) -> str:
+def token_of(job: Job, knobs: ContributionSlice) -> str:
     """Return where layers are compared; ``cls`` means the summary token of the family, XLNet's last."""
     config = json.loads((job.inputs["base"] / "config.json").read_text())
-    return summary_token(config) if job.knobs.token == "cls" else str(job.knobs.token)
+    return summary_token(config) if knobs.token == "cls" else knobs.token
 
 
-def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[list[Tensor]], Tensor]]:
+def hidden_states(job: Job, names: Sequence[str], max_length: int) -> Iterator[tuple[list[list[Tensor]], Tensor]]:
     """Yield the hidden states of the named models on the same batches of selection rows, of train rows where none are
     held back, with their mask."""
     task, place = read_task(job.inputs["rows"]), device()
@@ -83,7 +85,7 @@ def hidden_states(job: Job, names: Sequence[str]) -> Iterator[tuple[list[list[Te
     rows = read_rows(job.inputs["rows"], "selection", task.kind)
     rows = rows if len(rows) else read_rows(job.inputs["rows"], "train", task.kind)
     pairs = None if rows.pairs is None else rows.pairs[:SAMPLE]
-    encoded = encode(tokenizer, rows.texts[:SAMPLE], pairs, job.knobs.max_length)
+    encoded = encode(tokenizer, rows.texts[:SAMPLE], pairs, max_length)
     for batch in by_length(encoded.lengths_N, size=32, tokens=8192):
         inputs = collate(encoded, batch, tokenizer.pad_token_id, place)
         with torch.inference_mode():
@@ -107,11 +109,11 @@ def states_of(model: Any, inputs: dict[str, Tensor]) -> list[Tensor]:
 
 def drop_and_train(job: Job) -> dict[str, Any]:
     """Drop layers of ``base`` by a strategy, then train with labels or with the fine-tuned teacher's answers."""
-    knobs, place = job.knobs, device()
+    knobs, place = job.read(DropSlice), device()
     make_deterministic(knobs.seed)
     task, tokenizer = read_task(job.inputs["rows"]), load_tokenizer(job.inputs["base"])
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
-    kept = kept_layers(knobs.strategy, model.config.num_hidden_layers, knobs.drop, measured(job))
+    kept = kept_layers(knobs.strategy, model.config.num_hidden_layers, knobs.drop, contributions(job) or knobs.kept)
     drop_layers(model, kept)
     job.log(f"{knobs.strategy}: layers {kept} of {model.config.num_hidden_layers + knobs.drop} stay (counted from 0)")
     note = architecture_of(model.config).on_dropping
@@ -124,9 +126,3 @@ def drop_and_train(job: Job) -> dict[str, Any]:
         facts = train_with_labels(job, knobs, model, task, tokenizer)
     save_model(model, tokenizer, job.output)
     return facts | {"kept_layers": kept} | ({"note": note} if note else {})
-
-
-def measured(job: Job) -> list[float] | None:
-    """Return what was found out about the layers before: by a search that hands over what stays, or by measuring
-    contributions."""
-    return contributions(job) or getattr(job.knobs, "kept", None)

@@ -5,7 +5,6 @@ Source: Devlin et al. 2018, BERT, arXiv:1810.04805.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,13 @@ import torch
 
 from tasks.engine.job import Job
 from tasks.errors import DataError
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import label_loss
 from tasks.metrics.of_classes import ACCURACY
 from tasks.metrics.of_values import PEARSON
-from tasks.training.data.batches import plan
+from tasks.recipe.slices import DropSlice, PredictionSlice
+from tasks.recipe.training import Teacher
+from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.loop import Course, train
 from tasks.training.models.students import load_classifier, save_model, set_dropout
@@ -28,18 +30,20 @@ from tasks.training.selection import all_logits, selection_score, selector
 def finetune(job: Job) -> dict[str, Any]:
     """Fine-tune the model in ``base`` on ``rows``; write a checkpoint; return scores on the selection rows and the
     majority share."""
-    knobs, place = job.knobs, device()
+    knobs, place = job.read(Teacher), device()
     make_deterministic(knobs.seed)
     task = read_task(job.inputs["rows"])
     tokenizer = load_tokenizer(job.inputs["base"])
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
     facts = {} if knobs.already_finetuned else train_with_labels(job, knobs, model, task, tokenizer)
-    facts |= judge(job, model, task, tokenizer)
+    facts |= judge(job, knobs, model, task, tokenizer)
     save_model(model, tokenizer, job.output)
     return facts
 
 
-def train_with_labels(job: Job, knobs: SimpleNamespace, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
+def train_with_labels(
+    job: Job, knobs: Teacher | PredictionSlice | DropSlice, model: Any, task: Task, tokenizer: Any
+) -> dict[str, Any]:
     """Train a classifier on the labelled rows in place."""
     rows = read_rows(job.inputs["rows"], "train", task.kind)
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
@@ -47,11 +51,8 @@ def train_with_labels(job: Job, knobs: SimpleNamespace, model: Any, task: Task, 
     set_dropout(model, knobs.dropout)
     course = Course(
         modules=model,
-        batches=lambda epoch: plan(
-            encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch
-        ),
+        epoch=lambda number: planned(number, encoded, knobs),
         loss=labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id),
-        tokens=lambda: encoded.ids_S,
         pad=tokenizer.pad_token_id,
         score=selector(
             model,
@@ -73,21 +74,21 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
         raise DataError("the train split has no labelled rows; check the label column")
     labels_N = torch.from_numpy(rows.labels_N).to(model.device)
 
-    def loss(batch: np.ndarray) -> torch.Tensor:
-        logits_BC = model(**collate(encoded, batch, pad, model.device).inputs(model)).logits
-        return label_loss(logits_BC, labels_N[batch], kind=task.kind)
+    def loss(indices: Indices) -> Loss:
+        logits_BC = model(**collate(encoded, indices.rows_B, pad, model.device).inputs(model)).logits
+        return label_loss(logits_BC, labels_N[indices.rows_B], kind=task.kind)
 
     return loss
 
 
-def judge(job: Job, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
+def judge(job: Job, knobs: Teacher, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
     """Score a finished teacher on the selection rows (on train rows where none are held back) beside what guessing
     would score, and say on how many."""
     held, split = read_rows(job.inputs["rows"], "selection", task.kind), "selection"
     if not len(held):
         held, split = read_rows(job.inputs["rows"], "train", task.kind), "train"
-    encoded = encode(tokenizer, held.texts, held.pairs, job.knobs.max_length)
-    logits_NC = all_logits(model, encoded, tokenizer.pad_token_id, precision=job.knobs.precision)
+    encoded = encode(tokenizer, held.texts, held.pairs, knobs.max_length)
+    logits_NC = all_logits(model, encoded, tokenizer.pad_token_id, precision=knobs.precision)
     facts = {
         "selection_score": selection_score(task, logits_NC, held.labels_N),
         "selection_count": len(held),

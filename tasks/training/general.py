@@ -6,15 +6,16 @@ arXiv:1909.10351; the triple loss, Sanh et al. 2019, DistilBERT, arXiv:1910.0110
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
 from tasks.engine.job import Job
+from tasks.recipe.slices import GeneralSlice
 from tasks.training.data.batches import by_length, plan
 from tasks.training.data.corpora import learning_rows, longest_sequence, read_corpus
+from tasks.training.data.epochs import Epoch
 from tasks.training.data.rows import Encoded, collate, load_tokenizer, pads_left
 from tasks.training.loop import Course, train
 from tasks.training.models.students import build_student, freeze, load_encoder, load_masked_lm, save_model, set_dropout
@@ -26,7 +27,7 @@ from tasks.training.precision import arithmetic, device, make_deterministic, sto
 def distill_general(job: Job) -> dict[str, Any]:
     """Distil the pretrained model in ``base`` into a student of shape ``knobs.shape`` on ``corpus``; what only training
     needs is dropped at the end."""
-    knobs, place = job.knobs, device()
+    knobs, place = job.read(GeneralSlice), device()
     make_deterministic(knobs.seed)
     tokenizer = load_tokenizer(job.inputs["base"])
     encoded = read_corpus(job.inputs["corpus"], left=pads_left(tokenizer))
@@ -35,7 +36,8 @@ def distill_general(job: Job) -> dict[str, Any]:
         if knobs.method == "triple"
         else load_encoder(job.inputs["base"], place)
     )
-    student = build_student(knobs.start, teacher, knobs.shape, seed=knobs.seed).requires_grad_(True)
+    shape: Any = knobs.shape
+    student = build_student(knobs.start, teacher, shape, seed=knobs.seed).requires_grad_(True)
     set_dropout(student, knobs.dropout)
     longest = longest_sequence(job.inputs["corpus"])
     objective = objective_of(Lesson(student, teacher, knobs, tokenizer, text=encoded, longest=longest))
@@ -48,7 +50,7 @@ def distill_general(job: Job) -> dict[str, Any]:
 
 
 def general_course(
-    objective: Objective, encoded: Encoded, pad: int, knobs: SimpleNamespace, place: torch.device
+    objective: Objective, encoded: Encoded, pad: int, knobs: GeneralSlice, place: torch.device
 ) -> Course:
     """Return what is learned of general text, and how it is watched on the sequences held back."""
     learned, held = learning_rows(encoded)
@@ -56,15 +58,17 @@ def general_course(
     options = {"size": knobs.batch_size, "tokens": knobs.batch_tokens, "seed": knobs.seed}
     return Course(
         modules=objective.modules,
-        batches=lambda epoch: [learned[batch] for batch in plan(lengths, epoch=epoch, **options)],
-        loss=lambda rows: objective.loss(collate(encoded, rows, pad, place, objective.width)),
+        epoch=lambda number: Epoch(
+            number, encoded, [learned[batch] for batch in plan(lengths, epoch=number, **options)]
+        ),
+        loss=lambda indices: objective.loss(collate(encoded, indices.rows_B, pad, place, objective.width)),
         score=(lambda: -held_loss(objective, encoded, held, pad, knobs, place)) if len(held) else None,
         begin=objective.begin,
     )
 
 
 def held_loss(
-    objective: Objective, encoded: Encoded, held: np.ndarray, pad: int, knobs: SimpleNamespace, place: torch.device
+    objective: Objective, encoded: Encoded, held: np.ndarray, pad: int, knobs: GeneralSlice, place: torch.device
 ) -> float:
     """Return the mean inner loss on held-back sequences.
 
@@ -76,5 +80,5 @@ def held_loss(
         torch.manual_seed(knobs.seed)
         for part in by_length(encoded.padded_to(objective.width)[held], size=32, tokens=8192):
             with torch.no_grad(), arithmetic(knobs.precision, place):
-                losses.append(float(objective.loss(collate(encoded, held[part], pad, place, objective.width))))
+                losses.append(float(objective.loss(collate(encoded, held[part], pad, place, objective.width)).mean()))
     return float(np.mean(losses))

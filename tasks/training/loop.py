@@ -10,17 +10,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, ModelError
+from tasks.methods.losses.means import Loss
+from tasks.recipe.training import SeededTraining
 from tasks.training import checkpoints
 from tasks.training.checkpoints import Progress
+from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.models.dropout import MASKS, cheap_masks
 from tasks.training.models.used_rows import UsedRows, used_rows_only
 from tasks.training.precision import arithmetic
@@ -29,73 +31,66 @@ from tasks.training.together import Crew, join
 
 @dataclass
 class Course:
-    """What is learned: the modules that learn, the batches of an epoch, the loss of a batch, and a score (higher is
+    """What is learned: the modules that learn, an epoch by its number, the loss of a batch, and a score (higher is
     better)."""
 
     modules: nn.Module
-    batches: Callable[[int], list[np.ndarray]]
-    loss: Callable[[np.ndarray], Tensor]
+    epoch: Callable[[int], Epoch]
+    loss: Callable[[Indices], Loss]
     score: Callable[[], float] | None = None
-    tokens: Callable[[], np.ndarray] | None = None
-    """Every token of the epoch that was planned last, where they are known and few."""
     pad: int = 0
     """What batches are padded with."""
     begin: Callable[[int, int], None] = lambda step, total: None
     """Told before every step which one it is, and of how many."""
+    facts: Callable[[Epoch], dict[str, Any]] = lambda last: {}
+    """What a table wants to know beside the loop's own facts, of the last epoch that was planned."""
 
 
-def train(job: Job, knobs: SimpleNamespace, course: Course, place: torch.device) -> dict[str, Any]:
+def train(job: Job, knobs: SeededTraining, course: Course, place: torch.device) -> dict[str, Any]:
     """Train to the end, resuming from a checkpoint where there is one; return facts. The best weights (or the last) end
     up in the modules."""
     epochs = Epochs(course)
-    total = knobs.steps or max(1, round(len(epochs.batches(0)) * knobs.epochs))
+    total = knobs.steps or max(1, round(len(epochs.newest.batches) * knobs.epochs))
     crew = join(place)
-    with thrift(course, crew, place) as table:
+    with thrift(course, epochs.newest, crew, place) as table:
         optimizer = make_optimizer(course.modules, knobs)
         progress = checkpoints.load(job.checkpoints, course.modules, optimizer, job.log)
         if progress.step:
             job.log(f"resuming at step {progress.step:,} of {total:,}")
         run = Run(job, knobs, course, optimizer, progress, total, crew, table)
-        with StopSignal() as stop, crew.at_work():
+        with StopSignal() as stop:
             while progress.step < total:
                 run.one_step(epochs.at(progress.step), place)
                 run.keep_watch(stop, place)
         if course.score is not None and progress.best_weights:
             course.modules.load_state_dict(progress.best_weights)
-    return run.facts()
+    return run.facts() | course.facts(epochs.newest)
 
 
 @contextmanager
-def thrift(course: Course, crew: Crew, place: torch.device) -> Iterator[UsedRows | None]:
+def thrift(course: Course, first: Epoch, crew: Crew, place: torch.device) -> Iterator[UsedRows | None]:
     """Spare a CPU what a GPU does not feel: embedding rows that no text uses, and dropout masks drawn one number at a
     time."""
     with ExitStack() as spared:
         if place.type == "cpu":
             spared.enter_context(cheap_masks(course.modules))
         # Processes that share a step synchronise tables of one size, which rows that come into use would change.
-        few = place.type == "cpu" and crew.size == 1 and course.tokens is not None
+        few = place.type == "cpu" and crew.size == 1 and first.tokens_S is not None
         yield spared.enter_context(used_rows_only(course.modules)) if few else None
 
 
 class Epochs:
-    """Finds the batch of a step; epochs are planned once, in order."""
+    """Finds the batch of a step; epochs are planned once, in order, and only the newest is kept."""
 
     def __init__(self, course: Course) -> None:
-        self.course, self.starts, self.plans = course, [0], {0: course.batches(0)}
+        self.course, self.start, self.newest = course, 0, course.epoch(0)
 
-    def batches(self, epoch: int) -> list[np.ndarray]:
-        """Return the batches of an epoch; only the newest plan is kept."""
-        if epoch not in self.plans:
-            self.plans = {epoch: self.course.batches(epoch)}
-        return self.plans[epoch]
-
-    def at(self, step: int) -> np.ndarray:
+    def at(self, step: int) -> Indices:
         """Return the batch of a step (steps only grow)."""
-        epoch = len(self.starts) - 1
-        while step >= self.starts[epoch] + len(self.batches(epoch)):
-            self.starts.append(self.starts[epoch] + len(self.batches(epoch)))
-            epoch += 1
-        return self.batches(epoch)[step - self.starts[epoch]]
+        while step >= self.start + len(self.newest.batches):
+            self.start += len(self.newest.batches)
+            self.newest = self.course.epoch(self.newest.number + 1)
+        return Indices(self.newest, self.newest.batches[step - self.start])
 
 
 class Run:
@@ -104,7 +99,7 @@ class Run:
     def __init__(
         self,
         job: Job,
-        knobs: SimpleNamespace,
+        knobs: SeededTraining,
         course: Course,
         optimizer: torch.optim.Optimizer,
         progress: Progress,
@@ -119,7 +114,7 @@ class Run:
         self.seconds_before = progress.seconds
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
 
-    def one_step(self, rows: np.ndarray, place: torch.device) -> None:
+    def one_step(self, indices: Indices, place: torch.device) -> None:
         """Take one optimizer step on a batch."""
         self.course.modules.train()
         for group in self.optimizer.param_groups:
@@ -127,21 +122,21 @@ class Run:
                 self.progress.step, self.total, self.knobs.warmup, self.knobs.schedule
             )
         self.course.begin(self.progress.step, self.total)
-        self.prepare()
+        self.prepare(indices.epoch)
         with arithmetic(self.knobs.precision, place):
-            loss = self.loss(self.crew.share(rows))
+            loss = self.loss(self.crew.share(indices))
         loss.backward()
         self.update()
         self.progress.step += 1
-        self.examples += len(rows)
+        self.examples += len(indices.rows_B)
         self.losses.append(loss.detach())
 
-    def prepare(self) -> None:
+    def prepare(self, epoch: Epoch) -> None:
         """Draw dropout anew, and take the rows of new tokens into use."""
         self.crew.seed(self.knobs.seed, self.progress.step)
         MASKS.start(self.knobs.seed, self.progress.step, self.crew.rank)
-        if self.table is not None and self.course.tokens is not None:
-            self.table.admit(self.course.tokens(), self.course.pad, self.optimizer)
+        if self.table is not None and epoch.tokens_S is not None:
+            self.table.admit(epoch.tokens_S, self.course.pad, self.optimizer)
 
     def update(self) -> None:
         """Clip the gradients and move the weights; the fused kernel divides by the norm on its way, so that no pass is
@@ -244,7 +239,7 @@ def rate(step: int, total: int, warmup: float, schedule: str) -> float:
     return 1.0 if schedule == "constant" else (total - step) / max(1, total - rising)
 
 
-def make_optimizer(modules: nn.Module, knobs: SimpleNamespace) -> torch.optim.Optimizer:
+def make_optimizer(modules: nn.Module, knobs: SeededTraining) -> torch.optim.Optimizer:
     """Return AdamW; biases and norm weights, which are vectors, are not decayed."""
     learned = [value for value in modules.parameters() if value.requires_grad]
     groups = [

@@ -62,9 +62,9 @@ def store_as_multiplied(model: Any, precision: str) -> None:
     From then on the model runs inside of ``arithmetic`` only. A vocabulary head that is tied to the embeddings stays as
     it is: what is looked up in them is not multiplied, and would be rounded.
     """
-    looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    looked_up = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
     for module in model.modules() if is_bf16(precision, model.device) else ():
-        if isinstance(module, nn.Linear) and id(module.weight) not in looked_up:
+        if isinstance(module, nn.Linear) and not any(module.weight is table for table in looked_up):
             module.to(torch.bfloat16)
 
 

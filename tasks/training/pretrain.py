@@ -7,21 +7,21 @@ Shape letters: B batch, T tokens, P predicted places, D width, V vocabulary.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.architectures.registry import ARCHITECTURES
 from tasks.engine.job import Job
-from tasks.methods.losses.means import mean_of
+from tasks.methods.losses.means import Loss, mean_of
 from tasks.ports.rows.document_files import document_batches
-from tasks.training.data.batches import plan
+from tasks.recipe.training import Pretraining
 from tasks.training.data.corpora import sequences
+from tasks.training.data.epochs import planned
 from tasks.training.data.rows import Batch, Encoded, collate, flat
 from tasks.training.loop import Course, train
 from tasks.training.models.attention import own_attention
@@ -34,7 +34,7 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def pretrain(job: Job) -> dict[str, Any]:
     """Learn a vocabulary from ``documents`` and train a BERT of the given shape on them; write it with its masked-LM
     head."""
-    knobs, place = job.knobs, device()
+    knobs, place = job.read(Pretraining), device()
     make_deterministic(knobs.seed)
     tokenizer = make_tokenizer(job.inputs["documents"], knobs.vocabulary, job.output)
     pieces = list(sequences(job.inputs["documents"], tokenizer, knobs.max_length))
@@ -44,11 +44,10 @@ def pretrain(job: Job) -> dict[str, Any]:
     set_dropout(model, knobs.dropout)
     course = Course(
         modules=model,
-        batches=lambda epoch: plan(
-            encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch
-        ),
-        loss=lambda rows: masked_loss(
-            model, collate(encoded, rows, tokenizer.pad_token_id, place), tokenizer, knobs.mask_share
+        # Masked tokens are replaced by any of the vocabulary, so that all of its rows are in use.
+        epoch=lambda number: replace(planned(number, encoded, knobs), tokens_S=None),
+        loss=lambda indices: masked_loss(
+            model, collate(encoded, indices.rows_B, tokenizer.pad_token_id, place), tokenizer, knobs.mask_share
         ),
     )
     facts = train(job, knobs, course, place)
@@ -56,7 +55,7 @@ def pretrain(job: Job) -> dict[str, Any]:
     return facts | {"vocabulary": len(tokenizer), "tokens": int(offsets[-1])}
 
 
-def new_model(vocabulary: int, knobs: SimpleNamespace, place: torch.device) -> Any:
+def new_model(vocabulary: int, knobs: Pretraining, place: torch.device) -> Any:
     """Draw a BERT with a masked-LM head."""
     from transformers import BertConfig, BertForMaskedLM
 
@@ -91,7 +90,7 @@ def make_tokenizer(documents: Path, vocabulary: int, folder: Path) -> Any:
     return BertTokenizer(vocab={token: index for index, token in enumerate(tokens)}, do_lower_case=True)
 
 
-def masked_loss(model: Any, batch: Batch, tokenizer: Any, share: float) -> Tensor:
+def masked_loss(model: Any, batch: Batch, tokenizer: Any, share: float) -> Loss:
     """Return the loss of predicting masked tokens: of those drawn, 80 % are masked, 10 % replaced by any token, 10 %
     left."""
     drawn_BT = torch.rand(batch.ids_BT.shape) < share

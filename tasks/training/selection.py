@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import torch
 
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS
+from tasks.recipe.training import TaskTraining
 from tasks.training.data.batches import by_length
 from tasks.training.data.rows import Encoded, Rows, Task, collate
 from tasks.training.precision import arithmetic
@@ -51,7 +51,7 @@ def all_logits(model: Any, encoded: Encoded, pad: int, *, precision: str, batch:
 
 
 def selector(
-    model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int, knobs: SimpleNamespace
+    model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int, knobs: TaskTraining
 ) -> Callable[[], float] | None:
     """Return a function that scores the model on the selection rows, or None where there are none."""
     if not len(rows):

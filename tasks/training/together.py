@@ -10,15 +10,15 @@ arXiv:2006.15704.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
-import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
-from tasks.methods.losses.means import alone, counted_by
+from tasks.methods.losses.means import Loss
+from tasks.training.data.epochs import Indices
 
 ASKED = 10  # steps between two questions to all processes on GPUs
 PATIENCE = timedelta(hours=1)  # how long the others wait for the first process, which alone scores and saves
@@ -35,10 +35,11 @@ class Crew:
         """Whether this process is the one that is heard."""
         return self.rank == 0
 
-    def share(self, rows: np.ndarray) -> np.ndarray:
+    def share(self, indices: Indices) -> Indices:
         """Return this process's part of a batch; of a batch that is too small to share, everybody takes the whole,
         which leaves its mean as it is."""
-        return rows[self.rank :: self.size] if len(rows) >= self.size else rows
+        rows_B = indices.rows_B
+        return replace(indices, rows_B=rows_B[self.rank :: self.size]) if len(rows_B) >= self.size else indices
 
     def seed(self, seed: int, step: int) -> None:
         """Draw dropout anew for each process and step, so that processes differ and a resumed training draws what it
@@ -64,11 +65,10 @@ class Crew:
         )
 
     def found_by_first(self, find: Callable[[], float], place: torch.device) -> float:
-        """Let the first process find a number, by means of its own, and tell it to all."""
+        """Let the first process find a number, and tell it to all."""
         if self.size == 1:
             return find()
-        with counted_by(alone):
-            known = torch.tensor(find() if self.speaks else 0.0, dtype=torch.float64, device=place)
+        known = torch.tensor(find() if self.speaks else 0.0, dtype=torch.float64, device=place)
         distributed.broadcast(known, 0)
         return float(known)
 
@@ -78,35 +78,29 @@ class Crew:
         distributed.all_reduce(total)
         return total.clamp(min=1) / self.size
 
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Take means over all processes for as long as a training lasts."""
+    def synchronised(self, modules: nn.Module, loss: Callable[[Indices], Loss]) -> Callable[[Indices], Tensor]:
+        """Return the mean of a loss, as a scalar, over all processes; its gradients with regard to ``modules`` are
+        averaged over them."""
         if self.size == 1:
-            yield
-            return
-        with counted_by(self.divisor):
-            yield
-
-    def synchronised(self, modules: nn.Module, loss: Callable[[np.ndarray], Tensor]) -> Callable[[np.ndarray], Tensor]:
-        """Return a loss whose gradients with regard to ``modules`` are averaged over all processes."""
-        if self.size == 1:
-            return loss
+            return lambda indices: loss(indices).mean()
         # A model may have parts that a loss does not reach: a pooler, a head.
         return nn.parallel.DistributedDataParallel(
-            Step(modules, loss), find_unused_parameters=True, broadcast_buffers=False
+            Step(modules, lambda indices: loss(indices).mean(self.divisor)),
+            find_unused_parameters=True,
+            broadcast_buffers=False,
         )
 
 
 class Step(nn.Module):
-    """A loss with the modules that it trains: what is wrapped to be synchronised."""
+    """The mean of a loss with the modules that it trains: what is wrapped to be synchronised."""
 
-    def __init__(self, modules: nn.Module, loss: Callable[[np.ndarray], Tensor]) -> None:
+    def __init__(self, modules: nn.Module, loss: Callable[[Indices], Tensor]) -> None:
         super().__init__()
         self.learned, self.loss = modules, loss
 
-    def forward(self, rows: np.ndarray) -> Tensor:
+    def forward(self, indices: Indices) -> Tensor:
         """Return the loss of a part of a batch."""
-        return self.loss(rows)
+        return self.loss(indices)
 
 
 def join(place: torch.device) -> Crew:

@@ -67,6 +67,13 @@ def test_the_top_level_only_defines(path: Path) -> None:
             )
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_is_known_by_the_number_of_its_object(path: Path) -> None:
+    """Such a number belongs to another object as soon as the first one is gone."""
+    calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+    assert not [f"line {node.lineno}" for node in calls if isinstance(node.func, ast.Name) and node.func.id == "id"]
+
+
 def test_help_is_light() -> None:
     code = (
         "import sys, flows.cli.app; print([m for m in ('torch','mlflow','prefect','transformers','datasets') if "

@@ -11,13 +11,11 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
-from tasks.engine.job import namespace
 from tasks.methods.text.word_substitution import keep_candidates, match_case
 from tasks.recipe.data import Augmentation
 from tasks.training.augment import SPARE, Found, Place, by_masked_lm, places_of
@@ -130,10 +128,7 @@ def augmentation(setting: Setting) -> list[Figure]:
         times: evenly(texts, ASKED * times) or random_sentences(ASKED * times)
         for times in {1, *(times for times, _, _ in WAYS.values())}
     }
-    knobs = {
-        way: namespace(Augmentation(masked_lm="teacher", **values).model_dump(mode="json"))
-        for way, (_, _, values) in WAYS.items()
-    }
+    knobs = {way: Augmentation(masked_lm="teacher", **values) for way, (_, _, values) in WAYS.items()}
     options = knobs["one pass"].options
     contestants = {
         "word by word": contestant(lambda places: word_by_word(as_loaded, tokenizer, places, options), tokenizer, of[1])
@@ -152,13 +147,13 @@ def augmentation(setting: Setting) -> list[Figure]:
     )
 
 
-def batched(model: Any, tokenizer: Any, places: list[Place], knobs: SimpleNamespace) -> Found:
+def batched(model: Any, tokenizer: Any, places: list[Place], knobs: Augmentation) -> Found:
     """Ask as the product does."""
     return by_masked_lm(model, places, tokenizer, knobs, lambda *_, **__: None)
 
 
 def agreements(
-    as_loaded: Any, model: Any, tokenizer: Any, places: list[Place], knobs: dict[str, SimpleNamespace], *, real: bool
+    as_loaded: Any, model: Any, tokenizer: Any, places: list[Place], knobs: dict[str, Augmentation], *, real: bool
 ) -> list[Figure]:
     """Count the substitutes that the slow way finds too; of those that float32 misses, say whether they are ties."""
     slow, logits = word_by_word(as_loaded, tokenizer, places, knobs["one pass"].options)

@@ -11,18 +11,19 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from tasks.engine.job import Job, namespace
+from tasks.engine.job import Job
+from tasks.methods.losses.means import Loss
 from tasks.recipe.slices import IntermediateSlice
 from tasks.recipe.training import Teacher
-from tasks.training.data.batches import plan
+from tasks.training.data.epochs import Indices, Variants, planned
 from tasks.training.data.rows import Encoded, Rows, Task
 from tasks.training.data.variants import Varied
 from tasks.training.distill import inner_course
@@ -62,11 +63,11 @@ def ours(name: str, course: Course, knobs: Any, batches: int) -> Contestant:
     def once() -> Lap:
         lap = Lap(amount=batches)
 
-        def loss(rows: np.ndarray) -> Tensor:
+        def loss(indices: Indices) -> Loss:
             if not lap.wall:
                 gc.collect()
                 lap.wall, lap.cpu = -time.perf_counter(), -time.process_time()
-            return course.loss(rows)
+            return course.loss(indices)
 
         with workplace(name) as job:
             train(job, knobs, replace(course, loss=loss), CPU)
@@ -77,14 +78,31 @@ def ours(name: str, course: Course, knobs: Any, batches: int) -> Contestant:
     return once
 
 
+@dataclass(frozen=True)
+class AsEncoded(Varied):
+    """A sample whose tokens are there already, and never change."""
+
+    tokens: Encoded | None = None
+
+    def at(self, epoch: int) -> tuple[Encoded, Variants | None]:
+        """Return the tokens."""
+        assert self.tokens is not None
+        return self.tokens, None
+
+
+def with_tokens(course: Course, tokens_S: np.ndarray) -> Course:
+    """Let the rows of the embeddings be in use that a whole data set would have, not those of a sample."""
+    return replace(course, epoch=lambda number: replace(course.epoch(number), tokens_S=tokens_S))
+
+
 def kept_of(teacher: Any, matcher: Matcher, encoded: Encoded, folder: Path) -> Recorded:
     """Run the teacher once over the sample and keep what it shows."""
     lengths = encoded.lengths_N
     mapped = Plan(
         matcher.map.hidden, matcher.map.attention, teacher.config.hidden_size, teacher.config.num_attention_heads
     )
-    job = Job({"job": "signals", "knobs": {"precision": "auto"}, "output": str(folder)})
-    write_signals(job, teacher, encoded, mapped, 0)
+    job = Job({"job": "signals", "output": str(folder)})
+    write_signals(job, teacher, encoded, mapped, 0, precision="auto")
     return Recorded.over(folder, mapped, lengths)
 
 
@@ -96,13 +114,11 @@ def distill(setting: Setting, teacher_shape: str, student_shape: str, *, batches
     examples, few = examples_of(split(encoded)), examples_of(split(sample(1, BATCH)))
     teacher = freeze(classifier(teacher_shape))
     loss = inner_loss(teacher)
-    knobs = namespace(
-        IntermediateSlice(steps=batches, batch_size=BATCH, max_length=64, evaluations=0).model_dump(mode="json")
-    )
+    knobs = IntermediateSlice(steps=batches, batch_size=BATCH, max_length=64, evaluations=0)
     own_teacher = freeze(classifier(teacher_shape))
     matcher = Matcher(classifier(student_shape), own_teacher, knobs.matching)
     store_as_multiplied(own_teacher, "auto")
-    varied = Varied(None, namespace({"pad_token_id": 0}), 64, 0, encoded=encoded)  # type: ignore[arg-type]
+    varied = AsEncoded(None, SimpleNamespace(pad_token_id=0), 64, 0, tokens=encoded)  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:
         kept = kept_of(own_teacher, matcher, encoded, Path(folder))
 
@@ -117,12 +133,8 @@ def distill(setting: Setting, teacher_shape: str, student_shape: str, *, batches
             "Trainer": trainer_loop(pupil(student_shape, teacher), loss, examples),
             "Trainer tuned": trainer_loop(pupil(student_shape, teacher), loss, examples, tuned=True),
             "Trainer by hand": trainer_loop(pupil(student_shape, teacher), in_bf16(loss), examples, tuned=True),
-            "live": ours(
-                "bench", replace(inner_course(matcher, varied, knobs, None, CPU), tokens=lambda: tokens), knobs, batches
-            ),
-            "kept": ours(
-                "bench", replace(inner_course(matcher, varied, knobs, kept, CPU), tokens=lambda: tokens), knobs, batches
-            ),
+            "live": ours("bench", with_tokens(inner_course(matcher, varied, knobs, None, CPU), tokens), knobs, batches),
+            "kept": ours("bench", with_tokens(inner_course(matcher, varied, knobs, kept, CPU), tokens), knobs, batches),
             "recording": record,
         }
         if TARGETS[pair]["plain 128"] and not setting.quick:
@@ -189,12 +201,11 @@ def finetune(setting: Setting) -> list[Figure]:
         np.arange(len(examples)), [""] * len(examples), None, np.asarray([example["labels"][0] for example in examples])
     )
     model = own_attention(classifier("6x384", dropout=DROPOUT))
-    knobs = namespace(Teacher(steps=batches, batch_size=BATCH, max_length=64, evaluations=0).model_dump(mode="json"))
+    knobs = Teacher(steps=batches, batch_size=BATCH, max_length=64, evaluations=0)
     course = Course(
         modules=model,
-        batches=lambda epoch: plan(encoded.lengths_N, size=BATCH, tokens=knobs.batch_tokens, seed=0, epoch=epoch),
+        epoch=lambda number: replace(planned(number, encoded, knobs), tokens_S=tokens),
         loss=labelled_loss(model, TASK, rows, encoded, 0),
-        tokens=lambda: tokens,
     )
     as_loaded = {"kernel": "sdpa", "dropout": DROPOUT}
     contest = interleave(

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,12 +31,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import logging
 
-from tasks.engine.job import Job, namespace
+from tasks.engine.job import Job
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.recipe.slices import IntermediateSlice, PredictionSlice
 from tasks.recipe.students import Shape
+from tasks.recipe.training import SeededTraining
 from tasks.recipe.training import Teacher as TeacherKnobs
-from tasks.training.data.batches import plan
+from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Batch, Encoded, Rows, Task, collate, encode, load_tokenizer
 from tasks.training.data.variants import Varied
 from tasks.training.distill import inner_course
@@ -119,16 +122,12 @@ def teach(school: School) -> float:
     model = load_classifier(school.base, TASK, CPU)
     set_dropout(model, 0.0)
     encoded = encode(tokenizer, rows.texts, None, WIDTH)
-    knobs = namespace(
-        TeacherKnobs(steps=school.teacher_steps, learning_rate=1.2e-4, max_length=WIDTH, evaluations=0).model_dump(
-            mode="json"
-        )
-    )
+    knobs = TeacherKnobs(steps=school.teacher_steps, learning_rate=1.2e-4, max_length=WIDTH, evaluations=0)
     loss = labelled_loss(model, TASK, rows, encoded, tokenizer.pad_token_id)
     train(
         place_of(school, "teacher"),
         knobs,
-        Course(model, batches_of(encoded, knobs), loss, tokens=lambda: encoded.ids_S, pad=tokenizer.pad_token_id),
+        Course(model, partial(planned, encoded=encoded, knobs=knobs), loss, pad=tokenizer.pad_token_id),
         CPU,
     )
     model.save_pretrained(school.teacher)
@@ -141,9 +140,9 @@ def answers_of(way: Callable[..., Any], school: School, seed: int) -> np.ndarray
     return right(way(school, seed, rows, encode(tokenizer, rows.texts, None, WIDTH), tokenizer), tokenizer, held)
 
 
-def knobs_of(school: School, seed: int) -> tuple[SimpleNamespace, SimpleNamespace]:
+def knobs_of(school: School, seed: int) -> tuple[IntermediateSlice, PredictionSlice]:
     """Return the knobs of both phases, the same for both ways."""
-    shared = {
+    shared: dict[str, Any] = {
         "steps": school.steps,
         "seed": seed,
         "max_length": WIDTH,
@@ -151,10 +150,7 @@ def knobs_of(school: School, seed: int) -> tuple[SimpleNamespace, SimpleNamespac
         "shape": Shape(layers=LAYERS),
         "start": "teacher",
     }
-    return tuple(
-        namespace(kind(**shared, learning_rate=peak).model_dump(mode="json"))
-        for kind, peak in ((IntermediateSlice, 3e-4), (PredictionSlice, 1.5e-4))
-    )  # type: ignore[return-value]
+    return IntermediateSlice(**shared, learning_rate=3e-4), PredictionSlice(**shared, learning_rate=1.5e-4)
 
 
 def cast(school: School, seed: int) -> tuple[Any, Any]:
@@ -171,14 +167,15 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
     """Distil as the product does: kept signals, batches of like length, bfloat16 where the machine has it."""
     teacher, student = cast(school, seed)
     first, second = knobs_of(school, seed)
-    matcher, varied = Matcher(student, teacher, first.matching), Varied(rows, tokenizer, WIDTH, seed, encoded=encoded)
+    matcher, varied = Matcher(student, teacher, first.matching), Varied(rows, tokenizer, WIDTH, seed)
     store_as_multiplied(teacher, "auto")
     with tempfile.TemporaryDirectory() as folder:
         kept = kept_of(teacher, matcher, encoded, Path(folder))
         train(place_of(school, f"first-{seed}"), first, inner_course(matcher, varied, first, kept, CPU), CPU)
     answers_NC = torch.from_numpy(all_logits(teacher, encoded, tokenizer.pad_token_id, precision="auto"))
 
-    def loss(batch: np.ndarray) -> Tensor:
+    def loss(indices: Indices) -> Loss:
+        batch = indices.rows_B
         return answer_loss(
             student,
             collate(encoded, batch, tokenizer.pad_token_id, CPU),
@@ -187,9 +184,7 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
             second,
         )
 
-    course = Course(
-        student, batches_of(encoded, second), loss, tokens=lambda: encoded.ids_S, pad=tokenizer.pad_token_id
-    )
+    course = Course(student, partial(planned, encoded=encoded, knobs=second), loss, pad=tokenizer.pad_token_id)
     train(place_of(school, f"second-{seed}"), second, course, CPU)
     return student
 
@@ -200,7 +195,7 @@ def plain(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: An
     first, second = knobs_of(school, seed)
     matcher = Matcher(student, teacher, first.matching)
 
-    def answered(batch: np.ndarray) -> Tensor:
+    def answered(batch: np.ndarray) -> Loss:
         padded = wide(collate(encoded, batch, tokenizer.pad_token_id, CPU))
         with torch.no_grad():
             answers_BC = teacher(**padded.inputs(teacher)).logits
@@ -216,7 +211,7 @@ def plain(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: An
     return student
 
 
-def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Tensor], rows: int, knobs: SimpleNamespace) -> None:
+def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Loss], rows: int, knobs: SeededTraining) -> None:
     """Take the steps of one phase."""
     decayed = [value for value in modules.parameters() if value.ndim > 1]
     others = [value for value in modules.parameters() if value.ndim <= 1]
@@ -228,7 +223,7 @@ def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Tensor], rows: 
     for step in range(knobs.steps):
         for group in optimizer.param_groups:
             group["lr"] = knobs.learning_rate * rate(step, knobs.steps, knobs.warmup, knobs.schedule)
-        loss(random.choice(rows, knobs.batch_size, replace=False)).backward()
+        loss(random.choice(rows, knobs.batch_size, replace=False)).mean().backward()
         nn.utils.clip_grad_norm_(modules.parameters(), knobs.clip)
         optimizer.step()
         optimizer.zero_grad()
@@ -241,17 +236,10 @@ def wide(batch: Batch) -> Batch:
     )
 
 
-def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.ndarray, knobs: SimpleNamespace) -> Tensor:
+def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.ndarray, knobs: PredictionSlice) -> Loss:
     """Return the loss of the second phase."""
     options = {"kind": TASK.kind, "temperature": knobs.temperature, "hard_weight": knobs.hard_weight}
     return prediction_loss(student(**batch.inputs(student)).logits, answers_BC, torch.from_numpy(labels_B), **options)
-
-
-def batches_of(encoded: Encoded, knobs: SimpleNamespace) -> Callable[[int], list[np.ndarray]]:
-    """Return the product's plan of an epoch."""
-    return lambda epoch: plan(
-        encoded.lengths_N, size=knobs.batch_size, tokens=knobs.batch_tokens, seed=knobs.seed, epoch=epoch
-    )
 
 
 def right(model: Any, tokenizer: Any, held: Rows) -> np.ndarray:

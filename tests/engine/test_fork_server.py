@@ -311,7 +311,7 @@ def test_torch_is_loaded_ahead_where_a_plan_has_something_to_make_here(
 ) -> None:
     monkeypatch.setattr(fork_server, "GPUS", ())
     plan = Session(None, 1, dispatcher=object() if elsewhere else None)
-    plan.records += [StageRecord("stage", "", "", "", {}, cache=cache) for cache in found]
+    plan.records += [StageRecord("stage", "", "", "", {}, number=at, cache=cache) for at, cache in enumerate(found)]
     with warm_engines(plan) as engines:
         pid = engines.process.pid if engines is not None and engines.process is not None else None
         assert (pid is not None) is wanted

@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tasks.engine.job import Job
+from tasks.recipe.methods import Matching
+from tasks.recipe.slices import IntermediateSlice
+from tasks.recipe.students import Shape
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -114,13 +118,14 @@ def test_a_shortage_is_one_sentence(
 
 def test_a_mistake_of_ours_is_not_called_a_shortage(tmp_path: Path) -> None:
     broken = json.loads(order(tmp_path).read_text())
-    del broken["knobs"]["hidden"]
+    broken["knobs"]["hiden"] = broken["knobs"].pop("hidden")
     (tmp_path / "order.json").write_text(json.dumps(broken))
     done = subprocess.run(
         [sys.executable, "-m", "tasks.training", str(tmp_path / "order.json")], cwd=ROOT, capture_output=True, text=True
     )
     last = json.loads(done.stdout.splitlines()[-1])
-    assert done.returncode == 2 and last["kind"] == "EngineError" and "AttributeError: " in last["message"]
+    assert done.returncode == 2 and last["kind"] == "EngineError" and "ValidationError: " in last["message"]
+    assert "hiden" in last["message"]
     assert "Traceback" in done.stderr, "whoever mends it must see where it happened"
 
 
@@ -143,3 +148,12 @@ def test_processes_that_share_a_pipe_write_whole_lines() -> None:
 def test_an_order_without_a_place_for_checkpoints_keeps_them_to_itself(tmp_path: Path) -> None:
     one, other = (Job({"job": "pretrain", "output": str(tmp_path / name)}) for name in ("one", "other"))
     assert one.checkpoints != other.checkpoints and tmp_path / "one" in one.checkpoints.parents
+
+
+def test_knobs_are_read_as_the_slice_that_was_sent(tmp_path: Path) -> None:
+    sent = IntermediateSlice(steps=3, shape=Shape(layers=2), start="teacher", matching=Matching(hidden=0.5))
+    values = json.loads(json.dumps(sent.model_dump(mode="json")))
+    read = Job({"job": "intermediate", "knobs": values, "output": str(tmp_path)}).read(IntermediateSlice)
+    assert read == sent and isinstance(read.matching, Matching) and isinstance(read.shape, Shape)
+    with pytest.raises(ValidationError, match="matchin"):
+        Job({"job": "x", "knobs": values | {"matchin": {}}, "output": str(tmp_path)}).read(IntermediateSlice)

@@ -250,7 +250,8 @@ def test_an_export_costs_what_its_own_stage_took_and_its_model_is_shared(home: H
     def made(name: str, label: str, kind: str, digest: str, seconds: float, *inputs: str) -> StageRecord:
         parcel = Parcel(kind, digest * 64, "", 1, {}, {"seconds": seconds})
         explanation = {"inputs": {str(number): one * 64 for number, one in enumerate(inputs)}}
-        return StageRecord(name, label, digest * 64, kind, explanation, parcel=parcel, used=parcel.used)
+        number = ord(digest)
+        return StageRecord(name, label, digest * 64, kind, explanation, number=number, parcel=parcel, used=parcel.used)
 
     session = Session(None, 1, purse=Purse({}))
     session.records = [

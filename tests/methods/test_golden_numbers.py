@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from tasks.methods.layers.layer_maps import LayerMap
 from tasks.methods.layers.layer_similarity import linear_cka_of, moments_of
-from tasks.methods.losses.means import counted_by, mean_of
+from tasks.methods.losses.means import Loss, mean_of
 from tests.methods.golden import numbers
 from tests.methods.oracles import ROOT
 
@@ -64,8 +64,9 @@ WITHOUT_NUMBERS = {
     },
     "means": {
         "in_full": "widens a number's type",
-        "alone": "one's own count; mean_of over one process is in every loss here",
-        "counted_by": "chooses the count that mean_of divides by",
+        "own_count": "the count of one process; mean_of over one process is in every loss here",
+        "Term": "a sum and its count, which mean_of makes",
+        "Loss": "the terms of a loss; sums of several are in prediction_loss",
     },
     "relations": {"require_heads": "refuses, and returns nothing"},
     "replacing": {"Replaceable": "runs one module or the other; tested by weights set by hand"},
@@ -190,9 +191,8 @@ def projected(
 def over_processes(parts: list[list[float]]) -> float:
     """Let every process take its mean, and average them as gradients are averaged."""
     everybody = torch.tensor(max(1, sum(map(len, parts))) / len(parts), dtype=torch.float64)
-    with counted_by(lambda count: everybody):
-        means = [mean_of(torch.tensor(part, dtype=torch.float64).sum(), len(part)) for part in parts]
-    return float(sum(means)) / len(parts)
+    losses = [mean_of(torch.tensor(part, dtype=torch.float64).sum(), len(part)) for part in parts]
+    return float(sum(loss.mean(lambda count: everybody) for loss in losses)) / len(parts)
 
 
 def in_two_batches(first_ND: Tensor, second_NE: Tensor, cut: int) -> float:
@@ -248,7 +248,8 @@ def test_the_method_equals_its_golden_numbers(method: str, name: str) -> None:
         for key, value in given.items()
         if case.gradients and value.is_floating_point() and not key.startswith("labels")
     }
-    made = called(of)(**given, **case.knobs)
+    found = called(of)(**given, **case.knobs)
+    made = found.mean() if isinstance(found, Loss) else found
     close = SINGLE.get(of, EXACT)
     torch.testing.assert_close(
         torch.as_tensor(made, dtype=torch.float64).detach(), torch.tensor(case.value, dtype=torch.float64), **close

@@ -17,7 +17,9 @@ def test_equals_the_reference(oracle: Oracle) -> None:
     # Hidden state m is the output of layer m - 1: the reference counts layers from 0.
     copied = [state - 1 for state in patience_layers("skip", 3, 6)]
     assert copied == oracle.knobs.teacher_layers_0based
-    loss = patience_loss(student[:, : len(copied)], t["in.teacher_cls"][:, copied], normalise=oracle.knobs.normalised)
+    loss = patience_loss(
+        student[:, : len(copied)], t["in.teacher_cls"][:, copied], normalise=oracle.knobs.normalised
+    ).mean()
     loss.backward()
     assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
     torch.testing.assert_close(student.grad, t[f"grad.{oracle.name}.student_cls"], **EXACT)
@@ -32,16 +34,16 @@ def test_the_layers_of_the_paper() -> None:
 def test_a_student_equal_to_its_teacher_loses_nothing() -> None:
     states = torch.randn(2, 3, 8)
     assert (
-        float(patience_loss(states, states, normalise=True))
+        float(patience_loss(states, states, normalise=True).mean())
         == 0
-        == float(patience_loss(states, states, normalise=False))
+        == float(patience_loss(states, states, normalise=False).mean())
     )
 
 
 def test_length_counts_only_where_nothing_is_normalised() -> None:
     states = torch.randn(2, 3, 8, dtype=torch.float64)
-    assert float(patience_loss(3 * states, states, normalise=True)) == pytest.approx(0, abs=1e-15)
-    assert float(patience_loss(3 * states, states, normalise=False)) == pytest.approx(
+    assert float(patience_loss(3 * states, states, normalise=True).mean()) == pytest.approx(0, abs=1e-15)
+    assert float(patience_loss(3 * states, states, normalise=False).mean()) == pytest.approx(
         float((2 * states).square().mean())
     )
 

@@ -24,7 +24,7 @@ def test_equals_the_reference(oracle: Oracle) -> None:
     # thing.
     student = t["in.student_states"].requires_grad_()
     ours, theirs = (states.transpose(0, 1)[rows, None] for states in (student, t["in.teacher_states"]))
-    loss = relation_loss(ours, theirs, torch.ones(len(ours), 7), heads=4)
+    loss = relation_loss(ours, theirs, torch.ones(len(ours), 7), heads=4).mean()
     loss.backward()
     assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
     torch.testing.assert_close(student.grad, t[f"grad.{oracle.name}.student_states"], **EXACT)
@@ -41,7 +41,7 @@ def test_equals_the_definition_written_out() -> None:
             part = joined[:, head * size : (head + 1) * size]
             parts.append(torch.softmax(part @ part.T / size**0.5, -1))
         total += float((parts[1] * (parts[1] / parts[0]).log()).sum())
-    loss = relation_loss(student, teacher, torch.ones(1, 3), heads=4)
+    loss = relation_loss(student, teacher, torch.ones(1, 3), heads=4).mean()
     assert float(loss) == pytest.approx(total / (4 * 3), rel=1e-9)
 
 
@@ -51,9 +51,9 @@ def test_padding_changes_nothing() -> None:
         drawn(2, 4, 5, 3, seed=1),
         torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]]),
     )
-    loss = relation_loss(student, teacher, mask, heads=2)
+    loss = relation_loss(student, teacher, mask, heads=2).mean()
     wider = [torch.nn.functional.pad(states, (0, 0, 0, 3), value=7.0) for states in (student, teacher)]
-    padded = relation_loss(*wider, torch.nn.functional.pad(mask, (0, 3)), heads=2)
+    padded = relation_loss(*wider, torch.nn.functional.pad(mask, (0, 3)), heads=2).mean()
     torch.testing.assert_close(loss, padded, **EXACT)
 
 
@@ -61,14 +61,14 @@ def test_padding_leaves_no_gradient_that_is_not_a_number() -> None:
     student = drawn(2, 2, 5, 4).requires_grad_()
     relation_loss(
         student, drawn(2, 2, 5, 4, seed=1), torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]), heads=4
-    ).backward()
+    ).mean().backward()
     assert student.grad is not None and student.grad.isfinite().all() and not student.grad[0, :, 2:].any()
 
 
 def test_a_student_equal_to_its_teacher_loses_nothing_whatever_the_heads() -> None:
     states = drawn(2, 4, 5, 6)
     for heads in (1, 2, 4, 8, 24):
-        assert float(relation_loss(states, states, torch.ones(2, 5), heads=heads)) == pytest.approx(0, abs=1e-12)
+        assert float(relation_loss(states, states, torch.ones(2, 5), heads=heads).mean()) == pytest.approx(0, abs=1e-12)
 
 
 def test_heads_are_split_along_the_width_not_along_the_text() -> None:
@@ -82,7 +82,7 @@ def test_heads_are_split_along_the_width_not_along_the_text() -> None:
 
 def test_the_teacher_is_never_trained() -> None:
     teacher = drawn(1, 2, 3, 4).requires_grad_()
-    relation_loss(drawn(1, 2, 3, 4, seed=1).requires_grad_(), teacher, torch.ones(1, 3), heads=2).backward()
+    relation_loss(drawn(1, 2, 3, 4, seed=1).requires_grad_(), teacher, torch.ones(1, 3), heads=2).mean().backward()
     assert teacher.grad is None
 
 

@@ -22,24 +22,24 @@ def test_matches_the_definition_by_hand() -> None:
     # Teacher (ln 3, 0) at T=1 is (3/4, 1/4); the student is (1/2, 1/2).
     teacher, student = torch.tensor([[math.log(3.0), 0.0]]), torch.zeros(1, 2)
     expected = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
-    assert soft_target_loss(student, teacher, temperature=1.0).item() == pytest.approx(expected, rel=1e-6)
+    assert soft_target_loss(student, teacher, temperature=1.0).mean().item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_perfect_student_has_no_loss() -> None:
     teacher = logits(4, 3)
-    assert soft_target_loss(teacher, teacher, temperature=4.0).item() == pytest.approx(0.0, abs=1e-12)
+    assert soft_target_loss(teacher, teacher, temperature=4.0).mean().item() == pytest.approx(0.0, abs=1e-12)
 
 
 def test_the_paper_form_at_equality_is_the_teachers_entropy_per_class() -> None:
     teacher = logits(4, 3)
     entropy = torch.distributions.Categorical(logits=teacher / 2.0).entropy().mean()
-    torch.testing.assert_close(soft_cross_entropy_paper(teacher, teacher, temperature=2.0), entropy / 3)
+    torch.testing.assert_close(soft_cross_entropy_paper(teacher, teacher, temperature=2.0).mean(), entropy / 3)
 
 
 def test_gradient_size_hardly_depends_on_temperature() -> None:
     def size(temperature: float) -> float:
         student = logits(8, 3, seed=1).requires_grad_()
-        soft_target_loss(student, logits(8, 3, seed=2), temperature=temperature).backward()
+        soft_target_loss(student, logits(8, 3, seed=2), temperature=temperature).mean().backward()
         return student.grad.norm().item()
 
     assert size(200.0) == pytest.approx(size(100.0), rel=0.02)
@@ -47,43 +47,45 @@ def test_gradient_size_hardly_depends_on_temperature() -> None:
 
 def test_the_teacher_is_never_trained() -> None:
     teacher, student = logits(2, 3).requires_grad_(), logits(2, 3, seed=1).requires_grad_()
-    prediction_loss(student, teacher, torch.tensor([0, 1]), **KNOBS).backward()
+    prediction_loss(student, teacher, torch.tensor([0, 1]), **KNOBS).mean().backward()
     assert teacher.grad is None and student.grad is not None
 
 
 def test_the_order_of_the_batch_does_not_matter() -> None:
     student, teacher, labels = logits(6, 3), logits(6, 3, seed=1), torch.tensor([0, 1, 2, -1, 0, 1])
     order = torch.tensor([3, 1, 5, 0, 4, 2])
-    shuffled = prediction_loss(student[order], teacher[order], labels[order], **KNOBS)
-    torch.testing.assert_close(prediction_loss(student, teacher, labels, **KNOBS), shuffled)
+    shuffled = prediction_loss(student[order], teacher[order], labels[order], **KNOBS).mean()
+    torch.testing.assert_close(prediction_loss(student, teacher, labels, **KNOBS).mean(), shuffled)
 
 
 def test_half_precision_is_computed_in_single() -> None:
-    loss = soft_target_loss(logits(2, 3).bfloat16(), logits(2, 3, seed=1).bfloat16(), temperature=2.0)
+    loss = soft_target_loss(logits(2, 3).bfloat16(), logits(2, 3, seed=1).bfloat16(), temperature=2.0).mean()
     assert loss.dtype == torch.float32
 
 
 def test_labels_and_teacher_mix_by_the_hard_weight() -> None:
     student, teacher, labels = logits(4, 3), logits(4, 3, seed=1), torch.tensor([0, 1, 2, 0])
-    soft = soft_target_loss(student, teacher, temperature=2.0)
+    soft = soft_target_loss(student, teacher, temperature=2.0).mean()
     hard = torch.nn.functional.cross_entropy(student, labels)
-    torch.testing.assert_close(prediction_loss(student, teacher, labels, **KNOBS), 0.75 * soft + 0.25 * hard)
+    torch.testing.assert_close(prediction_loss(student, teacher, labels, **KNOBS).mean(), 0.75 * soft + 0.25 * hard)
 
 
 def test_unlabelled_rows_do_not_dilute_the_label_loss() -> None:
     student = logits(3, 3)
     torch.testing.assert_close(
-        label_loss(student, torch.tensor([2, -1, -100]), kind="classification"),
-        label_loss(student[:1], torch.tensor([2]), kind="classification"),
+        label_loss(student, torch.tensor([2, -1, -100]), kind="classification").mean(),
+        label_loss(student[:1], torch.tensor([2]), kind="classification").mean(),
     )
     values = torch.tensor([1.0, float("nan"), float("nan")], dtype=torch.float64)
-    torch.testing.assert_close(label_loss(student[:, :1], values, kind="regression"), (student[0, 0] - 1.0).square())
+    torch.testing.assert_close(
+        label_loss(student[:, :1], values, kind="regression").mean(), (student[0, 0] - 1.0).square()
+    )
 
 
 @pytest.mark.parametrize(("kind", "classes", "label"), [("classification", 3, -1), ("regression", 1, float("nan"))])
 def test_a_batch_without_labels_gives_zero_and_a_finite_gradient(kind: str, classes: int, label: float) -> None:
     student = logits(2, classes).requires_grad_()
-    loss = label_loss(student, torch.tensor([label, label]), kind=kind)
+    loss = label_loss(student, torch.tensor([label, label]), kind=kind).mean()
     loss.backward()
     assert loss.item() == 0.0
     assert student.grad.eq(0).all()
@@ -92,7 +94,7 @@ def test_a_batch_without_labels_gives_zero_and_a_finite_gradient(kind: str, clas
 def test_regression_mixes_teacher_and_labels() -> None:
     student, teacher = torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [2.0]])
     labels = torch.tensor([float("nan"), 5.0])
-    loss = prediction_loss(student, teacher, labels, kind="regression", temperature=1.0, hard_weight=0.5)
+    loss = prediction_loss(student, teacher, labels, kind="regression", temperature=1.0, hard_weight=0.5).mean()
     assert loss.item() == pytest.approx(0.5 * 2.0 + 0.5 * 9.0)
 
 
@@ -128,7 +130,7 @@ def test_an_illegal_knob_is_refused_with_a_sentence(wrong: dict) -> None:
 def test_equals_the_reference_soft_targets(oracle: Oracle) -> None:
     tensors, knobs, expected = oracle.tensors, oracle.knobs, oracle.scalars
     student, teacher = tensors["in.student_logits"].requires_grad_(), tensors["in.teacher_logits"]
-    kd = soft_target_loss(student, teacher, temperature=knobs.temperature)
+    kd = soft_target_loss(student, teacher, temperature=knobs.temperature).mean()
     loss = prediction_loss(
         student,
         teacher,
@@ -136,7 +138,7 @@ def test_equals_the_reference_soft_targets(oracle: Oracle) -> None:
         kind="classification",
         temperature=knobs.temperature,
         hard_weight=1 - knobs.alpha,
-    )
+    ).mean()
     loss.backward()
     assert kd.item() == pytest.approx(expected["kd"], rel=1e-9)
     assert loss.item() == pytest.approx(expected["loss"], rel=1e-9)
@@ -148,8 +150,8 @@ def test_the_reference_divides_its_soft_targets_by_the_classes_too(oracle: Oracl
     """Its own default, which no recipe here has: the same parts, the soft one divided by 3 classes."""
     tensors, knobs, expected = oracle.tensors, oracle.knobs, oracle.scalars
     student, teacher = tensors["in.student_logits"].requires_grad_(), tensors["in.teacher_logits"]
-    kd = soft_target_loss(student, teacher, temperature=knobs.temperature) / student.shape[1]
-    hard = label_loss(student, tensors["in.labels"], kind="classification")
+    kd = soft_target_loss(student, teacher, temperature=knobs.temperature).mean() / student.shape[1]
+    hard = label_loss(student, tensors["in.labels"], kind="classification").mean()
     loss = knobs.alpha * kd + (1 - knobs.alpha) * hard
     loss.backward()
     found = {"loss": loss.item(), "kd": kd.item(), "hard": hard.item()}
@@ -163,7 +165,7 @@ def test_equals_the_reference_where_the_classes_are_places_of_a_text(oracle: Ora
     tensors, knobs, expected = oracle.tensors, oracle.knobs, oracle.scalars
     ends = {end: tensors[f"in.student_{end}"].requires_grad_() for end in ("start", "end")}
     theirs = {end: tensors[f"in.teacher_{end}"] for end in ends}
-    parts = {end: soft_target_loss(ends[end], theirs[end], temperature=knobs.temperature) for end in ends}
+    parts = {end: soft_target_loss(ends[end], theirs[end], temperature=knobs.temperature).mean() for end in ends}
     kd = (parts["start"] + parts["end"]) / 2
     loss = knobs.alpha_ce * kd + knobs.alpha_squad * tensors["in.hard_loss"]
     loss.backward()
@@ -185,7 +187,7 @@ def test_the_paper_formula_equals_tinyberts_soft_cross_entropy(oracle: Oracle) -
         temperature=oracle.knobs.temperature,
         hard_weight=0.0,
         formula="paper",
-    )
+    ).mean()
     loss.backward()
     assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
     torch.testing.assert_close(student.grad, tensors[f"grad.{oracle.name}.student_logits"], **EXACT)
@@ -203,7 +205,7 @@ def test_the_paper_formula_equals_tinyberts_regression(oracle: Oracle) -> None:
         temperature=1.0,
         hard_weight=0.0,
         formula="paper",
-    )
+    ).mean()
     loss.backward()
     assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
     torch.testing.assert_close(student.grad, tensors["grad.regression_prediction.student_regression"], **EXACT)

@@ -18,7 +18,7 @@ def test_equals_the_reference(oracle: Oracle) -> None:
     logits, hidden = t["in.student_logits"].requires_grad_(), t["in.student_last_hidden"].requires_grad_()
     soft = softened_sum(logits[kept], t["in.teacher_logits"][kept], temperature=knobs.temperature) / kept.sum()
     words = masked_word_sum(logits[kept], t["in.mlm_labels"][kept]) / (t["in.mlm_labels"] != -100).sum()
-    direction = direction_loss(hidden[kept], t["in.teacher_last_hidden"][kept])
+    direction = direction_loss(hidden[kept], t["in.teacher_last_hidden"][kept]).mean()
     loss = knobs.alpha_ce * soft + knobs.alpha_mlm * words + knobs.alpha_cos * direction
     loss.backward()
     expected = oracle.scalars
@@ -50,7 +50,7 @@ def test_equals_the_reference_on_masked_words_alone(oracle: Oracle) -> None:
 def test_the_direction_equals_another_reference(oracle: Oracle) -> None:
     t = oracle.tensors
     student = t["in.student_hidden"].requires_grad_()
-    loss = direction_loss(student.flatten(0, 1), t["in.teacher_hidden"].flatten(0, 1))
+    loss = direction_loss(student.flatten(0, 1), t["in.teacher_hidden"].flatten(0, 1)).mean()
     loss.backward()
     assert loss.item() == pytest.approx(oracle.loss, rel=1e-9)
     torch.testing.assert_close(student.grad, t["grad.hidden_cosine.student_hidden"], **EXACT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -62,6 +63,10 @@ def tracker(template: Path, tmp_path: Path) -> Tracker:
     return found
 
 
+NUMBERS = itertools.count()
+"""Of the stages of one session: each has its own."""
+
+
 def record(name: str = "distill-predictions", label: str = "small seed 0", **changes: Any) -> SimpleNamespace:
     parcel = Parcel(
         "checkpoint",
@@ -71,6 +76,7 @@ def record(name: str = "distill-predictions", label: str = "small seed 0", **cha
         {"train_seconds": 1.5, "scores": {"accuracy": 0.9}, "note": "text", "ok": True},
     )
     values = {
+        "number": next(NUMBERS),
         "name": name,
         "label": label,
         "shown": f"{name}/{label}",
@@ -137,7 +143,7 @@ def test_a_long_stage_can_be_watched_before_it_ends(tracker: Tracker, monkeypatc
     stage = record()
     tracker.stage_started(stage)
     tracker.curve(stage, 1, {"loss": 0.5})
-    run, until = tracker.children[id(stage)], time.monotonic() + 20
+    run, until = tracker.children[stage.number], time.monotonic() + 20
     while not tracker.client.get_run(run).data.metrics and time.monotonic() < until:
         time.sleep(0.02)
     assert tracker.client.get_run(run).data.metrics == {"loss": 0.5}
@@ -152,7 +158,7 @@ def test_points_that_could_not_be_sent_are_kept(tracker: Tracker) -> None:
     tracker.curve(stage, 1, {"loss": 0.5})
     with pytest.raises(KeyError):
         tracker.deliver(stage)  # its run has not been started
-    assert tracker.points[id(stage)] == [("loss", 0.5, 1)]
+    assert tracker.points[stage.number] == [("loss", 0.5, 1)]
 
 
 @pytest.mark.parametrize(("killed", "status"), [(True, "KILLED"), (False, "FAILED")])

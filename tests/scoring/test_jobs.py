@@ -19,7 +19,8 @@ from tests.scoring.small import sentences, write_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
 SCORE = {"max_length": 32, "resamples": 200, "confidence": 0.95, "flops_length": 16}
-CLASSES = SCORE | {"kind": "classification", "metrics": ["accuracy", "f1"], "headline": "accuracy"}
+FIGURES = {"kind": "classification", "metrics": ["accuracy", "f1"], "headline": "accuracy"}
+CLASSES = SCORE | {"task": {"name": "tiny", **FIGURES}}
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +113,8 @@ def test_a_judging_set_is_scored_with_its_merged_classes_as_one(place: Path, tmp
         name: write_classifier(tmp_path / name, seed=seed, num_labels=3)
         for seed, name in enumerate(("teacher", "first", "second"))
     }
-    knobs = {name: value for name, value in CLASSES.items() if name != "flops_length"} | {"metrics": ["accuracy"]}
+    knobs = {name: value for name, value in SCORE.items() if name != "flops_length"} | FIGURES
+    knobs |= {"metrics": ["accuracy"]}
 
     def judged(output: str, *names: str, **inputs: Path) -> dict[str, Any]:
         order = {
@@ -172,7 +174,8 @@ def test_predictions_are_kept_row_by_row(place: Path, tmp_path: Path) -> None:
 
 
 def test_regression_is_scored(place: Path, tmp_path: Path) -> None:
-    knobs = SCORE | {"kind": "regression", "metrics": ["pearson_spearman", "mse"], "headline": "pearson_spearman"}
+    figures = {"kind": "regression", "metrics": ["pearson_spearman", "mse"], "headline": "pearson_spearman"}
+    knobs = SCORE | {"task": {"name": "tiny", **figures}}
     card = run_job(
         place, tmp_path / "card", "score", knobs, ("regressor",), rows=place / "values", teacher=place / "regressor"
     )[-1]["facts"]
@@ -187,7 +190,7 @@ def test_an_unknown_metric_is_one_sentence(place: Path, tmp_path: Path) -> None:
         place,
         tmp_path / "card",
         "score",
-        CLASSES | {"metrics": ["bleu"]},
+        SCORE | {"task": {"name": "tiny", **FIGURES, "metrics": ["bleu"]}},
         ("first",),
         rows=place / "rows",
         teacher=place / "teacher",

@@ -26,11 +26,11 @@ from tasks.engine.job import serve
 
 def busy(job):
     if os.fork() == 0:
-        burn(job.knobs.child)
+        burn(job.values["child"])
         os._exit(0)
     os.wait()
-    burn(job.knobs.own)
-    if job.knobs.fails:
+    burn(job.values["own"])
+    if job.values["fails"]:
         raise RuntimeError("on purpose")
     (job.output / "made.txt").write_text("made")
     return {"made": 1}

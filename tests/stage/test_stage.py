@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from prefect import flow
 
 from tasks.contracts import Parcel
@@ -138,6 +139,30 @@ def test_what_is_edited_during_a_run_is_never_stored_under_the_digest_of_before(
         run_stage(Session(store, 1, 1), source=source, earlier=made)
     MEANWHILE.clear()
     assert len(list(store.manifests())) == 1
+
+
+def test_equal_results_of_two_stages_keep_their_own_task_runs(prefect_server: None, tmp_path: Path) -> None:
+    """The run graph draws an edge from the task run that a parcel came from: not from another one that returned the
+    same bytes, nor from none where only the parcel's facts were replaced."""
+    store, text = open_store(str(tmp_path / "store"), tmp_path / "cache"), tmp_path / "texts.txt"
+    text.write_text("the film was good")
+    source = resolve_file(str(text))
+    before = Session(store, 1, 1)
+    run_stage(before, source=source)
+    session = Session(store, 1, 1, plan=before)
+
+    @flow
+    async def both() -> list[Parcel]:
+        with use_session(session):
+            return [await keep_text(AnswerSlice(max_length=8), source=source, label=label) for label in ("one", "two")]
+
+    one, two = asyncio.run(both())
+    assert one == two and [record.cache for record in session.records] == ["hit", "hit"]
+    runs = [session.state_of(parcel).state_details.task_run_id for parcel in (one, two)]
+    assert list(map(str, runs)) == [record.task_run for record in session.records] and runs[0] != runs[1]
+    assert session.state_of(evolve(one, facts={"rows": 1})) is session.state_of(one)
+    assert session.state_of(source) is source and session.state_of(None) is None
+    assert [record.number for record in session.records] == [0, 1]
 
 
 def test_a_result_of_another_release_is_a_miss_that_says_so_and_still_tells_how_long_it_took(

@@ -47,7 +47,7 @@ def test_a_teacher_that_still_drops_units_is_caught(teacher, batch) -> None:
 
 
 def test_a_student_equal_to_its_teacher_loses_nothing(teacher, batch) -> None:
-    assert float(Matcher(copy.deepcopy(teacher), teacher, knobs()).loss(batch)) == pytest.approx(0, abs=1e-8)
+    assert float(Matcher(copy.deepcopy(teacher), teacher, knobs()).loss(batch).mean()) == pytest.approx(0, abs=1e-8)
 
 
 @pytest.mark.parametrize("formula", ["masked", "paper"])
@@ -57,9 +57,9 @@ def test_padding_changes_only_the_papers_formula(teacher, tiny_bert: Path, formu
     ).eval()
     matcher = Matcher(student, teacher, knobs(projection="shared", formula=formula))
     encoded = encode(load_tokenizer(tiny_bert), ["the film was good", "a book " * 6], None, 16)
-    alone = matcher.loss(collate(encoded, [0], 0, CPU))
+    alone = matcher.loss(collate(encoded, [0], 0, CPU)).mean()
     both = collate(encoded, [0, 1], 0, CPU)
-    padded = matcher.loss(type(both)(both.ids_BT[:1], both.mask_BT[:1], both.segments_BT[:1]))
+    padded = matcher.loss(type(both)(both.ids_BT[:1], both.mask_BT[:1], both.segments_BT[:1])).mean()
     assert (float(alone.detach()) == pytest.approx(float(padded.detach()), rel=1e-4)) == (formula == "masked")
 
 

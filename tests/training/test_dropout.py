@@ -11,6 +11,9 @@ import torch
 from torch import nn
 
 from tasks.engine.job import Job
+from tasks.methods.losses.means import Loss, mean_of
+from tasks.training.data.epochs import Epoch, Indices
+from tasks.training.data.rows import Encoded
 from tasks.training.loop import Course, train
 from tasks.training.models.dropout import MASKS, Dropout, Masks, cheap_masks
 
@@ -57,11 +60,12 @@ def test_every_step_of_a_training_draws_anew(tmp_path: Path) -> None:
     modules = nn.Sequential(nn.Linear(1, 200), nn.Dropout(0.5))
     seen: list[torch.Tensor] = []
 
-    def loss(rows: np.ndarray) -> torch.Tensor:
+    def loss(indices: Indices) -> Loss:
         out = modules(torch.ones(1, 1))
         seen.append(out == 0)
-        return out.sum()
+        return mean_of(out.sum(), 1)
 
+    text = Encoded(np.zeros(1), np.zeros(1), np.arange(2))
     knobs = SimpleNamespace(
         steps=6,
         seed=0,
@@ -78,7 +82,8 @@ def test_every_step_of_a_training_draws_anew(tmp_path: Path) -> None:
         checkpoint_minutes=1e9,
     )
     job = Job({"job": "test", "knobs": {}, "output": str(tmp_path), "checkpoints": str(tmp_path / "checkpoints")})
-    train(job, knobs, Course(modules, lambda epoch: [np.arange(1)] * 3, loss), torch.device("cpu"))
+    course = Course(modules, lambda number: Epoch(number, text, [np.arange(1)] * 3), loss)
+    train(job, knobs, course, torch.device("cpu"))
     assert len({tuple(mask.flatten().tolist()) for mask in seen}) == 6
     MASKS.start(0, 4, 0)
     assert torch.equal(seen[4], MASKS.draw(torch.empty(1, 200), 0.5) == 0), (

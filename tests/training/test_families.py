@@ -38,6 +38,7 @@ from tasks.scoring.speed.speed import measure_latency, peak_increase
 from tasks.training import loop
 from tasks.training.answers import answer, summary_of
 from tasks.training.data.corpora import read_corpus, tokenize_corpus
+from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import Batch, Task, collate, encode, load_tokenizer
 from tasks.training.distill import distill_intermediate, distill_prediction
 from tasks.training.dropping import drop_and_train, measure_contributions, states_of
@@ -135,8 +136,8 @@ def test_padding_changes_no_inner_loss(teachers: dict[str, Path], name: str) -> 
     wide = batch_of(teachers[name], TEXTS)
     one = Batch(wide.ids_BT[:1], wide.mask_BT[:1], wide.segments_BT[:1])
     assert 0 in one.mask_BT
-    alone = matcher.loss(batch_of(teachers[name], TEXTS[:1])).item()
-    assert matcher.loss(one).item() == pytest.approx(alone, rel=1e-4) and alone > 0
+    alone = matcher.loss(batch_of(teachers[name], TEXTS[:1])).mean().item()
+    assert matcher.loss(one).mean().item() == pytest.approx(alone, rel=1e-4) and alone > 0
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -379,9 +380,11 @@ def test_kept_layers_of_a_model_padded_on_the_left_are_those_of_a_live_teacher(
         Job({"job": "intermediate", "inputs": {"signals": str(tmp_path)}, "output": str(tmp_path)}), train.ids_N
     )
     batch = np.asarray([5, 0, 17, 30])
-    tensors = collate(encode(tokenizer, train.texts, None, 16), batch, tokenizer.pad_token_id, CPU)
+    epoch = Epoch(0, encode(tokenizer, train.texts, None, 16), [])
+    tensors = collate(epoch.encoded, batch, tokenizer.pad_token_id, CPU)
     assert kept is not None and 0 in tensors.mask_BT[:, 0] and (tensors.mask_BT[:, -1] == 1).all()
-    torch.testing.assert_close(matcher.loss(tensors, kept.of(batch, CPU)), matcher.loss(tensors), rtol=1e-4, atol=0)
+    stored = matcher.loss(tensors, kept.of(Indices(epoch, batch), CPU)).mean()
+    torch.testing.assert_close(stored, matcher.loss(tensors).mean(), rtol=1e-4, atol=0)
 
 
 def test_xlnet_contributes_where_its_summary_stands(written: dict[str, Path], rows: Path, tmp_path: Path) -> None:
@@ -437,7 +440,7 @@ def test_a_local_layer_of_modernbert_is_not_copied_where_it_does_not_look(teache
     assert unseen_1TT.any()
     for layer, kind in enumerate(kinds):
         there = {**ours.scores, layer: ours.scores[layer] + unseen_1TT[:, None] * 3.0}
-        loss = matcher.compare(SimpleNamespace(hidden=ours.hidden, scores=there), theirs, batch.mask_BT)
+        loss = matcher.compare(SimpleNamespace(hidden=ours.hidden, scores=there), theirs, batch.mask_BT).mean()
         assert (loss.item() > 0) == (kind == "full_attention")
 
 

@@ -13,7 +13,9 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification
 
 from tasks.engine.job import Job
+from tasks.methods.losses.means import Loss, mean_of
 from tasks.training.data.batches import plan
+from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import Encoded, collate
 from tasks.training.loop import Course, rate, train
 from tasks.training.models.attention import own_attention
@@ -58,15 +60,16 @@ def model() -> BertForSequenceClassification:
     )
 
 
-def batches(epoch: int) -> list[np.ndarray]:
-    return plan(LENGTHS, size=8, tokens=4096, seed=0, epoch=epoch)
+def epoch(number: int) -> Epoch:
+    batches = plan(LENGTHS, size=8, tokens=4096, seed=0, epoch=number)
+    return Epoch(number, ENCODED, batches, tokens_S=ENCODED.ids_S)
 
 
 def plain(learned: nn.Module) -> tuple[list[float], list[float]]:
     """The loop of a textbook: padded to one width, gradients clipped by a pass of their own, every parameter's moments
     moved at every step."""
     losses, norms = [], []
-    order = [batch for epoch in range(3) for batch in batches(epoch)]
+    order = [batch for number in range(3) for batch in epoch(number).batches]
     decayed = [value for value in learned.parameters() if value.ndim > 1]
     others = [value for value in learned.parameters() if value.ndim <= 1]
     groups = [{"params": decayed, "weight_decay": KNOBS.weight_decay}, {"params": others, "weight_decay": 0.0}]
@@ -92,13 +95,14 @@ def plain(learned: nn.Module) -> tuple[list[float], list[float]]:
 def test_its_losses_are_a_plain_loops(tmp_path: Path) -> None:
     learned, losses = own_attention(model()), []
 
-    def loss(rows: np.ndarray) -> torch.Tensor:
+    def loss(indices: Indices) -> Loss:
+        rows = indices.rows_B
         value = F.cross_entropy(learned(**collate(ENCODED, rows, 0, CPU).inputs(learned)).logits, LABELS[rows])
         losses.append(float(value.detach()))
-        return value
+        return mean_of(value, 1)
 
     job = Job({"job": "test", "knobs": {}, "output": str(tmp_path), "checkpoints": str(tmp_path / "checkpoints")})
-    train(job, KNOBS, Course(learned, batches, loss, tokens=lambda: ENCODED.ids_S), CPU)
+    train(job, KNOBS, Course(learned, epoch, loss), CPU)
     expected, norms = plain(model())
     assert losses == pytest.approx(expected, rel=1e-4)
     assert min(losses) < 0.5 * max(losses), "it must have learned something, or equal losses mean little"

@@ -19,7 +19,7 @@ from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, LimbeckError, ModelError
 from tasks.ports.rows.prepared import prepare_rows
-from tasks.recipe.data import Data
+from tasks.recipe.data import CorpusText, Data
 from tasks.recipe.slices import AnswerSlice, GeneralSlice, IntermediateSlice, MixSlice, PatienceOf, PredictionSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Teacher
@@ -49,7 +49,7 @@ def scene(tiny_bert: Path, tiny_rows: Path, tmp_path_factory: pytest.TempPathFac
 
     text = [f"the {word} was not {other} and it was {word}" for word in WORDS for other in WORDS[:6]]
     pq.write_table(pa.table({"text": text}), documents / "documents.parquet")
-    knobs = {"max_tokens": 2000, "max_length": 16}
+    knobs = CorpusText(source="x", max_tokens=2000, max_length=16)
     corpus = do("tokenize", folder / "corpus", knobs, base=tiny_bert, documents=documents)
     teacher = do("finetune", folder / "teacher", Teacher(**FAST, evaluations=1), rows=rows, base=tiny_bert)
     answers = do("answer", folder / "answers", AnswerSlice(max_length=16, precision="fp32"), rows=rows, teacher=teacher)
@@ -102,7 +102,9 @@ def relations(**changes: Any) -> SimpleNamespace:
 
 
 def test_a_student_equal_to_its_teacher_loses_nothing_in_relations(teacher: Any, batch: Any) -> None:
-    assert float(Relations(copy.deepcopy(teacher), teacher, relations()).loss(batch)) == pytest.approx(0, abs=1e-6)
+    assert float(Relations(copy.deepcopy(teacher), teacher, relations()).loss(batch).mean()) == pytest.approx(
+        0, abs=1e-6
+    )
 
 
 def test_relations_read_the_very_projections_of_a_layer(teacher: Any, batch: Any) -> None:
@@ -133,8 +135,8 @@ def test_relations_do_not_change_with_padding(teacher: Any, scene: SimpleNamespa
     encoded = encode(load_tokenizer(scene.base), ["the film was good", "a book " * 6], None, 16)
     both = collate(encoded, [0, 1], 0, CPU)
     padded = type(both)(both.ids_BT[:1], both.mask_BT[:1], both.segments_BT[:1])
-    alone = float(objective.loss(collate(encoded, [0], 0, CPU)).detach())
-    assert alone > 0.01 and alone == pytest.approx(float(objective.loss(padded).detach()), rel=1e-5)
+    alone = float(objective.loss(collate(encoded, [0], 0, CPU)).mean().detach())
+    assert alone > 0.01 and alone == pytest.approx(float(objective.loss(padded).mean().detach()), rel=1e-5)
 
 
 def test_general_distillation_by_relations_with_other_heads_and_another_width(
@@ -191,7 +193,7 @@ def test_the_triple_loss_falls(scene: SimpleNamespace, tmp_path: Path) -> None:
     losses = []
     for step in range(60):
         torch.manual_seed(step % 3)
-        loss = objective.loss(collate(text, list(range(8)), 0, CPU))
+        loss = objective.loss(collate(text, list(range(8)), 0, CPU)).mean()
         losses.append(float(loss.detach()))
         loss.backward()
         optimizer.step()
@@ -240,7 +242,7 @@ def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monk
     encoded = encode(tokenizer, ["the film was good", "a book " * 6], None, 16)
     both = collate(encoded, [0, 1], 0, CPU)
     padded = type(both)(both.ids_BT[:1], both.mask_BT[:1], both.segments_BT[:1])
-    losses = [float(objective.loss(batch).detach()) for batch in (collate(encoded, [0], 0, CPU), padded)]
+    losses = [float(objective.loss(batch).mean().detach()) for batch in (collate(encoded, [0], 0, CPU), padded)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
@@ -256,8 +258,10 @@ def test_chunks_of_the_vocabulary_change_nothing(scene: SimpleNamespace, monkeyp
         )
         knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
         torch.manual_seed(3)
-        loss = triple.Triple(student, base, knobs, load_tokenizer(scene.base), text).loss(
-            collate(text, list(range(8)), 0, CPU)
+        loss = (
+            triple.Triple(student, base, knobs, load_tokenizer(scene.base), text)
+            .loss(collate(text, list(range(8)), 0, CPU))
+            .mean()
         )
         loss.backward()
         found.append((float(loss.detach()), student.distilbert.transformer.layer[0].ffn.lin1.weight.grad.clone()))
@@ -469,6 +473,7 @@ def test_its_layers_are_not_compared_token_by_token(scene: SimpleNamespace, fore
 def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace, foreigner: Path, teacher: Any) -> None:
     """Ids of the wrong vocabulary would be answered too, and wrongly."""
     from tasks.training.answers import Answers
+    from tasks.training.data.epochs import Epoch, Indices
     from tasks.training.data.rows import read_rows
     from tasks.training.data.variants import Varied
 
@@ -484,6 +489,7 @@ def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace,
     found = []
     for tokenizer in (own, other):
         varied = Varied(rows, tokenizer, 16, 0, SimpleNamespace(share=1.0, probability=0.5), candidates)
-        varied.at(1)
-        found.append(Answers(scene.answers, varied, teacher, own).of(np.arange(8)).logits_BC)
+        encoded, variants = varied.at(1)
+        indices = Indices(Epoch(1, encoded, [], variants=variants), np.arange(8))
+        found.append(Answers(scene.answers, varied, teacher, own).of(indices).logits_BC)
     assert torch.equal(*found)

@@ -23,6 +23,7 @@ from tasks.recipe.data import CorpusText
 from tasks.recipe.slices import GeneralSlice, IntermediateSlice
 from tasks.recipe.students import Shape
 from tasks.training.data.corpora import longest_sequence, read_corpus, tokenize_corpus
+from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import collate, load_tokenizer, read_rows
 from tasks.training.data.variants import Varied
 from tasks.training.distill import inner_course
@@ -114,10 +115,11 @@ def inner(scene: SimpleNamespace, **changes: Any) -> tuple[Matcher, Any, Any]:
 
 def test_the_first_phase_learns_the_authors_loss_of_rows_padded_to_max_length(scene: SimpleNamespace) -> None:
     objective, varied, course = inner(scene)
-    for batch in course.batches(0)[:3]:
+    epoch = course.epoch(0)
+    for batch in epoch.batches[:3]:
         assert varied.encoded.lengths_N[batch].max() < WIDTH, "a batch that is full without padding shows nothing"
         expected = by_the_authors(scene, [scene.rows.texts[row] for row in batch], objective.projections.of(0))
-        assert float(course.loss(batch).detach()) == pytest.approx(expected, rel=1e-5)
+        assert float(course.loss(Indices(epoch, batch)).mean().detach()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_general_distillation_learns_the_authors_loss_of_sequences_padded_to_max_length(scene: SimpleNamespace) -> None:
@@ -128,10 +130,11 @@ def test_general_distillation_learns_the_authors_loss_of_sequences_padded_to_max
         )
     )
     course = general_course(objective, encoded, scene.tokenizer.pad_token_id, knobs, CPU)
-    batch = course.batches(0)[0]
+    epoch = course.epoch(0)
+    batch = epoch.batches[0]
     assert encoded.lengths_N[batch].max() < WIDTH
     expected = by_the_authors(scene, [scene.rows.texts[row] for row in batch], objective.projections.of(0))
-    assert float(course.loss(batch).detach()) == pytest.approx(expected, rel=1e-5)
+    assert float(course.loss(Indices(epoch, batch)).mean().detach()) == pytest.approx(expected, rel=1e-5)
     held = np.flatnonzero(np.arange(len(scene.rows.texts)) % 100 == 99)
     losses_held = -course.score()
     assert losses_held == pytest.approx(
@@ -142,8 +145,9 @@ def test_general_distillation_learns_the_authors_loss_of_sequences_padded_to_max
 def test_padding_counts_against_the_tokens_of_a_batch(scene: SimpleNamespace) -> None:
     """Else a batch of short rows would take several times the memory that was allowed."""
     _, varied, course = inner(scene, batch_tokens=5 * WIDTH)
-    assert {len(batch) for batch in course.batches(0)} <= {5, 1, 2, 3, 4} and max(map(len, course.batches(0))) == 5
-    spread = [np.ptp(varied.encoded.lengths_N[batch]) for batch in course.batches(0)]
+    batches = course.epoch(0).batches
+    assert {len(batch) for batch in batches} <= {5, 1, 2, 3, 4} and max(map(len, batches)) == 5
+    spread = [np.ptp(varied.encoded.lengths_N[batch]) for batch in batches]
     assert np.mean(spread) > 1, (
         "rows that are all padded alike are drawn as the authors draw them, not sorted by length"
     )
@@ -151,13 +155,13 @@ def test_padding_counts_against_the_tokens_of_a_batch(scene: SimpleNamespace) ->
 
 def test_the_masked_formula_pads_no_more_than_it_must(scene: SimpleNamespace) -> None:
     objective, varied, course = inner(scene, matching={"formula": "masked"}, batch_tokens=5 * WIDTH)
-    assert objective.width is None and max(map(len, course.batches(0))) > 5
-    assert np.mean([np.ptp(varied.encoded.lengths_N[batch]) for batch in course.batches(0)]) < 1
+    assert objective.width is None and max(map(len, course.epoch(0).batches)) > 5
+    assert np.mean([np.ptp(varied.encoded.lengths_N[batch]) for batch in course.epoch(0).batches]) < 1
 
 
 def test_a_batch_without_the_padding_that_counts_is_refused(scene: SimpleNamespace) -> None:
     objective, varied, _ = inner(scene)
-    short = collate(varied.at(0), [0, 1], scene.tokenizer.pad_token_id, CPU)
+    short = collate(varied.encoded, [0, 1], scene.tokenizer.pad_token_id, CPU)
     with pytest.raises(ModelError, match=f"counts padding up to {WIDTH} tokens, and this batch has"):
         objective.loss(short)
 
@@ -165,14 +169,15 @@ def test_a_batch_without_the_padding_that_counts_is_refused(scene: SimpleNamespa
 def test_kept_layers_are_refused_where_padding_counts(scene: SimpleNamespace, tmp_path: Path) -> None:
     """Kept layers are filled up with zeros, which are not what a teacher shows at padding."""
     objective, varied, _ = inner(scene)
-    lengths = varied.at(0).lengths_N
+    lengths = varied.encoded.lengths_N
     plan = Plan(hidden=(0, 2, 4), attention=(1, 3), width=16, heads=HEADS)
     for name, count in zip(("hidden.raw", "scores.raw"), plan.numbers(lengths), strict=True):
         (tmp_path / name).write_bytes(bytes(2 * count))
     kept = Recorded.over(tmp_path, plan, lengths)
-    batch = collate(varied.at(0), [0, 1], scene.tokenizer.pad_token_id, CPU, WIDTH)
+    batch = collate(varied.encoded, [0, 1], scene.tokenizer.pad_token_id, CPU, WIDTH)
+    indices = Indices(Epoch(0, varied.encoded, []), np.asarray([0, 1]))
     with pytest.raises(ModelError, match="set keep_signals: never, or formula: masked"):
-        objective.loss(batch, kept.of(np.asarray([0, 1]), CPU))
+        objective.loss(batch, kept.of(indices, CPU))
 
 
 def test_a_model_with_too_few_positions_for_the_padding_is_refused(scene: SimpleNamespace) -> None:

@@ -14,7 +14,8 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.recipe.slices import IntermediateSlice, SignalSlice
 from tasks.recipe.students import Shape
-from tasks.training.data.rows import collate, encode, load_tokenizer, read_rows, read_task
+from tasks.training.data.epochs import Epoch, Indices, Variants
+from tasks.training.data.rows import Encoded, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.distill import distill_intermediate
 from tasks.training.models.students import build_student, freeze, load_classifier
 from tasks.training.objectives import signals
@@ -61,23 +62,40 @@ def test_the_loss_by_kept_signals_is_the_loss_beside_a_live_teacher(
     teacher = freeze(load_classifier(tiny_bert, task, CPU))
     knobs = IntermediateSlice(matching={"attention": attention}).matching
     matcher = Matcher(build_student("random", teacher, Shape(layers=2), seed=3).eval(), teacher, knobs)
-    kept = reopened(tmp_path / "kept", train.ids_N)
+    kept, epoch = reopened(tmp_path / "kept", train.ids_N), Epoch(0, encoded, [])
     for batch in (np.asarray([5, 0, 17, 30]), np.arange(60)):
         tensors = collate(encoded, batch, tokenizer.pad_token_id, CPU)
-        live, stored = matcher.loss(tensors), matcher.loss(tensors, kept.of(batch, CPU))
+        live, stored = matcher.loss(tensors).mean(), matcher.loss(tensors, kept.of(Indices(epoch, batch), CPU)).mean()
         assert float(live) > 0
         torch.testing.assert_close(stored, live, rtol=1e-4, atol=0)
-        other = matcher.loss(tensors, kept.of(batch[::-1].copy(), CPU)) if len(batch) == 4 else live * 2
+        other = matcher.loss(tensors, kept.of(Indices(epoch, batch[::-1]), CPU)).mean() if len(batch) == 4 else live * 2
         assert abs(float(other) - float(live)) > 4e-4 * float(live), (
             "rows must not be interchangeable, or this test shows nothing"
         )
+
+
+def indices(row: int, variants: Variants | None = None) -> Indices:
+    """Return a batch of one row, of which only the number is read."""
+    nothing = Encoded(np.zeros(0), np.zeros(0), np.zeros(1))
+    return Indices(Epoch(0, nothing, [], variants=variants), np.asarray([row]))
+
+
+def test_kept_signals_are_refused_for_a_text_that_was_varied(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    """They are of the rows' own text: beside a variant of as many tokens they would be taken for its signals."""
+    record(rows, tiny_bert, tmp_path / "kept")
+    train = read_rows(rows, "train", "classification")
+    kept = reopened(tmp_path / "kept", train.ids_N)
+    variants = Variants(np.arange(len(train)) == 3, train.texts, None)
+    assert kept.of(indices(4, variants), CPU).hidden
+    with pytest.raises(ModelError, match="this batch has variants of it; set keep_signals: never"):
+        kept.of(indices(3, variants), CPU)
 
 
 def test_kept_signals_are_found_by_row_id_not_by_position(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
     record(rows, tiny_bert, tmp_path / "kept")
     ids = read_rows(rows, "train", "classification").ids_N
     whole, turned = reopened(tmp_path / "kept", ids), reopened(tmp_path / "kept", ids[::-1].copy())
-    ours, theirs = whole.of(np.asarray([3]), CPU), turned.of(np.asarray([len(ids) - 4]), CPU)
+    ours, theirs = whole.of(indices(3), CPU), turned.of(indices(len(ids) - 4), CPU)
     assert all(torch.equal(ours.hidden[layer], theirs.hidden[layer]) for layer in ours.hidden)
     with pytest.raises(ModelError, match="lack 1 of the student's rows"):
         reopened(tmp_path / "kept", np.asarray([10**6]))

@@ -19,11 +19,13 @@ from torch import Tensor
 
 from tasks.engine.environment import environment
 from tasks.engine.process import command
-from tasks.methods.losses.means import counted_by, mean_of
+from tasks.methods.losses.means import Loss, mean_of
 from tasks.recipe.data import CorpusText
 from tasks.recipe.slices import AnswerSlice, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Teacher
+from tasks.training.data.epochs import Epoch, Indices
+from tasks.training.data.rows import Encoded
 from tasks.training.together import Crew
 
 FAST: dict[str, Any] = {
@@ -208,19 +210,32 @@ def test_an_engine_is_never_part_of_somebody_elses_crew(monkeypatch: pytest.Monk
 
 def test_a_batch_is_shared_whole_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, parts = np.arange(7), []
+    epoch = Epoch(0, Encoded(np.zeros(0), np.zeros(0), np.zeros(8)), [rows])
     for rank in range(3):
         monkeypatch.setenv("RANK", str(rank))
         monkeypatch.setenv("WORLD_SIZE", "3")
         crew = Crew()
-        parts.append(crew.share(rows))
-        assert crew.share(rows[:2]).tolist() == [0, 1], "a batch too small to share is everybody's"
+        parts.append(crew.share(Indices(epoch, rows)).rows_B)
+        small = crew.share(Indices(epoch, rows[:2]))
+        assert small.rows_B.tolist() == [0, 1], "a batch too small to share is everybody's"
     assert sorted(np.concatenate(parts)) == rows.tolist() and [len(part) for part in parts] == [3, 2, 2]
 
 
 def test_a_mean_over_processes_is_the_mean_over_everything() -> None:
     parts = [torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3.0])]
     count = torch.tensor(4.0) / 2  # what everybody's count is for each of two processes
-    with counted_by(lambda _: count):
-        shares = [mean_of(part.sum(), len(part)) for part in parts]
+    shares = [mean_of(part.sum(), len(part)).mean(lambda _: count) for part in parts]
     assert float(sum(shares)) / 2 == pytest.approx(3.0)
-    assert float(mean_of(torch.tensor(0.0), 0)) == 0.0 and float(mean_of(torch.tensor(6.0), 4)) == 1.5
+    assert float(mean_of(torch.tensor(0.0), 0).mean()) == 0.0 and float(mean_of(torch.tensor(6.0), 4).mean()) == 1.5
+
+
+def test_a_loss_is_the_weighted_sum_of_its_means_in_their_order() -> None:
+    """Bit for bit what floats give that are divided, multiplied and added one after another."""
+    sums, counts, weights = [torch.tensor(value) for value in (1.1, 2.3, 3.7)], (3, 7, 11), (0.3, 0.7, 1.9)
+    parts = [weight * mean_of(total, count) for weight, total, count in zip(weights, sums, counts, strict=True)]
+    by_hand = weights[0] * (sums[0] / 3) + weights[1] * (sums[1] / 7) + weights[2] * (sums[2] / 11)
+    assert torch.equal((parts[0] + parts[1] + parts[2]).mean(), by_hand)
+    assert torch.equal((Loss() + mean_of(sums[0], 3)).mean(), sums[0] / 3)
+    assert float((0.5 * parts[1]).mean()) == pytest.approx(0.5 * 0.7 * 2.3 / 7)
+    with pytest.raises(ValueError, match="without terms"):
+        Loss().mean()

@@ -10,10 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
 from tasks.engine.job import Job
+from tasks.methods.losses.means import Loss, mean_of
+from tasks.training.data.epochs import Epoch, Indices
+from tasks.training.data.rows import Encoded
 from tasks.training.loop import Course, train
 from tasks.training.models.used_rows import used_rows_only
 
@@ -61,21 +64,24 @@ def model() -> BertForSequenceClassification:
 def course(learned: nn.Module, *, few: bool, count: Callable[[], None] = lambda: None) -> Course:
     """A course whose text changes after the first epoch, as augmented text does, and which scores a token that no epoch
     shows."""
-    shown = {"ids": TEXTS}
 
-    def batches(epoch: int) -> list[np.ndarray]:
-        shown["ids"] = TEXTS if epoch == 0 else LATER
-        return list(np.arange(EPOCH * 2).reshape(EPOCH, 2))
+    def epoch(number: int) -> Epoch:
+        ids_S = (TEXTS if number == 0 else LATER).ravel()
+        encoded = Encoded(ids_S, np.zeros_like(ids_S), np.arange(0, len(ids_S) + 1, TEXTS.shape[1]))
+        batches = list(np.arange(EPOCH * 2).reshape(EPOCH, 2))
+        return Epoch(number, encoded, batches, tokens_S=ids_S if few else None)
 
-    def loss(rows: np.ndarray) -> Tensor:
+    def loss(indices: Indices) -> Loss:
         count()
-        return learned(input_ids=torch.from_numpy(shown["ids"][rows]), labels=torch.from_numpy(rows % 2)).loss
+        rows, ids = indices.rows_B, indices.epoch.encoded.ids_S.reshape(TEXTS.shape)
+        found = learned(input_ids=torch.from_numpy(ids[rows]), labels=torch.from_numpy(rows % 2)).loss
+        return mean_of(found, 1)
 
     def score() -> float:
         with torch.no_grad():
             return float(learned(input_ids=torch.full((1, 6), 58)).logits[0, 0])
 
-    return Course(learned, batches, loss, score, tokens=(lambda: shown["ids"]) if few else None)
+    return Course(learned, epoch, loss, score)
 
 
 def job(folder: Path) -> Job:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from tasks.errors import ModelError
-from tasks.methods.losses.means import in_full, mean_of
+from tasks.methods.losses.means import Loss, in_full, mean_of
 
 
-def attention_distribution_loss(student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor) -> Tensor:
+def attention_distribution_loss(student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor) -> Loss:
     """Return KL(teacher || student) of the softmax over valid keys of raw scores, in nats per head and valid token."""
     if student_BHTT.shape != teacher_BHTT.shape or mask_BT.shape != (student_BHTT.shape[0], student_BHTT.shape[-1]):
         raise ModelError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from tasks.errors import ModelError
-from tasks.methods.losses.means import in_full, mean_of
+from tasks.methods.losses.means import Loss, in_full, mean_of
 
 PAPER_THRESHOLD = -1e2
 """The published code treats any score at or below this as masked."""
@@ -17,7 +17,7 @@ PAPER_THRESHOLD = -1e2
 
 def attention_score_loss(
     student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor, far_1TT: Tensor | None = None
-) -> Tensor:
+) -> Loss:
     """Return the squared difference per score, averaged over heads and pairs of valid query and valid key.
 
     Pairs that are too ``far`` apart for a local layer are left out: their scores affect nothing.
@@ -36,7 +36,7 @@ def attention_score_loss(
     return mean_of(gap_BHTT.square().sum(), pair_B1TT.sum() * student_BHTT.shape[1])
 
 
-def attention_score_loss_paper(student: Tensor, teacher: Tensor) -> Tensor:
+def attention_score_loss_paper(student: Tensor, teacher: Tensor) -> Loss:
     """Return the published code's mean over all elements; both inputs carry the additive mask, of any shape."""
     _require_heads(student, teacher)
     gap = _without_masked(student) - _without_masked(teacher.detach())

@@ -9,14 +9,14 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.losses.means import in_full, mean_of
+from tasks.methods.losses.means import Loss, in_full, mean_of
 
 KINDS = ("shared", "per_layer", "none")
 
 
 def hidden_state_loss(
     student_BTD: Tensor, teacher_BTE: Tensor, mask_BT: Tensor, projection: nn.Module | None = None
-) -> Tensor:
+) -> Loss:
     """Return the squared difference per element, averaged over valid tokens and the teacher's width."""
     if mask_BT.shape != teacher_BTE.shape[:2]:
         raise ModelError(
@@ -30,7 +30,7 @@ def hidden_state_loss(
     return mean_of(gap_BTE.square().sum(), kept_BT1.sum() * gap_BTE.shape[-1])
 
 
-def hidden_state_loss_paper(student_BTD: Tensor, teacher_BTE: Tensor, projection: nn.Module | None = None) -> Tensor:
+def hidden_state_loss_paper(student_BTD: Tensor, teacher_BTE: Tensor, projection: nn.Module | None = None) -> Loss:
     """Return the published code's mean over all elements, padding included."""
     gap_BTE = _gap(student_BTD, teacher_BTE, projection)
     return mean_of(gap_BTE.square().sum(), gap_BTE.numel())

@@ -1,19 +1,19 @@
 """Means over all elements of a step, also if several processes share the step.
 
-A mean of means is not the mean if the shares differ in size (tokens, pairs, labelled rows). Each process therefore
-divides its sum by the total count per process, and gradients are averaged over processes as in Li et al. 2020, PyTorch
-Distributed, arXiv:2006.15704.
+A mean of means is not the mean if the shares differ in size (tokens, pairs, labelled rows). A loss therefore holds
+its sums and their counts, and the training loop divides: each process its sum by the total count per process, and
+gradients are averaged over processes as in Li et al. 2020, PyTorch Distributed, arXiv:2006.15704.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-Count = Callable[[Tensor], Tensor]
+Divisor = Callable[[Tensor], Tensor]
 """Maps the number of elements in a process's sum to the divisor of that sum."""
 
 
@@ -23,24 +23,51 @@ def in_full(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
-def alone(count: Tensor) -> Tensor:
-    """Return a process's own count as its divisor, at least 1."""
+def own_count(count: Tensor) -> Tensor:
+    """Return a the count of one process; a sum over nothing is divided by 1."""
     return count.clamp(min=1)
 
 
-_divisors: list[Count] = [alone]
+@dataclass(frozen=True)
+class Term:
+    """One sum of a loss, a scalar, over ``count`` numbers; ``weight`` is that of its mean."""
+
+    total: Tensor
+    count: Tensor | int
+    weight: float | None = None
+
+    def mean(self, divisor: Divisor) -> Tensor:
+        """Return the weighted mean, a scalar."""
+        mean = self.total / divisor(torch.as_tensor(self.count, device=self.total.device))
+        return mean if self.weight is None else self.weight * mean
 
 
-def mean_of(total: Tensor, count: Tensor | int) -> Tensor:
-    """Return a sum over ``count`` elements as a mean; over none it is 0."""
-    return total / _divisors[-1](torch.as_tensor(count, device=total.device))
+@dataclass(frozen=True)
+class Loss:
+    """A weighted sum of means, before it is divided: losses are added, and multiplied by numbers."""
+
+    terms: tuple[Term, ...] = ()
+
+    def __add__(self, other: Loss) -> Loss:
+        return Loss(self.terms + other.terms)
+
+    def __rmul__(self, weight: float) -> Loss:
+        return Loss(
+            tuple(replace(term, weight=weight if term.weight is None else weight * term.weight) for term in self.terms)
+        )
+
+    def mean(self, divisor: Divisor = own_count) -> Tensor:
+        """Return the loss as a scalar; without a divisor, each sum is divided by its own count, and one over nothing
+        is 0.
+
+        Raises ValueError where there are no terms.
+        """
+        if not self.terms:
+            raise ValueError("a loss without terms has no mean")
+        first, *others = (term.mean(divisor) for term in self.terms)
+        return sum(others, first)
 
 
-@contextmanager
-def counted_by(count: Count) -> Iterator[None]:
-    """Compute every mean in this block over all processes, with the divisors of ``count``."""
-    _divisors.append(count)
-    try:
-        yield
-    finally:
-        _divisors.pop()
+def mean_of(total: Tensor, count: Tensor | int) -> Loss:
+    """Return the loss that is a sum over ``count`` numbers, divided by them."""
+    return Loss((Term(total, count),))

@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.losses.means import in_full, mean_of
+from tasks.methods.losses.means import Loss, in_full, mean_of
 
 PATIENCE_MAPS = ("skip", "last")
 
 
-def patience_loss(student_BLD: Tensor, teacher_BLD: Tensor, *, normalise: bool) -> Tensor:
+def patience_loss(student_BLD: Tensor, teacher_BLD: Tensor, *, normalise: bool) -> Loss:
     """Return the mean squared difference per element; of vectors of unit length if ``normalise`` is set, as in the
     paper."""
     if student_BLD.shape != teacher_BLD.shape:

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from tasks.errors import ModelError
 from tasks.methods.losses.attention_distributions import attention_distribution_loss
-from tasks.methods.losses.means import in_full
+from tasks.methods.losses.means import Loss, in_full
 
 MOST_HEADS = 48  # the paper's choice for teachers of the size of BERT-base
 
 
-def relation_loss(student_BHTK: Tensor, teacher_BHTK: Tensor, mask_BT: Tensor, *, heads: int) -> Tensor:
+def relation_loss(student_BHTK: Tensor, teacher_BHTK: Tensor, mask_BT: Tensor, *, heads: int) -> Loss:
     """Return KL(teacher || student) between relations, in nats per relation head and valid token."""
     if mask_BT.shape != (student_BHTK.shape[0], student_BHTK.shape[2]) or mask_BT.shape != (
         teacher_BHTK.shape[0],

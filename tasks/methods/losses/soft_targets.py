@@ -12,14 +12,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.errors import DataError, ModelError, RecipeError
-from tasks.methods.losses.means import in_full, mean_of
+from tasks.methods.losses.means import Loss, in_full, mean_of
 
 KINDS = ("classification", "regression")
 FORMULAS = ("default", "paper")
 
 
-def soft_target_loss(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Tensor:
-    """Return T² · KL(teacher || student) at ``temperature`` T, a scalar in nats per example."""
+def soft_target_loss(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Loss:
+    """Return T² · KL(teacher || student) at ``temperature`` T, in nats per example."""
     return mean_of(softened_sum(student_BC, teacher_BC, temperature=temperature), len(student_BC))
 
 
@@ -29,13 +29,13 @@ def softened_sum(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) 
     return F.kl_div(student_logp_BC, teacher_logp_BC, reduction="sum", log_target=True) * temperature**2
 
 
-def soft_cross_entropy_paper(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Tensor:
+def soft_cross_entropy_paper(student_BC: Tensor, teacher_BC: Tensor, *, temperature: float) -> Loss:
     """Return TinyBERT's soft cross entropy: a mean over batch and classes, without the factor T²."""
     student_logp_BC, teacher_logp_BC = _softened(student_BC, teacher_BC, temperature)
-    return -mean_of((teacher_logp_BC.exp() * student_logp_BC).sum(), student_logp_BC.numel())
+    return -1.0 * mean_of((teacher_logp_BC.exp() * student_logp_BC).sum(), student_logp_BC.numel())
 
 
-def label_loss(student_BC: Tensor, labels_B: Tensor, *, kind: str) -> Tensor:
+def label_loss(student_BC: Tensor, labels_B: Tensor, *, kind: str) -> Loss:
     """Return the loss against gold labels, averaged over the labelled rows; 0 when no row has a label.
 
     A row is unlabelled when its class is negative (classification) or its value is NaN (regression).
@@ -54,7 +54,7 @@ def prediction_loss(
     temperature: float,
     hard_weight: float,
     formula: str = "default",
-) -> Tensor:
+) -> Loss:
     """Return the loss of the prediction phase: on the teacher's predictions, mixed with the labels' by ``hard_weight``.
 
     ``paper`` gives TinyBERT's own formulae: soft cross entropy, and for regression the gold labels alone.
@@ -71,13 +71,13 @@ def prediction_loss(
     return (1.0 - hard_weight) * soft + hard_weight * label_loss(student_BC, labels_B, kind=kind)
 
 
-def _paper_loss(student_BC: Tensor, teacher_BC: Tensor, labels_B: Tensor, kind: str, temperature: float) -> Tensor:
+def _paper_loss(student_BC: Tensor, teacher_BC: Tensor, labels_B: Tensor, kind: str, temperature: float) -> Loss:
     if kind == "regression":
         return label_loss(student_BC, labels_B, kind=kind)
     return soft_cross_entropy_paper(student_BC, teacher_BC, temperature=temperature)
 
 
-def _teacher_loss(student_BC: Tensor, teacher_BC: Tensor, kind: str, temperature: float) -> Tensor:
+def _teacher_loss(student_BC: Tensor, teacher_BC: Tensor, kind: str, temperature: float) -> Loss:
     if kind == "classification":
         return soft_target_loss(student_BC, teacher_BC, temperature=temperature)
     _require_same_shape(student_BC, teacher_BC)
@@ -93,7 +93,7 @@ def _softened(student_BC: Tensor, teacher_BC: Tensor, temperature: float) -> tup
     return student_logp_BC, teacher_logp_BC
 
 
-def _class_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
+def _class_loss(student_BC: Tensor, labels_B: Tensor) -> Loss:
     kept_B = labels_B >= 0
     total = F.cross_entropy(
         in_full(student_BC), labels_B.masked_fill(~kept_B, -100), ignore_index=-100, reduction="sum"
@@ -101,7 +101,7 @@ def _class_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
     return mean_of(total, kept_B.sum())
 
 
-def _value_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
+def _value_loss(student_BC: Tensor, labels_B: Tensor) -> Loss:
     if student_BC.shape[1] != 1:
         raise ModelError(f"a regression model must give one value per row, not {student_BC.shape[1]}; set num_labels=1")
     student_B = in_full(student_BC).squeeze(1)

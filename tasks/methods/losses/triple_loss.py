@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tasks.errors import ModelError
-from tasks.methods.losses.means import in_full, mean_of
+from tasks.methods.losses.means import Loss, in_full, mean_of
 
 SMOOTHING = 0.7  # exponent by which a token's frequency lowers its weight
 SHOWN_AS_MASK, SHOWN_AS_IT_IS = 0.8, 0.1  # the other targets are replaced by random tokens
 
 
-def direction_loss(student_ND: Tensor, teacher_ND: Tensor) -> Tensor:
+def direction_loss(student_ND: Tensor, teacher_ND: Tensor) -> Loss:
     """Return 1 - cosine, averaged over tokens."""
     if student_ND.shape != teacher_ND.shape:
         raise ModelError(

@@ -145,11 +145,11 @@ class Place:
 
     def __init__(self, program: Program, definition: Definition) -> None:
         self.definition, self.node = definition, program.node(definition)
-        self.parents = {id(inner): outer for outer in ast.walk(self.node) for inner in ast.iter_child_nodes(outer)}
+        self.parents = {inner: outer for outer in ast.walk(self.node) for inner in ast.iter_child_nodes(outer)}
 
     def above(self, node: ast.AST) -> ast.AST | None:
         """Return the parent of a syntax node, or None."""
-        return self.parents.get(id(node))
+        return self.parents.get(node)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the ancestors of a syntax node, innermost first."""

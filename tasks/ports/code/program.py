@@ -225,15 +225,15 @@ class Program:
         names = {local: [meant] for local, meant in found.imports.items()}
         for local, meant in inner:
             names.setdefault(local, []).append(meant)
-        spelled = set[int]()  # the names that are ``module`` in ``module.name``
+        spelled = set[ast.Name]()  # the names that are ``module`` in ``module.name``
         for one in ast.walk(node):
             if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name):
                 for meant in names.get(one.value.id, ()):
                     if (inside := self.as_module(meant)) is not None:
-                        spelled.add(id(one.value))
+                        spelled.add(one.value)
                         yield from self.meanings(f"{one.value.id}.{one.attr}", (inside, one.attr), one, module)
         for one in ast.walk(node):
-            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and id(one) not in spelled:
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and one not in spelled:
                 for meant in names.get(one.id, ()):
                     yield from self.meanings(one.id, meant, one, module)
                 if one.id in found.definitions:

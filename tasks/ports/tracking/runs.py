@@ -114,10 +114,10 @@ class RunLog(RunHistory):
         """Start a child run for an executed stage; the number in its name shows the order, because MLflow lists the
         newest first."""
         tags = {"stage": record.name, "cache": "miss", "cache.key": record.key, "prefect.task_run_id": record.task_run}
-        self.sent[id(record)] = time.monotonic()
+        self.sent[record.number] = time.monotonic()
         with self.asking("start a stage's run"):
             run = self.new_child(f"{next(self.numbers)}-{record.name} {record.label}".rstrip(), tags)
-            self.children[id(record)] = run
+            self.children[record.number] = run
             self.send(
                 run,
                 params={
@@ -144,43 +144,43 @@ class RunLog(RunHistory):
         """Buffer points of a curve; another thread sends them in batches, so that the caller does not wait for
         MLflow."""
         with self.lock:
-            self.points.setdefault(id(record), []).extend((name, value, step) for name, value in figures.items())
+            self.points.setdefault(record.number, []).extend((name, value, step) for name, value in figures.items())
         now = time.monotonic()
-        if id(record) in self.children and now - self.sent.get(id(record), 0.0) >= CURVE_SECONDS:
-            self.sent[id(record)] = now
+        if record.number in self.children and now - self.sent.get(record.number, 0.0) >= CURVE_SECONDS:
+            self.sent[record.number] = now
             self.sender = self.sender or ThreadPoolExecutor(max_workers=1, thread_name_prefix="curves")
             self.sender.submit(self.deliver, record)
 
     def deliver(self, record: Any) -> None:
         """Send the buffered points of a stage; after an error they stay in the buffer for the next attempt."""
         with self.lock:
-            points = self.points.pop(id(record), [])
+            points = self.points.pop(record.number, [])
         try:
-            self.send(self.children[id(record)], metrics=points)
+            self.send(self.children[record.number], metrics=points)
         except BaseException:
             with self.lock:
-                self.points[id(record)] = points + self.points.get(id(record), [])
+                self.points[record.number] = points + self.points.get(record.number, [])
             raise
 
     def stage_finished(self, record: Any) -> None:
         """Send the curves and facts of a stage and end its run."""
         with self.asking("end a stage's run"):
-            self.client.set_tag(self.children[id(record)], "blob.sha256", record.parcel.sha256)
+            self.client.set_tag(self.children[record.number], "blob.sha256", record.parcel.sha256)
             self.end(record, "FINISHED")
 
     def stage_failed(self, record: Any, error: str, killed: bool) -> None:
         """End the run of a stage that failed or was stopped; an error of MLflow must not hide the reason."""
-        if id(record) not in self.children:
+        if record.number not in self.children:
             return
         try:
-            self.client.set_tag(self.children[id(record)], "error", error[:5000])
+            self.client.set_tag(self.children[record.number], "error", error[:5000])
             self.end(record, "KILLED" if killed else "FAILED")
         except Exception as trouble:
             logging.getLogger("limbeck").warning("MLflow did not take the end of %s: %s", record.shown, trouble)
 
     def end(self, record: Any, status: str) -> None:
         """Send the buffered points and final metrics of a stage and set its status."""
-        run, facts = self.children[id(record)], dict(record.parcel.facts) if record.parcel else {}
+        run, facts = self.children[record.number], dict(record.parcel.facts) if record.parcel else {}
         self.deliver(record)
         figures = [(name, value, 0) for name, value in flatten(facts).items() if is_number(value)]
         took = [(name, value, 0) for name, value in record.figures.items()]
@@ -270,7 +270,7 @@ class RunLog(RunHistory):
 
     def url_of_stage(self, record: Any) -> str | None:
         """Return the address of a stage's page, or None if MLflow is not a server."""
-        run = self.children.get(id(record))
+        run = self.children.get(record.number)
         return self.url_of(run) if run and self.root() else None
 
     def note(self, name: str, values: Mapping[str, Any]) -> None:

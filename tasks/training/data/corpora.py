@@ -15,6 +15,7 @@ import numpy as np
 from tasks.engine.job import Job
 from tasks.errors import DataError
 from tasks.ports.rows.document_files import document_batches
+from tasks.recipe.data import CorpusText
 from tasks.training.data.rows import Encoded, load_tokenizer
 
 DOCUMENTS_AT_ONCE = 200
@@ -23,7 +24,7 @@ HELD_BACK = 100  # every hundredth sequence is kept for watching the loss
 
 def tokenize_corpus(job: Job) -> dict[str, Any]:
     """Tokenize ``documents`` with the tokenizer of ``base`` into sequences of at most ``max_length`` tokens."""
-    tokenizer, knobs = load_tokenizer(job.inputs["base"]), job.knobs
+    tokenizer, knobs = load_tokenizer(job.inputs["base"]), job.read(CorpusText)
     dtype = np.uint16 if len(tokenizer) < 65_536 else np.uint32
     lengths: list[int] = []
     total = 0

@@ -95,12 +95,12 @@ def join(first: Rows, second: Rows) -> Rows:
     return Rows(np.concatenate([first.ids_N, second.ids_N]), first.texts + second.texts, pairs, labels_N)
 
 
-def student_rows(job: Job, task: Task) -> Rows:
+def student_rows(job: Job, task: Task, *, transfer_alone: bool) -> Rows:
     """Return the rows a student learns from: the training rows, the user's own transfer text, or both."""
     if "transfer" not in job.inputs:
         return read_rows(job.inputs["rows"], "train", task.kind)
     own = read_rows(job.inputs["transfer"], "train", task.kind)
-    return own if job.knobs.transfer_alone else join(read_rows(job.inputs["rows"], "train", task.kind), own)
+    return own if transfer_alone else join(read_rows(job.inputs["rows"], "train", task.kind), own)
 
 
 def rows_by_id(kept: Sequence[int] | np.ndarray, wanted_N: np.ndarray, what: str, stage: str) -> np.ndarray:

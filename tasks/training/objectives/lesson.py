@@ -7,13 +7,14 @@ An objective is a way for a student to copy more of its teacher than the answers
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from tasks.engine.job import Job
+from tasks.methods.losses.means import Loss
+from tasks.recipe.slices import GeneralSlice, IntermediateSlice
 from tasks.training.data.rows import Batch, Encoded
 from tasks.training.objectives.capture import Signals
 
@@ -25,7 +26,7 @@ class Lesson:
 
     student: Any
     teacher: Any
-    knobs: SimpleNamespace
+    knobs: GeneralSlice | IntermediateSlice
     tokenizer: Any
     text: Encoded | None = None
     """General text, where that is what is read."""
@@ -50,8 +51,8 @@ class Objective:
     def begin(self, step: int, total: int) -> None:
         """Get ready for a step."""
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
-        """Return the loss of a batch, a scalar; ``theirs`` is what the teacher shows of it, where that was kept."""
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
+        """Return the loss of a batch; ``theirs`` is what the teacher shows of it, where that was kept."""
         raise NotImplementedError
 
     def finish(self) -> dict[str, Any]:

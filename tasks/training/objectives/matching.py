@@ -7,7 +7,6 @@ Shape letters: B batch, T tokens.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,6 +18,9 @@ from tasks.errors import ModelError, RecipeError
 from tasks.methods.layers.layer_maps import LayerMap, layer_map, of_kept
 from tasks.methods.losses.attention_scores import attention_score_loss, attention_score_loss_paper
 from tasks.methods.losses.hidden_states import Projections, hidden_state_loss, hidden_state_loss_paper
+from tasks.methods.losses.means import Loss
+from tasks.recipe.methods import Matching
+from tasks.recipe.slices import SignalSlice
 from tasks.training.data.rows import Batch
 from tasks.training.objectives.capture import Capture, Signals, far, prove
 from tasks.training.objectives.lesson import Lesson, Objective
@@ -33,7 +35,7 @@ class Matcher(Objective):
     means are taken over padding as well, so that their size depends on how much of it there is.
     """
 
-    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, longest: int | None = None) -> None:
+    def __init__(self, student: Any, teacher: Any, knobs: Matching, longest: int | None = None) -> None:
         layers = student.config.num_hidden_layers
         self.knobs, self.student, self.teacher = knobs, student, teacher
         self.map = map_between(student.config, teacher.config, knobs.layer_map)
@@ -56,8 +58,8 @@ class Matcher(Objective):
             f"layer map: student states {list(range(len(self.map.hidden)))} copy teacher states {list(self.map.hidden)}"
         )
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
-        """Return the inner loss of one batch, a scalar; the teacher is run unless what it shows of this batch is known.
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
+        """Return the inner loss of one batch; the teacher is run unless what it shows of this batch is known.
 
         Raises ModelError where padding counts and is not there.
         """
@@ -85,9 +87,9 @@ class Matcher(Objective):
         """Return the map."""
         return {"layer_map": list(self.map.hidden)}
 
-    def compare(self, ours: Signals, theirs: Signals, mask_BT: Tensor) -> Tensor:
+    def compare(self, ours: Signals, theirs: Signals, mask_BT: Tensor) -> Loss:
         """Sum the losses over the mapped layers."""
-        total = torch.zeros((), device=mask_BT.device)
+        total = Loss()
         for index, mapped in enumerate(self.map.hidden if self.knobs.hidden else ()):
             total = total + self.knobs.hidden * self.hidden_loss(
                 ours.hidden[index], theirs.hidden[mapped], mask_BT, index
@@ -98,7 +100,7 @@ class Matcher(Objective):
             )
         return total
 
-    def hidden_loss(self, student_BTD: Tensor, teacher_BTE: Tensor, mask_BT: Tensor, index: int) -> Tensor:
+    def hidden_loss(self, student_BTD: Tensor, teacher_BTE: Tensor, mask_BT: Tensor, index: int) -> Loss:
         """Compare one pair of hidden states by the chosen formula."""
         projection = self.projections.of(index)
         if self.knobs.formula == "paper":
@@ -115,7 +117,7 @@ class Matcher(Objective):
 
     def attention_loss(
         self, student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor, far_1TT: Tensor | None = None
-    ) -> Tensor:
+    ) -> Loss:
         """Compare one pair of score tensors by the chosen formula."""
         if self.knobs.formula == "paper":
             unseen_BTT = mask_BT[:, None, :] == 0 if far_1TT is None else (mask_BT[:, None, :] == 0) | far_1TT
@@ -155,6 +157,8 @@ def layers(lesson: Lesson) -> Matcher:
     return Matcher(lesson.student, lesson.teacher, lesson.knobs.matching, lesson.longest)
 
 
-def wanted(knobs: SimpleNamespace, hidden: Iterable[int], attention: Iterable[int]) -> dict[str, tuple[int, ...]]:
+def wanted(
+    knobs: Matching | SignalSlice, hidden: Iterable[int], attention: Iterable[int]
+) -> dict[str, tuple[int, ...]]:
     """Leave out the signals whose weight is zero."""
     return {"hidden": tuple(hidden) if knobs.hidden else (), "attention": tuple(attention) if knobs.attention else ()}

@@ -6,15 +6,15 @@ may run in a fused kernel.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.errors import ModelError
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.relations import relation_heads, relation_loss, require_heads
+from tasks.recipe.methods import Relations as RelationsKnobs
 from tasks.training.data.rows import Batch
 from tasks.training.objectives.capture import Capture, Signals, prove
 from tasks.training.objectives.lesson import Lesson, Objective
@@ -25,7 +25,7 @@ KINDS = ("query", "key", "value")
 class Relations(Objective):
     """Compares the relations of queries, of keys and of values; ``knobs`` are those of the section ``relations``."""
 
-    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace) -> None:
+    def __init__(self, student: Any, teacher: Any, knobs: RelationsKnobs) -> None:
         depth, widths = teacher.config.num_hidden_layers, (student.config.hidden_size, teacher.config.hidden_size)
         self.modules, self.student, self.teacher, self.knobs = student, student, teacher, knobs
         self.copied, self.own = (knobs.layer or depth) - 1, student.config.num_hidden_layers - 1
@@ -46,13 +46,13 @@ class Relations(Objective):
             f"relation heads"
         )
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the weighted sum over queries, keys and values."""
         if theirs is None:
             with torch.no_grad():
                 theirs = self.of_teacher(**batch.inputs(self.teacher))
         ours = self.of_student(**batch.inputs(self.student)).states[self.own]
-        total = torch.zeros((), device=batch.mask_BT.device)
+        total = Loss()
         for kind in KINDS:
             weight = getattr(self.knobs, kind)
             if weight:

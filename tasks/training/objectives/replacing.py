@@ -5,19 +5,19 @@ Method: Xu et al. 2020, BERT-of-Theseus, arXiv:2002.02925.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tasks.architectures.requirements import require_alone
 from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.methods.layers.replacing import Replaceable, chance, groups
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import label_loss
+from tasks.recipe.slices import IntermediateSlice
 from tasks.training.data.rows import Batch
 from tasks.training.objectives.capture import Signals
 from tasks.training.objectives.lesson import Lesson, Objective
@@ -27,7 +27,7 @@ class Replacing(Objective):
     """Trains the student's layers in the teacher's places; ``knobs`` are those of the phase. What is not a layer is
     frozen, as in the paper."""
 
-    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, labels_N: np.ndarray, kind: str) -> None:
+    def __init__(self, student: Any, teacher: Any, knobs: IntermediateSlice, labels_N: np.ndarray, kind: str) -> None:
         require_alone(student.config)
         self.modules, self.student, self.knobs, self.kind = student, student, knobs, kind
         self.labels_N = torch.from_numpy(labels_N).to(student.device)
@@ -55,7 +55,7 @@ class Replacing(Objective):
         for module, stands_in in zip(self.stack, drawn, strict=True):
             module.replaced = bool(stands_in)  # type: ignore[assignment]
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the task's loss."""
         assert batch.rows_B is not None
         return label_loss(
@@ -72,6 +72,6 @@ class Replacing(Objective):
 
 def replacing(lesson: Lesson) -> Replacing:
     """Return the objective of a lesson on labelled rows."""
-    if lesson.labels_N is None:
+    if lesson.labels_N is None or not isinstance(lesson.knobs, IntermediateSlice):
         raise ModelError("replacing layers needs labelled rows; use it as task_distillation.intermediate.method")
     return Replacing(lesson.student, lesson.teacher, lesson.knobs, lesson.labels_N, lesson.kind)

@@ -5,15 +5,15 @@ Method: Wang et al. 2020, MiniLM, arXiv:2002.10957. Its successor, in ``relating
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.methods.losses.attention_distributions import attention_distribution_loss
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.relations import relation_loss
+from tasks.recipe.methods import SelfAttention as SelfAttentionKnobs
 from tasks.training.data.rows import Batch
 from tasks.training.objectives.capture import Capture, Signals, prove
 from tasks.training.objectives.lesson import Lesson, Objective
@@ -22,7 +22,7 @@ from tasks.training.objectives.lesson import Lesson, Objective
 class SelfAttention(Objective):
     """Compares the last layers of both; ``knobs`` are those of the section ``self_attention``."""
 
-    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace) -> None:
+    def __init__(self, student: Any, teacher: Any, knobs: SelfAttentionKnobs) -> None:
         self.modules, self.student, self.teacher, self.knobs = student, student, teacher, knobs
         self.own, self.copied = student.config.num_hidden_layers - 1, teacher.config.num_hidden_layers - 1
         self.of_student = Capture(student, attention=[self.own], states=[self.own])
@@ -32,7 +32,7 @@ class SelfAttention(Objective):
         """Check the capture of the teacher."""
         prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the weighted sum of both terms."""
         if theirs is None:
             with torch.no_grad():

@@ -21,8 +21,11 @@ import torch
 from torch import Tensor
 
 from tasks.engine.job import Job
+from tasks.errors import ModelError
 from tasks.methods.layers.layer_maps import layer_map
+from tasks.recipe.slices import SignalSlice
 from tasks.training.data.batches import by_length
+from tasks.training.data.epochs import Indices
 from tasks.training.data.rows import (
     Encoded,
     collate,
@@ -60,12 +63,12 @@ class Plan:
 def record_signals(job: Job) -> dict[str, Any]:
     """Run the teacher over every row that students will see and keep its mapped layers; nothing is kept where that
     would not pay."""
-    task, place, knobs = read_task(job.inputs["rows"]), device(), job.knobs
+    task, place, knobs = read_task(job.inputs["rows"]), device(), job.read(SignalSlice)
     if place.type == "cuda":
         return live(job, "a GPU runs the teacher faster than a disk gives back what it said")
     tokenizer = load_tokenizer(job.inputs["teacher"])
     teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
-    rows = student_rows(job, task)
+    rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
     mapped = layer_map(knobs.layer_map, knobs.layers, teacher.config.num_hidden_layers)
     wide = {"width": teacher.config.hidden_size, "heads": teacher.config.num_attention_heads}
@@ -75,7 +78,7 @@ def record_signals(job: Job) -> dict[str, Any]:
         return live(job, f"they would take {size / 1e9:.1f} GB, and signal_budget_gb is {knobs.signal_budget_gb:g}")
     store_as_multiplied(teacher, knobs.precision)
     try:
-        write_signals(job, teacher, encoded, plan, tokenizer.pad_token_id)
+        write_signals(job, teacher, encoded, plan, tokenizer.pad_token_id, precision=knobs.precision)
     except OverflowError as error:
         return live(job, str(error))
     index = {**plan.__dict__, "kept": True, "ids": rows.ids_N.tolist(), "lengths": encoded.lengths_N.tolist()}
@@ -92,13 +95,13 @@ def live(job: Job, reason: str) -> dict[str, Any]:
     return {"kept": False, "reason": reason}
 
 
-def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: Plan, pad: int) -> None:
+def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: Plan, pad: int, *, precision: str) -> None:
     """Write what the teacher shows of each row, in row order."""
     hidden_SME, scores = open_files(job.output, encoded.lengths_N, plan, "r+")
     places = score_places(encoded.lengths_N, plan)
     capture, done = Capture(teacher, hidden=plan.hidden, attention=plan.attention), 0
     for rows in by_length(encoded.lengths_N, size=64, tokens=8192):
-        with torch.inference_mode(), arithmetic(job.knobs.precision, teacher.device):
+        with torch.inference_mode(), arithmetic(precision, teacher.device):
             batch = collate(encoded, rows, pad, teacher.device)
             shown = capture(**batch.inputs(teacher))
         states_BTME = narrow([shown.hidden[layer] for layer in plan.hidden], 2)
@@ -168,9 +171,17 @@ class Recorded:
             plan, lengths_N, *open_files(folder, lengths_N, plan, "r"), order, starts, score_places(lengths_N, plan)
         )
 
-    def of(self, rows: np.ndarray, place: torch.device) -> Signals:
-        """Return the signals of a batch of rows, padded with zeros to the longest of them."""
-        mine = self.row_of[rows]
+    def of(self, indices: Indices, place: torch.device) -> Signals:
+        """Return the signals of a batch of rows, padded with zeros to the longest of them.
+
+        Raises ModelError for rows whose text was varied: signals are kept of the rows' own text alone.
+        """
+        if len(indices.changed()):
+            raise ModelError(
+                "kept layers are of the rows' own text, and this batch has variants of it; "
+                "set keep_signals: never, or leave augmentation out"
+            )
+        mine = self.row_of[indices.rows_B]
         lengths_B = self.lengths_N[mine]
         width, count = int(lengths_B.max()), len(mine)
         plan = self.plan

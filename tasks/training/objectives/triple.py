@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,11 @@ from torch.utils.checkpoint import checkpoint
 from tasks.architectures.registry import vocabulary_head
 from tasks.architectures.requirements import require_words
 from tasks.errors import ModelError
-from tasks.methods.losses.means import mean_of
+from tasks.methods.losses.means import Loss, mean_of
 from tasks.methods.losses.soft_targets import softened_sum
 from tasks.methods.losses.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
+from tasks.recipe.methods import Triple as TripleKnobs
+from tasks.recipe.slices import GeneralSlice
 from tasks.training.data.rows import Batch, Encoded
 from tasks.training.objectives.capture import Signals
 from tasks.training.objectives.lesson import Lesson, Objective
@@ -33,7 +34,7 @@ CHUNK = 1024  # tokens whose vocabulary logits are in memory at once: 125 MB for
 class Triple(Objective):
     """Three losses over masked text; ``knobs`` are those of the section ``triple``."""
 
-    def __init__(self, student: Any, teacher: Any, knobs: SimpleNamespace, tokenizer: Any, text: Encoded) -> None:
+    def __init__(self, student: Any, teacher: Any, knobs: TripleKnobs, tokenizer: Any, text: Encoded) -> None:
         self.modules, self.student, self.teacher, self.knobs, self.tokenizer = (
             student,
             student,
@@ -61,7 +62,7 @@ class Triple(Objective):
         assert found is not None
         return found
 
-    def loss(self, batch: Batch, theirs: Signals | None = None) -> Tensor:
+    def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the weighted sum of the three terms."""
         drawn_BT = draw_targets(batch.ids_BT, batch.mask_BT, self.weights_V, share=self.knobs.mask_share)
         ids_BT = shown(batch.ids_BT, drawn_BT, mask_token=self.tokenizer.mask_token_id, vocabulary=len(self.weights_V))
@@ -94,6 +95,6 @@ class Triple(Objective):
 
 def triple(lesson: Lesson) -> Triple:
     """Return the objective of a lesson on general text."""
-    if lesson.text is None:
+    if lesson.text is None or not isinstance(lesson.knobs, GeneralSlice):
         raise ModelError("the triple loss reads general text; use it as general_distillation.method")
     return Triple(lesson.student, lesson.teacher, lesson.knobs.triple, lesson.tokenizer, lesson.text)

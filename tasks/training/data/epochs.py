@@ -1,0 +1,65 @@
+"""An epoch of a training as it was planned: its batches, and the text that the rows have in it.
+
+Batches carry their epoch, so that whatever reads the text of a row reads the one that the batch was planned for.
+Shape letters: N rows, S tokens of all rows, B batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasks.recipe.training import SeededTraining
+from tasks.training.data.batches import plan
+from tasks.training.data.rows import Encoded
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The sentences of all rows in an epoch, of which those in ``changed_N`` are not the rows' own."""
+
+    changed_N: np.ndarray
+    texts: list[str]
+    pairs: list[str] | None
+
+    def read(self, rows_B: np.ndarray) -> tuple[list[str], list[str] | None]:
+        """Return the texts of some rows, and their second texts."""
+        pairs = None if self.pairs is None else [self.pairs[row] for row in rows_B]
+        return [self.texts[row] for row in rows_B], pairs
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the rows: its number from 0, its tokens, and its batches as arrays of row numbers."""
+
+    number: int
+    encoded: Encoded
+    batches: list[np.ndarray]
+    tokens_S: np.ndarray | None = None
+    """Every token of the epoch, where they are known and few; one array for as long as they are the same."""
+    variants: Variants | None = None
+    """None where all rows have their own text."""
+
+
+@dataclass(frozen=True)
+class Indices:
+    """Numbers of rows, and the epoch in which they are read: a batch before its tokens are padded."""
+
+    epoch: Epoch
+    rows_B: np.ndarray
+
+    def changed(self) -> np.ndarray:
+        """Return the places in the batch whose rows have another text than their own."""
+        variants = self.epoch.variants
+        return np.empty(0, np.int64) if variants is None else np.flatnonzero(variants.changed_N[self.rows_B])
+
+
+def planned(
+    number: int, encoded: Encoded, knobs: SeededTraining, *, width: int | None = None, variants: Variants | None = None
+) -> Epoch:
+    """Return an epoch over all rows of a text whose tokens are few; ``width`` is what each row is padded to, if not to
+    the longest of its batch."""
+    lengths_N, options = encoded.padded_to(width), {"size": knobs.batch_size, "tokens": knobs.batch_tokens}
+    batches = plan(lengths_N, seed=knobs.seed, epoch=number, **options)
+    return Epoch(number, encoded, batches, tokens_S=encoded.ids_S, variants=variants)

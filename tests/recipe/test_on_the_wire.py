@@ -1,0 +1,72 @@
+"""Knobs cross the wire to an engine as JSON, and are there the very slice that they were."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tasks.catalog import GLUE
+from tasks.recipe.data import Augmentation, CorpusText
+from tasks.recipe.judging import Speed
+from tasks.recipe.methods import Matching, Patience
+from tasks.recipe.slices import (
+    AnswerSlice,
+    ContrastSlice,
+    ContributionSlice,
+    DropSlice,
+    ExportSlice,
+    GeneralSlice,
+    InspectSlice,
+    IntermediateSlice,
+    JudgingScoreSlice,
+    MixSlice,
+    PatienceOf,
+    PredictionSlice,
+    QuantizeSlice,
+    ScoreSlice,
+    SignalSlice,
+)
+from tasks.recipe.students import Shape
+from tasks.recipe.training import Pretraining, Teacher
+from tests.doors import all_frames
+
+COURSE: dict[str, Any] = {"steps": 7, "learning_rate": 1e-3, "dropout": None, "checkpoint_minutes": 0.5}
+STUDENT: dict[str, Any] = {"shape": Shape(layers=2, hidden=16), "start": "random"}
+FIGURES: dict[str, Any] = {"kind": "regression", "metrics": ("pearson", "mse"), "headline": "pearson"}
+SENT = [
+    AnswerSlice(patience=PatienceOf(layers=2), precision="bf16"),
+    Augmentation(masked_lm="teacher", rows=3),
+    ContrastSlice(metric="f1"),
+    ContributionSlice(token="mean"),
+    CorpusText(source="text", max_tokens=2000),
+    DropSlice(**COURSE, strategy="greedy", drop=2, kept=(0, 3), signal="teacher"),
+    ExportSlice(kind="classification"),
+    GeneralSlice(**COURSE, **STUDENT, method="layers", matching=Matching(hidden=0.0, layer_map="last")),
+    InspectSlice(kind="classification", split="validation"),
+    IntermediateSlice(**COURSE, **STUDENT, method="self-attention", transfer_alone=True),
+    JudgingScoreSlice(**FIGURES),
+    MixSlice(weights=(1.0, 0.25), combine="certainty"),
+    PredictionSlice(**COURSE, patience=Patience(weight=7), formula="paper", choose_by="f1"),
+    Pretraining(**COURSE, hidden=16, heads=2),
+    QuantizeSlice(kind="classification", metric="accuracy", ways=("static",)),
+    ScoreSlice(task=GLUE["stsb"], resamples=100),
+    SignalSlice(layers=3, attention=False),
+    Speed(repeats=5),
+    Teacher(**COURSE, already_finetuned=True),
+]
+
+
+@pytest.mark.parametrize("knobs", SENT, ids=lambda knobs: type(knobs).__name__)
+def test_what_an_engine_reads_is_what_the_stage_had(knobs: Any) -> None:
+    values = json.loads(json.dumps(knobs.model_dump(mode="json")))
+    read = type(knobs).model_validate(values)
+    assert read == knobs and read.key_values() == knobs.key_values()
+    assert read.model_dump(mode="json") == values
+
+
+def test_the_slice_of_every_engine_is_among_them() -> None:
+    assert {frame.body.__annotations__["knobs"] for frame in all_frames() if frame.engine} == {
+        type(knobs).__name__ for knobs in SENT
+    }
