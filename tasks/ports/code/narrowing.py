@@ -2,7 +2,7 @@
 
 A family is a dict at the top level of a module, its keys written out. It is narrowed only where every use of it in
 reach is one of these, and what it is asked by is plain to see: ``FAMILY[x]``, ``FAMILY.get(x)``, ``x in FAMILY``, or
-any use inside of a ``raise``, after which a stage makes nothing. Plain to see is a knob (``job.knobs.method``:
+any use inside of a ``raise``, after which a stage makes nothing. Plain to see is a knob (``knobs.method``:
 attributes of something called ``knobs``), a string, a name that stands for one of them, or a parameter for which
 every caller in reach gives one of them. A family that is asked by anything else, such as what a model's config says,
 counts whole.
