@@ -4,7 +4,7 @@ family by that knob.
 A family is a dict at the top level of a module, with literal keys. It is narrowed only if every reachable use of it is
 one of these, with an index that can be resolved statically: ``FAMILY[x]``, ``FAMILY.get(x)``, ``x in FAMILY``, or any
 use inside of a ``raise``, after which a stage has no result. An index can be resolved if it is a knob
-(``job.knobs.method``: attributes of a name ``knobs``), a string, the architecture of a model's config, a name that is
+(``knobs.method``: attributes of a name ``knobs``), a string, the architecture of a model's config, a name that is
 bound to one of them, or a parameter for which every reachable caller passes one of them. The architectures of a
 stage's models are given beside its knobs, as ``architectures``. A family with any other index, such as another field
 of a model's config, is hashed completely.
