@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.architectures.registry import architecture_of
+from tasks.architectures.registry import architecture_of, shape_of
 from tasks.architectures.requirements import MOST_PARAMETERS, about_parameters
 from tasks.errors import ModelError
 from tasks.ports.files.bounded_json import read_json
@@ -132,7 +132,8 @@ def require_sizes(config: Mapping[str, Any], folder: Path) -> None:
                 f"{folder / 'config.json'} says {said}; a whole number up to {most:,} is legal; correct it, or name "
                 f"another model"
             )
-    layers, width, inner = (config.get(names.get(knob, "")) or 0 for knob in ("layers", "hidden", "feed_forward"))
+    shape = shape_of(config)
+    layers, width, inner = (shape.get(knob, "") or 0 for knob in ("layers", "hidden", "feed_forward"))
     parameters = about_parameters(
         architecture.distinct_layers(config, layers),
         width,
