@@ -23,7 +23,7 @@ async def compress_from_shelf(recipe: ShelfName, changes: Changes = Changes(), w
     candidate, register what came out.
 
     Args:
-        recipe: A recipe of the shelf; each is described in the README, and in its file.
+        recipe: A recipe of the shelf; each is described in deployments/recipes/README.md, and in its file.
         changes: What to change of it, knob by knob; what is left empty is as the recipe says. Lists (students,
             criteria) are given whole.
         without: Sections of the recipe to leave out.

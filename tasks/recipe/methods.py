@@ -46,7 +46,7 @@ class Method(Knobs):
 
 
 class Matching(Method):
-    """Which inner layers of the teacher are copied, and how (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
+    """Copy hidden states and attention scores of mapped layers (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
 
     called = "layers"
     weights = ("hidden", "attention")
@@ -95,8 +95,8 @@ class Matching(Method):
 
 
 class Relations(Method):
-    """Copy how tokens relate, from one teacher layer to the student's last (Wang et al. 2020, MiniLMv2,
-    arXiv:2012.15828)."""
+    """Copy how tokens relate by queries, keys and values, from one teacher layer to the student's last (Wang et al.
+    2020, MiniLMv2, arXiv:2012.15828)."""
 
     called = "relations"
     weights = ("query", "key", "value")
@@ -134,8 +134,8 @@ class Relations(Method):
 
 
 class Triple(Method):
-    """Masked text read by both: softened words, masked words, directions (Sanh et al. 2019, DistilBERT,
-    arXiv:1910.01108)."""
+    """Copy softened predictions of masked words and directions of the last hidden states, and learn the words
+    themselves (Sanh et al. 2019, DistilBERT, arXiv:1910.01108)."""
 
     called = "triple"
     weights = ("soft", "words", "direction")
@@ -161,7 +161,7 @@ class Triple(Method):
 
 
 class Replacing(Method):
-    """The student's layers take the teacher's places by chance while the task is learned (Xu et al. 2020,
+    """Copy nothing: the student's layers take the teacher's places by chance while the task is learned (Xu et al. 2020,
     BERT-of-Theseus, arXiv:2002.02925)."""
 
     called = "replacing"
@@ -180,7 +180,7 @@ class Replacing(Method):
 
 
 class SelfAttention(Method):
-    """Copy where tokens look and how their values relate, in the last layers (Wang et al. 2020, MiniLM,
+    """Copy attention distributions and the relation of values, of the last layers (Wang et al. 2020, MiniLM,
     arXiv:2002.10957)."""
 
     called = "self-attention"
