@@ -23,7 +23,7 @@ async def compress_from_shelf(recipe: ShelfName, changes: Changes = Changes(), w
     candidate, and register the results.
 
     Args:
-        recipe: A recipe of the shelf; each is described in its file.
+        recipe: A recipe of the shelf; each is described in deployments/recipes/README.md, and in its file.
         changes: Changes to the recipe, knob by knob; empty fields keep the recipe's value. Lists (students, criteria)
             replace those of the recipe.
         without: Sections of the recipe to leave out.

@@ -47,7 +47,7 @@ class Method(Knobs):
 
 
 class Matching(Method):
-    """Which inner layers of the teacher are copied, and how (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
+    """Copy hidden states and attention scores of mapped layers (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
 
     called = "layers"
     weights = ("hidden", "attention")
@@ -97,8 +97,8 @@ class Matching(Method):
 
 
 class Relations(Method):
-    """Copy the relations among tokens, from one teacher layer to the student's last (Wang et al. 2020, MiniLMv2,
-    arXiv:2012.15828)."""
+    """Copy how tokens relate by queries, keys and values, from one teacher layer to the student's last (Wang et al.
+    2020, MiniLMv2, arXiv:2012.15828)."""
 
     called = "relations"
     weights = ("query", "key", "value")
@@ -136,8 +136,8 @@ class Relations(Method):
 
 
 class Triple(Method):
-    """Three losses on masked text: softened word predictions, masked words, directions of hidden states (Sanh et al.
-    2019, DistilBERT, arXiv:1910.01108)."""
+    """Copy softened predictions of masked words and directions of the last hidden states, and learn the words
+    themselves (Sanh et al. 2019, DistilBERT, arXiv:1910.01108)."""
 
     called = "triple"
     weights = ("soft", "words", "direction")
@@ -163,7 +163,7 @@ class Triple(Method):
 
 
 class Replacing(Method):
-    """Replace the teacher's layers by the student's at random while the task is learned (Xu et al. 2020,
+    """Copy nothing: the student's layers take the teacher's places by chance while the task is learned (Xu et al. 2020,
     BERT-of-Theseus, arXiv:2002.02925)."""
 
     called = "replacing"
@@ -183,8 +183,8 @@ class Replacing(Method):
 
 
 class SelfAttention(Method):
-    """Copy attention distributions and relations among values, from the teacher's last layer to the student's (Wang et
-    al. 2020, MiniLM, arXiv:2002.10957)."""
+    """Copy attention distributions and the relation of values, of the last layers (Wang et al. 2020, MiniLM,
+    arXiv:2002.10957)."""
 
     called = "self-attention"
     weights = ("attention", "value")

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("flows", "tasks")
-EXAMPLE = "angle"
+EXAMPLE = "distances"
 """The method that a README adds as an example; its files are not there."""
 
 
