@@ -115,8 +115,8 @@ class CorpusText(Knobs):
 
 
 class Augmentation(Knobs):
-    """Substitute words, in the training rows, so that the student learns the teacher's answers to more texts (TinyBERT's data
-    augmentation, arXiv:1909.10351)."""
+    """Substitute words, in the training rows, so that the student learns the teacher's answers to more texts (TinyBERT's
+    data augmentation, arXiv:1909.10351)."""
 
     masked_lm: str | None = handling(
         None, "A hub id or folder of a masked language model; 'teacher' for the pretrained teacher itself."

@@ -133,7 +133,7 @@ def require_sizes(config: Mapping[str, Any], folder: Path) -> None:
                 f"another model"
             )
     shape = shape_of(config)
-    layers, width, inner = (shape.get(knob, "") or 0 for knob in ("layers", "hidden", "feed_forward"))
+    layers, width, inner = (shape.get(knob) or 0 for knob in ("layers", "hidden", "feed_forward"))
     parameters = about_parameters(
         architecture.distinct_layers(config, layers),
         width,
