@@ -115,7 +115,7 @@ class CorpusText(Knobs):
 
 
 class Augmentation(Knobs):
-    """Substitute words, in the training rows, so that the student learns the teacher's answers to more texts (TinyBERT's
+    """Substitute words in the training rows, so that the student learns the teacher's answers to more texts (TinyBERT's
     data augmentation, arXiv:1909.10351)."""
 
     masked_lm: str | None = handling(
