@@ -4,7 +4,7 @@ under one lock (``gate/decisions.py``), and writes down what it decided."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tasks.errors import GateError, RecipeError
@@ -12,12 +12,13 @@ from tasks.gate.decisions import delete_here, promote_here, roll_back_here, sett
 from tasks.gate.judging import Judging
 from tasks.gate.promotion import BY_HAND
 from tasks.ports.tracking.tracker import Tracker
+from tasks.results.run import Registered
 from tasks.stage.task_ends import prefect_task
 
 
 @prefect_task("promote-models")
 async def promote_models(
-    judging: Judging, tracker: Tracker, store: Any, registered: Sequence[Mapping[str, Any]], run: str
+    judging: Judging, tracker: Tracker, store: Any, registered: Sequence[Registered], run: str
 ) -> dict[str, Any]:
     """Judge a run's versions against the champion of this moment, and move what follows; return what was decided."""
     if not registered:
@@ -29,7 +30,7 @@ async def promote_models(
             "news": False,
             "decisions": await asyncio.to_thread(judging.decide),
         }
-    name, numbers = registered[0]["name"], {entry["candidate"]: entry["version"] for entry in registered}
+    name, numbers = registered[0].name, {entry.candidate: entry.version for entry in registered}
     return await under_lock(store, tracker, name, lambda registry: settle_run(judging, registry, numbers, run))
 
 

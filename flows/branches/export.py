@@ -8,7 +8,7 @@ Of a model of several seeds the chosen one is exported, which is the one that is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,13 @@ from typing import Any
 from flows.branches.candidate import Candidate
 from tasks.contracts import Parcel
 from tasks.export_model import export_onnx, quantize_onnx
+from tasks.exports.package import PublishedExport
 from tasks.exports.parity import against_fp32, against_full
 from tasks.exports.speed_check import too_slow
 from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ExportSlice, QuantizeSlice
+from tasks.results.row import ExportFacts, ResultRow
 from tasks.score_model import measure_speed
 
 NO_VERSION = "its model is not registered, so there is no folder for it"
@@ -145,25 +147,25 @@ def beside_models(candidates: Sequence[Candidate], exports: Sequence[Export]) ->
     return found
 
 
-def with_exports(rows: Sequence[Mapping[str, Any]], exports: Sequence[Export]) -> list[dict[str, Any]]:
+def with_exports(rows: Sequence[ResultRow], exports: Sequence[Export]) -> list[ResultRow]:
     """Add to the rows of exports what they are of, what asks them and whether they may be published; make rows for
     those that could not be made."""
-    by_name = {row["name"]: row for row in rows}
-    finished: list[dict[str, Any]] = []
+    by_name = {row.name: row for row in rows}
+    finished: list[ResultRow] = []
     for row in rows:
-        if row["role"] != "export":
-            own = [one for one in exports if one.of.name == row["name"]]
+        if row.role != "export":
+            own = [one for one in exports if one.of.name == row.name]
             finished += [
-                dict(row),
-                *({**by_name.get(one.name, unmade_row(row, one.name)), **columns(one, row)} for one in own),
+                row,
+                *(by_name.get(one.name, unmade_row(row, one.name)).replaced(**columns(one, row)) for one in own),
             ]
     return finished
 
 
-def columns(export: Export, model: Mapping[str, Any]) -> dict[str, Any]:
+def columns(export: Export, model: ResultRow) -> dict[str, object]:
     """Return what an export's row has beside the figures of every row."""
     facts = dict(export.parcel.facts) if export.parcel else {}
-    because = export.because or ("" if model["role"] in ("student", "dropped") else NO_VERSION)
+    because = export.because or ("" if model.role in ("student", "dropped") else NO_VERSION)
     engine = " ".join(filter(None, [ENGINES[export.format], facts.get("way")]))
     return {
         "of": export.of.name,
@@ -173,58 +175,54 @@ def columns(export: Export, model: Mapping[str, Any]) -> dict[str, Any]:
         "seeds": [],
         "steps": [],
         "train_seconds": [],
-        "export": {
-            **facts,
-            "format": export.format,
-            "speedup": export.speedup,
-            "unsteady": export.unsteady,
-            "published": not because,
-            "because": because,
-        },
-        "note": f"{export.name} is not published: {because}" if because else model.get("note"),
+        "export": ExportFacts.model_validate(facts).replaced(
+            format=export.format,
+            speedup=export.speedup,
+            unsteady=export.unsteady,
+            published=not because,
+            because=because,
+        ),
+        "note": f"{export.name} is not published: {because}" if because else model.note,
     }
 
 
-def unmade_row(model: Mapping[str, Any], name: str) -> dict[str, Any]:
+def unmade_row(model: ResultRow, name: str) -> ResultRow:
     """Return a row without figures: the model's own shape, and unknown where something would have been measured."""
-    unknown = {"value": None, "low": None, "high": None}
-    return {
-        **model,
-        "name": name,
-        "role": "export",
-        "bytes": None,
-        "latency_ms": None,
-        "latency_low_ms": None,
-        "latency_high_ms": None,
-        "latency_p95_ms": None,
-        "speedup": None,
-        "unsteady": None,
-        "timed": None,
-        "memory_bytes": None,
-        "metrics": {split: dict.fromkeys(found, unknown) for split, found in model["metrics"].items()},
-        "per_seed": {split: {metric: [] for metric in found} for split, found in model["metrics"].items()},
-        "deviation": {split: dict.fromkeys(found) for split, found in model["metrics"].items()},
-        "means": {},
-        "retained": dict.fromkeys(model["retained"] or {}, unknown),
-        "difference": dict.fromkeys(model["difference"] or {}, unknown),
-        "agreement": dict.fromkeys(model["agreement"] or {}),
-        "truncated": None,
-        "checkpoint": None,
-        **({"judged": {}} if "judged" in model else {}),
-    }
+    return model.replaced(
+        **model.unscored(),
+        **dict.fromkeys(MEASURED),
+        name=name,
+        role="export",
+        **({"judged": {}} if model.judged is not None else {}),
+    )
+
+
+MEASURED = (
+    "bytes",
+    "latency_ms",
+    "latency_low_ms",
+    "latency_high_ms",
+    "latency_p95_ms",
+    "speedup",
+    "unsteady",
+    "timed",
+    "memory_bytes",
+    "truncated",
+    "checkpoint",
+)
+"""Fields of a row that are known of a model that was made."""
 
 
 def for_the_folders(
-    rows: Sequence[Mapping[str, Any]], candidates: Sequence[Candidate], store: Any
-) -> dict[str, dict[str, Any]]:
-    """Return by candidate what travels in its folder: by format where its files are, fetched when asked for, and its
-    row."""
+    rows: Sequence[ResultRow], candidates: Sequence[Candidate], store: Any
+) -> dict[str, dict[str, PublishedExport]]:
+    """Return by candidate and format the exports that go into its folder."""
     parcels = {candidate.name: candidate.model for candidate in candidates if candidate.role == "export"}
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, PublishedExport]] = {}
     for row in rows:
-        if row["role"] == "export" and row["export"]["published"]:
-            folder = partial(folder_of, store, parcels[row["name"]])
-            found.setdefault(row["of"], {})[row["export"]["format"]] = {"folder": folder, "row": row}
+        if row.of is not None and row.export is not None and row.export.published:
+            folder = partial(folder_of, store, parcels[row.name])
+            found.setdefault(row.of, {})[row.export.format] = PublishedExport(folder, row)
     return found
 
 
@@ -233,6 +231,6 @@ def folder_of(store: Any, parcel: Parcel) -> Path:
     return Path(store.folder(parcel))
 
 
-def gate_word(row: Mapping[str, Any]) -> str:
+def gate_word(export: ExportFacts) -> str:
     """Return what stands in the gate's column of an export: it travels with its model, or it does not."""
-    return "published" if row["export"]["published"] else "not published"
+    return "published" if export.published else "not published"

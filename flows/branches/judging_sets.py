@@ -20,6 +20,7 @@ from tasks.ports.rows.overlap import Sentences
 from tasks.prepare_rows import compare_judging_set, prepare_judging_set, purge_rows
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice
+from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow, SetScores
 from tasks.score_model import score_judging_set
 from tasks.scoring.judging_sets import SetAnswers
 from tasks.stage.session import Session
@@ -138,24 +139,24 @@ def on_set(candidate: str, name: str) -> str:
 
 
 def with_judged(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[ResultRow],
     candidates: Sequence[Candidate],
     cards: Mapping[str, Mapping[str, Parcel]],
     sets: Mapping[str, Parcel],
     split: str,
-) -> list[dict[str, Any]]:
+) -> list[ResultRow]:
     """Return the rows of the results, those of a run that has judging sets with what everybody did on them."""
     if not sets:
-        return [dict(one) for one in rows]
+        return list(rows)
     return [
-        {**one, "judged": judged_of(candidate, cards[candidate.name], sets, one, split)}
+        one.replaced(judged=judged_of(candidate, cards[candidate.name], sets, one, split))
         for candidate, one in zip(candidates, rows, strict=True)
     ]
 
 
 def judged_of(
-    candidate: Candidate, cards: Mapping[str, Parcel], sets: Mapping[str, Parcel], row: Mapping[str, Any], split: str
-) -> dict[str, dict[str, Any]]:
+    candidate: Candidate, cards: Mapping[str, Parcel], sets: Mapping[str, Parcel], row: ResultRow, split: str
+) -> dict[str, SetScores]:
     """Return what a row of the results says of a candidate on every set: figures of the chosen seed, and ``means`` over
     all of them.
 
@@ -163,35 +164,32 @@ def judged_of(
     """
     found = {}
     for name, card in cards.items():
-        facts, about, headline = dict(card.facts), sets[name].facts, row["headline"]
-        per_seed = {metric: candidate.as_in_recipe(values) for metric, values in facts["per_seed"].items()}
+        facts, about = SetScores.model_validate(card.facts), sets[name].facts
+        per_seed = {metric: candidate.as_in_recipe(values) for metric, values in card.facts["per_seed"].items()}
         deviation = {metric: stdev(values) if len(values) > 1 else None for metric, values in per_seed.items()}
         # With classes merged it is another, easier question: the two scores cannot be subtracted.
+        own, over = row.score(split), (row.means or {}).get(split, Means()).metrics.get(row.headline, UNDEFINED)
+        means = facts.means or Means()
         drop, over_seeds = (
-            None if about["merged"] else drop_of(headline, own, there)
-            for own, there in (
-                (row["metrics"][split], facts["metrics"]),
-                (row["means"][split]["metrics"], facts["means"]["metrics"]),
-            )
+            None if about["merged"] else drop_of(row.headline, ours, there.get(row.headline, UNDEFINED))
+            for ours, there in ((own, facts.metrics), (over, means.metrics))
         )
-        means = {**facts["means"], "drop": over_seeds}
-        found[name] = {
-            **facts,
-            "per_seed": per_seed,
-            "deviation": deviation,
-            "means": means,
-            "drop": drop,
-            "merges": about["merges"],
-        }
+        found[name] = facts.replaced(
+            per_seed=per_seed,
+            deviation=deviation,
+            means=means.replaced(drop=over_seeds),
+            drop=drop,
+            merges=about["merges"],
+        )
     return found
 
 
-def drop_of(headline: str, own: Mapping[str, Any], there: Mapping[str, Any]) -> float | None:
+def drop_of(headline: str, own: Estimate, there: Estimate) -> float | None:
     """Return how much worse the headline score is on a set than on the task's own rows; None where one of the two is
     undefined."""
     from tasks.scoring.quality.metrics import LOWER_IS_BETTER, METRICS
 
-    ours, theirs = own[headline]["value"], there[headline]["value"]
+    ours, theirs = own.value, there.value
     if ours is None or theirs is None:
         return None
     return float(theirs - ours if METRICS[headline] in LOWER_IS_BETTER else ours - theirs)

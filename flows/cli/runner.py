@@ -227,12 +227,14 @@ def run_demo(
     """Write a small language, compress a teacher of it, and compare the distilled student with the same student trained
     without a teacher."""
     from flows.run.demo import last_words, margins
+    from tasks.results.run import RunResult
 
     results = [
         watched_run(demo_recipe(home, number), home=home, console=console, ready=ready)
         for number in range(seed, seed + seeds)
     ]
-    result = {**results[-1], "margins": margins(results), "last_words": last_words(results)}
+    known = [RunResult.model_validate(result) for result in results]
+    result = {**results[-1], "margins": margins(known), "last_words": last_words(known)}
     if json_path is not None:
         write_json(json_path, result)
     return result
