@@ -11,6 +11,7 @@ from tasks.errors import GateError, RecipeError
 from tasks.gate.decisions import delete_here, promote_here, roll_back_here, settle_run, under_lock
 from tasks.gate.judging import Judging
 from tasks.gate.promotion import BY_HAND
+from tasks.ports.store.artifacts import Store
 from tasks.ports.tracking.tracker import Tracker
 from tasks.results.run import Registered
 from tasks.stage.task_ends import prefect_task
@@ -18,7 +19,7 @@ from tasks.stage.task_ends import prefect_task
 
 @prefect_task("promote-models")
 async def promote_models(
-    judging: Judging, tracker: Tracker, store: Any, registered: Sequence[Registered], run: str
+    judging: Judging, tracker: Tracker, store: Store, registered: Sequence[Registered], run: str
 ) -> dict[str, Any]:
     """Judge a run's versions against the champion of this moment, and move what follows; return what was decided."""
     if not registered:
@@ -36,7 +37,7 @@ async def promote_models(
 
 @prefect_task("promote-version")
 async def promote_version(
-    tracker: Tracker, store: Any, name: str, version: str | None, alias: str, force: bool, reason: str
+    tracker: Tracker, store: Store, name: str, version: str | None, alias: str, force: bool, reason: str
 ) -> dict[str, Any]:
     """Give a version an alias at a person's word; what the gate or the comparison says against it is refused, and the
     refusal is written down too."""
@@ -56,12 +57,12 @@ async def promote_version(
 
 
 @prefect_task("roll-back")
-async def roll_back_champion(tracker: Tracker, store: Any, name: str, reason: str) -> dict[str, Any]:
+async def roll_back_champion(tracker: Tracker, store: Store, name: str, reason: str) -> dict[str, Any]:
     """Make the champion before the champion again."""
     return await under_lock(store, tracker, name, lambda registry: roll_back_here(registry, reason))
 
 
 @prefect_task("delete-version")
-async def delete_version(tracker: Tracker, store: Any, name: str, version: str, reason: str) -> dict[str, Any]:
+async def delete_version(tracker: Tracker, store: Store, name: str, version: str, reason: str) -> dict[str, Any]:
     """Delete a version that no alias names."""
     return await under_lock(store, tracker, name, lambda registry: delete_here(registry, version, reason))

@@ -14,6 +14,7 @@ from tasks.exports.package import PublishedExport, files_for_a_model
 from tasks.gate.judging import Judging, gate_row, verdict_tags
 from tasks.gate.verdicts import UNNAMED, Decision
 from tasks.ports.tracking.packer import Packer, started
+from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.report.model_card import model_card
 from tasks.results.row import ResultRow
@@ -25,7 +26,7 @@ from tasks.stage.task_ends import prefect_task
 
 @prefect_task("register-models")
 async def register_models(
-    tracker: Any,
+    tracker: Tracker,
     folders: Mapping[str, Callable[[], Path]],
     judging: Judging,
     about: Mapping[str, Any],
@@ -61,7 +62,7 @@ async def register_models(
 
 def register_one(
     recipe: Recipe,
-    tracker: Any,
+    tracker: Tracker,
     folder: Callable[[], Path],
     candidate: ResultRow,
     judging: Judging,

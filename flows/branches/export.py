@@ -20,6 +20,7 @@ from tasks.export_model import export_onnx, quantize_onnx
 from tasks.exports.package import PublishedExport
 from tasks.exports.parity import against_fp32, against_full
 from tasks.exports.speed_check import too_slow
+from tasks.ports.store.artifacts import Store
 from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ExportSlice, QuantizeSlice
@@ -214,7 +215,7 @@ MEASURED = (
 
 
 def for_the_folders(
-    rows: Sequence[ResultRow], candidates: Sequence[Candidate], store: Any
+    rows: Sequence[ResultRow], candidates: Sequence[Candidate], store: Store
 ) -> dict[str, dict[str, PublishedExport]]:
     """Return by candidate and format the exports that go into its folder."""
     parcels = {candidate.name: candidate.model for candidate in candidates if candidate.role == "export"}
@@ -226,7 +227,7 @@ def for_the_folders(
     return found
 
 
-def folder_of(store: Any, parcel: Parcel) -> Path:
+def folder_of(store: Store, parcel: Parcel) -> Path:
     """Fetch a parcel's files."""
     return Path(store.folder(parcel))
 

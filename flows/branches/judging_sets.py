@@ -17,6 +17,7 @@ from flows.run.judging_sources import SOURCE, known_of_sets, sets_in, sources_of
 from tasks.contracts import Parcel
 from tasks.ports.rows.judging_sets import judging_rows, overlapping
 from tasks.ports.rows.overlap import Sentences
+from tasks.ports.store.artifacts import Store
 from tasks.prepare_rows import compare_judging_set, prepare_judging_set, purge_rows
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice
@@ -223,11 +224,12 @@ def planned_sets(
     return found
 
 
-def answers_of_sets(session: Session, names: Sequence[str], store: Any, workspace: Path) -> dict[str, SetAnswers]:
+def answers_of_sets(session: Session, names: Sequence[str], store: Store, workspace: Path) -> dict[str, SetAnswers]:
     """Return where rows and answers of every set are, for the gate; ``names`` are the models."""
     found = {}
     for name, facts in known_of_sets(session).items():
         rows = session.parcel_of("prepare-judging-set", name)
+        assert rows is not None, "what is known of a set comes from its rows"
         cards = {one: session.parcel_of("score-judging-set", on_set(one, name)) for one in names}
         places = {one: partial(store.folder, card) for one, card in cards.items() if card is not None}
         place = workspace / "judging" / name

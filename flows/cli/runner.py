@@ -86,7 +86,7 @@ def watched_run(
     from flows.cli.console import Watcher
 
     plan = planned_session(recipe, home, kind)
-    plan.purse.require_plan([record.likely for record in plan.records if record.cache == "miss"])
+    plan.require_plan()
     with warm_engines(plan) as engines:
         ready()
         with Watcher(console, len(plan.records)) as watcher:
@@ -128,7 +128,7 @@ def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[s
 def plan_of(session: Session) -> dict[str, Any]:
     """Return a plan as ``limbeck plan --json`` writes it: every stage, what would be spent, what is there already, and
     whether the budget would do."""
-    rates = session.purse.rates
+    rates = session.rates
     rows = [
         {
             "stage": record.shown,
@@ -144,7 +144,7 @@ def plan_of(session: Session) -> dict[str, Any]:
     }
     refused = ""
     try:
-        session.purse.require_plan([record.likely for record in session.records if record.cache == "miss"])
+        session.require_plan()
     except BudgetError as error:
         refused = str(error)
     return {

@@ -129,7 +129,7 @@ def with_energy(cost: Mapping[str, Any], joules: Amount) -> Cost:
 def energy_of_inference(recipe: Recipe, row: ResultRow, run: Run) -> Amount:
     """Return what one inference of a candidate draws, where and as its latency was measured."""
     pace = run.session.used_by("measure-speed", row.name)
-    rates = run.session.purse.rates
+    rates = run.session.rates
     return Amount.model_validate(
         inference_joules(row.latency_ms, recipe.speed.threads, str(pace.get("cpu", "")), rates)
     )

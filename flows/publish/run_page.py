@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
-from typing import Any
 
 from flows.run.links import spared
+from tasks.ports.tracking.tracker import Tracker
 from tasks.results.run import RunResult
 
 LARGEST = 500_000  # bytes of a picture within a Prefect page: a chart of 3 candidates has 60,000, one of 33 has 134,000
 NO_SERVER = "MLflow: start `limbeck ui` for links."
 
 
-async def leave_pages(result: RunResult, tracker: Any) -> None:
+async def leave_pages(result: RunResult, tracker: Tracker) -> None:
     """Leave what a finished run has to show."""
     from tasks.report.tables.judging_sets import judging_markdown
     from tasks.report.tables.results import results_markdown
@@ -44,7 +44,7 @@ async def leave_table(result: RunResult, table: str, files: Mapping[str, str]) -
     await acreate_markdown_artifact(text, key="results", description="Teacher and every candidate")
 
 
-async def leave_report(files: Mapping[str, str], tracker: Any) -> None:
+async def leave_report(files: Mapping[str, str], tracker: Tracker) -> None:
     """Leave the Pareto chart and a link to the report; without an MLflow server there is no link."""
     from prefect.artifacts import acreate_image_artifact, acreate_link_artifact
 

@@ -19,7 +19,7 @@ from prefect.exceptions import TerminationSignal
 from flows.home import Home
 from tasks.engine.fork_server import ForkServer
 from tasks.errors import Interrupted
-from tasks.stage.session import Session
+from tasks.stage.session import Session, StageWatcher
 
 STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
 """What ends a run because someone wanted it to end: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a
@@ -34,7 +34,7 @@ class Onlooker:
     before."""
 
     home: Home
-    watcher: Any = None
+    watcher: StageWatcher | None = None
     force: frozenset[str] = frozenset()
     plan: Session | None = None
     """The walk before the run: its store is open already, and what it found need not be looked for again."""

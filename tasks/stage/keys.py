@@ -109,8 +109,9 @@ def explain(frame: Frame, session: Session, knobs: Knobs, parcels: Mapping[str, 
 def computed_by(frame: Frame, session: Session) -> dict[str, Any]:
     """Return what an engine's numbers are computed by, for its key. Rows are read and counted: they are the same
     everywhere."""
+    sent_to = session.dispatcher if frame.on_gpu else None
     return {
-        "device": session.dispatcher.device if is_sent(frame, session) else frame.device,
+        "device": frame.device if sent_to is None else sent_to.device,
         "environment": NUMERIC,
         **({"threads": session.threads_for(frame.threads)} if frame.threads != "single" else {}),
         **({"processes": session.processes} if frame.together and session.processes > 1 else {}),

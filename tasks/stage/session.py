@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from tasks.contracts import Parcel
 from tasks.engine.fork_server import ForkServer
+from tasks.ports.store.artifacts import Store
 from tasks.recipe.running import THREADS_ALONE
-from tasks.stage.meter import Machine
+from tasks.scoring.costs.rates import Rates
+from tasks.stage.budget import Purse
+from tasks.stage.meter import Machine, Meter
 
 JUST = 30.0  # seconds for which a run takes its plan's word for what is in the store
 
@@ -39,7 +42,7 @@ class StageRecord:
     """What the like of it took before."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """What of its cost is known, by the names that MLflow shows."""
-    meter: Any = None
+    meter: Meter | None = None
     """Of a stage under way."""
     threads: int = 1
     processes: int = 1
@@ -52,6 +55,55 @@ class StageRecord:
     def shown(self) -> str:
         """Return the stage's name as people see it."""
         return f"{self.name}/{self.label}" if self.label else self.name
+
+
+class StageTracker(Protocol):
+    """Keeps what happens to the stages of a run."""
+
+    def place(self) -> dict[str, Any]:
+        """Return the experiment and the run that stages are kept in, for a worker elsewhere."""
+
+    def stage_started(self, record: StageRecord) -> None:
+        """Note that a stage is under way."""
+
+    def stage_finished(self, record: StageRecord) -> None:
+        """Note that a stage has its result."""
+
+    def stage_failed(self, record: StageRecord, error: str, killed: bool) -> None:
+        """Note that a stage has none; ``killed`` where it was stopped from outside."""
+
+    def curve(self, record: StageRecord, step: int, figures: Mapping[str, float]) -> None:
+        """Note figures of a training at a step."""
+
+    def url_of_stage(self, record: StageRecord) -> str | None:
+        """Return the address of a stage's page; None where there is no server."""
+
+
+class StageWatcher(Protocol):
+    """Shows the stages of a run while they go on."""
+
+    def note(self, words: str) -> None:
+        """Show a sentence about the run as a whole."""
+
+    def stage(self, record: StageRecord) -> None:
+        """Show a stage's new state."""
+
+    def progress(self, record: StageRecord, done: int, total: int, unit: str, figures: Mapping[str, float]) -> None:
+        """Show how far a stage is."""
+
+    def log(self, record: StageRecord, message: str) -> None:
+        """Show a sentence of a stage."""
+
+
+class StageDispatcher(Protocol):
+    """Has stages made by workers elsewhere."""
+
+    @property
+    def device(self) -> str:
+        """The class of their hardware, which is part of keys."""
+
+    async def make(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
+        """Have one stage made; tell whether it was made for this run."""
 
 
 class Cores:
@@ -87,14 +139,14 @@ class Cores:
 class Session:
     """Held for the length of one run."""
 
-    store: Any
+    store: Store
     cores: int
     threads: int = 1
     """Of a stage that runs beside others like it."""
     threads_alone: int = THREADS_ALONE
     """Of a stage that all others wait for."""
-    tracker: Any = None
-    watcher: Any = None
+    tracker: StageTracker | None = None
+    watcher: StageWatcher | None = None
     force: frozenset[str] = frozenset()
     planning: bool = False
     records: list[StageRecord] = field(default_factory=list)
@@ -106,9 +158,9 @@ class Session:
     """A walk through the same recipe, made just before."""
     processes: int = 1
     """Processes that share one training. Results agree up to the order of sums and the draw of dropout."""
-    purse: Any = None
+    purse: Purse | None = None
     """What the run may spend; None where nobody counts."""
-    dispatcher: Any = None
+    dispatcher: StageDispatcher | None = None
     """Who has stages for a GPU made by workers elsewhere; None where this machine makes them itself."""
     expected: Mapping[str, Any] | None = None
     """What the explanation of this session's one stage must be: of a worker that makes it for a run elsewhere."""
@@ -142,6 +194,16 @@ class Session:
             record.used if record.meter is None else record.meter.used(self.machine, self.machine.looked)
             for record in computed
         ]
+
+    @property
+    def rates(self) -> Rates:
+        """The prices and factors that costs are computed with; the defaults where nobody counts."""
+        return Rates() if self.purse is None else self.purse.rates
+
+    def require_plan(self) -> None:
+        """Refuse a plan that would take more than the budget, where there is one. Raises BudgetError."""
+        if self.purse is not None:
+            self.purse.require_plan([record.likely for record in self.records if record.cache == "miss"])
 
     def threads_for(self, how: str) -> int:
         """Return the threads of a stage: what the recipe says, never what the machine has; another number gives other
