@@ -27,6 +27,7 @@ from tasks.prepare_corpus import prepare_corpus
 from tasks.prepare_rows import compare_corpus, prepare_rows, prepare_transfer
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import CorpusRead, RowsSlice
+from tasks.results.row import ResultRow
 from tasks.stage.session import Session
 
 
@@ -40,7 +41,7 @@ async def compress(recipe: Recipe) -> dict[str, Any]:
 
 async def make_everything(
     recipe: Recipe, sources: dict[str, Parcel], session: Session
-) -> tuple[list[dict[str, Any]], list[Candidate], Parcel]:
+) -> tuple[list[ResultRow], list[Candidate], Parcel]:
     """Run every stage of the recipe; return the rows of the results, their candidates and the data."""
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
     require_rows_for_int8(recipe, rows.facts)

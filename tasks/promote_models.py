@@ -4,20 +4,22 @@ aliases under one lock (``gate/decisions.py``), and records its decision."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tasks.errors import GateError, RecipeError
 from tasks.gate.decisions import delete_here, promote_here, roll_back_here, settle_run, under_lock
 from tasks.gate.judging import Judging
 from tasks.gate.promotion import BY_HAND
+from tasks.ports.store.artifacts import Store
 from tasks.ports.tracking.tracker import Tracker
+from tasks.results.run import Registered
 from tasks.stage.task_ends import prefect_task
 
 
 @prefect_task("promote-models")
 async def promote_models(
-    judging: Judging, tracker: Tracker, store: Any, registered: Sequence[Mapping[str, Any]], run: str
+    judging: Judging, tracker: Tracker, store: Store, registered: Sequence[Registered], run: str
 ) -> dict[str, Any]:
     """Judge a run's versions against the current champion, and move aliases accordingly; return the decisions."""
     if not registered:
@@ -29,13 +31,13 @@ async def promote_models(
             "news": False,
             "decisions": await asyncio.to_thread(judging.decide),
         }
-    name, numbers = registered[0]["name"], {entry["candidate"]: entry["version"] for entry in registered}
+    name, numbers = registered[0].name, {entry.candidate: entry.version for entry in registered}
     return await under_lock(store, tracker, name, lambda registry: settle_run(judging, registry, numbers, run))
 
 
 @prefect_task("promote-version")
 async def promote_version(
-    tracker: Tracker, store: Any, name: str, version: str | None, alias: str, force: bool, reason: str
+    tracker: Tracker, store: Store, name: str, version: str | None, alias: str, force: bool, reason: str
 ) -> dict[str, Any]:
     """Give a version an alias at a person's request; unless forced, refuse it if the gate or the comparison is against
     it, and record the refusal, too."""
@@ -55,12 +57,12 @@ async def promote_version(
 
 
 @prefect_task("roll-back")
-async def roll_back_champion(tracker: Tracker, store: Any, name: str, reason: str) -> dict[str, Any]:
+async def roll_back_champion(tracker: Tracker, store: Store, name: str, reason: str) -> dict[str, Any]:
     """Make the previous champion the champion again."""
     return await under_lock(store, tracker, name, lambda registry: roll_back_here(registry, reason))
 
 
 @prefect_task("delete-version")
-async def delete_version(tracker: Tracker, store: Any, name: str, version: str, reason: str) -> dict[str, Any]:
+async def delete_version(tracker: Tracker, store: Store, name: str, version: str, reason: str) -> dict[str, Any]:
     """Delete a version that has no alias."""
     return await under_lock(store, tracker, name, lambda registry: delete_here(registry, version, reason))

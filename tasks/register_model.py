@@ -10,12 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tasks.exports.package import files_for_a_model
+from tasks.exports.package import PublishedExport, files_for_a_model
 from tasks.gate.judging import Judging, gate_row, verdict_tags
 from tasks.gate.verdicts import UNNAMED, Decision
 from tasks.ports.tracking.packer import Packer, started
+from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.report.model_card import model_card
+from tasks.results.row import ResultRow
+from tasks.results.run import Registered
 from tasks.scoring.evaluation import FOLDER
 from tasks.stage.session import current_session
 from tasks.stage.task_ends import prefect_task
@@ -23,13 +26,13 @@ from tasks.stage.task_ends import prefect_task
 
 @prefect_task("register-models")
 async def register_models(
-    tracker: Any,
+    tracker: Tracker,
     folders: Mapping[str, Callable[[], Path]],
     judging: Judging,
     about: Mapping[str, Any],
     workspace: Path,
-    exports: Mapping[str, Mapping[str, Any]],
-) -> list[dict[str, Any]]:
+    exports: Mapping[str, Mapping[str, PublishedExport]],
+) -> list[Registered]:
     """Register every candidate with its evaluation, unless its version exists; return name and version of each.
 
     Criteria relative to the champion are left out: the champion is only known when aliases move. ``exports`` are no
@@ -40,14 +43,14 @@ async def register_models(
         update={"criteria": tuple(one for one in recipe.gate.criteria if one.reference != "champion")}
     )
     decisions = await asyncio.to_thread(replace(judging, recipe=recipe.model_copy(update={"gate": alone})).decide)
-    registered = []
+    registered: list[Registered] = []
     engines = current_session().engines
     start = engines.lend if engines is not None and engines.used else started
     with Packer(workspace, start) as packer:
         for candidate in judging.models[1:]:
-            if candidate["role"] not in UNNAMED:
-                folder, decision = folders[candidate["name"]], decisions[candidate["name"]]
-                own = exports.get(candidate["name"], {})
+            if candidate.role not in UNNAMED:
+                folder, decision = folders[candidate.name], decisions[candidate.name]
+                own = exports.get(candidate.name, {})
                 registered.append(
                     await asyncio.to_thread(
                         register_one, recipe, tracker, folder, candidate, judging, decision, about, packer, own
@@ -58,31 +61,31 @@ async def register_models(
 
 def register_one(
     recipe: Recipe,
-    tracker: Any,
+    tracker: Tracker,
     folder: Callable[[], Path],
-    candidate: Mapping[str, Any],
+    candidate: ResultRow,
     judging: Judging,
     decision: Decision,
     about: Mapping[str, Any],
     packer: Packer,
-    exports: Mapping[str, Any],
-) -> dict[str, Any]:
+    exports: Mapping[str, PublishedExport],
+) -> Registered:
     """Register one candidate, or find the version with the same weights, judged on the same rows with the same
     decision."""
-    name, teacher = registered_name(recipe, about["teacher"]), dict(judging.models[0])
+    name, teacher = registered_name(recipe, about["teacher"]), judging.models[0]
     card = model_card(
-        dict(candidate),
+        candidate,
         teacher,
         recipe.model_dump(mode="json"),
         decision,
         {**about["data"], "registered": name, "run": tracker.parent},
         about["versions"],
         about["stages"],
-        exports=[one["row"] for one in exports.values()],
+        exports=[one.row for one in exports.values()],
     )
     version = tracker.register(
         name,
-        candidate["name"],
+        candidate.name,
         folder,
         card=card,
         tags=tags(recipe, candidate, decision, about) | digests_of(exports) | judging.digests,
@@ -90,43 +93,42 @@ def register_one(
         pairs=recipe.spec.pair is not None,
         packer=packer,
         alias=None,
-        beside={FOLDER: partial(judging.evaluation, candidate["name"])},
-        files=partial(export_files, exports, packer.workspace / f"{candidate['name']}.onnx"),
+        beside={FOLDER: partial(judging.evaluation, candidate.name)},
+        files=partial(export_files, exports, packer.workspace / f"{candidate.name}.onnx"),
     )
-    return {"name": name, "version": version["version"], "candidate": candidate["name"], "new": version["new"]}
+    return Registered(name=name, version=version["version"], candidate=candidate.name, new=version["new"])
 
 
-def decided(registered: Sequence[Mapping[str, Any]], promoted: Mapping[str, Any]) -> list[dict[str, Any]]:
+def decided(registered: Sequence[Registered], promoted: Mapping[str, Any]) -> list[Registered]:
     """Add the outcome to each registered version: verdict, reasons, outcome and aliases."""
     words = {word["version"]: word for word in promoted["words"]}
     rows = []
     for entry in registered:
-        decision, word = promoted["decisions"][entry["candidate"]], words[entry["version"]]
-        aliases = [alias for alias, version in promoted["aliases"].items() if version == entry["version"]]
+        decision, word = promoted["decisions"][entry.candidate], words[entry.version]
+        aliases = [alias for alias, version in promoted["aliases"].items() if version == entry.version]
         rows.append(
-            {
-                **entry,
-                "alias": "champion" if "champion" in aliases else next(iter(aliases), None),
-                "aliases": aliases,
-                "verdict": decision.verdict,
-                "decision": "accepted" if decision.accepted else "refused",
-                "reasons": list(decision.reasons),
-                "closest": decision.closest,
-                "outcome": word["outcome"],
-                "why": word["reason"],
-            }
+            entry.replaced(
+                alias="champion" if "champion" in aliases else next(iter(aliases), None),
+                aliases=aliases,
+                verdict=decision.verdict,
+                decision="accepted" if decision.accepted else "refused",
+                reasons=decision.reasons,
+                closest=decision.closest,
+                outcome=word["outcome"],
+                why=word["reason"],
+            )
         )
     return rows
 
 
-def export_files(exports: Mapping[str, Any], workspace: Path) -> dict[str, Path]:
+def export_files(exports: Mapping[str, PublishedExport], workspace: Path) -> dict[str, Path]:
     """Fetch a candidate's exports, and return their files by their path in its folder."""
-    return files_for_a_model({way: one["folder"]() for way, one in exports.items()}, workspace) if exports else {}
+    return files_for_a_model({way: one.folder() for way, one in exports.items()}, workspace) if exports else {}
 
 
-def digests_of(exports: Mapping[str, Any]) -> dict[str, str]:
+def digests_of(exports: Mapping[str, PublishedExport]) -> dict[str, str]:
     """Return the tags with the digests that a pulled export must match."""
-    return {f"{way}.sha256": one["row"]["export"]["sha256"] for way, one in exports.items()}
+    return {f"{way}.sha256": one.row.export.sha256 or "" for way, one in exports.items() if one.row.export}
 
 
 def registered_name(recipe: Recipe, teacher: str) -> str:
@@ -134,26 +136,26 @@ def registered_name(recipe: Recipe, teacher: str) -> str:
     return recipe.gate.register_as or f"{recipe.spec.name}-{teacher}"
 
 
-def describe(candidate: Mapping[str, Any], split: str) -> str:
+def describe(candidate: ResultRow, split: str) -> str:
     """Return a version's description in one line."""
-    retained = (candidate["retained"] or {}).get(split, {}).get("value")
+    retained = candidate.share(split).value
     share = f"{retained:.1%} of the teacher, " if retained is not None else ""
-    pace = "speed unsteady" if candidate.get("unsteady") else f"{candidate['speedup']:.1f} times as fast"
-    return f"{candidate['name']}: {share}{pace}, {candidate['bytes'] / 1e6:.0f} MB"
+    pace = "speed unsteady" if candidate.unsteady else f"{candidate.speedup:.1f} times as fast"
+    return f"{candidate.name}: {share}{pace}, {(candidate.bytes or 0) / 1e6:.0f} MB"
 
 
-def tags(recipe: Recipe, candidate: Mapping[str, Any], decision: Decision, about: Mapping[str, Any]) -> dict[str, str]:
+def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: Mapping[str, Any]) -> dict[str, str]:
     """Return the tags by which a person chooses a version in the registry's table."""
     row = gate_row(recipe, candidate)
     return {
-        "candidate": candidate["name"],
-        "role": candidate["role"],
+        "candidate": candidate.name,
+        "role": candidate.role,
         "quality": f"{row['headline']:.4f}",
         "retained": f"{row['retained']:.1%}" if row["retained"] is not None else "unknown",
-        "size_mb": f"{candidate['bytes'] / 1e6:.1f}",
-        "params_m": f"{candidate['parameters'] / 1e6:.2f}",
-        "latency_ms": f"{candidate['latency_ms']:.2f}",
-        "speedup": "unsteady" if candidate.get("unsteady") else f"{candidate['speedup']:.2f}",
+        "size_mb": f"{(candidate.bytes or 0) / 1e6:.1f}",
+        "params_m": f"{(candidate.parameters or 0) / 1e6:.2f}",
+        "latency_ms": f"{candidate.latency_ms:.2f}",
+        "speedup": "unsteady" if candidate.unsteady else f"{candidate.speedup:.2f}",
         **verdict_tags(decision),
         "gate.alone": "accepted" if decision.accepted else "refused",
         "figures": json.dumps(
@@ -162,8 +164,8 @@ def tags(recipe: Recipe, candidate: Mapping[str, Any], decision: Decision, about
                 for name in ("bytes", "latency_ms", "speedup", "unsteady", "headline", "quality", "selection")
             }
         ),
-        "checkpoint.sha256": candidate["checkpoint"],
-        "seed": str(candidate.get("selected_seed", "")),
+        "checkpoint.sha256": candidate.checkpoint or "",
+        "seed": str(candidate.selected_seed if "selected_seed" in candidate.model_fields_set else ""),
         "task": recipe.spec.name,
         "teacher": about["teacher"],
         "recipe": recipe.name,

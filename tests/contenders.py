@@ -27,8 +27,9 @@ from tasks.ports.tracking.registry import Registry, Standing
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.verified_download import EVALUATION_TAG, evaluation_digest
 from tasks.recipe.recipe import Recipe
+from tasks.results.row import ResultRow
 from tasks.scoring.predictions import Predictions, write_predictions
-from tests.report.figures import row
+from tests.report.figures import stated
 
 COUNT = 80
 LABELS = [number % 2 for number in range(COUNT)]
@@ -83,21 +84,18 @@ def write_answers(folder: Path, wrong: Sequence[int] = (), seeds: int = 1) -> Pa
 WRONG = tuple(range(0, 40, 4))
 
 
-def candidate(name: str, size: int, **changes: Any) -> dict[str, Any]:
-    return (
-        row(
-            name,
-            bytes=size,
-            difference={"validation": {"value": 0.0, "low": -0.01, "high": 0.01}},
-            checkpoint=(name * 64)[:64].ljust(64, "0"),
-        )
-        | changes
-    )
+def candidate(name: str, size: int, **changes: Any) -> ResultRow:
+    own: dict[str, Any] = {
+        "bytes": size,
+        "difference": {"validation": {"value": 0.0, "low": -0.01, "high": 0.01}},
+        "checkpoint": (name * 64)[:64].ljust(64, "0"),
+    }
+    return stated(name, **own | changes)
 
 
 def judging_of(
     folder: Path,
-    *models: Mapping[str, Any],
+    *models: ResultRow,
     wrong: Mapping[str, Sequence[int]] | None = None,
     said: str = "text",
     learned: Sequence[str] = (),
@@ -105,9 +103,9 @@ def judging_of(
 ) -> Judging:
     """Return a run of these candidates before its judge."""
     rows = write_rows(folder / f"rows {said}", said=said, learned=learned)
-    everybody = [row("teacher", "teacher", bytes=10**9, checkpoint="t" * 64), *models]
+    everybody = [stated("teacher", "teacher", bytes=10**9, checkpoint="t" * 64), *models]
     cards = {
-        model["name"]: write_answers(folder / f"card {model['name']}", (wrong or {}).get(model["name"], WRONG))
+        model.name: write_answers(folder / f"card {model.name}", (wrong or {}).get(model.name, WRONG))
         for model in everybody
     }
     places = {name: (lambda place=place: place) for name, place in cards.items()}
@@ -122,25 +120,25 @@ def register(tracker: Tracker, name: str, judging: Judging, known: dict[str, str
     tracker.require_registered(name)
     numbers, decisions = {}, judging.decide()
     for model in judging.models[1:]:
-        if model["name"] not in known:
-            place = client.create_logged_model(tracker.experiment_id, name=model["name"])
-            client.log_model_artifacts(place.model_id, str(packed(judging, model["name"])))
-            known[model["name"]] = client.finalize_logged_model(place.model_id, "READY").model_id
-            judged = judging.evaluation(model["name"])
-            known[f"evaluation of {model['name']}"] = str(
+        if model.name not in known:
+            place = client.create_logged_model(tracker.experiment_id, name=model.name)
+            client.log_model_artifacts(place.model_id, str(packed(judging, model.name)))
+            known[model.name] = client.finalize_logged_model(place.model_id, "READY").model_id
+            judged = judging.evaluation(model.name)
+            known[f"evaluation of {model.name}"] = str(
                 evaluation_digest({f"evaluation/{path.name}": path for path in judged.iterdir()})
             )
-        figures = {"bytes": model["bytes"], "speedup": model["speedup"], "headline": 0.9, "quality": 0.9}
+        figures = {"bytes": model.bytes, "speedup": model.speedup, "headline": 0.9, "quality": 0.9}
         tags = {
-            "candidate": model["name"],
-            "checkpoint.sha256": model["checkpoint"],
+            "candidate": model.name,
+            "checkpoint.sha256": model.checkpoint,
             "rows.sha256": judging.rows_sha256,
             "figures": json.dumps(figures),
-            EVALUATION_TAG: known[f"evaluation of {model['name']}"],
+            EVALUATION_TAG: known[f"evaluation of {model.name}"],
         }
-        tags |= verdict_tags(decisions[model["name"]])
-        version = client.create_model_version(name, f"models:/{known[model['name']]}", tags=tags)
-        numbers[model["name"]] = str(version.version)
+        tags |= verdict_tags(decisions[model.name])
+        version = client.create_model_version(name, f"models:/{known[model.name]}", tags=tags)
+        numbers[model.name] = str(version.version)
     return numbers
 
 

@@ -9,7 +9,7 @@ For a model of several seeds the chosen seed is exported, which is also the regi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,14 @@ from typing import Any
 from flows.branches.candidate import Candidate
 from tasks.contracts import Parcel
 from tasks.export_model import export_onnx, quantize_onnx
+from tasks.exports.package import PublishedExport
 from tasks.exports.parity import against_fp32, against_full
 from tasks.exports.speed_check import too_slow
+from tasks.ports.store.artifacts import Store
 from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ExportSlice, QuantizeSlice
+from tasks.results.row import ExportFacts, ResultRow
 from tasks.score_model import measure_speed
 
 NO_VERSION = "its model is not registered, so there is no folder for it"
@@ -148,26 +151,26 @@ def beside_models(candidates: Sequence[Candidate], exports: Sequence[Export]) ->
     return found
 
 
-def with_exports(rows: Sequence[Mapping[str, Any]], exports: Sequence[Export]) -> list[dict[str, Any]]:
+def with_exports(rows: Sequence[ResultRow], exports: Sequence[Export]) -> list[ResultRow]:
     """Return the rows of the results with each model's exports after it: their source model, engine and publication
     status are added, and exports without a graph get a row without figures."""
-    by_name = {row["name"]: row for row in rows}
-    finished: list[dict[str, Any]] = []
+    by_name = {row.name: row for row in rows}
+    finished: list[ResultRow] = []
     for row in rows:
-        if row["role"] != "export":
-            own = [one for one in exports if one.of.name == row["name"]]
+        if row.role != "export":
+            own = [one for one in exports if one.of.name == row.name]
             finished += [
-                dict(row),
-                *({**by_name.get(one.name, unmade_row(row, one.name)), **columns(one, row)} for one in own),
+                row,
+                *(by_name.get(one.name, unmade_row(row, one.name)).replaced(**columns(one, row)) for one in own),
             ]
     return finished
 
 
-def columns(export: Export, model: Mapping[str, Any]) -> dict[str, Any]:
+def columns(export: Export, model: ResultRow) -> dict[str, object]:
     """Return the fields that only an export's row has, or that differ from the model's."""
     facts = dict(export.parcel.facts) if export.parcel else {}
     facts.pop("architecture", None)  # of its checkpoint: said for keys, and no figure of an export
-    because = export.because or ("" if model["role"] in ("student", "dropped") else NO_VERSION)
+    because = export.because or ("" if model.role in ("student", "dropped") else NO_VERSION)
     engine = " ".join(filter(None, [ENGINES[export.format], facts.get("way")]))
     return {
         "of": export.of.name,
@@ -177,66 +180,63 @@ def columns(export: Export, model: Mapping[str, Any]) -> dict[str, Any]:
         "seeds": [],
         "steps": [],
         "train_seconds": [],
-        "export": {
-            **facts,
-            "format": export.format,
-            "speedup": export.speedup,
-            "unsteady": export.unsteady,
-            "published": not because,
-            "because": because,
-        },
-        "note": f"{export.name} is not published: {because}" if because else model.get("note"),
+        "export": ExportFacts.model_validate(facts).replaced(
+            format=export.format,
+            speedup=export.speedup,
+            unsteady=export.unsteady,
+            published=not because,
+            because=because,
+        ),
+        "note": f"{export.name} is not published: {because}" if because else model.note,
     }
 
 
-def unmade_row(model: Mapping[str, Any], name: str) -> dict[str, Any]:
+def unmade_row(model: ResultRow, name: str) -> ResultRow:
     """Return the row of an export without a graph: the model's row with all measured figures unknown."""
-    unknown = {"value": None, "low": None, "high": None}
-    return {
-        **model,
-        "name": name,
-        "role": "export",
-        "bytes": None,
-        "latency_ms": None,
-        "latency_low_ms": None,
-        "latency_high_ms": None,
-        "latency_p95_ms": None,
-        "speedup": None,
-        "unsteady": None,
-        "timed": None,
-        "memory_bytes": None,
-        "metrics": {split: dict.fromkeys(found, unknown) for split, found in model["metrics"].items()},
-        "per_seed": {split: {metric: [] for metric in found} for split, found in model["metrics"].items()},
-        "deviation": {split: dict.fromkeys(found) for split, found in model["metrics"].items()},
-        "means": {},
-        "retained": dict.fromkeys(model["retained"] or {}, unknown),
-        "difference": dict.fromkeys(model["difference"] or {}, unknown),
-        "agreement": dict.fromkeys(model["agreement"] or {}),
-        "truncated": None,
-        "checkpoint": None,
-        **({"judged": {}} if "judged" in model else {}),
-    }
+    return model.replaced(
+        **model.unscored(),
+        **dict.fromkeys(MEASURED),
+        name=name,
+        role="export",
+        **({"judged": {}} if model.judged is not None else {}),
+    )
+
+
+MEASURED = (
+    "bytes",
+    "latency_ms",
+    "latency_low_ms",
+    "latency_high_ms",
+    "latency_p95_ms",
+    "speedup",
+    "unsteady",
+    "timed",
+    "memory_bytes",
+    "truncated",
+    "checkpoint",
+)
+"""Fields of a row that are known of a model that was made."""
 
 
 def for_the_folders(
-    rows: Sequence[Mapping[str, Any]], candidates: Sequence[Candidate], store: Any
-) -> dict[str, dict[str, Any]]:
+    rows: Sequence[ResultRow], candidates: Sequence[Candidate], store: Store
+) -> dict[str, dict[str, PublishedExport]]:
     """Return the published exports by candidate and format: a function that fetches the folder of the files, and the
     row."""
     parcels = {candidate.name: candidate.model for candidate in candidates if candidate.role == "export"}
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, PublishedExport]] = {}
     for row in rows:
-        if row["role"] == "export" and row["export"]["published"]:
-            folder = partial(folder_of, store, parcels[row["name"]])
-            found.setdefault(row["of"], {})[row["export"]["format"]] = {"folder": folder, "row": row}
+        if row.of is not None and row.export is not None and row.export.published:
+            folder = partial(folder_of, store, parcels[row.name])
+            found.setdefault(row.of, {})[row.export.format] = PublishedExport(folder, row)
     return found
 
 
-def folder_of(store: Any, parcel: Parcel) -> Path:
+def folder_of(store: Store, parcel: Parcel) -> Path:
     """Fetch an artifact's files and return their folder."""
     return Path(store.folder(parcel))
 
 
-def gate_word(row: Mapping[str, Any]) -> str:
+def gate_word(export: ExportFacts) -> str:
     """Return the text of an export in the gate's column: whether it is published with its model."""
-    return "published" if row["export"]["published"] else "not published"
+    return "published" if export.published else "not published"

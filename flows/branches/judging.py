@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from flows.branches.candidate import Candidate, Goods, deviation
 from flows.branches.comparison import contrast_all, plain_students
@@ -13,11 +12,12 @@ from flows.branches.judging_sets import score_sets, with_judged
 from tasks.contracts import Parcel
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ScoreSlice
+from tasks.results.row import ResultRow
 from tasks.score_model import measure_speed, score_model
 from tasks.scoring.speed.paces import with_paces
 
 
-async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods) -> list[dict[str, Any]]:
+async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods) -> list[ResultRow]:
     """Score, compare and time all candidates, the teacher first; return the rows of the results.
 
     Speed is measured after all scores, one model at a time, so that no other work of this run is on the machine.
@@ -62,17 +62,12 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
     )
     plain = plain_students(recipe)
     return [
-        {
-            **one,
-            "against": against.get(one["name"], {}),
-            "plain": one["name"] in plain,
-            "inspection": looks.get(one["name"]),
-        }
+        one.replaced(against=against.get(one.name, {}), plain=one.name in plain, inspection=looks.get(one.name))
         for one in rows
     ]
 
 
-def row(candidate: Candidate, card: Parcel, speed: Parcel) -> dict[str, Any]:
+def row(candidate: Candidate, card: Parcel, speed: Parcel) -> ResultRow:
     """Return one row of the results from a scorecard and a speed measurement: figures of the chosen seed, and ``means``
     over all seeds.
 
@@ -83,29 +78,24 @@ def row(candidate: Candidate, card: Parcel, speed: Parcel) -> dict[str, Any]:
         split: {name: candidate.as_in_recipe(values) for name, values in found.items()}
         for split, found in quality["per_seed"].items()
     }
-    seconds = [model.facts.get("train_seconds") for model in candidate.models]
-    return {
-        "name": candidate.name,
-        "role": candidate.role,
-        **{
-            name: quality[name]
-            for name in ("parameters", "bytes", "flops", "flops_length", "metrics", "retained", "agreement")
-        },
-        "means": quality["means"],
-        "per_seed": per_seed,
-        "deviation": {
-            split: {name: deviation(values) for name, values in found.items()} for split, found in per_seed.items()
-        },
-        "difference": quality.get("difference"),
-        "headline": quality["headline"],
-        "truncated": quality.get("truncated"),
-        "memory_bytes": pace["memory_bytes"],
-        "measured_at": {name: pace[name] for name in ("batch", "length", "threads", "repeats", "engine")},
-        "train_seconds": seconds,
-        "checkpoint": candidate.model.sha256,
-        "selected_seed": candidate.seeds[candidate.chosen],
-        "selection_score": candidate.selection_scores[candidate.chosen],
-        "selection_scores": candidate.selection_scores,
-        "note": candidate.model.facts.get("note"),
-        "provenance": quality.get("provenance"),
-    }
+    scored = ("parameters", "bytes", "flops", "flops_length", "metrics", "retained", "agreement", "means", "headline")
+    return ResultRow.model_validate(
+        {
+            "name": candidate.name,
+            "role": candidate.role,
+            **{name: quality[name] for name in scored},
+            "per_seed": per_seed,
+            "deviation": {
+                split: {name: deviation(values) for name, values in found.items()} for split, found in per_seed.items()
+            },
+            **{name: quality.get(name) for name in ("difference", "truncated", "provenance")},
+            "memory_bytes": pace["memory_bytes"],
+            "measured_at": {name: pace[name] for name in ("batch", "length", "threads", "repeats", "engine")},
+            "train_seconds": [model.facts.get("train_seconds") for model in candidate.models],
+            "checkpoint": candidate.model.sha256,
+            "selected_seed": candidate.seeds[candidate.chosen],
+            "selection_score": candidate.selection_scores[candidate.chosen],
+            "selection_scores": candidate.selection_scores,
+            "note": candidate.model.facts.get("note"),
+        }
+    )

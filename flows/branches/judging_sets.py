@@ -17,9 +17,11 @@ from flows.run.judging_sources import SOURCE, known_of_sets, sets_in, sources_of
 from tasks.contracts import Parcel
 from tasks.ports.rows.judging_sets import judging_rows, overlapping
 from tasks.ports.rows.overlap import Sentences
+from tasks.ports.store.artifacts import Store
 from tasks.prepare_rows import compare_judging_set, prepare_judging_set, purge_rows
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice
+from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow, SetScores
 from tasks.score_model import score_judging_set
 from tasks.scoring.judging_sets import SetAnswers
 from tasks.stage.session import Session
@@ -139,24 +141,24 @@ def on_set(candidate: str, name: str) -> str:
 
 
 def with_judged(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[ResultRow],
     candidates: Sequence[Candidate],
     cards: Mapping[str, Mapping[str, Parcel]],
     sets: Mapping[str, Parcel],
     split: str,
-) -> list[dict[str, Any]]:
+) -> list[ResultRow]:
     """Return the rows of the results, with each model's figures on judging sets if the run has any."""
     if not sets:
-        return [dict(one) for one in rows]
+        return list(rows)
     return [
-        {**one, "judged": judged_of(candidate, cards[candidate.name], sets, one, split)}
+        one.replaced(judged=judged_of(candidate, cards[candidate.name], sets, one, split))
         for candidate, one in zip(candidates, rows, strict=True)
     ]
 
 
 def judged_of(
-    candidate: Candidate, cards: Mapping[str, Parcel], sets: Mapping[str, Parcel], row: Mapping[str, Any], split: str
-) -> dict[str, dict[str, Any]]:
+    candidate: Candidate, cards: Mapping[str, Parcel], sets: Mapping[str, Parcel], row: ResultRow, split: str
+) -> dict[str, SetScores]:
     """Return a candidate's figures on every set for its row of the results: those of the chosen seed, and ``means``
     over all seeds.
 
@@ -164,35 +166,32 @@ def judged_of(
     """
     found = {}
     for name, card in cards.items():
-        facts, about, headline = dict(card.facts), sets[name].facts, row["headline"]
-        per_seed = {metric: candidate.as_in_recipe(values) for metric, values in facts["per_seed"].items()}
+        facts, about = SetScores.model_validate(card.facts), sets[name].facts
+        per_seed = {metric: candidate.as_in_recipe(values) for metric, values in card.facts["per_seed"].items()}
         deviation = {metric: stdev(values) if len(values) > 1 else None for metric, values in per_seed.items()}
         # With merged classes the task is a different, easier one: the two scores cannot be subtracted.
+        own, over = row.score(split), (row.means or {}).get(split, Means()).metrics.get(row.headline, UNDEFINED)
+        means = facts.means or Means()
         drop, over_seeds = (
-            None if about["merged"] else drop_of(headline, own, there)
-            for own, there in (
-                (row["metrics"][split], facts["metrics"]),
-                (row["means"][split]["metrics"], facts["means"]["metrics"]),
-            )
+            None if about["merged"] else drop_of(row.headline, ours, there.get(row.headline, UNDEFINED))
+            for ours, there in ((own, facts.metrics), (over, means.metrics))
         )
-        means = {**facts["means"], "drop": over_seeds}
-        found[name] = {
-            **facts,
-            "per_seed": per_seed,
-            "deviation": deviation,
-            "means": means,
-            "drop": drop,
-            "merges": about["merges"],
-        }
+        found[name] = facts.replaced(
+            per_seed=per_seed,
+            deviation=deviation,
+            means=means.replaced(drop=over_seeds),
+            drop=drop,
+            merges=about["merges"],
+        )
     return found
 
 
-def drop_of(headline: str, own: Mapping[str, Any], there: Mapping[str, Any]) -> float | None:
+def drop_of(headline: str, own: Estimate, there: Estimate) -> float | None:
     """Return the drop of the headline score from the task's own rows to a set, positive if it is worse on the set; None
     if one of the two is undefined."""
     from tasks.metrics.metrics import is_error
 
-    ours, theirs = own[headline]["value"], there[headline]["value"]
+    ours, theirs = own.value, there.value
     if ours is None or theirs is None:
         return None
     return float(theirs - ours if is_error(headline) else ours - theirs)
@@ -226,11 +225,12 @@ def planned_sets(
     return found
 
 
-def answers_of_sets(session: Session, names: Sequence[str], store: Any, workspace: Path) -> dict[str, SetAnswers]:
+def answers_of_sets(session: Session, names: Sequence[str], store: Store, workspace: Path) -> dict[str, SetAnswers]:
     """Return the locations of the rows and predictions of every set, for the gate; ``names`` are the models."""
     found = {}
     for name, facts in known_of_sets(session).items():
         rows = session.parcel_of("prepare-judging-set", name)
+        assert rows is not None, "what is known of a set comes from its rows"
         cards = {one: session.parcel_of("score-judging-set", on_set(one, name)) for one in names}
         places = {one: partial(store.folder, card) for one, card in cards.items() if card is not None}
         place = workspace / "judging" / name

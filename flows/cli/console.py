@@ -91,38 +91,40 @@ SHOWN = {
 }
 
 
-def show_results(console: Console, result: Mapping[str, Any]) -> None:
+def show_results(console: Console, written: Mapping[str, Any]) -> None:
     """Print the table of a finished run, the gate's reasons, and the next commands."""
     from flows.publish.results import champion_line, counts, spent
     from tasks.report.format.against import against_lines
     from tasks.report.page.page_answer import quoted
     from tasks.report.tables.judging_sets import judging_table
     from tasks.report.tables.results import notes, results_table
+    from tasks.results.run import RunResult
 
+    result = RunResult.model_validate(written)
     console.print()
-    console.print(results_table(result["models"], split=result["split"]))
-    elsewhere = judging_table(result["models"], result["split"])
+    console.print(results_table(result.models, split=result.split))
+    elsewhere = judging_table(result.models, result.split)
     if elsewhere is not None:
         console.print(elsewhere)
-    for line in against_lines(result["models"], result["split"]):
+    for line in against_lines(result.models, result.split):
         console.print(line, highlight=False, markup=False)
-    for note in notes(result["models"]):
+    for note in notes(result.models):
         console.print(note, highlight=False, markup=False)
-    for entry in result["registered"]:
-        if entry["decision"] == "refused":
+    for entry in result.registered:
+        if entry.decision == "refused":
             console.print(
-                f"{entry['verdict']}: {entry['candidate']}: {'; '.join(entry['reasons'])}",
+                f"{entry.verdict}: {entry.candidate}: {'; '.join(entry.reasons)}",
                 highlight=False,
                 markup=False,
             )
-        elif entry["outcome"] != "champion":
-            console.print(f"not champion: {entry['candidate']}: {entry['why']}", highlight=False, markup=False)
+        elif entry.outcome != "champion":
+            console.print(f"not champion: {entry.candidate}: {entry.why}", highlight=False, markup=False)
     console.print(f"\n{counts(result)}; {champion_line(result)}.", highlight=False, markup=False)
-    for line in spent(result.get("ledger")):
+    for line in spent(result.ledger):
         console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
     console.print("\nNext:")
-    if result["promotion"]["champion"] is not None:
-        name = result["registered"][0]["name"]
+    if result.promotion is not None and result.promotion.champion is not None:
+        name = result.registered[0].name
         console.print(
             f"  limbeck pull {name}@champion my-model     # one plain Hugging Face folder",
             highlight=False,
@@ -133,7 +135,7 @@ def show_results(console: Console, result: Mapping[str, Any]) -> None:
             highlight=False,
             markup=False,
         )
-        texts = quoted(result.get("texts") or "texts.csv")
+        texts = quoted(result.texts or "texts.csv")
         console.print(f"  limbeck predict my-model {texts}", highlight=False, markup=False, soft_wrap=True)
     console.print("  limbeck report --open                         # the whole run on one page", highlight=False)
     console.print(

@@ -86,7 +86,7 @@ def watched_run(
     from flows.cli.console import Watcher
 
     plan = planned_session(recipe, home, kind)
-    plan.purse.require_plan([record.likely for record in plan.records if record.cache == "miss"])
+    plan.require_plan()
     with warm_engines(plan) as engines:
         ready()
         with Watcher(console, len(plan.records)) as watcher:
@@ -127,7 +127,7 @@ def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[s
 def plan_of(session: Session) -> dict[str, Any]:
     """Return a plan in the form of ``limbeck plan --json``: every stage, the estimated cost, the savings of the cache,
     and the reason if the budget is too small."""
-    rates = session.purse.rates
+    rates = session.rates
     rows = [
         {
             "stage": record.shown,
@@ -143,7 +143,7 @@ def plan_of(session: Session) -> dict[str, Any]:
     }
     refused = ""
     try:
-        session.purse.require_plan([record.likely for record in session.records if record.cache == "miss"])
+        session.require_plan()
     except BudgetError as error:
         refused = str(error)
     return {
@@ -226,12 +226,14 @@ def run_demo(
     """Generate a small language, compress a teacher of it, and compare the distilled student with the same student
     trained without a teacher."""
     from flows.run.demo import last_words, margins
+    from tasks.results.run import RunResult
 
     results = [
         watched_run(demo_recipe(home, number), home=home, console=console, ready=ready)
         for number in range(seed, seed + seeds)
     ]
-    result = {**results[-1], "margins": margins(results), "last_words": last_words(results)}
+    known = [RunResult.model_validate(result) for result in results]
+    result = {**results[-1], "margins": margins(known), "last_words": last_words(known)}
     if json_path is not None:
         write_json(json_path, result)
     return result

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from tasks.results.run import RunResult
 
 REGISTERED = "limbeck.model-version.registered"
 """The event for each new version, once it is decided what becomes of it. Its payload: name, version, candidate,
 decision, aliases, recipe."""
 
 
-def announce(result: Mapping[str, Any]) -> None:
+def announce(result: RunResult) -> None:
     """Emit an event for each version that a finished run has registered anew; Prefect sends them in the background, and
     none can fail a run."""
     from prefect.events import emit_event
 
-    for entry in result["registered"]:
-        if entry["new"]:
-            name, version = entry["name"], str(entry["version"])
+    for entry in result.registered:
+        if entry.new:
+            name, version = entry.name, entry.version
             resource = {
                 "prefect.resource.id": f"limbeck.model-version.{name}.{version}",
                 "prefect.resource.name": f"{name} version {version}",
@@ -25,7 +24,9 @@ def announce(result: Mapping[str, Any]) -> None:
             payload = {
                 "name": name,
                 "version": version,
-                "recipe": result["recipe"],
-                **{key: entry[key] for key in ("candidate", "decision", "aliases")},
+                "recipe": result.recipe,
+                "candidate": entry.candidate,
+                "decision": entry.decision,
+                "aliases": list(entry.aliases or ()),
             }
             emit_event(REGISTERED, resource=resource, payload=payload)

@@ -21,6 +21,7 @@ from tasks.ports.code.fingerprint import ROOT, hash_file
 from tasks.ports.machine import cpu_model, device_class, gpu_model
 from tasks.ports.tracking.runs import made_with
 from tasks.recipe.recipe import Recipe
+from tasks.results.row import ResultRow
 from tasks.stage.session import StageRecord
 
 SCHEMA = 1
@@ -45,7 +46,7 @@ ROOMS = ("flows", "tasks")
 
 
 def manifest_of(
-    recipe: Recipe, run: Run, models: Sequence[Mapping[str, Any]] = (), *, kind: str = "run", split: str = "validation"
+    recipe: Recipe, run: Run, models: Sequence[ResultRow] = (), *, kind: str = "run", split: str = "validation"
 ) -> dict[str, Any]:
     """Return the manifest of a run that has come to its end."""
     return {
@@ -58,7 +59,7 @@ def manifest_of(
         "seeds": dict(seeds_in(recipe.model_dump(mode="json"))),
         "hardware": hardware_of(recipe),
         "stages": [stage_row(record) for record in run.session.records],
-        "models": {model["name"]: model_row(model, split) for model in models},
+        "models": {model.name: model_row(model, split) for model in models},
     }
 
 
@@ -144,7 +145,6 @@ def stage_row(record: StageRecord) -> dict[str, Any]:
     }
 
 
-def model_row(model: Mapping[str, Any], split: str) -> dict[str, Any]:
+def model_row(model: ResultRow, split: str) -> dict[str, Any]:
     """Return what the manifest says of one model: its weights, and its headline score."""
-    score = (model["metrics"].get(split) or {}).get(model["headline"]) or {}
-    return {"checkpoint": model.get("checkpoint"), "headline": model["headline"], "score": score.get("value")}
+    return {"checkpoint": model.checkpoint, "headline": model.headline, "score": model.score(split).value}

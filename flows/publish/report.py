@@ -32,6 +32,7 @@ from tasks.ports.tracking.run_files import keep_report, keep_result, keeps, read
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.report.page.page import PAGE, report_link, run_page, sweep_page
+from tasks.results.run import RunResult
 
 Result = dict[str, Any]
 
@@ -73,18 +74,19 @@ def make_report(recipe: Recipe, run: Run, result: Result) -> None:
         return keep_report(run.tracker, sweep_page(result))
     keep_result(run.tracker, result)  # first: a page that fails can be made of it later
     curves = read_curves(run.tracker, [stage["key"] for stage in result["stages"]])
-    page = run_page(result, curves=curves, texts=texts_of(run.session) if recipe.report.texts else None)
-    keep_report(run.tracker, page, pictures_of(result))
+    shown = RunResult.model_validate(result)
+    page = run_page(shown, curves=curves, texts=texts_of(run.session) if recipe.report.texts else None)
+    keep_report(run.tracker, page, pictures_of(shown))
 
 
-def pictures_of(result: Result) -> dict[str, bytes]:
+def pictures_of(result: RunResult) -> dict[str, bytes]:
     """Return the Pareto pictures; those of an equal result are drawn once a machine, for the library that draws takes
     two seconds to load and to draw."""
     from tasks.report.format.pareto import fronts
 
     shown = (
         [asdict(one) | {"best": sorted(one.best)} for one in fronts(result)],
-        *(result[name] for name in ("recipe", "headline", "split")),
+        *(result.recipe, result.headline, result.split),
     )
     drawing = code_that_draws(ROOT / "tasks" / "report") | {"matplotlib": version_of("matplotlib")}
     return {
@@ -98,7 +100,7 @@ def code_that_draws(room: Path) -> dict[str, str]:
     return {path.relative_to(room).as_posix(): hash_file(path) for path in sorted(room.rglob("*.py"))}
 
 
-def drawn(result: Result) -> dict[str, str]:
+def drawn(result: RunResult) -> dict[str, str]:
     """Draw the Pareto pictures; return them as text."""
     from tasks.report.page.pareto_picture import pareto_pictures
 
@@ -122,8 +124,8 @@ def past_report(tracker: Tracker, found: Mapping[str, Any], *, home: Home, texts
     if name == "sweep":
         return sweep_page(result)
     curves = read_curves(tracker, [stage["key"] for stage in result["stages"]], experiment=found["experiment"])
-    wanted = texts and shows_texts(tracker, found["run"])
-    return run_page(result, curves=curves, texts=stored_texts(home, result) if wanted else None)
+    shown = stored_texts(home, result) if texts and shows_texts(tracker, found["run"]) else None
+    return run_page(RunResult.model_validate(result), curves=curves, texts=shown)
 
 
 def shows_texts(tracker: Tracker, run: str) -> bool:

@@ -31,7 +31,8 @@ from tasks.promote_models import promote_models
 from tasks.recipe.recipe import Recipe
 from tasks.register_model import decided, register_models
 from tasks.report.page.page_answer import chosen, standing_said
-from tasks.scoring.costs.figures import Figure
+from tasks.results.row import Amount, Cost, ResultRow
+from tasks.results.run import Promotion, Registered, RunResult, StageLine
 from tasks.scoring.costs.ledger import inference_joules
 from tasks.stage.session import StageRecord
 
@@ -39,42 +40,45 @@ SHARED = {"distill-general", "pretrain-base"}
 
 
 async def publish_results(
-    recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], candidates: Sequence[Candidate], *, data: Parcel
+    recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], *, data: Parcel
 ) -> dict[str, Any]:
     """Log the figures, register the models, leave its pages, tell whom the recipe names, and return what ``--json``
     writes."""
-    costs = costs_of_candidates([row["name"] for row in rows], run.session)
-    rows = [row | {"cost": costs[row["name"]] | {"joules": energy_of_inference(recipe, row, run)}} for row in rows]
+    costs = costs_of_candidates([row.name for row in rows], run.session)
+    rows = [row.replaced(cost=with_energy(costs[row.name], energy_of_inference(recipe, row, run))) for row in rows]
     registered, promotion = await register_and_promote(recipe, run, rows, candidates, data)
     registered, decisions = decided(registered, promotion), promotion.pop("decisions")
-    verdicts = {entry["candidate"]: entry for entry in registered}
+    verdicts = {entry.candidate: entry for entry in registered}
     efforts = efforts_of(recipe, run.session.records)
     models = [
-        finished_row(row, verdicts.get(row["name"])) | judged(decisions.get(row["name"])) | efforts.get(row["name"], {})
+        finished_row(row, verdicts.get(row.name)).replaced(
+            **judged(decisions.get(row.name)), **efforts.get(row.name, {})
+        )
         for row in rows
     ]
-    best = chosen({"models": models, "split": recipe.gate.split})
+    ledger, manifest = ledger_of(run.session), manifest_of(recipe, run, models, split=recipe.gate.split)
+    result = result_of(recipe, run, models, registered, Promotion.model_validate(promotion), data)
+    result = result.replaced(ledger=ledger, manifest=manifest, **for_the_page(recipe, run))
+    best = chosen(result)
     await asyncio.to_thread(
-        run.tracker.candidates, models, best=best["name"], standing=standing_said(best), split=recipe.gate.split
+        run.tracker.candidates, models, best=best.name, standing=standing_said(best), split=recipe.gate.split
     )
     await asyncio.to_thread(run.tracker.story, run.session.records)
-    result = result_of(recipe, run, models, registered, promotion, data)
-    await asyncio.to_thread(run.tracker.ledger, result["ledger"])
-    result["manifest"] = manifest_of(recipe, run, models, split=recipe.gate.split)
-    await asyncio.to_thread(run.tracker.note, "manifest", result["manifest"])
-    result |= for_the_page(recipe, run)
-    result["report"] = await leave_report(recipe, run, result)
+    await asyncio.to_thread(run.tracker.ledger, ledger)
+    await asyncio.to_thread(run.tracker.note, "manifest", manifest)
+    written = result.as_json()
+    written["report"] = await leave_report(recipe, run, written)
     await leave_pages(result, run.tracker)
-    await tell_of(recipe, result)
+    await tell_of(recipe, written)
     announce(result)
     for line in summary(result):
         get_run_logger().info(line)
-    return result
+    return written
 
 
 async def register_and_promote(
-    recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], candidates: Sequence[Candidate], data: Parcel
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], data: Parcel
+) -> tuple[list[Registered], dict[str, Any]]:
     """Register every candidate that the gate takes, and decide on the aliases; return both, for the results."""
     # What is registered already is not fetched: only a new version asks for its files.
     folders = {candidate.name: partial(run.session.store.folder, candidate.model) for candidate in candidates}
@@ -94,61 +98,68 @@ async def register_and_promote(
 def result_of(
     recipe: Recipe,
     run: Run,
-    models: Sequence[Mapping[str, Any]],
-    registered: Sequence[Mapping[str, Any]],
-    promotion: Mapping[str, Any],
+    models: Sequence[ResultRow],
+    registered: Sequence[Registered],
+    promotion: Promotion,
     data: Parcel,
-) -> dict[str, Any]:
+) -> RunResult:
     """Return the figures and decisions of a run that is over, as ``--json`` writes them."""
-    return {
-        "recipe": recipe.name,
-        "task": recipe.spec.name,
-        "headline": recipe.spec.headline,
-        "split": recipe.gate.split,
-        "rows": data.facts["rows"],
-        "synthetic": recipe.data.synthetic,
-        "stages": [stage_row(record) for record in run.session.records],
-        "models": models,
-        "registered": registered,
-        "promotion": promotion,
-        "links": run.tracker.urls(None),
-        "ledger": ledger_of(run.session),
-        "labels": data.facts.get("labels"),
-        "held_back": held_back(run.session),
-    }
+    return RunResult(
+        recipe=recipe.name,
+        task=recipe.spec.name,
+        headline=recipe.spec.headline,
+        split=recipe.gate.split,
+        rows=data.facts["rows"],
+        synthetic=recipe.data.synthetic,
+        stages=tuple(stage_row(record) for record in run.session.records),
+        models=tuple(models),
+        registered=tuple(registered),
+        promotion=promotion,
+        links=run.tracker.urls(None),
+        labels=data.facts.get("labels"),
+        held_back=held_back(run.session),
+    )
 
 
-def energy_of_inference(recipe: Recipe, row: Mapping[str, Any], run: Run) -> Figure:
+def with_energy(cost: Mapping[str, Any], joules: Amount) -> Cost:
+    """Return the cost of a candidate with the energy of one inference."""
+    return Cost.model_validate({**cost, "joules": joules})
+
+
+def energy_of_inference(recipe: Recipe, row: ResultRow, run: Run) -> Amount:
     """Return what one inference of a candidate draws, where and as its latency was measured."""
-    pace = run.session.used_by("measure-speed", row["name"])
-    return inference_joules(row["latency_ms"], recipe.speed.threads, str(pace.get("cpu", "")), run.session.purse.rates)
+    pace = run.session.used_by("measure-speed", row.name)
+    rates = run.session.rates
+    return Amount.model_validate(
+        inference_joules(row.latency_ms, recipe.speed.threads, str(pace.get("cpu", "")), rates)
+    )
 
 
-def summary(result: Mapping[str, Any]) -> list[str]:
+def summary(result: RunResult) -> list[str]:
     """Say in a few lines of the run's log what came out."""
-    where = [f"MLflow run: {result['links']['run']}"] if result["links"] else []
-    became = [f"{entry['candidate']}: {entry['why']}" for entry in result["registered"]]
-    return [f"{counts(result)}; {champion_line(result)}", *became, *spent(result["ledger"]), *where]
+    where = [f"MLflow run: {result.links['run']}"] if result.links else []
+    became = [f"{entry.candidate}: {entry.why}" for entry in result.registered]
+    return [f"{counts(result)}; {champion_line(result)}", *became, *spent(result.ledger), *where]
 
 
-def champion_line(result: Mapping[str, Any]) -> str:
+def champion_line(result: RunResult) -> str:
     """Say who is champion now, and whether it was before."""
-    champion = result["promotion"]["champion"]
+    champion = result.promotion.champion if result.promotion else None
     if champion is None:
         return (
             "no candidate passed the gate"
-            if not any(entry["decision"] == "accepted" for entry in result["registered"])
+            if not any(entry.decision == "accepted" for entry in result.registered)
             else "nobody is champion"
         )
-    stays = "is" if "champion" in result["promotion"]["moves"] else "stays"
-    return f"{result['registered'][0]['name']}@champion {stays} {champion['candidate']}, version {champion['version']}"
+    stays = "is" if result.promotion and "champion" in result.promotion.moves else "stays"
+    return f"{result.registered[0].name}@champion {stays} {champion.candidate}, version {champion.version}"
 
 
-def new_judging(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], data: Parcel, workspace: Path) -> Judging:
+def new_judging(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Parcel, workspace: Path) -> Judging:
     """Return what the gate needs: the figures, where every model's answers are, and where the rows that judge stand
     besides."""
     store, session, split = run.session.store, run.session, recipe.gate.split
-    cards = {row["name"]: session.parcel_of("score-model", row["name"]) for row in rows}
+    cards = {row.name: session.parcel_of("score-model", row.name) for row in rows}
     return Judging(
         recipe,
         rows,
@@ -158,11 +169,11 @@ def new_judging(recipe: Recipe, run: Run, rows: Sequence[dict[str, Any]], data: 
         {where: counts.get(split, 0) for where, counts in held_back(session)["leaked"].items()},
         workspace,
         [partial(store.folder, text) for text in [session.parcel_of("prepare-transfer", "")] if text is not None],
-        answers_of_sets(session, [row["name"] for row in rows], store, workspace),
+        answers_of_sets(session, [row.name for row in rows], store, workspace),
     )
 
 
-def judged(decision: Decision | None) -> dict[str, Any]:
+def judged(decision: Decision | None) -> dict[str, object]:
     """Return what a row of the results says of the gate's decision; the teacher has none."""
     if decision is None:
         return {}
@@ -174,11 +185,11 @@ def judged(decision: Decision | None) -> dict[str, Any]:
     }
 
 
-def counts(result: Mapping[str, Any]) -> str:
+def counts(result: RunResult) -> str:
     """Say how many stages were cached and how many versions are new."""
-    new = sum(entry["new"] for entry in result["registered"])
-    hits = sum(stage["cache"] == "hit" for stage in result["stages"])
-    return f"{hits} of {len(result['stages'])} stages cached; {new} new model versions registered"
+    new = sum(entry.new for entry in result.registered)
+    hits = sum(stage.cache == "hit" for stage in result.stages)
+    return f"{hits} of {len(result.stages)} stages cached; {new} new model versions registered"
 
 
 def spent(ledger: Mapping[str, Any] | None) -> list[str]:
@@ -209,15 +220,15 @@ def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:
     return {"teacher": teacher_name(recipe), "data": described, "versions": versions, "stages": stages}
 
 
-def finished_row(row: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> dict[str, Any]:
+def finished_row(row: ResultRow, verdict: Registered | None) -> ResultRow:
     """Add the gate's word to a row of the results."""
-    if row["role"] == "export":
-        return {**row, "gate": gate_word(row)}
-    gate = "—" if verdict is None else "champion" if verdict["alias"] == "champion" else verdict["decision"]
-    return {**row, "gate": gate}
+    if row.export is not None:
+        return row.replaced(gate=gate_word(row.export))
+    gate = "—" if verdict is None else "champion" if verdict.alias == "champion" else verdict.decision
+    return row.replaced(gate=gate)
 
 
-def efforts_of(recipe: Recipe, records: Sequence[StageRecord]) -> dict[str, dict[str, Any]]:
+def efforts_of(recipe: Recipe, records: Sequence[StageRecord]) -> dict[str, dict[str, object]]:
     """Return by candidate its seeds, and by seed the optimizer steps and training seconds of its own stages, cached or
     not.
 
@@ -240,7 +251,7 @@ def efforts_of(recipe: Recipe, records: Sequence[StageRecord]) -> dict[str, dict
     }
 
 
-def effort_of(labels: Mapping[int, str], records: Sequence[StageRecord]) -> dict[str, Any]:
+def effort_of(labels: Mapping[int, str], records: Sequence[StageRecord]) -> dict[str, object]:
     """Add up what the stages of each seed's label took."""
     own = {
         seed: [record.parcel.facts for record in records if record.parcel and trains(record, shown)]
@@ -260,13 +271,13 @@ def trains(record: StageRecord, shown: str) -> bool:
     return record.kind == "checkpoint" and record.label == shown and record.name not in SHARED
 
 
-def stage_row(record: Any) -> dict[str, Any]:
-    """Return what a result file says of one stage."""
-    return {
-        "name": record.name,
-        "label": record.label,
-        "state": record.state,
-        "cache": record.cache,
-        "seconds": round(record.seconds, 3),
-        "key": record.key,
-    }
+def stage_row(record: StageRecord) -> StageLine:
+    """Return the line of a result file about one stage."""
+    return StageLine(
+        name=record.name,
+        label=record.label,
+        state=record.state,
+        cache=record.cache,
+        seconds=round(record.seconds, 3),
+        key=record.key,
+    )

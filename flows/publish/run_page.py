@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
-from typing import Any
 
 from flows.run.links import spared
+from tasks.ports.tracking.tracker import Tracker
+from tasks.results.run import RunResult
 
 LARGEST = 500_000  # bytes of a picture within a Prefect page: a chart of 3 candidates has 60,000, one of 33 has 134,000
 NO_SERVER = "MLflow: start `limbeck ui` for links."
 
 
-async def leave_pages(result: Mapping[str, Any], tracker: Any) -> None:
+async def leave_pages(result: RunResult, tracker: Tracker) -> None:
     """Leave what a finished run has to show."""
     from tasks.report.tables.judging_sets import judging_markdown
     from tasks.report.tables.results import results_markdown
@@ -25,8 +26,8 @@ async def leave_pages(result: Mapping[str, Any], tracker: Any) -> None:
     files: dict[str, str] = {}
     async with spared("the report's files"):
         files = await asyncio.to_thread(tracker.report_files)
-    table = results_markdown(list(result["models"]), headline=result["headline"], split=result["split"])
-    table = "\n".join([table, *judging_markdown(result["models"], result["split"])])
+    table = results_markdown(result.models, headline=result.headline, split=result.split)
+    table = "\n".join([table, *judging_markdown(result.models, result.split)])
     async with spared("the run's text in MLflow"):
         await asyncio.to_thread(tracker.describe, description_of(result, table))
     async with spared("the results table"):
@@ -35,7 +36,7 @@ async def leave_pages(result: Mapping[str, Any], tracker: Any) -> None:
         await leave_report(files, tracker)
 
 
-async def leave_table(result: Mapping[str, Any], table: str, files: Mapping[str, str]) -> None:
+async def leave_table(result: RunResult, table: str, files: Mapping[str, str]) -> None:
     """Leave the results table, and say where everything else is."""
     from prefect.artifacts import acreate_markdown_artifact
 
@@ -43,7 +44,7 @@ async def leave_table(result: Mapping[str, Any], table: str, files: Mapping[str,
     await acreate_markdown_artifact(text, key="results", description="Teacher and every candidate")
 
 
-async def leave_report(files: Mapping[str, str], tracker: Any) -> None:
+async def leave_report(files: Mapping[str, str], tracker: Tracker) -> None:
     """Leave the Pareto chart and a link to the report; without an MLflow server there is no link."""
     from prefect.artifacts import acreate_image_artifact, acreate_link_artifact
 
@@ -71,9 +72,9 @@ def shown_as(picture: bytes, link: str) -> str:
     return link if link and len(picture) > LARGEST else f"data:image/png;base64,{base64.b64encode(picture).decode()}"
 
 
-def where_lines(result: Mapping[str, Any], files: Mapping[str, str]) -> list[str]:
+def where_lines(result: RunResult, files: Mapping[str, str]) -> list[str]:
     """Say where the MLflow run, the report and the chart are, by link or, without a server, by name."""
-    link = result["links"].get("run")
+    link = (result.links or {}).get("run")
     named = {"report.html": "report", "pareto.png": "Pareto chart"}
     lines = [
         f"[{words}]({files[name]})"
@@ -85,26 +86,24 @@ def where_lines(result: Mapping[str, Any], files: Mapping[str, str]) -> list[str
     return [f"[MLflow run]({link})" if link else NO_SERVER, *lines]
 
 
-def description_of(result: Mapping[str, Any], table: str) -> str:
+def description_of(result: RunResult, table: str) -> str:
     """Return what MLflow shows above a run's figures: what became of its candidates, how to get the one that counts,
     and the table."""
-    reasons = [
-        f"- {entry['candidate']}: {entry['decision']}: {'; '.join(entry['reasons'])}" for entry in result["registered"]
-    ]
+    reasons = [f"- {entry.candidate}: {entry.decision}: {'; '.join(entry.reasons)}" for entry in result.registered]
     return "\n\n".join([head_of(result), table.rstrip(), *(["\n".join(reasons)] if reasons else [])])
 
 
-def head_of(result: Mapping[str, Any]) -> str:
+def head_of(result: RunResult) -> str:
     """Say in a line or two what the decisions came to; a candidate that was accepted may still not be champion."""
     from tasks.report.page.page_answer import chosen, title_of
 
-    if not result["registered"]:
+    if not result.registered:
         return "Nothing was registered."
-    champion = next((entry for entry in result["registered"] if entry["alias"] == "champion"), None)
+    champion = next((entry for entry in result.registered if entry.alias == "champion"), None)
     if champion is not None:
-        return f"**{champion['candidate']}** is champion: `limbeck pull {champion['name']}@champion my-model`"
-    if not any(entry["decision"] == "accepted" for entry in result["registered"]):
+        return f"**{champion.candidate}** is champion: `limbeck pull {champion.name}@champion my-model`"
+    if not any(entry.decision == "accepted" for entry in result.registered):
         return "**The gate accepted nobody.**"
     best = chosen(result)
-    entry = next(entry for entry in result["registered"] if entry["candidate"] == best["name"])
-    return f"**{title_of(result, best)}**: {entry['why']}. `limbeck pull {entry['name']}@{entry['version']} my-model`"
+    entry = next(entry for entry in result.registered if entry.candidate == best.name)
+    return f"**{title_of(result, best)}**: {entry.why}. `limbeck pull {entry.name}@{entry.version} my-model`"

@@ -27,7 +27,7 @@ async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any
     from tasks.report.tables.sweep import answer_lines, sweep_markdown
 
     result = sweep_result(recipe, swept) | {
-        "stages": [stage_row(record) for record in run.session.records],
+        "stages": [stage_row(record).as_json() for record in run.session.records],
         "links": run.tracker.urls(None),
     }
     costs = costs_of_candidates([f"{cell['strategy']}-{cell['drop']}" for cell in result["cells"]], run.session)

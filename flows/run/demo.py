@@ -3,12 +3,15 @@ forms."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flows.home import Home
 from tasks.recipe.recipe import Recipe
+from tasks.results.row import ResultRow
+from tasks.results.run import RunResult
 
 DEMO = "demo"
 TEXTS = "texts.csv"
@@ -17,7 +20,6 @@ BASELINES = {
     "without-teacher": "after the same last phase",
     "without-longer": "after as many steps as all phases together",
 }
-Result = Mapping[str, Any]
 SECTIONS = ("data", "corpus", "transfer")
 """Sections of the demo's recipe whose source is a part of the language; in the recipe, the source has the section's
 name."""
@@ -56,7 +58,7 @@ def with_language(recipe: Recipe, home: Home) -> Recipe:
 # --- the demo's final message -----------------------------------------------------------------------------------------
 
 
-def margins(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
+def margins(results: Sequence[RunResult]) -> dict[str, dict[str, Any]]:
     """Return by baseline the gain of the distilled student over the same student without its teacher, in points: by
     seed, mean, and the 95 % t interval over seeds (None for one seed)."""
     import numpy as np
@@ -77,7 +79,7 @@ def margins(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def last_words(results: Sequence[Result]) -> str:
+def last_words(results: Sequence[RunResult]) -> str:
     """Return a summary of the demo's results: scores for one language, gains with an interval for several."""
     last = results[-1]
     if len(results) == 1:
@@ -85,7 +87,7 @@ def last_words(results: Sequence[Result]) -> str:
             f"{score_of(last, baseline):.3f} {how}{gap_of(last, baseline)}" for baseline, how in BASELINES.items()
         )
         said = (
-            f"On {last['rows'][last['split']]:,} {last['split']} rows of a made-up language {STUDENT} has "
+            f"On {last.rows[last.split]:,} {last.split} rows of a made-up language {STUDENT} has "
             f"{score_of(last, STUDENT):.3f}"
         )
         return (
@@ -97,14 +99,14 @@ def last_words(results: Sequence[Result]) -> str:
     return f"{said} {', and '.join(parts)}. The table is of the last one."
 
 
-def gap_of(result: Result, baseline: str) -> str:
+def gap_of(result: RunResult, baseline: str) -> str:
     """Return the student's gain over a baseline with its verdict; empty if the run did not compare the two."""
-    one = (named(result, STUDENT).get("against") or {}).get(baseline, {}).get(result["split"])
+    one = (named(result, STUDENT).against or {}).get(baseline, {}).get(result.split)
     if one is None:
         return ""
     return (
-        f" ({STUDENT} {100 * one['value']:+.1f} points [{100 * one['low']:+.1f}, {100 * one['high']:+.1f}], "
-        f"{one['verdict']})"
+        f" ({STUDENT} {100 * (one.value or 0.0):+.1f} points [{100 * (one.low or 0.0):+.1f}, "
+        f"{100 * (one.high or 0.0):+.1f}], {one.verdict})"
     )
 
 
@@ -114,12 +116,12 @@ def apart(found: Mapping[str, Any]) -> str:
     return f"{word} {found['mean']:+.1f} points [{found['low']:+.1f}, {found['high']:+.1f}]"
 
 
-def score_of(result: Result, name: str) -> float:
+def score_of(result: RunResult, name: str) -> float:
     """Return a model's headline score on the rows of the table."""
-    model = named(result, name)
-    return float(model["metrics"][result["split"]][model["headline"]]["value"])
+    value = named(result, name).score(result.split).value
+    return math.nan if value is None else float(value)
 
 
-def named(result: Result, name: str) -> Mapping[str, Any]:
+def named(result: RunResult, name: str) -> ResultRow:
     """Return a model's row by its name."""
-    return next(model for model in result["models"] if model["name"] == name)
+    return next(model for model in result.models if model.name == name)

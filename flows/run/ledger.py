@@ -32,7 +32,7 @@ def new_purse(costs: Costs) -> Purse:
 
 def ledger_of(session: Session) -> dict[str, Any]:
     """Return the ledger of a finished or stopped run, in the form of ``--json``."""
-    purse = session.purse
+    purse = session.purse or Purse({})
     rows = [stage_cost(record, purse.rates) for record in session.records]
     ran = [row["cost"] for row in rows if row["cache"] == "miss" and row["ran"]]
     return {
@@ -97,7 +97,7 @@ def candidate_cost(name: str, session: Session, makers: Mapping[str, StageRecord
     own = [record for record in session.records if record.parcel is not None and is_own(record, name)]
     seen = {record.number for record in own}
     shared = list(behind([record for record in own if record.kind not in JUDGING], makers, seen))
-    rates = session.purse.rates
+    rates = session.rates
     ours, others = (
         sum_of(cost_of(record.used, rates) for record in some) if own else nothing_known("no stage bears its name")
         for some in (own, shared)

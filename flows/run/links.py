@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 
 from tasks.errors import LimbeckError
+from tasks.ports.tracking.tracker import Tracker
 
 
-async def link_to_mlflow(tracker: Any) -> None:
+async def link_to_mlflow(tracker: Tracker) -> None:
     """Add a link to the MLflow run to the flow run's page as soon as there is one, so that people can use it while
     stages run."""
     from prefect.artifacts import acreate_link_artifact

@@ -25,6 +25,7 @@ from tasks.contracts import Parcel
 from tasks.engine.fork_server import new_fork_server
 from tasks.errors import LimbeckError
 from tasks.ports.files.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
+from tasks.ports.store.artifacts import Store
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.registry import Registry
 from tasks.ports.tracking.tracker import Tracker
@@ -112,7 +113,7 @@ async def close_early(session: Session, tracker: Tracker, status: str) -> None:
     await asyncio.shield(asyncio.to_thread(tracker.close, status))
 
 
-def begin(tracker: Tracker, store: Any, name: str) -> None:
+def begin(tracker: Tracker, store: Store, name: str) -> None:
     """Open the run in MLflow, and refuse at once a model that could not be promoted at the end, because the lock of
     another store guards it."""
     tracker.open()

@@ -18,7 +18,7 @@ from prefect.exceptions import TerminationSignal
 from flows.home import Home
 from tasks.engine.fork_server import ForkServer
 from tasks.errors import Interrupted
-from tasks.stage.session import Session
+from tasks.stage.session import Session, StageWatcher
 
 STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
 """Exceptions of a run that was stopped on purpose: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a
@@ -32,7 +32,7 @@ class Onlooker:
     """Options of a run from the command line: home folder, watcher, stages to force, and the plan computed before."""
 
     home: Home
-    watcher: Any = None
+    watcher: StageWatcher | None = None
     force: frozenset[str] = frozenset()
     plan: Session | None = None
     """The session of the plan: its store is open already, and its findings are reused."""

@@ -5,18 +5,28 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import file_digest
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from tasks.errors import ModelError
+from tasks.results.row import ResultRow
 from tasks.scoring.onnx_models import CARD, FILES, card_of
 
 BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 INSIDE = "onnx"
 """Folder of the exports inside a model's folder."""
+
+
+@dataclass(frozen=True)
+class PublishedExport:
+    """An export that goes into the folder of its model: its files, fetched when they are needed, and its row."""
+
+    folder: Callable[[], Path]
+    row: ResultRow
 
 
 def copy_beside(source: Path, output: Path) -> None:

@@ -21,6 +21,7 @@ from tasks.gate.criteria import Champion
 from tasks.gate.judging import Judging, verdict_tags
 from tasks.gate.promotion import Against, Compare, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
+from tasks.ports.store.artifacts import Store
 from tasks.ports.tracking.registry import Registry, Standing, lock_key
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import only_one
@@ -29,7 +30,7 @@ from tasks.scoring.evaluation import Evaluation, paired_gain, read_evaluation, u
 Result = TypeVar("Result")
 
 
-async def under_lock(store: Any, tracker: Tracker, name: str, work: Callable[[Registry], Result]) -> Result:
+async def under_lock(store: Store, tracker: Tracker, name: str, work: Callable[[Registry], Result]) -> Result:
     """Run ``work`` on a registered model, exclusively among all machines that share the store."""
     key = lock_key(name)
     note = {"stage": f"promotion of {name}", "key": key, "inputs": {}}

@@ -18,6 +18,7 @@ from tasks.gate.worst_of import Elsewhere
 from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_digests
 from tasks.recipe.judging import Criterion
 from tasks.recipe.recipe import Recipe
+from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow
 from tasks.scoring.evaluation import (
     Evaluation,
     JudgedRows,
@@ -44,16 +45,13 @@ FIGURES_KEPT = (
     "measured_at",
 )
 
-BY_SPLIT = ("metrics", "means", "per_seed", "deviation", "retained", "difference", "agreement")
-"""Figures in a row of the results that are given by split, and for each judging set."""
-
 
 @dataclass
 class Judging:
     """One run's data for the gate; evaluations are written on first use, so that a fully cached run writes none."""
 
     recipe: Recipe
-    models: Sequence[Mapping[str, Any]]
+    models: Sequence[ResultRow]
     """The rows of the results, the teacher first."""
     data: Mapping[str, Any]
     """Facts of the prepared rows: counts and digests by split."""
@@ -96,7 +94,7 @@ class Judging:
         if name not in self.written:
             if name not in self.scorecards:
                 raise DataError(f"{name} has no scorecard of its own")
-            model = next(model for model in self.models if model["name"] == name)
+            model = next(model for model in self.models if model.name == name)
             folder = self.workspace / "evaluations" / name
             self.written[name] = write_evaluation(
                 folder, self.scorecards[name](), self.rows, about_model(self.recipe, model)
@@ -189,7 +187,7 @@ def interval_of(
     )
 
 
-def about_model(recipe: Recipe, model: Mapping[str, Any]) -> dict[str, Any]:
+def about_model(recipe: Recipe, model: ResultRow) -> dict[str, Any]:
     """Return the description of a model in its evaluation."""
     row = gate_row(recipe, model)
     figures = {name: row.get(name) for name in FIGURES_KEPT} | {
@@ -198,47 +196,65 @@ def about_model(recipe: Recipe, model: Mapping[str, Any]) -> dict[str, Any]:
         "selection": row["selection"],
     }
     return {
-        "candidate": model["name"],
-        "role": model["role"],
+        "candidate": model.name,
+        "role": model.role,
         "recipe": recipe.name,
         "task": recipe.spec.name,
         "kind": recipe.spec.kind,
-        "headline": model["headline"],
-        "checkpoint": model["checkpoint"],
+        "headline": model.headline,
+        "checkpoint": model.checkpoint,
         "figures": figures,
     }
 
 
-def gate_row(recipe: Recipe, row: Mapping[str, Any]) -> dict[str, Any]:
+def gate_row(recipe: Recipe, row: ResultRow) -> dict[str, Any]:
     """Return a row of the results reduced to the gate's split; ``quality`` and ``lead`` get a sign so that more is
     better."""
     from tasks.metrics.metrics import is_error
 
-    split, turned = recipe.gate.split, is_error(row["headline"])
+    split, turned = recipe.gate.split, is_error(row.headline)
     # Candidates are preferred by their score on the selection rows, where higher is always better: the gate's rows are
     # not used for selection.
-    metrics = {name: value["value"] for name, value in row["metrics"][split].items()}
-    retained = (row["retained"] or {}).get(split, {}).get("value")
-    score, ahead = metrics[row["headline"]], (row.get("difference") or {}).get(split)
+    metrics = {name: score.value for name, score in row.metrics[split].items()}
+    score, ahead = metrics[row.headline], (row.difference or {}).get(split)
     quality = None if score is None else -score if turned else score
-    on = {name: gate_row(recipe, as_if_on(row, name, split)) for name in row.get("judged") or ()}
+    on = {name: gate_row(recipe, as_if_on(row, name, split)) for name in row.judged or ()}
     return {
-        **row,
+        **row.as_json(),
         "metrics": metrics,
-        "retained": retained,
+        "retained": row.share(split).value,
         "headline": score,
         "quality": quality,
-        "selection": row.get("selection_score"),
+        "selection": row.selection_score,
         "perfect": quality == (0.0 if turned else 1.0),
         **({"on": on} if on else {}),
-        "lead": {"low": -ahead["high"], "high": -ahead["low"]} if ahead and turned else ahead,
+        "lead": lead_of(ahead, turned=turned) if ahead else None,
     }
 
 
-def as_if_on(row: Mapping[str, Any], name: str, split: str) -> dict[str, Any]:
+def lead_of(ahead: Estimate, *, turned: bool) -> dict[str, float | None]:
+    """Return the bounds of the difference to the teacher, ``turned`` where less of the metric is better."""
+    if not turned:
+        return {"low": ahead.low, "high": ahead.high}
+    return {
+        "low": None if ahead.high is None else -ahead.high,
+        "high": None if ahead.low is None else -ahead.low,
+    }
+
+
+def as_if_on(row: ResultRow, name: str, split: str) -> ResultRow:
     """Return a row of the results with a judging set's figures in place of the split's."""
-    found = row["judged"][name]
-    return {**row, "judged": {}, **{figure: {split: found[figure]} for figure in BY_SPLIT}}
+    found = (row.judged or {})[name]
+    return row.replaced(
+        judged={},
+        metrics={split: found.metrics},
+        means={split: found.means or Means()},
+        per_seed={split: found.per_seed},
+        deviation={split: found.deviation},
+        retained={split: found.retained or UNDEFINED},
+        difference={split: found.difference or UNDEFINED},
+        agreement={split: found.agreement},
+    )
 
 
 def verdict_tags(decision: Decision) -> dict[str, str]:

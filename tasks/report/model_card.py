@@ -9,14 +9,16 @@ from typing import Any
 from tasks.catalog import glue_task
 from tasks.gate.verdicts import Decision
 from tasks.ports.markdown import code_span, one_line, plain_words
-from tasks.report.format.against import against_sentence
-from tasks.report.format.means import VARIED, mean_of
+from tasks.report.format.against import Bounded, against_sentence
+from tasks.report.format.means import VARIED
 from tasks.report.format.page_words import plural
 from tasks.report.format.speed_words import latency_said, milliseconds, times_as_fast
 from tasks.report.tables.card_rows import more_rows
 from tasks.report.tables.exports_section import exports_section
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows
+from tasks.results.row import Conditions, Estimate, ResultRow
+from tasks.results.run import StageLine
 
 DASH = "—"
 TEMPLATE = """---
@@ -73,15 +75,15 @@ UNLICENSED = "A licence that is given as unknown was not stated in the recipe: f
 
 
 def model_card(
-    model: Mapping[str, Any],
-    teacher: Mapping[str, Any],
+    model: ResultRow,
+    teacher: ResultRow,
     recipe: Mapping[str, Any],
     decision: Decision,
     data: Mapping[str, Any],
     versions: Mapping[str, str],
-    stages: Sequence[Mapping[str, Any]],
+    stages: Sequence[StageLine],
     *,
-    exports: Sequence[Mapping[str, Any]] = (),
+    exports: Sequence[ResultRow] = (),
 ) -> str:
     """Return a model card in Markdown with the hub's header; ``exports`` are the rows of those that travel with the
     model."""
@@ -89,7 +91,7 @@ def model_card(
     unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""
     return TEMPLATE.format(
         header=header(model, recipe, data),
-        name=f"{recipe['name']}: {model['name']}",
+        name=f"{recipe['name']}: {model.name}",
         summary=summary(model, teacher, recipe, data),
         warning=f"{synthetic}\n\n" if synthetic else "",
         figures="\n".join(figure_rows(model)),
@@ -103,15 +105,14 @@ def model_card(
         recipe=recipe["name"],
         run=data["run"][:8],
         stages="\n".join(
-            f"| {stage['name']}{' ' + stage['label'] if stage['label'] else ''} | `{stage['key'][:16]}` |"
-            for stage in stages
+            f"| {stage.name}{' ' + stage.label if stage.label else ''} | `{stage.key[:16]}` |" for stage in stages
         ),
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         digests=", ".join(f"{name} `{digest[:12]}`" for name, digest in data["digests"].items()),
         gate=gate_words(decision, recipe.get("gate", {}), data["registered"]),
         use=usage(recipe),
         exports=exports_section(exports, task_of(recipe), recipe.get("gate", {}).get("split", "validation")),
-        limits="\n\n".join(part for part in (LIMITS, sentence(model.get("note")), synthetic, unlicensed) if part),
+        limits="\n\n".join(part for part in (LIMITS, sentence(model.note), synthetic, unlicensed) if part),
     )
 
 
@@ -146,37 +147,35 @@ def sentence(note: str | None) -> str:
     return f"Note: {plain_words(note, 1000)}." if note else ""
 
 
-def summary(
-    model: Mapping[str, Any], teacher: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]
-) -> str:
+def summary(model: ResultRow, teacher: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Say in a sentence what the model is, and in another how it stands to the same shape without a teacher."""
     split = recipe.get("gate", {}).get("split", "validation")
-    ours, theirs = (row["metrics"][split][model["headline"]]["value"] for row in (model, teacher))
-    pace = f", {times_as_fast(model)}" if model["speedup"] is not None else ""
-    what = f"A {model['role']} of {code_span(data['teacher'])} on {code_span(task_of(recipe)['name'])}"
+    ours, theirs = (row.score(split, model.headline).value for row in (model, teacher))
+    pace = f", {times_as_fast(model)}" if model.speedup is not None else ""
+    what = f"A {model.role} of {code_span(data['teacher'])} on {code_span(task_of(recipe)['name'])}"
     sentence = against_sentence(model, split)
-    return f"{what}: {model['headline']} on {split} {said(ours)} (teacher {said(theirs)}){pace}. {sentence}".rstrip()
+    return f"{what}: {model.headline} on {split} {said(ours)} (teacher {said(theirs)}){pace}. {sentence}".rstrip()
 
 
-def header(model: Mapping[str, Any], recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+def header(model: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Return the card's machine-readable part; the language is left out, because nobody stated it."""
     from huggingface_hub import ModelCardData
 
     base = None if recipe.get("pretraining") else recipe["teacher"]["model"]
-    tags = ["limbeck", "distillation" if model["role"] != "dropped" else "layer-dropping", "text-classification"]
+    tags = ["limbeck", "distillation" if model.role != "dropped" else "layer-dropping", "text-classification"]
     return ModelCardData(
         license=one_line(data["teacher_licence"]),
         base_model=base if base and public(base) == base == one_line(base) else None,
         library_name="transformers",
         pipeline_tag="text-classification",
         tags=tags,
-        metrics=list(model["metrics"]["validation"]),
-        model_name=f"{recipe['name']}-{model['name']}",
+        metrics=list(model.metrics["validation"]),
+        model_name=f"{recipe['name']}-{model.name}",
         eval_results=results(model, task_of(recipe)["name"]),
     ).to_yaml()
 
 
-def results(model: Mapping[str, Any], task: str) -> list[Any] | None:
+def results(model: ResultRow, task: str) -> list[Any] | None:
     """Return the defined scores as the hub's index of results reads them."""
     from huggingface_hub import EvalResult
 
@@ -187,11 +186,11 @@ def results(model: Mapping[str, Any], task: str) -> list[Any] | None:
             dataset_name=task,
             dataset_split=split,
             metric_type=name,
-            metric_value=score["value"],
+            metric_value=score.value,
         )
-        for split, metrics in model["metrics"].items()
+        for split, metrics in model.metrics.items()
         for name, score in metrics.items()
-        if score["value"] is not None
+        if score.value is not None
     ]
     return found or None
 
@@ -223,38 +222,33 @@ def public(source: str) -> str:
     return PurePath(source).name if local else source
 
 
-def figure_rows(model: Mapping[str, Any]) -> list[str]:
+def figure_rows(model: ResultRow) -> list[str]:
     """Return the table of figures; each says whether it was measured or computed."""
-    at, shaky = model["measured_at"], f"; unsteady: {model['unsteady']}" if model.get("unsteady") else ""
-    where = f"batch {at['batch']}, length {at['length']}, {at['threads']} thread(s), {at['engine']}"
+    at, shaky = model.measured_at or Conditions(), f"; unsteady: {model.unsteady}" if model.unsteady else ""
+    where = f"batch {at.batch}, length {at.length}, {at.threads} thread(s), {at.engine}"
     return [
         *quality_rows(model),
         *card_rows(model),
-        f"| parameters | {said(model['parameters'], ',')} | computed |",
-        f"| weights on disk | {said(model['bytes'], ',')} bytes | measured |",
-        f"| FLOPs at length {model['flops_length']} | {said(model['flops'], '.3f', 1e-9)} G | computed |",
-        f"| latency p50 / p95 | {latency_said(model)} / {milliseconds(model.get('latency_p95_ms'))} ms, "
+        f"| parameters | {said(model.parameters, ',')} | computed |",
+        f"| weights on disk | {said(model.bytes, ',')} bytes | measured |",
+        f"| FLOPs at length {model.flops_length} | {said(model.flops, '.3f', 1e-9)} G | computed |",
+        f"| latency p50 / p95 | {latency_said(model)} / {milliseconds(model.latency_p95_ms)} ms, "
         f"{where}{shaky} | measured |",
-        f"| speed-up: the teacher's latency by this one's, timed in turn | {said(model['speedup'], '.2f')}{shaky} | "
+        f"| speed-up: the teacher's latency by this one's, timed in turn | {said(model.speedup, '.2f')}{shaky} | "
         f"computed |",
-        f"| peak memory of inference | {said(model['memory_bytes'], '.0f', 1e-6)} MB | measured |",
-        f"| inputs longer than the limit | {said(model['truncated'], '.2%')} | measured |",
+        f"| peak memory of inference | {said(model.memory_bytes, '.0f', 1e-6)} MB | measured |",
+        f"| inputs longer than the limit | {said(model.truncated, '.2%')} | measured |",
         *more_rows(model),
     ]
 
 
-def quality_rows(model: Mapping[str, Any]) -> list[str]:
+def quality_rows(model: ResultRow) -> list[str]:
     """Return the figures of quality on every split."""
     rows = []
-    for split, metrics in model["metrics"].items():
+    for split, metrics in model.metrics.items():
         rows += [f"| {name}, {split} | {with_interval(score, '.4f')} | measured |" for name, score in metrics.items()]
-        rows.append(
-            f"| share of the teacher, {split} | {with_interval((model['retained'] or {}).get(split) or {}, '.2%')} "
-            f"| measured |"
-        )
-        rows.append(
-            f"| agreement with the teacher, {split} | {said((model['agreement'] or {}).get(split))} | measured |"
-        )
+        rows.append(f"| share of the teacher, {split} | {with_interval(model.share(split), '.2%')} | measured |")
+        rows.append(f"| agreement with the teacher, {split} | {said((model.agreement or {}).get(split))} | measured |")
         rows += [
             f"| {name}, {split}, mean of {plural(seeds, 'seed')} ± {deviation:.4f}, for comparing methods | "
             f"{with_interval(mean, '.4f')} | measured |"
@@ -263,35 +257,31 @@ def quality_rows(model: Mapping[str, Any]) -> list[str]:
     return rows
 
 
-def means(model: Mapping[str, Any], split: str) -> list[tuple[str, Mapping[str, Any], float, int]]:
+def means(model: ResultRow, split: str) -> list[tuple[str, Estimate, float, int]]:
     """Return by metric the mean over seeds, their deviation and how many they are; nothing where there is one."""
-    found = {name: mean_of(model, split, name) for name in model["metrics"][split]}
+    found = {name: (model.mean(split, name), model.spread(split, name)) for name in model.metrics[split]}
     return [
-        (name, mean, model["deviation"][split][name], len(model["per_seed"][split][name]))
-        for name, mean in found.items()
-        if mean
+        (name, mean, deviation, len(model.per_seed[split][name]))
+        for name, (mean, deviation) in found.items()
+        if mean is not None and deviation is not None
     ]
 
 
-def seed_lines(model: Mapping[str, Any]) -> list[str]:
+def seed_lines(model: ResultRow) -> list[str]:
     """Say which of several seeds the model is, and what seeds vary."""
-    scores = model.get("selection_scores") or []
+    scores = model.selection_scores or ()
     if len(scores) < 2:
         return []
     taken = f"it has the best score on the selection rows ({', '.join(said(score) for score in scores)})"
     why = taken if None not in scores else "the first, because seeds were not scored on selection rows"
-    which = (
-        f"of {len(scores)} models, each trained with a seed of its own, this is that of seed {model['selected_seed']}"
-    )
+    which = f"of {len(scores)} models, each trained with a seed of its own, this is that of seed {model.selected_seed}"
     return [f"Seeds: {which}: {why}. Its figures are its own. {MEANS}"]
 
 
-def with_interval(score: Mapping[str, float | None], form: str) -> str:
+def with_interval(score: Bounded, form: str) -> str:
     """Return a figure and its interval."""
-    low, high = score.get("low"), score.get("high")
-    return said(score.get("value"), form) + (
-        f" [{low:{form}}, {high:{form}}]" if low is not None and high is not None else ""
-    )
+    low, high = score.low, score.high
+    return said(score.value, form) + (f" [{low:{form}}, {high:{form}}]" if low is not None and high is not None else "")
 
 
 def said(value: float | None, form: str = ".4f", factor: float | None = None) -> str:

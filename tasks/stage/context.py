@@ -84,7 +84,7 @@ class Bench:
                 self.page.move(event["done"], event["total"])
         elif event["event"] == "curve" and tracker is not None:
             tracker.curve(self.record, event["step"], event["figures"])
-        elif event["event"] == "used":
+        elif event["event"] == "used" and self.record.meter is not None:
             self.record.meter.hear(event)
 
     def log_progress(self, event: Mapping[str, Any]) -> None:

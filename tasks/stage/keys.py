@@ -128,8 +128,9 @@ def architectures_of(parcels: Mapping[str, Any]) -> list[str] | None:
 def computed_by(frame: Frame, session: Session) -> dict[str, Any]:
     """Return the part of the key that affects an engine's numbers: device, environment, threads, processes, hardware.
     Stages without an engine read and count rows, with the same result everywhere."""
+    sent_to = session.dispatcher if frame.on_gpu else None
     return {
-        "device": session.dispatcher.device if is_sent(frame, session) else frame.device,
+        "device": frame.device if sent_to is None else sent_to.device,
         "environment": NUMERIC,
         **({"threads": session.threads_for(frame.threads)} if frame.threads != "single" else {}),
         **({"processes": session.processes} if frame.together and session.processes > 1 else {}),

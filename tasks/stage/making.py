@@ -65,6 +65,7 @@ async def dispatch(
     frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float
 ) -> Any:
     """Have a stage computed by a remote worker, and take its result from the store."""
+    assert session.dispatcher is not None
     await foresee(frame, session, record)
     get_run_logger().info(f"key {record.key[:12]}: {record.why}")
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from tasks.contracts import Parcel
 from tasks.engine.fork_server import ForkServer
+from tasks.ports.store.artifacts import Store
 from tasks.recipe.running import THREADS_ALONE
-from tasks.stage.meter import Machine
+from tasks.scoring.costs.rates import Rates
+from tasks.stage.budget import Purse
+from tasks.stage.meter import Machine, Meter
 
 JUST = 30.0  # seconds for which a run trusts its plan on the contents of the store
 
@@ -41,7 +44,7 @@ class StageRecord:
     """The resources of a similar earlier stage."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """The known figures of its cost, by their names in MLflow."""
-    meter: Any = None
+    meter: Meter | None = None
     """The meter of a running stage."""
     threads: int = 1
     processes: int = 1
@@ -54,6 +57,55 @@ class StageRecord:
     def shown(self) -> str:
         """Return the stage's display name."""
         return f"{self.name}/{self.label}" if self.label else self.name
+
+
+class StageTracker(Protocol):
+    """Keeps what happens to the stages of a run."""
+
+    def place(self) -> dict[str, Any]:
+        """Return the experiment and the run that stages are kept in, for a worker elsewhere."""
+
+    def stage_started(self, record: StageRecord) -> None:
+        """Note that a stage is under way."""
+
+    def stage_finished(self, record: StageRecord) -> None:
+        """Note that a stage has its result."""
+
+    def stage_failed(self, record: StageRecord, error: str, killed: bool) -> None:
+        """Note that a stage has none; ``killed`` where it was stopped from outside."""
+
+    def curve(self, record: StageRecord, step: int, figures: Mapping[str, float]) -> None:
+        """Note figures of a training at a step."""
+
+    def url_of_stage(self, record: StageRecord) -> str | None:
+        """Return the address of a stage's page; None where there is no server."""
+
+
+class StageWatcher(Protocol):
+    """Shows the stages of a run while they go on."""
+
+    def note(self, words: str) -> None:
+        """Show a sentence about the run as a whole."""
+
+    def stage(self, record: StageRecord) -> None:
+        """Show a stage's new state."""
+
+    def progress(self, record: StageRecord, done: int, total: int, unit: str, figures: Mapping[str, float]) -> None:
+        """Show how far a stage is."""
+
+    def log(self, record: StageRecord, message: str) -> None:
+        """Show a sentence of a stage."""
+
+
+class StageDispatcher(Protocol):
+    """Has stages made by workers elsewhere."""
+
+    @property
+    def device(self) -> str:
+        """The class of their hardware, which is part of keys."""
+
+    async def make(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
+        """Have one stage made; tell whether it was made for this run."""
 
 
 class Cores:
@@ -89,14 +141,14 @@ class Cores:
 class Session:
     """The state of one run."""
 
-    store: Any
+    store: Store
     cores: int
     threads: int = 1
     """Threads of a stage that runs in parallel with similar ones."""
     threads_alone: int = THREADS_ALONE
     """Threads of a stage that all others wait for."""
-    tracker: Any = None
-    watcher: Any = None
+    tracker: StageTracker | None = None
+    watcher: StageWatcher | None = None
     force: frozenset[str] = frozenset()
     planning: bool = False
     records: list[StageRecord] = field(default_factory=list)
@@ -107,9 +159,9 @@ class Session:
     """A plan of the same recipe, made just before."""
     processes: int = 1
     """Processes that share one training. Results agree up to the order of sums and the draw of dropout."""
-    purse: Any = None
+    purse: Purse | None = None
     """The run's budget; None if nothing is counted."""
-    dispatcher: Any = None
+    dispatcher: StageDispatcher | None = None
     """Requests stages for a GPU from remote workers; None if this machine computes them itself."""
     expected: Mapping[str, Any] | None = None
     """The required explanation of this session's only stage, on a worker that computes it for another run."""
@@ -143,6 +195,16 @@ class Session:
             record.used if record.meter is None else record.meter.used(self.machine, self.machine.looked)
             for record in computed
         ]
+
+    @property
+    def rates(self) -> Rates:
+        """The prices and factors that costs are computed with; the defaults where nobody counts."""
+        return Rates() if self.purse is None else self.purse.rates
+
+    def require_plan(self) -> None:
+        """Refuse a plan that would take more than the budget, where there is one. Raises BudgetError."""
+        if self.purse is not None:
+            self.purse.require_plan([record.likely for record in self.records if record.cache == "miss"])
 
     def threads_for(self, how: str) -> int:
         """Return the threads of a stage: from the recipe, never from the machine, because another number changes the

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from flows.run.demo import last_words, margins
+from tasks.results.run import RunResult
 from tests.report.figures import row
 
 
-def demo(distilled: float, alone: float, longer: float, **verdicts: str) -> dict[str, Any]:
+def demo(distilled: float, alone: float, longer: float, **verdicts: str) -> RunResult:
     def of(name: str, value: float, **more: Any) -> dict[str, Any]:
         return row(
             name,
@@ -36,7 +37,8 @@ def demo(distilled: float, alone: float, longer: float, **verdicts: str) -> dict
         of("without-teacher", alone),
         of("without-longer", longer),
     ]
-    return {"models": models, "split": "validation", "rows": {"validation": 2000}}
+    about = {"recipe": "demo", "task": "demo", "headline": "accuracy", "split": "validation"}
+    return RunResult.model_validate({**about, "models": models, "rows": {"validation": 2000}})
 
 
 def test_one_language_is_told_with_the_figures_and_the_words_of_its_table() -> None:

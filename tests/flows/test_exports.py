@@ -22,6 +22,7 @@ from tasks.errors import RegistryError
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.report.format.speed_words import speed_lines
+from tasks.results.row import ResultRow
 from tests.flows.test_compress import FAST
 
 STUDENT = {"name": "half", "layers": 2}
@@ -303,7 +304,7 @@ def test_int8_that_is_too_slow_stays_in_the_table_and_out_of_the_folder(
         assert row[
             "gate"
         ] == "published" and "exports.min_speedup, because its speed beside its own fp32 is unsteady: after" in "".join(
-            speed_lines([row])
+            speed_lines([ResultRow.model_validate(row)])
         )
         return
     assert row["gate"] == "not published"

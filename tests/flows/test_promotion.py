@@ -22,6 +22,7 @@ from flows.publish.results import champion_line, summary
 from tasks.errors import DataError, EvaluationChanged, GateError, RecipeError, RegistryError
 from tasks.ports.tracking.registry import Registry, Standing
 from tasks.ports.tracking.tracker import Tracker
+from tasks.results.run import RunResult
 from tasks.scoring.evaluation import read_evaluation
 from tests.flows.test_compress import FAST, recipe_for
 
@@ -87,15 +88,15 @@ def test_the_smaller_one_takes_over_and_a_person_is_asked_about_the_next(
     assert (
         large["new"]
         and large["why"] == "the gate says INFEASIBLE"
-        and "layers-4: the gate says INFEASIBLE" in summary(first)
+        and "layers-4: the gate says INFEASIBLE" in summary(RunResult.model_validate(first))
     )
     assert json.loads(standing(home).versions["1"]["gate.reasons"])[0].startswith("bytes "), (
         "what was refused is registered with its reason"
     )
     assert second["promotion"]["moves"]["champion"] == "3" and second["promotion"]["moves"]["previous"] == "2"
-    assert champion_line(second) == f"{NAME}@champion is layers-2, version 3"
+    assert champion_line(RunResult.model_validate(second)) == f"{NAME}@champion is layers-2, version 3"
     assert third["promotion"]["moves"] == {"challenger": "4"} and third["models"][1]["gate"] == "accepted"
-    assert champion_line(third) == f"{NAME}@champion stays layers-2, version 3"
+    assert champion_line(RunResult.model_validate(third)) == f"{NAME}@champion stays layers-2, version 3"
     listed = [row["best"] for row in tracker(home).runs(3)]
     assert listed == ["layers-1: accepted, not champion", "layers-2", "layers-3"], (
         "the newest first, each with the standing of its best"

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from prefect import flow
 
-from flows.publish.run_page import LARGEST, NO_SERVER, description_of, leave_pages, where_lines
+from flows.publish import run_page
+from flows.publish.run_page import LARGEST, NO_SERVER, leave_pages
 from flows.run.links import link_to_mlflow
 from tasks.ports.tracking.tracker import Tracker
+from tasks.results.run import RunResult
 from tests.ports.test_tracker import PICTURE, tracker
 from tests.report.figures import row
 from tests.stage.test_progress import left
@@ -21,6 +23,8 @@ from tests.stage.test_progress import left
 __all__ = ["tracker"]  # a fixture
 
 RESULT: dict[str, Any] = {
+    "recipe": "sst2-tiny",
+    "task": "sst2",
     "models": [row("teacher", "teacher"), row("4x312", gate="champion")],
     "headline": "accuracy",
     "split": "validation",
@@ -37,6 +41,14 @@ RESULT: dict[str, Any] = {
 }
 
 
+def description_of(result: dict[str, Any], table: str) -> str:
+    return run_page.description_of(RunResult.model_validate(result), table)
+
+
+def where_lines(links: dict[str, str], files: dict[str, str]) -> list[str]:
+    return run_page.where_lines(RunResult.model_validate(RESULT | {"links": links}), files)
+
+
 def pages_of(tracker: Any) -> dict[str, dict[str, Any]]:
     """Leave the pages in a real flow run and read them back."""
 
@@ -45,7 +57,7 @@ def pages_of(tracker: Any) -> dict[str, dict[str, Any]]:
         from prefect.runtime import flow_run
 
         await link_to_mlflow(tracker)
-        await leave_pages(RESULT, tracker)
+        await leave_pages(RunResult.model_validate(RESULT), tracker)
         return str(flow_run.id)
 
     return {found["key"]: found for found in asyncio.run(left(flow_run_id=asyncio.run(leaving())))}
@@ -117,13 +129,13 @@ def test_with_a_server_the_table_has_links() -> None:
         "pareto.png": "http://mlflow/picture",
         "other.txt": "http://mlflow/other",
     }
-    lines = where_lines({"links": {"run": "http://mlflow/run"}}, files)
+    lines = where_lines({"run": "http://mlflow/run"}, files)
     assert lines == [
         "[MLflow run](http://mlflow/run)",
         "[report](http://mlflow/report)",
         "[Pareto chart](http://mlflow/picture)",
     ]
-    assert where_lines({"links": {}}, {}) == [NO_SERVER]
+    assert where_lines({}, {}) == [NO_SERVER]
 
 
 def test_where_nobody_won_the_text_says_so() -> None:

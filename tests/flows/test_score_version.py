@@ -17,6 +17,7 @@ from flows.run.forms import VersionToScore
 from flows.score_version import score_version
 from tasks.errors import DataError, GateError, RegistryError
 from tasks.ports.tracking.tracker import Tracker
+from tasks.results.run import RunResult
 from tests.flows.test_compress import FAST, recipe_for
 
 NAME = "tiny-scored"
@@ -124,11 +125,12 @@ def test_a_model_that_answers_otherwise_is_told(
 def test_new_versions_are_announced_once(result: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[dict[str, Any]] = []
     monkeypatch.setattr("prefect.events.emit_event", lambda event, **content: told.append({"event": event, **content}))
-    announce(result)
+    finished = RunResult.model_validate(result)
+    announce(finished)
     assert [(one["event"], one["payload"]["version"], one["payload"]["name"]) for one in told] == [
         (REGISTERED, "1", NAME),
         (REGISTERED, "2", NAME),
     ]
     told.clear()
-    announce({**result, "registered": [{**entry, "new": False} for entry in result["registered"]]})
+    announce(finished.replaced(registered=[entry.replaced(new=False) for entry in finished.registered]))
     assert not told

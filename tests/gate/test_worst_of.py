@@ -21,7 +21,7 @@ from tasks.recipe.judging import Criterion, Gate
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.judging_sets import SetAnswers
 from tasks.scoring.quality.gain import Gain
-from tests.report.figures import row
+from tests.report.figures import stated
 
 
 def figures(value: float, retained: float, difference: float = 0.0) -> dict[str, Any]:
@@ -77,8 +77,10 @@ def everybody(
 ) -> list[Any]:
     """Return the decisions on students whose rows are as a run makes them; the teacher has 0.93 on every set."""
     mine = recipe(criterion)
-    teacher = gate_row(mine, row("teacher", "teacher", judged={name: figures(0.93, 1.0) for name in ("near", "far")}))
-    rows = [gate_row(mine, row(f"small{number or ''}", judged=one)) for number, one in enumerate(judged)]
+    teacher = gate_row(
+        mine, stated("teacher", "teacher", judged={name: figures(0.93, 1.0) for name in ("near", "far")})
+    )
+    rows = [gate_row(mine, stated(f"small{number or ''}", judged=one)) for number, one in enumerate(judged)]
     return decide(rows, teacher, mine.gate, evidence or known(rows, half))
 
 
@@ -234,7 +236,7 @@ def test_intervals_on_a_set_are_read_from_the_answers_of_the_chosen_seed_to_it(t
         tmp_path / "evaluations",
     )
     rows = [
-        row(name, role, judged={"far": figures(0.9, 0.95)})
+        stated(name, role, judged={"far": figures(0.9, 0.95)})
         for name, role in (("teacher", "teacher"), ("small", "student"), ("plain", "baseline"))
     ]
     criterion, bound = (

@@ -28,7 +28,7 @@ from tasks.ports.tracking import client, runs, versions
 from tasks.ports.tracking.client import without_secrets
 from tasks.ports.tracking.packer import Packer
 from tasks.ports.tracking.tracker import Tracker
-from tests.report.figures import row
+from tests.report.figures import stated
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "the film was very good"
@@ -250,9 +250,9 @@ def test_hits_point_to_the_newest_run_that_made_them_in_two_calls(
 
 
 MODELS = [
-    row("teacher", "teacher", latency_ms=40.0),
-    row("4x312", gate="champion"),
-    row("plain", "baseline", speedup=None, retained=None),
+    stated("teacher", "teacher", latency_ms=40.0),
+    stated("4x312", gate="champion"),
+    stated("plain", "baseline", speedup=None, retained=None),
 ]
 
 
@@ -294,7 +294,7 @@ def test_a_candidate_carries_what_was_said_of_it_beside_its_baseline(tracker: Tr
             "verdict": "inside the noise",
         }
     }
-    small = row(
+    small = stated(
         "4x312",
         gate="champion",
         against={"plain": beats, "longer": level},
@@ -316,7 +316,7 @@ def test_a_candidate_carries_what_was_said_of_it_beside_its_baseline(tracker: Tr
 
 
 def test_an_unsteady_speed_is_no_figure_that_a_chooser_sorts_by(tracker: Tracker) -> None:
-    shaky = row("4x312", unsteady="after 40 calls", latency_high_ms=5.0, cost={"joules": {"value": 0.2}})
+    shaky = stated("4x312", unsteady="after 40 calls", latency_high_ms=5.0, cost={"joules": {"value": 0.2}})
     tracker.stage_started(record())
     tracker.candidates([MODELS[0], shaky, MODELS[2]], best="4x312", standing="refused")
     found = everything(tracker)["4x312"].data
@@ -338,7 +338,7 @@ def test_where_nobody_is_champion_the_best_still_shows_its_figures_and_its_stand
 ) -> None:
     """By how much a goal was missed is seen on the run itself, and nobody takes the best for a winner."""
     tracker.candidates(
-        [MODELS[0], row("2x128", gate="refused", latency_ms=1.0), row("4x312", gate=gate)],
+        [MODELS[0], stated("2x128", gate="refused", latency_ms=1.0), stated("4x312", gate=gate)],
         best="4x312",
         standing=standing,
     )
@@ -362,7 +362,7 @@ def test_energy_and_prices_are_among_the_figures_that_decide_and_what_is_unknown
     }
     tracker.stage_started(record())
     tracker.candidates(
-        [MODELS[0], row("4x312", gate="champion", cost=known), row("2x128", cost=unknown)],
+        [MODELS[0], stated("4x312", gate="champion", cost=known), stated("2x128", cost=unknown)],
         best="4x312",
         standing="champion",
     )

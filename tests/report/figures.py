@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from tasks.results.row import ResultRow
 
 
 def row(name: str, role: str = "student", **changes: Any) -> dict[str, Any]:
@@ -28,6 +31,16 @@ def row(name: str, role: str = "student", **changes: Any) -> dict[str, Any]:
         "gate": "—",
         "checkpoint": "c" * 64,
     } | changes
+
+
+def stated(name: str, role: str = "student", **changes: Any) -> ResultRow:
+    """Return one row as the rooms of a run get it."""
+    return ResultRow.model_validate(row(name, role, **changes))
+
+
+def typed(rows: Iterable[Mapping[str, Any]]) -> list[ResultRow]:
+    """Return rows as the rooms of a run get them."""
+    return [ResultRow.model_validate(one) for one in rows]
 
 
 def undefined(name: str) -> dict[str, Any]:

@@ -17,12 +17,14 @@ from tasks.report.results.results_file import Run
 from tasks.report.results.results_page import results_page
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows, judging_markdown, judging_part, judging_table
+from tasks.results.row import ResultRow
+from tasks.results.run import RunResult
 from tests.gate.test_worst_of import figures
-from tests.report.figures import HELD_BACK, row, written
+from tests.report.figures import HELD_BACK, stated, written
 
 MERGED = figures(0.71, 0.93, -0.05) | {"merges": ["neutral and contradiction"], "drop": None}
 MODELS = [
-    row(
+    stated(
         "teacher",
         "teacher",
         judged={
@@ -30,8 +32,8 @@ MODELS = [
             "ax-b": figures(0.76, 1.0) | {"merges": ["neutral and contradiction"], "drop": None},
         },
     ),
-    row("4x312", gate="champion", judged={"snli": figures(0.7, 0.897, -0.08), "ax-b": MERGED}),
-    row("4x312-int8", "export", judged={}),
+    stated("4x312", gate="champion", judged={"snli": figures(0.7, 0.897, -0.08), "ax-b": MERGED}),
+    stated("4x312-int8", "export", judged={}),
 ]
 SETS: dict[str, Any] = {
     "snli": {
@@ -44,6 +46,11 @@ SETS: dict[str, Any] = {
     },
     "ax-b": {"rows": 1104, "left_out": 0, "unlabelled": 0, "merges": ["neutral and contradiction"]},
 }
+
+
+def result_of(models: list[ResultRow], **more: Any) -> RunResult:
+    """Return the results of a run with these rows."""
+    return RunResult(recipe="r", task="mnli", headline="accuracy", split="validation", models=tuple(models), **more)
 
 
 def drawn(table: Any) -> str:
@@ -66,8 +73,8 @@ def test_the_terminal_shows_every_set_with_the_drop_and_cuts_nothing() -> None:
         "with classes merged there is no drop"
     )
     assert (
-        judging_table([row("teacher", "teacher")], "validation") is None
-        and judging_markdown([row("teacher", "teacher")], "validation") == []
+        judging_table([stated("teacher", "teacher")], "validation") is None
+        and judging_markdown([stated("teacher", "teacher")], "validation") == []
     )
 
 
@@ -78,7 +85,8 @@ def test_markdown_and_mlflow_say_the_same() -> None:
     )
     found = judged_figures(MODELS[1])
     assert found["judge/snli/score"] == found["judge/snli/accuracy"] == 0.7 and found["judge/ax-b/drop_pts"] is None
-    assert round(found["judge/snli/retained_pct"] or 0, 6) == 89.7 and judged_figures(row("teacher", "teacher")) == {}
+    assert round(found["judge/snli/retained_pct"] or 0, 6) == 89.7
+    assert judged_figures(stated("teacher", "teacher")) == {}
 
 
 def test_the_card_has_a_line_for_every_figure_of_every_set() -> None:
@@ -89,7 +97,7 @@ def test_the_card_has_a_line_for_every_figure_of_every_set() -> None:
         "| share of the teacher, judging set ax-b, 500 rows, neutral and contradiction as one | 93.00% | measured |"
         in rows
     )
-    assert len(rows) == 7 and card_rows(row("4x312")) == []
+    assert len(rows) == 7 and card_rows(stated("4x312")) == []
 
 
 SEEDS = figures(0.7, 0.897, -0.08) | {
@@ -100,7 +108,7 @@ SEEDS = figures(0.7, 0.897, -0.08) | {
 
 
 def test_figures_are_the_models_own_and_means_over_seeds_stand_beside_them() -> None:
-    model = row("4x312", judged={"snli": SEEDS})
+    model = stated("4x312", judged={"snli": SEEDS})
     assert (
         "|  | 4x312 | 0.700 [0.680, 0.720] (0.680 ±0.028) | 89.7% | -0.080 [-0.090, -0.070] | +0.212 |"
         in judging_markdown([MODELS[0], model], "validation")
@@ -131,17 +139,17 @@ def test_a_drop_is_that_of_one_model_and_seeds_stand_as_in_the_recipe() -> None:
     ]
     candidate = Candidate("small", "student", seeds, (3, 4))
     card = figures(0.7, 0.9) | {"means": figures(0.68, 0.87), "per_seed": {"accuracy": [0.7, 0.66]}}
-    own = row("small", means={"validation": {"metrics": {"accuracy": {"value": 0.9}}}})
+    own = stated("small", means={"validation": {"metrics": {"accuracy": {"value": 0.9}}}})
     parcel, rows = (
         Parcel("scorecard", "c" * 64, "", 1, card),
         Parcel("rows", "d" * 64, "", 1, {"merged": None, "merges": []}),
     )
     found = judged_of(candidate, {"snli": parcel}, {"snli": rows}, own, "validation")["snli"]
-    assert found["per_seed"] == {"accuracy": [0.66, 0.7]} and round(found["deviation"]["accuracy"], 4) == 0.0283
-    assert round(found["drop"], 4) == round(0.912 - 0.7, 4) and round(found["means"]["drop"], 4) == round(0.9 - 0.68, 4)
+    assert found.per_seed == {"accuracy": (0.66, 0.7)} and round(found.deviation["accuracy"], 4) == 0.0283
+    assert round(found.drop, 4) == round(0.912 - 0.7, 4) and round(found.means.drop, 4) == round(0.9 - 0.68, 4)
     merged = Parcel("rows", "d" * 64, "", 1, {"merged": [0, 1, 1], "merges": ["neutral and contradiction"]})
     found = judged_of(candidate, {"snli": parcel}, {"snli": merged}, own, "validation")["snli"]
-    assert found["drop"] is None and found["means"]["drop"] is None
+    assert found.drop is None and found.means.drop is None
 
 
 def test_what_overlaps_is_told_where_held_back_rows_are() -> None:
@@ -166,12 +174,12 @@ def test_a_purge_for_a_set_is_counted_with_the_other() -> None:
 
 
 def test_the_page_has_a_table_for_every_set() -> None:
-    part = judging_part({"models": MODELS, "held_back": {"judging": SETS}})
+    part = judging_part(result_of(MODELS, held_back={"judging": SETS}))
     assert part is not None and [one["name"] for one in part["sets"]] == ["snli", "ax-b"]
     assert [cells[0] for cells in part["sets"][0]["rows"]] == ["teacher", "4x312"], (
         "an export that was not scored has no row"
     )
-    assert judging_part({"models": [row("teacher", "teacher")]}) is None
+    assert judging_part(result_of([stated("teacher", "teacher")])) is None
 
 
 def test_the_results_page_keeps_judging_sets() -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tasks.report.page.page_parts import ledger_part
 from tasks.report.tables.ledger import HEADINGS, amount, counted_lines, ledger_table, plan_lines, plan_table, shown
+from tasks.results.run import RunResult
 
 
 def figure(value: float | None, how: str = "measured", **more: float) -> dict[str, Any]:
@@ -33,6 +34,8 @@ LEDGER = {
     "basis": {"market": "spot", "instance": "i", "region": "r", "kg_per_kwh": None, "grid": None, "pue": 1.0},
     "warnings": ["the price of i in r is old"],
 }
+
+RESULT = RunResult(recipe="r", task="t", headline="accuracy", split="validation", models=(), ledger=LEDGER)
 
 
 def test_signs() -> None:
@@ -70,12 +73,12 @@ def test_what_was_counted_with_is_told_also_on_the_page() -> None:
         and "0.5 h: $~1 on demand, $? spot" in whole
     )
     assert warning == "Warning: the price of i in r is old."
-    part = ledger_part({"ledger": LEDGER, "models": []})
+    part = ledger_part(RESULT)
     assert part is not None and part["counted"] == [first, whole, warning]
 
 
 def test_the_page_has_emissions_in_both_units_and_the_unknown_is_no_zero() -> None:
-    part = ledger_part({"ledger": LEDGER, "models": []})
+    part = ledger_part(RESULT)
     assert part is not None and part["heads"][3:5] == ["kg CO2e", "lb CO2e"]
     spent, saved = ([cell["value"] for cell in line["cells"][3:5]] for line in part["sums"])
     assert spent == ["—", "2"] and saved == ["—", "—"]

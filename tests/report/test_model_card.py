@@ -10,7 +10,9 @@ from markdown_it import MarkdownIt
 
 from tasks.gate.verdicts import Decision
 from tasks.report.model_card import model_card
-from tests.report.figures import HELD_BACK, row, undefined
+from tasks.results.row import ResultRow
+from tasks.results.run import StageLine
+from tests.report.figures import HELD_BACK, row, stated, undefined
 
 LICENCES = [
     {"what": "Teacher", "source": "bert-base-uncased", "licence": "apache-2.0"},
@@ -34,8 +36,8 @@ RECIPE = {
     "pretraining": None,
 }
 STAGES = [
-    {"name": "finetune-teacher", "label": "", "key": "a" * 64},
-    {"name": "distill-predictions", "label": "4x312", "key": "b" * 64},
+    StageLine(name="finetune-teacher", key="a" * 64),
+    StageLine(name="distill-predictions", label="4x312", key="b" * 64),
 ]
 ACCEPTED = Decision("4x312", "ACCEPT", ("retained 0.981 ≥ 0.95: met",))
 
@@ -49,8 +51,8 @@ def card(
     **data: Any,
 ) -> str:
     return model_card(
-        model or row("4x312"),
-        teacher or row("teacher", "teacher"),
+        ResultRow.model_validate(model or row("4x312")),
+        ResultRow.model_validate(teacher or row("teacher", "teacher")),
         recipe,
         decision,
         DATA | data,
@@ -106,11 +108,11 @@ HOSTILE = [
 def test_words_of_a_recipe_stay_words_on_the_card(words: str) -> None:
     """A licence was pasted in as Markdown: it could end the header, add a heading, a link or a script to what a person
     trusts."""
-    stated = [{"what": "Teacher", "source": words, "licence": words}]
-    about = DATA | {"licences": stated, "teacher_licence": words, "teacher": words}
+    licences = [{"what": "Teacher", "source": words, "licence": words}]
+    about = DATA | {"licences": licences, "teacher_licence": words, "teacher": words}
     text = model_card(
-        row("4x312", note=words),
-        row("teacher", "teacher"),
+        stated("4x312", note=words),
+        stated("teacher", "teacher"),
         RECIPE | {"teacher": {"model": words}},
         ACCEPTED,
         about,

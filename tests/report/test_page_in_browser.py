@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from tasks.report.page.page import run_page, sweep_page
+from tasks.report.page.page import sweep_page
 from tests.browser import QUIET
 from tests.report.figures import row
-from tests.report.test_page import CURVES, HOSTILE, TEXTS, WHOLE, whole
+from tests.report.test_page import CURVES, HOSTILE, TEXTS, WHOLE, run_page, whole
 from tests.web_server import answered_by
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.metrics.metrics import METRICS
 from tasks.report.format.pareto import ERRORS, Point, front, fronts
 from tasks.report.page.pareto_picture import pareto_pictures
-from tests.report.figures import row, undefined, written
+from tasks.results.run import RunResult
+from tests.report.figures import row, undefined
+from tests.report.figures import written as as_json
+
+
+def written(**changes: Any) -> RunResult:
+    """Return the results of a finished run."""
+    return RunResult.model_validate(as_json(**changes))
 
 
 def point(name: str, cost: float, score: float) -> Point:

@@ -7,16 +7,28 @@ from typing import Any
 
 from rich.console import Console
 
-from tasks.report.format.against import against_lines
-from tasks.report.format.speed_words import library_lines
-from tasks.report.tables.results import COLUMNS, results_markdown, results_table
-from tests.report.figures import row, undefined
+from tasks.report.format import against, speed_words
+from tasks.report.tables import results
+from tasks.report.tables.results import COLUMNS
+from tests.report.figures import row, typed, undefined
 
 
 def drawn(models: list[dict[str, Any]], width: int = 110) -> str:
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(results_table(models))
+    console.print(results.results_table(typed(models)))
     return console.export_text()
+
+
+def results_markdown(models: list[dict[str, Any]]) -> str:
+    return results.results_markdown(typed(models))
+
+
+def against_lines(models: list[dict[str, Any]], split: str) -> list[str]:
+    return against.against_lines(typed(models), split)
+
+
+def library_lines(models: list[dict[str, Any]]) -> list[str]:
+    return speed_words.library_lines(typed(models))
 
 
 MODELS = [

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from tasks.results.row import ResultRow
 from tasks.scoring.speed.paces import with_paces
 from tasks.scoring.speed.speed import figure_of, paces_of
+from tests.report.figures import stated
 
 SHAPE = {"parameters": 1000, "flops": 5e6, "bytes": 4000, "measured_at": {"engine": "torch fp32 sdpa, MKL"}}
 
@@ -16,9 +18,9 @@ def pace(model: float, teacher: float, unsteady: str = "") -> dict[str, Any]:
     return paces_of({"model": [model] * 30, "teacher": [teacher] * 30}) | {"unsteady": unsteady}
 
 
-def rows_of(*paces: dict[str, Any], **shapes: dict[str, Any]) -> list[dict[str, Any]]:
-    rows = [{"name": f"c{number}", **SHAPE, **shapes.get(f"c{number}", {})} for number in range(len(paces))]
-    return with_paces([{**rows[0], "parameters": 9000}, *rows[1:]], paces)
+def rows_of(*paces: dict[str, Any], **shapes: dict[str, Any]) -> list[ResultRow]:
+    rows = [stated(f"c{number}", **SHAPE | shapes.get(f"c{number}", {})) for number in range(len(paces))]
+    return with_paces([rows[0].replaced(parameters=9000), *rows[1:]], paces)
 
 
 def test_speed_up_is_the_quotient_of_the_two_figures_that_are_printed() -> None:
@@ -26,20 +28,18 @@ def test_speed_up_is_the_quotient_of_the_two_figures_that_are_printed() -> None:
     the teacher's moment."""
     teacher, first, second = rows_of(pace(12.3456, 12.3456), pace(2.123, 12.3456), pace(4.25, 24.7))
     assert (
-        teacher["latency_ms"] == 12.35
-        and first["latency_ms"] == pytest.approx(2.12, abs=0.011)
-        and second["latency_ms"] == pytest.approx(2.12, abs=0.011)
+        teacher.latency_ms == 12.35
+        and first.latency_ms == pytest.approx(2.12, abs=0.011)
+        and second.latency_ms == pytest.approx(2.12, abs=0.011)
     )
     for row in (teacher, first, second):
         assert (
-            row["speedup"] == 12.35 / row["latency_ms"]
-            and row["unsteady"] is None
-            and row["latency_low_ms"] <= row["latency_ms"] <= row["latency_high_ms"]
+            row.speedup == 12.35 / row.latency_ms
+            and row.unsteady is None
+            and row.latency_low_ms <= row.latency_ms <= row.latency_high_ms
         )
-        assert round(row["speedup"], 9) == round(
-            float(f"{teacher['latency_ms']:.2f}") / float(f"{row['latency_ms']:.2f}"), 9
-        )
-    assert second["timed"] == {"measured_ms": 4.25, "teacher_ms": 24.7, "calls": 30}
+        assert round(row.speedup, 9) == round(float(f"{teacher.latency_ms:.2f}") / float(f"{row.latency_ms:.2f}"), 9)
+    assert second.timed is not None and second.timed.as_json() == {"measured_ms": 4.25, "teacher_ms": 24.7, "calls": 30}
 
 
 def test_figures_keep_the_digits_that_are_printed() -> None:
@@ -49,15 +49,15 @@ def test_figures_keep_the_digits_that_are_printed() -> None:
 def test_one_of_a_shape_that_the_others_contradict_is_unsteady_and_so_are_two_that_differ() -> None:
     teacher = pace(10.0, 10.0)
     found = rows_of(teacher, pace(2.0, 10.0), pace(2.05, 10.0), pace(2.9, 10.0))
-    assert [bool(row["unsteady"]) for row in found] == [False, False, False, True]
-    assert found[3]["unsteady"] == "3 models of its shape took 2 to 2.9 ms, more than 5 % apart"
-    assert [bool(row["unsteady"]) for row in rows_of(teacher, pace(1.3, 10.0), pace(2.9, 10.0))] == [False, True, True]
+    assert [bool(row.unsteady) for row in found] == [False, False, False, True]
+    assert found[3].unsteady == "3 models of its shape took 2 to 2.9 ms, more than 5 % apart"
+    assert [bool(row.unsteady) for row in rows_of(teacher, pace(1.3, 10.0), pace(2.9, 10.0))] == [False, True, True]
     other = {"measured_at": {"engine": "onnxruntime int8 dynamic against torch fp32 sdpa, MKL"}}
-    assert not any(row["unsteady"] for row in rows_of(teacher, pace(2.0, 10.0), pace(1.0, 10.0), c2=other)), (
+    assert not any(row.unsteady for row in rows_of(teacher, pace(2.0, 10.0), pace(1.0, 10.0), c2=other)), (
         "another engine is another shape"
     )
     same = {"measured_at": {"engine": "torch fp32 sdpa, oneDNN against torch fp32 sdpa, MKL"}}
-    assert rows_of(teacher, pace(2.0, 10.0), pace(1.0, 10.0), c2=same)[1]["unsteady"], "another library is not"
+    assert rows_of(teacher, pace(2.0, 10.0), pace(1.0, 10.0), c2=same)[1].unsteady, "another library is not"
 
 
 def test_what_was_not_known_in_time_is_unsteady_and_an_unsteady_teacher_makes_everybody_so() -> None:
@@ -66,7 +66,5 @@ def test_what_was_not_known_in_time_is_unsteady_and_an_unsteady_teacher_makes_ev
         "beyond 5 %"
     )
     found = rows_of(pace(4.0, 4.0), shaky)
-    assert found[0]["unsteady"] is None and found[1]["unsteady"] == shaky["unsteady"]
-    assert (
-        rows_of(pace(4.0, 4.0, "it wandered"), pace(2.0, 4.0))[1]["unsteady"] == "its teacher is unsteady: it wandered"
-    )
+    assert found[0].unsteady is None and found[1].unsteady == shaky["unsteady"]
+    assert rows_of(pace(4.0, 4.0, "it wandered"), pace(2.0, 4.0))[1].unsteady == "its teacher is unsteady: it wandered"

@@ -38,6 +38,7 @@ NEVER_COUNTED = (
     "tasks.contracts",
     "tasks.errors",
     "tasks.recipe",
+    "tasks.results",
     "tasks.catalog",
     "tasks.own_sources",
     "tasks.report",

@@ -8,14 +8,13 @@ from typing import Any
 
 from tasks.ports.tracking.figures import decision_figures, words_against
 from tasks.ports.tracking.runs import RunLog
+from tasks.results.row import ResultRow
 
 
 class CandidateLog(RunLog):
     """Logs the results of a run."""
 
-    def candidates(
-        self, models: Sequence[Mapping[str, Any]], *, best: str, standing: str, split: str = "validation"
-    ) -> None:
+    def candidates(self, models: Sequence[ResultRow], *, best: str, standing: str, split: str = "validation") -> None:
         """Log the main metrics of each candidate in a nested run, and those of the best one on the parent. If all
         stages were cached, log only the parent.
 
@@ -26,27 +25,27 @@ class CandidateLog(RunLog):
         with self.asking("log the candidates"):
             for model in models if self.children else ():
                 tags = {
-                    "candidate": model["name"],
-                    "role": model["role"],
-                    "gate": model["gate"],
-                    "headline": model["headline"],
+                    "candidate": model.name,
+                    "role": model.role,
+                    "gate": model.gate or "",
+                    "headline": model.headline,
                     **words_against(model, split),
                 }
-                run = self.new_child(model["name"], tags)
+                run = self.new_child(model.name, tags)
                 self.client.log_batch(run, metrics=decision_figures(model, models[0], split))
                 self.terminate(run, "FINISHED")
-            self.crown(next(model for model in models if model["name"] == best), standing, models[0], split)
+            self.crown(next(model for model in models if model.name == best), standing, models[0], split)
 
-    def crown(self, best: Mapping[str, Any], standing: str, teacher: Mapping[str, Any], split: str) -> None:
+    def crown(self, best: ResultRow, standing: str, teacher: ResultRow, split: str) -> None:
         """Copy the metrics of the best candidate and its ``standing`` to the parent. A refused candidate keeps its
         metrics, but is not tagged as winner."""
         from mlflow.entities import RunTag
 
         tags = {
-            "winner": best["name"] if best["gate"] == "champion" else "none",
-            "best": best["name"],
+            "winner": best.name if best.gate == "champion" else "none",
+            "best": best.name,
             "standing": standing,
-            "headline": teacher["headline"],
+            "headline": teacher.headline,
         }
         self.client.log_batch(
             self.parent,

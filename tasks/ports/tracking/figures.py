@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.results.row import Amount, Cost, ResultRow
+
 WORDS = ("worse", "inside the noise", "not known by one seed", "better")
 
 
@@ -17,27 +19,23 @@ def best_of(tags: Mapping[str, str]) -> str:
     return tags["best"] if tags["standing"] == "champion" else f"{tags['best']}: {tags['standing']}"
 
 
-def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split: str) -> list[Any]:
+def decision_figures(model: ResultRow, teacher: ResultRow, split: str) -> list[Any]:
     """Return the metrics for the choice between candidates, with names short enough for MLflow's cards; undefined
     values are left out."""
     from mlflow.entities import Metric
 
-    ours, theirs, retained = (
-        score_of(model, split),
-        score_of(teacher, split),
-        ((model["retained"] or {}).get(split) or {}).get("value"),
-    )
+    ours, theirs = score_of(model, split), score_of(teacher, split)
     values = {
         "score": ours,
-        "retained_pct": scaled(retained, 100),
-        "params_m": scaled(model["parameters"], 1e-6),
-        "size_mb": scaled(model["bytes"], 1e-6),
-        "flops_g": scaled(model["flops"], 1e-9),
+        "retained_pct": scaled(model.share(split).value, 100),
+        "params_m": scaled(model.parameters, 1e-6),
+        "size_mb": scaled(model.bytes, 1e-6),
+        "flops_g": scaled(model.flops, 1e-9),
         **paces_of(model),
-        "compression_x": teacher["bytes"] / model["bytes"] if model["bytes"] else None,
-        "memory_mb": scaled(model.get("memory_bytes"), 1e-6),
+        "compression_x": teacher.bytes / model.bytes if teacher.bytes and model.bytes else None,
+        "memory_mb": scaled(model.memory_bytes, 1e-6),
         "quality_drop_pts": None if ours is None or theirs is None else 100 * (theirs - ours),
-        "score_deviation": (model.get("deviation") or {}).get(split, {}).get(model["headline"]),
+        "score_deviation": model.spread(split),
         **least_lead(model, split),
         **costs_of(model),
         **judged_figures(model),
@@ -46,70 +44,57 @@ def decision_figures(model: Mapping[str, Any], teacher: Mapping[str, Any], split
     return [Metric(name, float(value), now, 0) for name, value in values.items() if value is not None]
 
 
-def paces_of(model: Mapping[str, Any]) -> dict[str, float | None]:
+def paces_of(model: ResultRow) -> dict[str, float | None]:
     """Return latency in ms, speed-up, and spread of the latency in percent; for unsteady measurements only the spread,
     because people would compare the other two."""
-    latency, high = model["latency_ms"], model.get("latency_high_ms")
+    latency, high = model.latency_ms, model.latency_high_ms
     spread = {"latency_spread": None if not latency or high is None else 100 * (high / latency - 1)}
-    return spread if model.get("unsteady") else {"latency_ms": latency, "speedup_x": model["speedup"], **spread}
+    return spread if model.unsteady else {"latency_ms": latency, "speedup_x": model.speedup, **spread}
 
 
-def words_against(model: Mapping[str, Any], split: str) -> dict[str, str]:
+def words_against(model: ResultRow, split: str) -> dict[str, str]:
     """Return the tags for a candidate's comparison with the baselines of its size, if there are any, and for an
     unsteady speed."""
-    said = [
-        f"{splits[split]['verdict']}: {baseline}"
-        for baseline, splits in (model.get("against") or {}).items()
-        if split in splits
-    ]
-    shaky = {"speed": "unsteady"} if model.get("unsteady") else {}
+    said = [f"{one.verdict}: {baseline}" for baseline, one in model.compared(split)]
+    shaky = {"speed": "unsteady"} if model.unsteady else {}
     return {"against": "; ".join(said), **shaky} if said else shaky
 
 
-def least_lead(model: Mapping[str, Any], split: str) -> dict[str, float]:
+def least_lead(model: ResultRow, split: str) -> dict[str, float]:
     """Return a candidate's difference to the baseline that is hardest to beat, with its confidence interval, in
     points."""
-    found = [splits[split] for splits in (model.get("against") or {}).values() if split in splits]
-    least = min(found, key=lambda one: (WORDS.index(one["verdict"]), -one["p"]), default=None)
-    return (
-        {}
-        if least is None
-        else {
-            f"lead_{name}pts": 100 * least[part] for name, part in (("", "value"), ("low_", "low"), ("high_", "high"))
-        }
-    )
+    found = [one for _, one in model.compared(split)]
+    least = min(found, key=lambda one: (WORDS.index(one.verdict), -one.p), default=None)
+    parts = {} if least is None else {"": least.value, "low_": least.low, "high_": least.high}
+    return {f"lead_{name}pts": 100 * value for name, value in parts.items() if value is not None}
 
 
-def judged_figures(model: Mapping[str, Any]) -> dict[str, float | None]:
+def judged_figures(model: ResultRow) -> dict[str, float | None]:
     """Return a model's metrics on every judging set; MLflow displays each set in a separate section."""
     found: dict[str, float | None] = {}
-    for name, one in (model.get("judged") or {}).items():
+    for name, one in (model.judged or {}).items():
         figures = {
-            "score": one["metrics"][model["headline"]]["value"],
-            "retained_pct": scaled((one.get("retained") or {}).get("value"), 100),
-            "drop_pts": scaled(one.get("drop"), 100),
+            "score": one.metrics[model.headline].value,
+            "retained_pct": scaled(one.retained.value if one.retained else None, 100),
+            "drop_pts": scaled(one.drop, 100),
         }
         found |= {f"judge/{name}/{figure}": value for figure, value in figures.items()}
-        found |= {f"judge/{name}/{metric}": score["value"] for metric, score in one["metrics"].items()}
+        found |= {f"judge/{name}/{metric}": score.value for metric, score in one.metrics.items()}
     return found
 
 
-def costs_of(model: Mapping[str, Any]) -> dict[str, float | None]:
+def costs_of(model: ResultRow) -> dict[str, float | None]:
     """Return the energy of one inference, and the cost of training a candidate without shared stages; the run's totals
     have other names."""
-    cost = model.get("cost") or {}
-    named = {
-        "joules": "joules",
-        "made_kwh": "kwh",
-        "made_co2e_kg": "co2e_kg",
-        "made_dollars": "dollars_on_demand",
-        "made_dollar_spot": "dollars_spot",
+    cost = model.cost or Cost()
+    named: dict[str, Amount | None] = {
+        **({} if model.unsteady else {"joules": cost.joules}),
+        "made_kwh": cost.kwh,
+        "made_co2e_kg": cost.co2e_kg,
+        "made_dollars": cost.dollars_on_demand,
+        "made_dollar_spot": cost.dollars_spot,
     }
-    return {
-        name: (cost.get(part) or {}).get("value")
-        for name, part in named.items()
-        if name != "joules" or not model.get("unsteady")
-    }
+    return {name: amount.value if amount else None for name, amount in named.items()}
 
 
 def scaled(value: float | None, factor: float) -> float | None:
@@ -117,9 +102,9 @@ def scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def score_of(model: Mapping[str, Any], split: str) -> float | None:
+def score_of(model: ResultRow, split: str) -> float | None:
     """Return a model's headline score, or None if it is undefined."""
-    value = model["metrics"][split][model["headline"]]["value"]
+    value = model.score(split).value
     return None if value is None else float(value)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from tasks.report.format.against import Bounded
 from tasks.report.format.pareto import number
 
 DASH = "—"
@@ -43,9 +44,9 @@ def signed(value: Any) -> str:
     return figure(value, "+.3f").replace("-", "−")
 
 
-def bounds(found: Mapping[str, Any], form: Callable[[Any], str] = figure) -> str:
+def bounds(found: Bounded, form: Callable[[Any], str] = figure) -> str:
     """Return an interval; nothing where it is undefined."""
-    low, high = found.get("low"), found.get("high")
+    low, high = found.low, found.high
     return "" if number(low) is None or number(high) is None else f"[{form(low)}, {form(high)}]"
 
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Model = Mapping[str, Any]
+from tasks.results.row import Amount, ResultRow
+from tasks.results.run import RunResult
+
 ERRORS = frozenset({"mse"})
 """Metrics of which less is better."""
 
@@ -58,70 +60,70 @@ def front(points: Sequence[Point], *, less_is_better: bool = False) -> list[Poin
     return sorted((one for one in points if not dominated(one)), key=lambda one: (one.cost, sign * one.score, one.name))
 
 
-def fronts(result: Mapping[str, Any]) -> list[Front]:
+def fronts(result: RunResult) -> list[Front]:
     """Return the three pictures of a run: score against latency, size and energy."""
-    inference = any(energy_of_inference(model) is not None for model in result["models"])
+    inference = any(energy_of_inference(model) is not None for model in result.models)
     energy = energy_of_inference if inference else energy_of_training
     trained = "energy of its own training stages; what one inference takes is not known"
     note = "energy of one inference, estimated: its latency times a constant" if inference else trained
     return [
-        picture(result, "latency", "ms", lambda model: number(model.get("latency_ms")), timed=True),
-        picture(result, "size of the weights", "MB", lambda model: scaled(model.get("bytes"), 1e-6)),
+        picture(result, "latency", "ms", lambda model: number(model.latency_ms), timed=True),
+        picture(result, "size of the weights", "MB", lambda model: scaled(model.bytes, 1e-6)),
         picture(result, "energy", "J" if inference else "Wh", energy, note, timed=inference),
     ]
 
 
 def picture(
-    result: Mapping[str, Any],
+    result: RunResult,
     title: str,
     unit: str,
-    cost: Callable[[Model], float | None],
+    cost: Callable[[ResultRow], float | None],
     note: str = "",
     *,
     timed: bool = False,
 ) -> Front:
     """Return one picture; who has no score or no such cost is left out by name, and where it follows from a latency,
     whose latency is unsteady."""
-    shaky = tuple(model["name"] for model in result["models"] if timed and model.get("unsteady"))
-    steady = [model for model in result["models"] if model["name"] not in shaky]
-    found = [point_of(model, result["split"], cost(model)) for model in steady]
+    shaky = tuple(model.name for model in result.models if timed and model.unsteady)
+    steady = [model for model in result.models if model.name not in shaky]
+    found = [point_of(model, result.split, cost(model)) for model in steady]
     points = tuple(point for point in found if point is not None)
-    best = frozenset(point.name for point in front(points, less_is_better=result["headline"] in ERRORS))
-    out = tuple(model["name"] for model, point in zip(steady, found, strict=True) if point is None)
+    best = frozenset(point.name for point in front(points, less_is_better=result.headline in ERRORS))
+    out = tuple(model.name for model, point in zip(steady, found, strict=True) if point is None)
     return Front(title, unit, points, best, out, note, shaky)
 
 
-def point_of(model: Model, split: str, cost: float | None) -> Point | None:
+def point_of(model: ResultRow, split: str, cost: float | None) -> Point | None:
     """Return a model's point, if both its figures are known."""
-    score = (model["metrics"].get(split) or {}).get(model["headline"]) or {}
-    value = number(score.get("value"))
+    score = model.score(split)
+    value = number(score.value)
     if cost is None or value is None or cost <= 0:
         return None
     return Point(
-        model["name"],
-        model["role"],
+        model.name,
+        model.role,
         cost,
         value,
-        number(score.get("low")),
-        number(score.get("high")),
-        model.get("gate") == "champion",
+        number(score.low),
+        number(score.high),
+        model.gate == "champion",
     )
 
 
-def energy_of_inference(model: Model) -> float | None:
+def energy_of_inference(model: ResultRow) -> float | None:
     """Return the joules of one inference, where they are known."""
-    return number((model.get("cost") or {}).get("joules"))
+    return number(model.cost.joules) if model.cost else None
 
 
-def energy_of_training(model: Model) -> float | None:
+def energy_of_training(model: ResultRow) -> float | None:
     """Return the watt-hours of a candidate's own training stages, where they are known."""
-    return scaled((model.get("cost") or {}).get("kwh"), 1e3)
+    return scaled(model.cost.kwh, 1e3) if model.cost else None
 
 
 def number(value: Any) -> float | None:
     """Return a finite number, out of a ledger's figure too; None for what is none."""
-    if isinstance(value, Mapping):
-        value = value.get("value")
+    if isinstance(value, (Mapping, Amount)):
+        value = value.value if isinstance(value, Amount) else value.get("value")
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if usable else None
 

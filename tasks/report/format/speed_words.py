@@ -4,14 +4,42 @@ releases state no spread."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from tasks.report.format.pareto import number
+from tasks.results.row import Number, ResultRow
 
-Model = Mapping[str, Any]
 DASH = "—"
 UNSTEADY = "unsteady"
+
+
+class Timed(Protocol):
+    """A model of which latency and speed-up are stated."""
+
+    @property
+    def role(self) -> str:
+        """Its role in the run."""
+
+    @property
+    def latency_ms(self) -> Number | None:
+        """Its median latency."""
+
+    @property
+    def latency_low_ms(self) -> Number | None:
+        """The lower bound of that."""
+
+    @property
+    def latency_high_ms(self) -> Number | None:
+        """The upper bound of that."""
+
+    @property
+    def speedup(self) -> Number | None:
+        """The latency of its teacher divided by its own."""
+
+    @property
+    def unsteady(self) -> str | None:
+        """The reason why its speed decides nothing."""
 
 
 def milliseconds(value: Any) -> str:
@@ -20,43 +48,43 @@ def milliseconds(value: Any) -> str:
     return DASH if found is None else f"{found:.2f}" if found >= 1 else f"{found:.3g}"
 
 
-def latency_said(model: Model) -> str:
+def latency_said(model: Timed) -> str:
     """Return a latency with how far its interval reaches, in whole per cent of it, rounded up."""
     spread = spread_of(model)
-    return milliseconds(model.get("latency_ms")) + ("" if spread is None else f" ±{math.ceil(100 * spread - 1e-9)}%")
+    return milliseconds(model.latency_ms) + ("" if spread is None else f" ±{math.ceil(100 * spread - 1e-9)}%")
 
 
-def spread_of(model: Model) -> float | None:
+def spread_of(model: Timed) -> float | None:
     """Return how far the interval of a latency reaches from it, as a share of it; None where that was not stated."""
-    latency, low, high = (number(model.get(name)) for name in ("latency_ms", "latency_low_ms", "latency_high_ms"))
+    latency, low, high = map(number, (model.latency_ms, model.latency_low_ms, model.latency_high_ms))
     return None if not latency or low is None or high is None else max(high - latency, latency - low) / latency
 
 
-def speedup_said(model: Model, unit: str = "x") -> str:
+def speedup_said(model: Timed, unit: str = "x") -> str:
     """Return a speed-up; that of the teacher over itself is a dash."""
-    found = number(model.get("speedup"))
-    if found is None or model.get("role") == "teacher":
+    found = number(model.speedup)
+    if found is None or model.role == "teacher":
         return DASH
-    return UNSTEADY if model.get("unsteady") else f"{found:.1f}{unit}"
+    return UNSTEADY if model.unsteady else f"{found:.1f}{unit}"
 
 
-def times_as_fast(model: Model) -> str:
+def times_as_fast(model: Timed) -> str:
     """Say how fast a model is beside its teacher; nothing where that is not known."""
-    found = number(model.get("speedup"))
+    found = number(model.speedup)
     if found is None:
         return ""
-    return "its speed is unsteady" if model.get("unsteady") else f"{found:.1f} times as fast as the teacher"
+    return "its speed is unsteady" if model.unsteady else f"{found:.1f} times as fast as the teacher"
 
 
-def speed_lines(models: Sequence[Model]) -> list[str]:
+def speed_lines(models: Sequence[ResultRow]) -> list[str]:
     """Return sentences on rows whose speed decides nothing, and on those whose products another library computes than
     the teacher's."""
     shaky = [
-        f"The speed of {model['name']} is unsteady and decides nothing: {model['unsteady']}."
+        f"The speed of {model.name} is unsteady and decides nothing: {model.unsteady}."
         for model in models
-        if model.get("unsteady")
+        if model.unsteady
     ]
-    held = [(model["name"], (model.get("export") or {}).get("unsteady")) for model in models]
+    held = [(model.name, model.export.unsteady if model.export else None) for model in models]
     unheld = [
         f"{name} was not held to exports.min_speedup, because its speed beside its own fp32 is unsteady: {why}."
         for name, why in held
@@ -65,16 +93,16 @@ def speed_lines(models: Sequence[Model]) -> list[str]:
     return [*shaky, *unheld, *library_lines(models)]
 
 
-def library_lines(models: Sequence[Model]) -> list[str]:
+def library_lines(models: Sequence[ResultRow]) -> list[str]:
     """Say which rows were timed with another library for fp32 products than the first."""
-    found = {model["name"]: library_of(model) for model in models if library_of(model)}
+    found = {model.name: library_of(model) for model in models if library_of(model)}
     first = next(iter(found.values()), "")
     others = sorted({library for library in found.values() if library != first})
     by = {one: ", ".join(name for name, own in found.items() if own == one) for one in others}
     return [f"Faster with the fp32 products of {one}, and so timed with them: {names}." for one, names in by.items()]
 
 
-def library_of(model: Model) -> str:
+def library_of(model: ResultRow) -> str:
     """Return the library that multiplied in a row's timing; none for an export."""
-    words = str((model.get("measured_at") or {}).get("engine", "")).split(" against ")[0].split(", ")
+    words = (model.measured_at.engine if model.measured_at else "").split(" against ")[0].split(", ")
     return words[1] if len(words) == 2 and words[0].startswith("torch fp32") else ""

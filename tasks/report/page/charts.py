@@ -27,6 +27,7 @@ from tasks.report.page.svg import (
     ticks,
     told,
 )
+from tasks.results.row import Estimate
 
 WIDE, HIGH = 360.0, 270.0
 CROWD = 9
@@ -115,32 +116,25 @@ def names(plot: Plot, found: Front) -> list[Markup]:
     ]
 
 
-def interval_strip(rows: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Markup:
+def interval_strip(rows: Sequence[tuple[str, str, Estimate]]) -> Markup:
     """Draw scores with their intervals in rows on one axis: (name, role, score); undefined ones are left out."""
-    known = [(name, role, found) for name, role, found in rows if number(found.get("value")) is not None]
+    stated = [(name, role, number(one.value), number(one.low), number(one.high)) for name, role, one in rows]
+    known = [(name, role, value, ends) for name, role, value, *ends in stated if value is not None]
     if not known:
         return Markup("")
-    low, high = padded(
-        [
-            value
-            for _, _, found in known
-            for part in ("low", "value", "high")
-            if (value := number(found.get(part))) is not None
-        ],
-        0.1,
-    )
+    values = [one for _, _, value, ends in known for one in (ends[0], value, ends[1]) if one is not None]
+    low, high = padded(values, 0.1)
     place, height = scale(low, high, 84, 252), 20.0 * len(known) + 4
     parts = []
-    for row, (name, role, found) in enumerate(known):
+    for row, (name, role, value, (lower, upper)) in enumerate(known):
         y = 14 + 20.0 * row
         parts.append(text(78, y + 4, clipped(name, 12), anchor="end", kind="label"))
         parts.append(line(84, y, 252, y, "grid"))
-        if number(found.get("low")) is not None and number(found.get("high")) is not None:
-            parts.append(line(place(found["low"]), y, place(found["high"]), y, f"whisker thick {role}"))
-        parts.append(mark(place(found["value"]), y, role, f"{name}: {found['value']:.4f}", size=4.5))
-    return drawing(
-        260, height, "; ".join(f"{name} {found['value']:.3f}" for name, _, found in known), parts, kind="strip"
-    )
+        if lower is not None and upper is not None:
+            parts.append(line(place(lower), y, place(upper), y, f"whisker thick {role}"))
+        parts.append(mark(place(value), y, role, f"{name}: {value:.4f}", size=4.5))
+    said = "; ".join(f"{name} {value:.3f}" for name, _, value, _ in known)
+    return drawing(260, height, said, parts, kind="strip")
 
 
 def clipped(words: str, most: int) -> str:

@@ -7,17 +7,19 @@ from typing import Any
 
 from tasks.report.format.page_words import count, figure, plural, signed
 from tasks.report.page.charts import reliability_chart, scatter_chart
-from tasks.report.page.page_parts import LONGEST_TEXT, MOST_CLASSES, Model, Result
+from tasks.report.page.page_parts import LONGEST_TEXT, MOST_CLASSES
+from tasks.results.row import ResultRow
+from tasks.results.run import RunResult
 
 
-def look_parts(result: Result, models: Sequence[Model]) -> list[dict[str, Any]]:
+def look_parts(result: RunResult, models: Sequence[ResultRow]) -> list[dict[str, Any]]:
     """Return the error analyses of the displayed models."""
-    return [look_of(result, model) for model in models if model.get("inspection")]
+    return [look_of(result, model) for model in models if model.inspection]
 
 
-def look_of(result: Result, model: Model) -> dict[str, Any]:
+def look_of(result: RunResult, model: ResultRow) -> dict[str, Any]:
     """Return one model's confusion and calibration, or its residuals."""
-    look = model["inspection"]
+    look = model.inspection or {}
     if "confusion" in look:
         labels = label_names(result, len(look["confusion"]))
         small = len(labels) <= MOST_CLASSES
@@ -27,10 +29,10 @@ def look_of(result: Result, model: Model) -> dict[str, Any]:
             ("Brier score", figure(look.get("brier"))),
         ]
         return {
-            "name": model["name"],
-            "role": model["role"],
+            "name": model.name,
+            "role": model.role,
             "figures": figures,
-            "chart": reliability_chart(model["name"], look),
+            "chart": reliability_chart(model.name, look),
             "confusion": confusion_rows(look["confusion"], labels) if small else None,
             "labels": labels,
             "mistakes": None if small else mistakes(look["confusion"], labels),
@@ -41,19 +43,19 @@ def look_of(result: Result, model: Model) -> dict[str, Any]:
         ("root of the mean square", figure(look.get("rmse"))),
     ]
     return {
-        "name": model["name"],
-        "role": model["role"],
+        "name": model.name,
+        "role": model.role,
         "figures": figures,
-        "chart": scatter_chart(model["name"], look),
+        "chart": scatter_chart(model.name, look),
         "confusion": None,
         "mistakes": None,
         "labels": [],
     }
 
 
-def label_names(result: Result, classes: int) -> list[str]:
+def label_names(result: RunResult, classes: int) -> list[str]:
     """Return the names of the classes, or their numbers if they have no names."""
-    named = [str(name) for name in result.get("labels") or ()]
+    named = [str(name) for name in result.labels or ()]
     return named if len(named) == classes else [str(number) for number in range(classes)]
 
 
@@ -88,14 +90,15 @@ def mistakes(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[str
     ]
 
 
-def apart_part(result: Result, model: Model, texts: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def apart_part(result: RunResult, model: ResultRow, texts: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the disagreements of a student and its teacher, with examples; without ``texts`` the examples only have
     row ids."""
-    apart = (model.get("inspection") or {}).get("apart")
+    look = model.inspection or {}
+    apart = look.get("apart")
     if not apart:
         return None
     classes = "differ" in apart["counts"]
-    labels = label_names(result, len(model["inspection"].get("confusion", ())))
+    labels = label_names(result, len(look.get("confusion", ())))
     heads = APART_CLASSES if classes else APART_VALUES
     known = [(words, apart["examples"][name]) for name, words in heads.items() if apart["examples"].get(name)]
     lists = [{"title": words, "rows": [example(one, labels, texts) for one in found]} for words, found in known]

@@ -33,6 +33,7 @@ from tasks.report.tables.results import conditions
 from tasks.report.tables.sweep import SIMILAR, answer_lines, row_of
 from tasks.report.tables.sweep import notes as sweep_notes
 from tasks.report.tables.sweep import title as sweep_title
+from tasks.results.run import RunResult
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -44,7 +45,7 @@ PAGE = "report/report.html"
 Curves = Mapping[str, Mapping[str, Any]]
 
 
-def run_page(result: Mapping[str, Any], *, curves: Curves | None = None, texts: Mapping[str, Any] | None = None) -> str:
+def run_page(result: RunResult, *, curves: Curves | None = None, texts: Mapping[str, Any] | None = None) -> str:
     """Return the page of a run.
 
     ``curves`` are the points of its trainings by stage key and figure. ``texts`` are the texts of displayed rows by id;
@@ -56,14 +57,14 @@ def run_page(result: Mapping[str, Any], *, curves: Curves | None = None, texts: 
         "fronts": front_parts(result),
         "rows": table_rows(result),
         "notes": notes(result),
-        "conditions": conditions(result["models"][0]),
-        "curves": curve_parts(result, curves, [model["name"]]),
+        "conditions": conditions(result.models[0]),
+        "curves": curve_parts(result, curves, [model.name]),
         "looks": look_parts(result, [model] + [teacher] * (teacher is not model)),
         "apart": apart_part(result, model, texts),
         "drops": drop_part(result),
         "lineage": lineage_part(result, model),
         "licences": licence_lines(result),
-        "held": held_back_lines(result.get("held_back") or {}),
+        "held": held_back_lines(result.held_back or {}),
         "ledger": ledger_part(result),
         "how": reproduction(result),
         "judged": judging_part(result),
@@ -74,6 +75,7 @@ def run_page(result: Mapping[str, Any], *, curves: Curves | None = None, texts: 
 def sweep_page(result: Mapping[str, Any]) -> str:
     """Return the page of a sweep: the answer first, then the table, the chart, and the change of each layer by
     fine-tuning."""
+    shared = RunResult.model_validate({**result, "models": (), "rows": {result["split"]: result["rows"]}})
     parts = {
         "answers": answer_lines(result),
         "title": sweep_title(result),
@@ -81,11 +83,11 @@ def sweep_page(result: Mapping[str, Any]) -> str:
         "marks": sweep_notes(result),
         "chart": sweep_chart(result),
         "similar": SIMILAR,
-        "ledger": ledger_part({**result, "models": []}),
+        "ledger": ledger_part(shared),
         "held": held_back_lines(result.get("held_back") or {}),
-        "how": reproduction({**result, "models": [], "rows": {result["split"]: result["rows"]}}),
+        "how": reproduction(shared),
     }
-    return page("sweep.html", result, sweep=result, **parts)
+    return page("sweep.html", shared, sweep=result, **parts)
 
 
 def sweep_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -114,21 +116,21 @@ def sweep_chart(result: Mapping[str, Any]) -> Any:
     return drop_chart(known, result["teacher"]["score"]["value"], result["headline"]) if known else None
 
 
-def page(template: str, result: Mapping[str, Any], **parts: Any) -> str:
+def page(template: str, result: RunResult, **parts: Any) -> str:
     """Render a template with its parts and the common header."""
-    stages, link = result["stages"], (result.get("links") or {}).get("run", "")
+    stages, link = result.stages, (result.links or {}).get("run", "")
     head = {
-        "recipe": result["recipe"],
-        "task": result["task"],
-        "synthetic": result.get("synthetic", False),
-        "date": (result.get("made") or {}).get("date"),
+        "recipe": result.recipe,
+        "task": result.task,
+        "synthetic": result.synthetic,
+        "date": (result.made or {}).get("date"),
         "stages": plural(len(stages), "stage"),
-        "hits": sum(stage["cache"] == "hit" for stage in stages),
+        "hits": sum(stage.cache == "hit" for stage in stages),
         "link": link
         if str(link).startswith(("http://", "https://"))
         else "",  # only web addresses: other schemes could run code on a click
     }
-    return str(environment().get_template(template).render(head=head, split=result["split"], stages=stages, **parts))
+    return str(environment().get_template(template).render(head=head, split=result.split, stages=stages, **parts))
 
 
 @cache

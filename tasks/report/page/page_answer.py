@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tasks.report.format.page_words import (
@@ -22,33 +22,32 @@ from tasks.report.format.page_words import (
 from tasks.report.format.pareto import ERRORS, number
 from tasks.report.format.speed_words import latency_said, times_as_fast
 from tasks.report.page.charts import interval_strip
-from tasks.report.tables.exports_section import FILES
+from tasks.report.tables.exports_section import FILES, facts_of
 from tasks.report.tables.results import conditions
+from tasks.results.row import Cost, ResultRow
+from tasks.results.run import Registered, RunResult
 
-Model = Mapping[str, Any]
-Result = Mapping[str, Any]
 
-
-def chosen(result: Result) -> Model:
+def chosen(result: RunResult) -> ResultRow:
     """Return the model that the page is about: the champion, else the best accepted one, else the one with the least
     shortfall, else the best."""
-    candidates = [
-        model for model in result["models"] if model["role"] not in ("teacher", "baseline", "export")
-    ] or list(result["models"])
-    return min(candidates, key=lambda model: (standing(model), *worth(model, result["split"])))
+    candidates = [model for model in result.models if model.role not in ("teacher", "baseline", "export")] or list(
+        result.models
+    )
+    return min(candidates, key=lambda model: (standing(model), *worth(model, result.split)))
 
 
-def standing(model: Model) -> int:
+def standing(model: ResultRow) -> int:
     """Return a model's rank at the gate: 0 champion, 1 accepted, 2 closest, 3 any other."""
-    accepted = model.get("gate") == "accepted" or model.get("verdict") == "ACCEPT"
-    return 0 if model.get("gate") == "champion" else 1 if accepted else 2 if model.get("closest") else 3
+    accepted = model.gate == "accepted" or model.verdict == "ACCEPT"
+    return 0 if model.gate == "champion" else 1 if accepted else 2 if model.closest else 3
 
 
-def standing_said(model: Model) -> str:
+def standing_said(model: ResultRow) -> str:
     """Return a model's standing at the gate in a few words, as a tag; "not judged" for a model without a verdict."""
     return (
         STANDINGS[standing(model)]
-        if "verdict" in model or model.get("gate") in ("champion", "accepted", "refused")
+        if "verdict" in model.model_fields_set or model.gate in ("champion", "accepted", "refused")
         else "not judged"
     )
 
@@ -56,27 +55,26 @@ def standing_said(model: Model) -> str:
 STANDINGS = ("champion", "accepted, not champion", "refused", "refused")
 
 
-def worth(model: Model, split: str) -> tuple[bool, float]:
+def worth(model: ResultRow, split: str) -> tuple[bool, float]:
     """Return a sort key that is smallest for the best score: on the selection rows if it was measured there, else on
     ``split``; an undefined score comes last."""
-    chosen_by = number(model.get("selection_score"))
+    chosen_by = number(model.selection_score)
     if chosen_by is not None:
         return False, -chosen_by
-    value = number(score_of(model, split).get("value"))
-    return value is None, 0.0 if value is None else value if model["headline"] in ERRORS else -value
+    value = number(model.score(split).value)
+    return value is None, 0.0 if value is None else value if model.headline in ERRORS else -value
 
 
-def score_of(model: Model, split: str) -> Mapping[str, Any]:
-    """Return a model's headline score with its interval."""
-    return (model["metrics"].get(split) or {}).get(model["headline"]) or {}
+UNREGISTERED = Registered(candidate="")
+"""Stands for the entry of a model that is not registered."""
 
 
-def answer(result: Result) -> dict[str, Any]:
+def answer(result: RunResult) -> dict[str, Any]:
     """Return the content of the first screen."""
     model = chosen(result)
-    teacher = next((one for one in result["models"] if one["role"] == "teacher"), model)
+    teacher = next((one for one in result.models if one.role == "teacher"), model)
     came = min(standing(model), 2)
-    entry: Mapping[str, Any] = next((one for one in result["registered"] if one["candidate"] == model["name"]), {})
+    entry = next((one for one in result.registered if one.candidate == model.name), UNREGISTERED)
     return {
         "model": model,
         "teacher": teacher,
@@ -84,42 +82,40 @@ def answer(result: Result) -> dict[str, Any]:
         "lead": lead(result, model, first_of(result, model, entry)),
         "tiles": [good(result, model, teacher), fast(model), big(model, teacher), price(result, model)],
         "verdict": verdict_of(model, entry),
-        "reasons": [str(reason) for reason in entry.get("reasons", ())],
-        "pull": pull(entry, champion=came == 0, texts=result.get("texts") or "texts.csv"),
+        "reasons": list(entry.reasons),
+        "pull": pull(entry, champion=came == 0, texts=result.texts or "texts.csv"),
         "aliases": other_aliases(result, model),
         "exports": exports_inside(result, model),
     }
 
 
-def title_of(result: Result, model: Model) -> str:
+def title_of(result: RunResult, model: ResultRow) -> str:
     """Return the title, the outcome for the model; if the recipe leaves promotion to a person, there may be no
     champion yet."""
     came = min(standing(model), 2)
-    nobody = came == 1 and "promotion" in result and result["promotion"]["champion"] is None
-    return ("Nobody is champion; {} was accepted" if nobody else TITLES[came]).format(model["name"])
+    nobody = came == 1 and result.promotion is not None and result.promotion.champion is None
+    return ("Nobody is champion; {} was accepted" if nobody else TITLES[came]).format(model.name)
 
 
-def first_of(result: Result, model: Model, entry: Mapping[str, Any]) -> str:
+def first_of(result: RunResult, model: ResultRow, entry: Registered) -> str:
     """Return the first sentence of the lead: the kind of model, and the reason why an accepted one is not champion
     (older results do not have one)."""
-    came, why = min(standing(model), 2), entry.get("why") or "a champion of an earlier run is preferred to it"
-    return FIRST[came].format(model["name"], why=why)
+    came, why = min(standing(model), 2), entry.why or "a champion of an earlier run is preferred to it"
+    return FIRST[came].format(model.name, why=why)
 
 
 TITLES = ("Take {}", "The champion stays; {} was accepted", "No candidate passed the gate")
 FIRST = ("A {{what}}.", "The best of this run is {}, a {{what}}; {why}.", "The nearest is {}, a {{what}}.")
 
 
-def lead(result: Result, model: Model, first: str) -> str:
+def lead(result: RunResult, model: ResultRow, first: str) -> str:
     """Return the lead: the kind of model and its difference to the teacher, in one or two sentences."""
-    rows = (result.get("rows") or {}).get(result["split"])
-    where = f"{count(rows)} {result['split']} rows" if rows else f"the {result['split']} rows"
-    what = f"{ROLES.get(model['role'], model['role'])} for {result['task']}"
-    gap = (model.get("difference") or {}).get(result["split"]) or {}
-    lies = (
-        f" On {where} its {model['headline']} lies {signed(gap.get('value'))} from its teacher's {bounds(gap, signed)}."
-    )
-    return first.replace("{what}", what) + (lies if number(gap.get("value")) is not None else "")
+    rows = result.rows.get(result.split)
+    where = f"{count(rows)} {result.split} rows" if rows else f"the {result.split} rows"
+    what = f"{ROLES.get(model.role, model.role)} for {result.task}"
+    gap = model.gap(result.split)
+    lies = f" On {where} its {model.headline} lies {signed(gap.value)} from its teacher's {bounds(gap, signed)}."
+    return first.replace("{what}", what) + (lies if number(gap.value) is not None else "")
 
 
 ROLES = {
@@ -135,52 +131,50 @@ def tile(name: str, large: str, unit: str, lines: Sequence[str], chart: Any = ""
     return {"name": name, "large": large, "unit": unit, "lines": [line for line in lines if line], "chart": chart}
 
 
-def good(result: Result, model: Model, teacher: Model) -> dict[str, Any]:
+def good(result: RunResult, model: ResultRow, teacher: ResultRow) -> dict[str, Any]:
     """Return the tile on the model's quality, compared with its teacher's."""
-    ours, theirs = score_of(model, result["split"]), score_of(teacher, result["split"])
-    retained = (model.get("retained") or {}).get(result["split"]) or {}
+    ours, theirs = model.score(result.split), teacher.score(result.split)
+    retained = model.share(result.split)
     share = (
-        ""
-        if number(retained.get("value")) is None
-        else f"{percent(retained.get('value'))} of the teacher's {figure(theirs.get('value'))}"
+        "" if number(retained.value) is None else f"{percent(retained.value)} of the teacher's {figure(theirs.value)}"
     )
-    confidence = f"{100 * result['confidence']:g} % interval " if result.get("confidence") else "interval "
-    strip = interval_strip([(model["name"], model["role"], ours), ("teacher", "teacher", theirs)])
+    confidence = f"{100 * result.confidence:g} % interval " if result.confidence else "interval "
+    strip = interval_strip([(model.name, model.role, ours), ("teacher", "teacher", theirs)])
     return tile(
         "How good",
-        figure(ours.get("value")),
-        model["headline"],
+        figure(ours.value),
+        model.headline,
         [share, bounds(ours) and confidence + bounds(ours)],
         chart=strip,
     )
 
 
-def fast(model: Model) -> dict[str, Any]:
+def fast(model: ResultRow) -> dict[str, Any]:
     """Return the tile on the model's speed."""
     return tile("How fast", latency_said(model), "ms", [times_as_fast(model), f"median at {conditions(model)}"])
 
 
-def big(model: Model, teacher: Model) -> dict[str, Any]:
+def big(model: ResultRow, teacher: ResultRow) -> dict[str, Any]:
     """Return the tile on the model's size."""
-    memory = number(model.get("memory_bytes"))
+    memory = number(model.memory_bytes)
     return tile(
         "How big",
-        figure(model.get("bytes"), ".1f", 1e-6),
+        figure(model.bytes, ".1f", 1e-6),
         "MB",
         [
-            times(teacher.get("bytes"), model.get("bytes"), "smaller than the teacher"),
-            f"{figure(model.get('parameters'), '.2f', 1e-6)} M parameters",
+            times(teacher.bytes, model.bytes, "smaller than the teacher"),
+            f"{figure(model.parameters, '.2f', 1e-6)} M parameters",
             "" if memory is None else f"{memory * 1e-6:.0f} MB of memory at work",
         ],
     )
 
 
-def price(result: Result, model: Model) -> dict[str, Any]:
+def price(result: RunResult, model: ResultRow) -> dict[str, Any]:
     """Return the tile on the cost of computing the model: money if it is known, else time, with energy below; unknown
     figures are named as unknown."""
-    cost = model.get("cost") or {}
-    dollars, energy, carbon = (number(cost.get(name)) for name in ("dollars_on_demand", "kwh", "co2e_kg"))
-    seconds = number(cost.get("seconds")) or sum(number(one) or 0.0 for one in model.get("train_seconds") or ()) or None
+    cost = model.cost or Cost()
+    dollars, energy, carbon = map(number, (cost.dollars_on_demand, cost.kwh, cost.co2e_kg))
+    seconds = number(cost.seconds) or sum(number(one) or 0.0 for one in model.train_seconds or ()) or None
     energy_said = spent(cost, energy, carbon)
     unknown = [
         name
@@ -190,7 +184,7 @@ def price(result: Result, model: Model) -> dict[str, Any]:
     lines = [
         energy_said,
         "its own stages, all seeds; shared ones are in the ledger"
-        if cost
+        if model.cost
         else "training of all its seeds, without shared stages",
         f"{', '.join(unknown)}: unknown" if unknown else "",
     ]
@@ -201,30 +195,27 @@ def price(result: Result, model: Model) -> dict[str, Any]:
     return tile("What it cost", span(seconds), "of work" if seconds else "", lines)
 
 
-def spent(cost: Mapping[str, Any], energy: float | None, carbon: float | None) -> str:
+def spent(cost: Cost, energy: float | None, carbon: float | None) -> str:
     """Return the energy used, or a lower bound of it, in words; empty if unknown."""
     if energy is not None:
         return f"{amount(energy)} kWh" + ("" if carbon is None else f", {amount(carbon)} kg CO2e")
-    least = number((cost.get("kwh") or {}).get("at_least"))
+    least = number(cost.kwh.at_least) if cost.kwh else None
     return f"at least {amount(least)} kWh" if least else ""
 
 
-def verdict_of(model: Model, entry: Mapping[str, Any]) -> str:
+def verdict_of(model: ResultRow, entry: Registered) -> str:
     """Return the gate's verdict on a model."""
-    found = model.get("verdict") or entry.get("verdict")
-    if isinstance(found, Mapping):
-        found = found.get("verdict") or found.get("word")
-    return str(found) if found else WORDS.get(str(model.get("gate")), str(model.get("gate") or DASH))
+    return model.verdict or entry.verdict or WORDS.get(model.gate or "", model.gate or DASH)
 
 
 WORDS = {"champion": "accepted", "—": DASH}
 
 
-def pull(entry: Mapping[str, Any], *, champion: bool, texts: str) -> list[str]:
+def pull(entry: Registered, *, champion: bool, texts: str) -> list[str]:
     """Return the commands that download the model and use it; empty if it was not registered."""
-    if not entry.get("name"):
+    if not entry.name:
         return []
-    wanted = f"{entry['name']}@{'champion' if champion else entry['version']}"
+    wanted = f"{entry.name}@{'champion' if champion else entry.version}"
     return [f"limbeck pull {quoted(wanted)} my-model", f"limbeck predict my-model {quoted(texts)}"]
 
 
@@ -233,40 +224,37 @@ def quoted(words: str) -> str:
     return words if re.fullmatch(r"[\w./@+-]+", words) else "'" + words.replace("'", "'\\''") + "'"
 
 
-def exports_inside(result: Result, model: Model) -> list[str]:
+def exports_inside(result: RunResult, model: ResultRow) -> list[str]:
     """Return a line with figures for each published export in the model's folder: the same model for ONNX Runtime."""
     published = [
-        one
-        for one in result["models"]
-        if one["role"] == "export" and one.get("of") == model["name"] and one.get("gate") == "published"
+        one for one in result.models if one.role == "export" and one.of == model.name and one.gate == "published"
     ]
     return [
-        f"onnx/{FILES[one['export']['format']]}: {figure(score_of(one, result['split']).get('value'))} "
-        f"{one['headline']}, "
-        f"{latency_said(one)} ms, {figure(one.get('bytes'), '.1f', 1e-6)} MB"
+        f"onnx/{FILES[facts_of(one).format]}: {figure(one.score(result.split).value)} {one.headline}, "
+        f"{latency_said(one)} ms, {figure(one.bytes, '.1f', 1e-6)} MB"
         for one in published
     ]
 
 
-def other_aliases(result: Result, model: Model) -> list[str]:
+def other_aliases(result: RunResult, model: ResultRow) -> list[str]:
     """Return a line for each other alias with its model; candidates with identical weights share a version."""
     found: dict[str, list[str]] = {}
-    for entry in result["registered"]:
+    for entry in result.registered:
         for alias in aliases_of(entry):
-            if (alias, entry["candidate"]) != ("champion", model["name"]):
-                found.setdefault(f"{entry['name']}@{alias}", []).append(str(entry["candidate"]))
+            if (alias, entry.candidate) != ("champion", model.name):
+                found.setdefault(f"{entry.name}@{alias}", []).append(entry.candidate)
     return [f"{name} is {' and '.join(candidates)}" for name, candidates in found.items()]
 
 
-def aliases_of(entry: Mapping[str, Any]) -> list[str]:
+def aliases_of(entry: Registered) -> list[str]:
     """Return an entry's aliases, given as one, as several, or as none."""
-    given = entry.get("aliases") or entry.get("alias") or []
-    return [one.strip() for one in given.split(",")] if isinstance(given, str) else list(given)
+    one = (entry.alias,) if isinstance(entry.alias, str) else entry.alias or ()
+    return list(entry.aliases or one)
 
 
-def seeds_said(model: Model) -> str:
+def seeds_said(model: ResultRow) -> str:
     """Return the number of seeds of a mean, in words."""
-    seeds = len(model.get("seeds") or ()) or max(
-        (len(values) for found in (model.get("per_seed") or {}).values() for values in found.values()), default=1
+    seeds = len(model.seeds or ()) or max(
+        (len(values) for found in model.per_seed.values() for values in found.values()), default=1
     )
     return plural(seeds, "seed")

@@ -10,30 +10,29 @@ from typing import Any
 from markupsafe import Markup
 
 from tasks.report.format.against import against_lines
-from tasks.report.format.means import mean_of
 from tasks.report.format.page_words import DASH, amount, bounds, count, figure, money, percent, span
 from tasks.report.format.pareto import Front, fronts, number
 from tasks.report.format.speed_words import latency_said, speed_lines, speedup_said
 from tasks.report.page.charts import curve_chart, drop_chart, front_chart, spread
 from tasks.report.page.lineage_chart import lineage_chart
-from tasks.report.page.page_answer import score_of, seeds_said, verdict_of
+from tasks.report.page.page_answer import UNREGISTERED, seeds_said, verdict_of
 from tasks.report.page.svg import MARKS, drawing, mark
 from tasks.report.tables.ledger import counted_lines
+from tasks.results.row import ResultRow
+from tasks.results.run import Registered, RunResult
 
-Model = Mapping[str, Any]
-Result = Mapping[str, Any]
 CURVE_POINTS, MOST_CLASSES, LONGEST_TEXT = 60, 12, 400
 
 
 # --- fronts and table -------------------------------------------------------------------------------------------------
 
 
-def front_parts(result: Result) -> list[dict[str, Any]]:
+def front_parts(result: RunResult) -> list[dict[str, Any]]:
     """Return the three Pareto charts, each with a sentence."""
     return [
         {
             "title": f"Against {found.title}",
-            "chart": front_chart(found, result["headline"]) if found.points else None,
+            "chart": front_chart(found, result.headline) if found.points else None,
             "said": front_said(found),
         }
         for found in fronts(result)
@@ -50,9 +49,9 @@ def front_said(found: Front) -> str:
     return said + note + out + shaky
 
 
-def table_rows(result: Result) -> list[dict[str, Any]]:
+def table_rows(result: RunResult) -> list[dict[str, Any]]:
     """Return the rows of the table of all candidates."""
-    entries = {entry["candidate"]: entry for entry in result["registered"]}
+    entries = {entry.candidate: entry for entry in result.registered}
     on = {
         name: [
             short
@@ -62,47 +61,46 @@ def table_rows(result: Result) -> list[dict[str, Any]]:
         for name in names(result)
     }
     return [
-        table_row(model, result["split"], entries.get(model["name"], {}), on[model["name"]])
-        for model in result["models"]
+        table_row(model, result.split, entries.get(model.name, UNREGISTERED), on[model.name]) for model in result.models
     ]
 
 
-def names(result: Result) -> list[str]:
+def names(result: RunResult) -> list[str]:
     """Return the names of the models."""
-    return [model["name"] for model in result["models"]]
+    return [model.name for model in result.models]
 
 
-def table_row(model: Model, split: str, entry: Mapping[str, Any], on: Sequence[str]) -> dict[str, Any]:
+def table_row(model: ResultRow, split: str, entry: Registered, on: Sequence[str]) -> dict[str, Any]:
     """Return one row of the table, with figures as text."""
-    score, retained = score_of(model, split), (model.get("retained") or {}).get(split) or {}
-    deviation = number(((model.get("deviation") or {}).get(split) or {}).get(model["headline"]))
-    mean = figure(mean_of(model, split, model["headline"]).get("value"))
-    teacher = model["role"] == "teacher"
+    score, retained, mean = model.score(split), model.share(split), model.mean(split)
+    deviation = number(model.spread(split))
+    over = figure(mean.value if mean else None)
+    teacher = model.role == "teacher"
     return {
-        "name": model["name"],
-        "role": model["role"],
-        "mark": role_mark(model["role"]),
-        "champion": model.get("gate") == "champion",
-        "of": model.get("of"),
-        "engine": model.get("engine"),
-        "score": figure(score.get("value")),
+        "name": model.name,
+        "role": model.role,
+        "mark": role_mark(model.role),
+        "champion": model.gate == "champion",
+        "of": model.of,
+        "engine": model.engine,
+        "score": figure(score.value),
         "bounds": bounds(score),
-        "spread": f"mean {mean} ± {deviation:.3f}, {seeds_said(model)}" if deviation is not None else seeds_said(model),
-        "retained": DASH if teacher else percent(retained.get("value")),
+        "spread": f"mean {over} ± {deviation:.3f}, {seeds_said(model)}" if deviation is not None else seeds_said(model),
+        "retained": DASH if teacher else percent(retained.value),
         "retained_bounds": "" if teacher else bounds(retained, hundredth),
-        "parameters": figure(model.get("parameters"), ".2f", 1e-6),
-        "size": figure(model.get("bytes"), ".1f", 1e-6),
-        "flops": figure(model.get("flops"), ".2f", 1e-9),
+        "parameters": figure(model.parameters, ".2f", 1e-6),
+        "size": figure(model.bytes, ".1f", 1e-6),
+        "flops": figure(model.flops, ".2f", 1e-9),
         "latency": latency_said(model),
         "speedup": speedup_said(model, "×"),
-        "memory": figure(model.get("memory_bytes"), ".0f", 1e-6),
-        "ece": figure((model.get("inspection") or {}).get("ece"), ".3f"),
-        "cost": money((model.get("cost") or {}).get("dollars_on_demand")),
-        "gate": "teacher" if teacher else str(model.get("gate") or DASH),
+        "memory": figure(model.memory_bytes, ".0f", 1e-6),
+        "ece": figure((model.inspection or {}).get("ece"), ".3f"),
+        "cost": money(model.cost.dollars_on_demand if model.cost else None),
+        "gate": "teacher" if teacher else model.gate or DASH,
         "verdict": verdict_of(model, entry),
-        "reasons": [str(reason) for reason in entry.get("reasons", ())],
+        "reasons": list(entry.reasons),
         "front": ", ".join(on),
-        "note": model.get("note"),
+        "note": model.note,
     }
 
 
@@ -116,11 +114,11 @@ def role_mark(role: str) -> Markup:
     return drawing(16, 16, role, [mark(8, 8, role if role in MARKS else "student", role, size=5.4)], kind="inline")
 
 
-def notes(result: Result) -> list[str]:
+def notes(result: RunResult) -> list[str]:
     """Return the comparisons of candidates with plain baselines, the notes of stages, and the models of unsteady
     speed."""
-    noted = sorted({f"{model['note']}." for model in result["models"] if model.get("note")})
-    return [*against_lines(result["models"], result["split"]), *noted, *speed_lines(result["models"])]
+    noted = sorted({f"{model.note}." for model in result.models if model.note})
+    return [*against_lines(result.models, result.split), *noted, *speed_lines(result.models)]
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -129,21 +127,21 @@ SHOWN = {"loss": "loss", "selection_score": "score on the selection rows"}
 
 
 def curve_parts(
-    result: Result, curves: Mapping[str, Mapping[str, Any]] | None, first: Sequence[str]
+    result: RunResult, curves: Mapping[str, Mapping[str, Any]] | None, first: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
     """Return charts of every training, with all of its seeds in one chart: under "first" those of the displayed model
     and of trainings of no candidate, under "others" the rest."""
     groups: dict[tuple[str, str], dict[str, Any]] = {}
-    for stage in result["stages"]:
-        found = (curves or {}).get(stage["key"])
+    for stage in result.stages:
+        found = (curves or {}).get(stage.key)
         if found:
-            name, seed = label_and_seed(stage["label"])
-            group = groups.setdefault((stage["name"], name), {"cached": True, "lines": {}})
-            group["cached"] &= stage["cache"] == "hit"
+            name, seed = label_and_seed(stage.label)
+            group = groups.setdefault((stage.name, name), {"cached": True, "lines": {}})
+            group["cached"] &= stage.cache == "hit"
             for what in SHOWN:
                 if found.get(what):
                     group["lines"].setdefault(what, {})[seed] = spread(found[what], CURVE_POINTS)
-    candidates = {model["name"] for model in result["models"] if model["role"] != "teacher"}
+    candidates = {model.name for model in result.models if model.role != "teacher"}
     parts: dict[str, list[dict[str, Any]]] = {"first": [], "others": []}
     for (stage_name, name), group in groups.items():
         title = f"{stage_name} {name}".rstrip()
@@ -169,35 +167,29 @@ def label_and_seed(label: str) -> tuple[str, str]:
 # --- layers, lineage, ledger, reproduction ----------------------------------------------------------------------------
 
 
-def drop_part(result: Result) -> Markup | None:
+def drop_part(result: RunResult) -> Markup | None:
     """Return the chart of models with dropped layers; None if there are none."""
     series: dict[str, list[dict[str, Any]]] = {}
-    for model in result["models"]:
-        strategy, _, drop = model["name"].rpartition("-")
-        score = score_of(model, result["split"])
-        if model["role"] == "dropped" and drop.isdigit() and number(score.get("value")) is not None:
-            series.setdefault(strategy, []).append({"drop": int(drop), **score})
+    for model in result.models:
+        strategy, _, drop = model.name.rpartition("-")
+        score = model.score(result.split)
+        if model.role == "dropped" and drop.isdigit() and number(score.value) is not None:
+            series.setdefault(strategy, []).append({"drop": int(drop), **score.as_json()})
     teacher = next(
-        (
-            number(score_of(model, result["split"]).get("value"))
-            for model in result["models"]
-            if model["role"] == "teacher"
-        ),
+        (number(model.score(result.split).value) for model in result.models if model.role == "teacher"),
         None,
     )
     ordered = {name: sorted(found, key=lambda cell: cell["drop"]) for name, found in series.items()}
-    return drop_chart(ordered, teacher, result["headline"]) if ordered else None
+    return drop_chart(ordered, teacher, result.headline) if ordered else None
 
 
-def lineage_part(result: Result, model: Model) -> Markup | None:
+def lineage_part(result: RunResult, model: ResultRow) -> Markup | None:
     """Return the graph of all stages and sources that a model depends on."""
-    lineage = result.get("lineage") or {}
+    lineage = result.lineage or {}
     nodes, edges = lineage.get("nodes") or [], lineage.get("edges") or []
-    ends = {node["id"] for node in nodes if node.get("made") and node["made"] == model.get("checkpoint")}
+    ends = {node["id"] for node in nodes if node.get("made") and node["made"] == model.checkpoint}
     ends |= {
-        node["id"]
-        for node in nodes
-        if node["label"] == model["name"] and node["name"] in ("score-model", "measure-speed")
+        node["id"] for node in nodes if node["label"] == model.name and node["name"] in ("score-model", "measure-speed")
     }
     kept: set[str] = set()
     while ends - kept:
@@ -211,10 +203,10 @@ def lineage_part(result: Result, model: Model) -> Markup | None:
     )
 
 
-def licence_lines(result: Result) -> list[str]:
+def licence_lines(result: RunResult) -> list[str]:
     """Return every source with its licence, as given in the recipe; empty for an older result, which does not contain
     them."""
-    return [f"{one['what']}: {one['source']}, licence: {one['licence']}" for one in result.get("licences") or ()]
+    return [f"{one['what']}: {one['source']}, licence: {one['licence']}" for one in result.licences or ()]
 
 
 LEDGER = {
@@ -228,15 +220,15 @@ LEDGER = {
 }
 
 
-def ledger_part(result: Result) -> dict[str, Any] | None:
+def ledger_part(result: RunResult) -> dict[str, Any] | None:
     """Return the ledger's rows: the total, the savings by the cache, every model and every stage."""
-    ledger = result.get("ledger")
+    ledger = result.ledger
     if not ledger:
         return None
     sums = [
         (words, ledger.get(name) or {}) for name, words in (("total", "the whole run"), ("saved", "saved by the cache"))
     ]
-    costs = [(model["name"], model["cost"]) for model in result["models"] if model.get("cost")]
+    costs = [(model.name, model.cost.as_json()) for model in result.models if model.cost]
     stages = [(stage_name(stage), stage.get("cost") or stage) for stage in ledger.get("stages") or ()]
     return {
         "heads": list(LEDGER.values()),
@@ -278,24 +270,22 @@ def methods(costs: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted(found)
 
 
-def reproduction(result: Result) -> list[tuple[str, str]]:
+def reproduction(result: RunResult) -> list[tuple[str, str]]:
     """Return the facts needed to reproduce the run; a required fact that was not recorded is "unknown"."""
-    made, manifest = result.get("made") or {}, result.get("manifest") or {}
+    made, manifest = result.made or {}, result.manifest or {}
     told = {**manifest, **{name: value for name, value in made.items() if value}}
-    seeds = ", ".join(
-        f"{model['name']} {'/'.join(map(str, model['seeds']))}" for model in result["models"] if model.get("seeds")
-    )
-    compare = f"limbeck reproduce {result['run'][:8]}" if manifest and result.get("run") else ""
+    seeds = ", ".join(f"{model.name} {'/'.join(map(str, model.seeds))}" for model in result.models if model.seeds)
+    compare = f"limbeck reproduce {result.run[:8]}" if manifest and result.run else ""
     found = {
         "command": told.get("command"),
         "compare": compare,
-        "run": result.get("run"),
+        "run": result.run,
         "date": told.get("date"),
         "commit": told.get("commit"),
         "versions": joined(told.get("versions"), "{0} {1}"),
         "seeds": seeds,
         "hardware": joined(told.get("hardware"), "{0} {1}"),
-        "rows": ", ".join(f"{count(many)} {split}" for split, many in (result.get("rows") or {}).items()),
+        "rows": ", ".join(f"{count(many)} {split}" for split, many in result.rows.items()),
         "time": span(made["minutes"]["run"] * 60) if made.get("minutes") else "",
     }
     return [(name, str(value) if value else "unknown") for name, value in found.items() if value or name in NEEDED]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 from typing import Any
 
 from tasks.report.format.pareto import Front, Point, fronts
 from tasks.report.page.svg import Labels, Plot
+from tasks.results.run import RunResult
 
 MARKERS = {"teacher": "D", "student": "o", "dropped": "^", "baseline": "s", "export": "H"}
 SIDES = {"start": "left", "middle": "center", "end": "right"}
 COLOURS = {"teacher": "#6a4aa3", "student": "#0b6b66", "dropped": "#b1520c", "baseline": "#6b727b", "export": "#2560b8"}
 
 
-def pareto_pictures(result: Mapping[str, Any]) -> dict[str, bytes]:
+def pareto_pictures(result: RunResult) -> dict[str, bytes]:
     """Return ``pareto.png`` and ``pareto.svg``: all fronts with known figures, side by side; equal results give equal
     bytes."""
     import logging
@@ -30,10 +30,9 @@ def pareto_pictures(result: Mapping[str, Any]) -> dict[str, bytes]:
         figure = Figure(figsize=(4.8 * max(1, len(found)), 4.2))
         figure.subplots_adjust(left=0.62 / (4.8 * max(1, len(found))), right=0.985, bottom=0.13, top=0.9, wspace=0.2)
         for number, one in enumerate(found, start=1):
-            draw(figure.add_subplot(1, len(found), number), one, result["headline"])
+            draw(figure.add_subplot(1, len(found), number), one, result.headline)
         figure.suptitle(
-            f"{result['recipe']}: {result['headline']} on {result['split']}; the line is the front, the ring the "
-            f"champion"
+            f"{result.recipe}: {result.headline} on {result.split}; the line is the front, the ring the champion"
         )
         return {"pareto.png": saved(figure, "png"), "pareto.svg": saved(figure, "svg")}
 

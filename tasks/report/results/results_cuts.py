@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tasks.errors import RecipeError
 from tasks.report.results.results_file import KINDS, Run, Sweep
+from tasks.results.row import Estimate, Means, ResultRow, SetScores
 
 DIGITS = 5  # significant digits that are kept of a measured figure
 
@@ -36,7 +37,7 @@ def trimmed(written: Any, note: str, where: str) -> Run | Sweep:
             "kind": written["kind"],
             "purged": purged_of(written),
         }
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValidationError) as error:
         raise RecipeError(
             f"{where} lacks something that a finished run has ({error}); run it again with --json and add that file"
         ) from error
@@ -69,72 +70,78 @@ def purged_of(written: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def cut_run(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of a run."""
-    models = written["models"]
+    models = [ResultRow.model_validate(model) for model in written["models"]]
+    if any(model.deviation is None or model.parameters is None for model in models):
+        raise KeyError("deviation")
     return {
         **{name: written[name] for name in ("recipe", "task", "headline", "split", "rows", "synthetic")},
-        "measured_at": models[0]["measured_at"],
+        "measured_at": written["models"][0]["measured_at"],
         "models": [entry_of(model) for model in models],
     }
 
 
-def entry_of(model: Mapping[str, Any]) -> dict[str, Any]:
+def entry_of(model: ResultRow) -> dict[str, Any]:
     """Return what is kept of one model: means over its seeds, by which methods are compared, and beside them the
     figures of the registered one."""
-    means = model.get("means") or {}
-    scores = {
-        split: {name: score_of(model, means, split, name) for name in metrics}
-        for split, metrics in model["metrics"].items()
-    }
-    over = {
-        what: {split: (means.get(split) or {}).get(what, found) for split, found in (model[what] or {}).items()}
-        for what in ("retained", "difference")
-    }
-    kept = (
-        "name",
-        "role",
-        "plain",
-        "seeds",
-        "against",
-        "parameters",
-        "bytes",
-        "latency_ms",
-        "speedup",
-        "steps",
-        "train_seconds",
-    )
-    timed = {name: model.get(name) for name in ("latency_low_ms", "latency_high_ms", "unsteady")}
-    judged = {name: judged_of(found) for name, found in (model.get("judged") or {}).items()}
+    means = model.means or {}
+    scores = {split: {name: score_of(model, split, name) for name in found} for split, found in model.metrics.items()}
+    kept = model.model_dump(mode="json", include=KEPT)
+    retained = {split: (means.get(split) or Means()).retained or one for split, one in (model.retained or {}).items()}
+    ahead = {split: (means.get(split) or Means()).difference or one for split, one in (model.difference or {}).items()}
+    judged = {name: judged_of(found) for name, found in (model.judged or {}).items()}
     return {
-        **{name: model[name] for name in kept},
-        **timed,
-        **over,
-        "selected_seed": model.get("selected_seed"),
+        **kept,
+        "retained": {split: one.as_json() for split, one in retained.items()},
+        "difference": {split: one.as_json() for split, one in ahead.items()},
         "scores": scores,
         **({"judged": judged} if judged else {}),
     }
 
 
-def score_of(model: Mapping[str, Any], means: Mapping[str, Any], split: str, name: str) -> dict[str, Any]:
+KEPT = {
+    "name",
+    "role",
+    "plain",
+    "seeds",
+    "against",
+    "parameters",
+    "bytes",
+    "latency_ms",
+    "speedup",
+    "steps",
+    "train_seconds",
+    "latency_low_ms",
+    "latency_high_ms",
+    "unsteady",
+    "selected_seed",
+}
+
+
+def score_of(model: ResultRow, split: str, name: str) -> dict[str, Any]:
     """Return what is kept of one metric."""
-    spread = {"deviation": model["deviation"][split][name], "per_seed": model["per_seed"][split][name]}
-    return with_own(model["metrics"][split][name], means.get(split) or {}, name, spread)
+    spread = {"deviation": (model.deviation or {})[split][name], "per_seed": model.per_seed[split][name]}
+    return with_own(model.score(split, name), (model.means or {}).get(split), name, spread)
 
 
-def with_own(own: Mapping[str, Any], means: Mapping[str, Any], name: str, spread: Mapping[str, Any]) -> dict[str, Any]:
+def with_own(own: Estimate, means: Means | None, name: str, spread: Mapping[str, Any]) -> dict[str, Any]:
     """Return a metric's mean over seeds and beside it the registered model's own; older results have one figure."""
-    return {**means["metrics"][name], **spread, "own": own} if means else {**own, **spread}
+    if means is None:
+        return {**own.as_json(), **spread}
+    return {**means.metrics[name].as_json(), **spread, "own": own.as_json()}
 
 
-def judged_of(found: Mapping[str, Any]) -> dict[str, Any]:
+def judged_of(found: SetScores) -> dict[str, Any]:
     """Return what is kept of a model's scores on one judging set: means, and its own beside them, as on the task's
     rows."""
-    means = found.get("means") or {}
+    means = found.means or Means()
     scores = {
-        name: with_own(own, means, name, {"deviation": found["deviation"][name], "per_seed": found["per_seed"][name]})
-        for name, own in found["metrics"].items()
+        name: with_own(own, found.means, name, {"deviation": found.deviation[name], "per_seed": found.per_seed[name]})
+        for name, own in found.metrics.items()
     }
-    over = {what: means.get(what, found[what]) for what in ("retained", "difference", "drop")}
-    return {**{name: found[name] for name in ("rows", "merges")}, **over, "scores": scores}
+    over = {"retained": means.retained or found.retained, "difference": means.difference or found.difference}
+    drop = means.drop if "drop" in means.model_fields_set else found.drop
+    stated = {what: one.as_json() for what, one in over.items() if one}
+    return {"rows": found.rows, "merges": found.merges, "drop": drop, **stated, "scores": scores}
 
 
 def cut_sweep(written: Mapping[str, Any]) -> dict[str, Any]:

@@ -172,8 +172,8 @@ def model_cells(run: Run, entry: Entry) -> list[str]:
         against(entry, run.split),
         str(len(entry.seeds) or len(score_of(run, entry).per_seed)),
         number(entry.parameters, ".2f", 1e-6, " M"),
-        latency_said(entry.model_dump()),
-        speedup_said(entry.model_dump()),
+        latency_said(entry),
+        speedup_said(entry),
         number(mean(entry.steps) or None, ",.0f"),
         number(mean(entry.train_seconds) or None, ".1f", 1 / 60),
     ]
@@ -206,10 +206,7 @@ def bounds(figure: Figure, form: str) -> str:
 def against(entry: Entry, split: str) -> str:
     """Return what is said of a model beside its plain baselines."""
     said = [(baseline, splits[split]) for baseline, splits in entry.against.items() if split in splits]
-    return (
-        "; ".join(f"{one.verdict}, `{baseline}`: {gap(one.model_dump())}{lonely(one.seeds)}" for baseline, one in said)
-        or DASH
-    )
+    return "; ".join(f"{one.verdict}, `{baseline}`: {gap(one)}{lonely(one.seeds)}" for baseline, one in said) or DASH
 
 
 def lonely(seeds: tuple[int, int]) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from tasks.report.format.page_words import DASH, figure, money
 from tasks.report.format.pareto import number
+from tasks.results.row import Amount, ResultRow
 
-Model = Mapping[str, Any]
 COSTS = {
     "seconds": ("time", "{} s"),
     "gpu_seconds": ("GPU time", "{} s"),
@@ -20,14 +17,14 @@ COSTS = {
 }
 
 
-def more_rows(model: Model) -> list[str]:
+def more_rows(model: ResultRow) -> list[str]:
     """Return the known rows on calibration and cost, each with its origin."""
     return [*calibration_rows(model), *cost_rows(model)]
 
 
-def calibration_rows(model: Model) -> list[str]:
+def calibration_rows(model: ResultRow) -> list[str]:
     """Return the expected calibration error, or the mean error of a regression."""
-    look = model.get("inspection") or {}
+    look = model.inspection or {}
     if number(look.get("ece")) is not None:
         return [f"| expected calibration error | {figure(look['ece'], '.4f')} | measured |"]
     return (
@@ -37,25 +34,21 @@ def calibration_rows(model: Model) -> list[str]:
     )
 
 
-def cost_rows(model: Model) -> list[str]:
+def cost_rows(model: ResultRow) -> list[str]:
     """Return the cost of the model's own training stages and of one inference; an unknown figure is a dash with its
     reason, never a zero."""
-    cost = model.get("cost") or {}
+    cost = model.cost.amounts() if model.cost else {}
     own = [
         cost_row(f"{name} of its own stages", form, cost[part], part)
         for part, (name, form) in COSTS.items()
-        if isinstance(cost.get(part), Mapping)
+        if part in cost
     ]
-    return own + (
-        [cost_row("energy of one inference", "{} J", cost["joules"], "joules")]
-        if isinstance(cost.get("joules"), Mapping)
-        else []
-    )
+    return own + ([cost_row("energy of one inference", "{} J", cost["joules"], "joules")] if "joules" in cost else [])
 
 
-def cost_row(name: str, form: str, found: Mapping[str, Any], part: str) -> str:
+def cost_row(name: str, form: str, found: Amount, part: str) -> str:
     """Return one line of cost."""
-    known = number(found.get("value")) is not None
-    value = money(found["value"]) if part.startswith("dollars") else figure(found.get("value"), ".4g")
-    how = f"{found.get('how', 'unknown')}: {found.get('by', '')}".rstrip(": ")
+    known = number(found.value) is not None
+    value = money(found.value) if part.startswith("dollars") else figure(found.value, ".4g")
+    how = f"{found.how or 'unknown'}: {found.by}".rstrip(": ")
     return f"| {name} | {form.format(value) if known else DASH} | {how.replace('|', '/')} |"

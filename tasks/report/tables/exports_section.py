@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.report.format.speed_words import latency_said, speedup_said
+from tasks.results.row import ExportFacts, ResultRow
 
 FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx"}
 SECTION = """## Exports
@@ -42,18 +43,18 @@ logits = session.run(["logits"], {{name: np.array([given[name]], dtype=np.int64)
 ANSWERS = {"classification": 'print(card["labels"][logits.argmax()])', "regression": "print(logits[0])"}
 
 
-def exports_section(exports: Sequence[Mapping[str, Any]], task: Mapping[str, Any], split: str) -> str:
+def exports_section(exports: Sequence[ResultRow], task: Mapping[str, Any], split: str) -> str:
     """Return the section on exports; empty if none is published with the model."""
     if not exports:
         return ""
-    kinds = {row["export"]["format"] for row in exports}
+    kinds = {facts.format for facts in map(facts_of, exports)}
     why = (
         "within a batch int8 activations share one scale" if "int8" in kinds else "in company sums may round otherwise"
     )
     rows = "\n".join(table_row(row, split) for row in exports)
     smallest = FILES["int8" if "int8" in kinds else "onnx"]
     return SECTION.format(
-        headline=exports[0]["headline"], split=split, rows=rows, snippet=snippet(task, smallest), why=why
+        headline=exports[0].headline, split=split, rows=rows, snippet=snippet(task, smallest), why=why
     )
 
 
@@ -66,24 +67,27 @@ def snippet(task: Mapping[str, Any], file: str) -> str:
     )
 
 
-def table_row(row: Mapping[str, Any], split: str) -> str:
+def facts_of(row: ResultRow) -> ExportFacts:
+    """Return the facts of an export; a row of a model is a ValueError."""
+    if row.export is None:
+        raise ValueError(f"{row.name} is no export")
+    return row.export
+
+
+def table_row(row: ResultRow, split: str) -> str:
     """Return one export's line of the table."""
-    score = row["metrics"][split][row["headline"]]["value"]
+    score, export = row.score(split).value, facts_of(row)
     shown = "—" if score is None else f"{score:.4f}"
-    figures = (shown, f"{row['bytes'] / 1e6:.1f}", latency_said(row), speedup_said(row, ""))
-    return (
-        "| " + " | ".join((f"`{FILES[row['export']['format']]}`", *figures, held(row["export"]), row["engine"])) + " |"
-    )
+    figures = (shown, f"{(row.bytes or 0) / 1e6:.1f}", latency_said(row), speedup_said(row, ""))
+    return "| " + " | ".join((f"`{FILES[export.format]}`", *figures, held(export), row.engine or "")) + " |"
 
 
-def held(export: Mapping[str, Any]) -> str:
+def held(export: ExportFacts) -> str:
     """Return the results of the checks of parity and of speed, in words."""
-    same = f"{export['equal_answers']:.1%} of {export['rows']:,} answers equal"
-    if export["format"] == "onnx":
-        return f"{same}, logits within {export['largest_difference']:.1e} of the checkpoint's"
-    pace = f"{export['speedup']:.2f} times as fast" if export.get("speedup") else ""
-    speed = f", {'speed unsteady' if export.get('unsteady') else pace}" if pace else ""
-    return (
-        f"{same}; {export['metric']} {export['score']:.4f} on the selection rows, its own fp32 "
-        f"{export['fp32']['score']:.4f}{speed}"
-    )
+    same = f"{export.equal_answers:.1%} of {export.rows:,} answers equal"
+    if export.format == "onnx":
+        return f"{same}, logits within {export.largest_difference:.1e} of the checkpoint's"
+    pace = f"{export.speedup:.2f} times as fast" if export.speedup else ""
+    speed = f", {'speed unsteady' if export.unsteady else pace}" if pace else ""
+    full = export.fp32.score if export.fp32 else None
+    return f"{same}; {export.metric} {export.score:.4f} on the selection rows, its own fp32 {full:.4f}{speed}"

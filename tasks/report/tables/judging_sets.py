@@ -10,28 +10,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tasks.report.format.means import mean_of
+from tasks.report.format.against import Bounded
 from tasks.report.format.page_words import plural
 from tasks.report.tables.results import DASH, number, over_seeds, with_interval
+from tasks.results.row import UNDEFINED, ResultRow, SetScores
+from tasks.results.run import RunResult
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-Model = Mapping[str, Any]
 HEADS = ("set", "model", "score", "of the teacher", "to the teacher", "drop")
 
 
-def judged_on(models: Sequence[Model]) -> list[str]:
+def judged_on(models: Sequence[ResultRow]) -> list[str]:
     """Return the names of a run's judging sets."""
-    return list(dict.fromkeys(name for model in models for name in model.get("judged") or ()))
+    return list(dict.fromkeys(name for model in models for name in sets_of(model)))
 
 
-def judging_rows(models: Sequence[Model]) -> list[tuple[str, ...]]:
+def sets_of(model: ResultRow) -> dict[str, SetScores]:
+    """Return the scores of a model by judging set."""
+    return model.judged or {}
+
+
+def judging_rows(models: Sequence[ResultRow]) -> list[tuple[str, ...]]:
     """Return a row of text for every set and model, the teacher first within each set; only the first row names the
     set."""
     rows = []
     for name in judged_on(models):
-        scored = [model for model in models if name in (model.get("judged") or {})]
+        scored = [model for model in models if name in sets_of(model)]
         rows += [
             (name if first else "", *judging_cells(model, name))
             for first, model in zip([True] + [False] * len(scored), scored, strict=False)
@@ -39,29 +45,26 @@ def judging_rows(models: Sequence[Model]) -> list[tuple[str, ...]]:
     return rows
 
 
-def judging_cells(model: Model, name: str) -> tuple[str, ...]:
+def judging_cells(model: ResultRow, name: str) -> tuple[str, ...]:
     """Return one model's figures on one set, as text."""
-    found, teacher = model["judged"][name], model["role"] == "teacher"
-    metric = model["headline"]
-    ahead, retained = found.get("difference") or {}, found.get("retained") or {}
+    found, teacher = sets_of(model)[name], model.role == "teacher"
+    ahead, retained = found.difference or UNDEFINED, found.retained or UNDEFINED
     return (
-        model["name"],
-        with_interval(found["metrics"].get(metric) or {}) + over_seeds(as_splits(model), name, metric),
-        DASH if teacher else number(retained.get("value"), ".1%"),
+        model.name,
+        with_interval(found.metrics.get(model.headline, UNDEFINED)) + over_seeds(model.on_sets(), name),
+        DASH if teacher else number(retained.value, ".1%"),
         DASH if teacher else gap(ahead),
-        number(found.get("drop"), "+.3f"),
+        number(found.drop, "+.3f"),
     )
 
 
-def gap(found: Mapping[str, float | None]) -> str:
+def gap(found: Bounded) -> str:
     """Return a difference with its interval."""
-    low, high = found.get("low"), found.get("high")
-    return number(found.get("value"), "+.3f") + (
-        f" [{low:+.3f}, {high:+.3f}]" if low is not None and high is not None else ""
-    )
+    low, high = found.low, found.high
+    return number(found.value, "+.3f") + (f" [{low:+.3f}, {high:+.3f}]" if low is not None and high is not None else "")
 
 
-def judging_table(models: Sequence[Model], split: str) -> Table | None:
+def judging_table(models: Sequence[ResultRow], split: str) -> Table | None:
     """Return the table for rich; None if there are no sets."""
     from rich import box
     from rich.table import Table
@@ -83,12 +86,12 @@ def judging_table(models: Sequence[Model], split: str) -> Table | None:
     return table
 
 
-def heading(models: Sequence[Model], split: str) -> str:
+def heading(models: Sequence[ResultRow], split: str) -> str:
     """Return the title of the table."""
-    return f"{models[0]['headline']} on judging sets, of which nothing is learned; drop: below {split}"
+    return f"{models[0].headline} on judging sets, of which nothing is learned; drop: below {split}"
 
 
-def judging_markdown(models: Sequence[Model], split: str) -> list[str]:
+def judging_markdown(models: Sequence[ResultRow], split: str) -> list[str]:
     """Return the table as lines of Markdown, with a heading; empty if there are no sets."""
     rows = judging_rows(models)
     if not rows:
@@ -108,18 +111,18 @@ def line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def judging_part(result: Mapping[str, Any]) -> dict[str, Any] | None:
+def judging_part(result: RunResult) -> dict[str, Any] | None:
     """Return the part of a run's page on its judging sets; None if there are none."""
-    models = result["models"]
+    models = result.models
     sets = [
         {
             "name": name,
-            "about": about_set(name, (result.get("held_back") or {}).get("judging", {}).get(name, {})),
-            "rows": [judging_cells(model, name) for model in models if name in (model.get("judged") or {})],
+            "about": about_set(name, (result.held_back or {}).get("judging", {}).get(name, {})),
+            "rows": [judging_cells(model, name) for model in models if name in sets_of(model)],
         }
         for name in judged_on(models)
     ]
-    return {"sets": sets, "heads": HEADS[1:], "headline": models[0]["headline"]} if sets else None
+    return {"sets": sets, "heads": HEADS[1:], "headline": models[0].headline} if sets else None
 
 
 def about_set(name: str, known: Mapping[str, Any]) -> str:
@@ -148,48 +151,34 @@ def set_lines(sets: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return said
 
 
-def card_rows(model: Model) -> list[str]:
+def card_rows(model: ResultRow) -> list[str]:
     """Return the rows of a model card's table of figures."""
     rows = []
-    for name, found in (model.get("judged") or {}).items():
-        merged = f", {' and '.join(found['merges'])} as one" if found.get("merges") else ""
-        where = f"judging set {name}, {found['rows']:,} rows{merged}"
+    for name, found in sets_of(model).items():
+        merged = f", {' and '.join(found.merges)} as one" if found.merges else ""
+        where = f"judging set {name}, {found.rows:,} rows{merged}"
         rows += [
-            f"| {metric}, {where} | {with_interval(score)} | measured |" for metric, score in found["metrics"].items()
+            f"| {metric}, {where} | {with_interval(score)} | measured |" for metric, score in found.metrics.items()
         ]
         rows.append(
-            f"| share of the teacher, {where} | {number((found.get('retained') or {}).get('value'), '.2%')} | "
-            f"measured |"
+            f"| share of the teacher, {where} | {number((found.retained or UNDEFINED).value, '.2%')} | measured |"
         )
         rows.append(
-            f"| {model['headline']}, difference to the teacher, {where} | {gap(found.get('difference') or {})} | "
+            f"| {model.headline}, difference to the teacher, {where} | {gap(found.difference or UNDEFINED)} | "
             f"measured |"
         )
-        if found.get("drop") is not None:
-            rows.append(
-                f"| {model['headline']}, drop from the task's own rows, {where} | {found['drop']:+.4f} | computed |"
-            )
-        rows += [
-            mean_row(model, name, metric, where)
-            for metric in found["metrics"]
-            if mean_of(as_splits(model), name, metric)
-        ]
+        if found.drop is not None:
+            rows.append(f"| {model.headline}, drop from the task's own rows, {where} | {found.drop:+.4f} | computed |")
+        rows += mean_rows(model.on_sets(), name, where)
     return rows
 
 
-def mean_row(model: Model, name: str, metric: str, where: str) -> str:
-    """Return the row of a card with a metric's mean over seeds on one set."""
-    found, mean = model["judged"][name], mean_of(as_splits(model), name, metric)
-    over = (
-        f"mean of {plural(len(found['per_seed'][metric]), 'seed')} ± {found['deviation'][metric]:.4f}, for "
-        f"comparing methods"
-    )
-    return f"| {metric}, {where}, {over} | {with_interval(mean)} | measured |"
-
-
-def as_splits(model: Model) -> dict[str, Any]:
-    """Return a model's means and deviations on judging sets in the form of those on splits."""
-    return {
-        part: {name: found.get(part) or {} for name, found in model["judged"].items()}
-        for part in ("means", "deviation")
-    }
+def mean_rows(model: ResultRow, split: str, where: str) -> list[str]:
+    """Return the rows of a card with the means over seeds on one set, which stands for a split in this row."""
+    means = {metric: model.mean(split, metric) for metric in model.metrics[split]}
+    return [
+        f"| {metric}, {where}, mean of {plural(len(model.per_seed[split][metric]), 'seed')} ± "
+        f"{model.spread(split, metric):.4f}, for comparing methods | {with_interval(mean)} | measured |"
+        for metric, mean in means.items()
+        if mean
+    ]

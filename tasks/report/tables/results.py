@@ -3,13 +3,14 @@ never as a number."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tasks.ports.markdown import plain_words
-from tasks.report.format.against import against_lines
-from tasks.report.format.means import VARIED, deviation_of, mean_of
+from tasks.report.format.against import Bounded, against_lines
+from tasks.report.format.means import VARIED
 from tasks.report.format.speed_words import latency_said, speed_lines, speedup_said
+from tasks.results.row import ResultRow
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,15 +20,13 @@ DASH = "—"
 MEANS = f"In brackets: mean ± standard deviation over seeds, for comparing methods; {VARIED}."
 
 
-def results_table(
-    models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation"
-) -> Table:
+def results_table(models: Sequence[ResultRow], *, headline: str | None = None, split: str = "validation") -> Table:
     """Return the table for rich: teacher first, then every candidate; it fits in 110 columns."""
     from rich import box
     from rich.table import Table
 
     title = (
-        f"{headline or models[0]['headline']} on {split} with its interval (mean ± over seeds); ms: median ± "
+        f"{headline or models[0].headline} on {split} with its interval (mean ± over seeds); ms: median ± "
         f"its interval at {conditions(models[0])}"
     )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
@@ -36,7 +35,7 @@ def results_table(
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("gate", no_wrap=True)
     for model in models:
-        style = "bold" if model["gate"] == "champion" else "dim" if model["role"] == "baseline" else None
+        style = "bold" if model.gate == "champion" else "dim" if model.role == "baseline" else None
         name, role, *figures, gate = cells(model, split, headline)
         # The name usually shows the role; without a gate outcome the role is displayed in its place, because a column
         # of its own would make the table too wide.
@@ -44,9 +43,7 @@ def results_table(
     return table
 
 
-def results_markdown(
-    models: Sequence[Mapping[str, Any]], *, headline: str | None = None, split: str = "validation"
-) -> str:
+def results_markdown(models: Sequence[ResultRow], *, headline: str | None = None, split: str = "validation") -> str:
     """Return the table as Markdown."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|---|---|" + "---:|" * (len(COLUMNS) - 3) + "---|"]
     lines += [
@@ -54,55 +51,49 @@ def results_markdown(
     ]
     lines += ["", *(f"- {line}" for line in against_lines(models, split))]
     said = (
-        f"Score: {headline or models[0]['headline']} on {split}, of the registered model. ms: median ± its "
+        f"Score: {headline or models[0].headline} on {split}, of the registered model. ms: median ± its "
         f"interval at {conditions(models[0])}."
     )
-    varied = (
-        [MEANS]
-        if any(deviation_of(model, split, headline or model["headline"]) is not None for model in models)
-        else []
-    )
+    varied = [MEANS] if any(model.spread(split, headline) is not None for model in models) else []
     return "\n".join(lines).rstrip() + "\n\n" + "\n\n".join([said, *varied, *notes(models)]) + "\n"
 
 
-def notes(models: Sequence[Mapping[str, Any]]) -> list[str]:
+def notes(models: Sequence[ResultRow]) -> list[str]:
     """Return the notes of stages about models, each once, and lines on models whose speed is unsteady or was timed in
     another way than the teacher's."""
-    noted = [
-        f"Note: {plain_words(note, 1000)}." for note in sorted({model["note"] for model in models if model.get("note")})
-    ]
+    noted = [f"Note: {plain_words(note, 1000)}." for note in sorted({model.note for model in models if model.note})]
     return [*noted, *speed_lines(models)]
 
 
-def cells(model: Mapping[str, Any], split: str, headline: str | None = None) -> list[str]:
+def cells(model: ResultRow, split: str, headline: str | None = None) -> list[str]:
     """Return one row of the table."""
-    teacher = model["role"] == "teacher"
-    retained, metric = (model["retained"] or {}).get(split) or {}, headline or model["headline"]
+    teacher = model.role == "teacher"
     return [
-        model["name"],
-        model["role"],
-        with_interval(model["metrics"].get(split, {}).get(metric) or {}) + over_seeds(model, split, metric),
-        DASH if teacher else number(retained.get("value"), ".1%"),
-        number(model["parameters"], ".2f", 1e-6, " M"),
-        number(model["bytes"], ".1f", 1e-6),
-        number(model["flops"], ".2f", 1e-9),
+        model.name,
+        model.role,
+        with_interval(model.score(split, headline)) + over_seeds(model, split, headline),
+        DASH if teacher else number(model.share(split).value, ".1%"),
+        number(model.parameters, ".2f", 1e-6, " M"),
+        number(model.bytes, ".1f", 1e-6),
+        number(model.flops, ".2f", 1e-9),
         latency_said(model),
         speedup_said(model),
-        model["gate"],
+        model.gate or DASH,
     ]
 
 
-def over_seeds(model: Mapping[str, Any], split: str, metric: str) -> str:
+def over_seeds(model: ResultRow, split: str, metric: str | None = None) -> str:
     """Return the mean over seeds and its standard deviation; empty for one seed."""
-    deviation, mean = deviation_of(model, split, metric), mean_of(model, split, metric).get("value")
-    return "" if deviation is None else f" ({'' if mean is None else f'{mean:.3f} '}±{deviation:.3f})"
+    deviation, mean = model.spread(split, metric), model.mean(split, metric)
+    value = mean.value if mean else None
+    return "" if deviation is None else f" ({'' if value is None else f'{value:.3f} '}±{deviation:.3f})"
 
 
-def with_interval(score: Mapping[str, float | None]) -> str:
+def with_interval(score: Bounded) -> str:
     """Return a score and its interval."""
-    low, high = score.get("low"), score.get("high")
+    low, high = score.low, score.high
     interval = f" [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
-    return number(score.get("value"), ".3f") + interval
+    return number(score.value, ".3f") + interval
 
 
 def number(value: float | None, form: str, factor: float = 1, unit: str = "") -> str:
@@ -110,12 +101,11 @@ def number(value: float | None, form: str, factor: float = 1, unit: str = "") ->
     return DASH if value is None else f"{value * factor:{form}}{unit}"
 
 
-def conditions(model: Mapping[str, Any]) -> str:
+def conditions(model: ResultRow) -> str:
     """Return the conditions of the latency measurement, in words."""
-    at = model.get("measured_at")
+    at = model.measured_at
     if not at:
         return "unstated conditions"
     return (
-        f"batch {at['batch']}, length {at['length']}, {at['threads']} thread{'s' if at['threads'] > 1 else ''}, "
-        f"{at['engine']}"
+        f"batch {at.batch}, length {at.length}, {at.threads} thread{'s' if (at.threads or 1) > 1 else ''}, {at.engine}"
     )

@@ -12,25 +12,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tasks.results.row import ResultRow, Timing
 from tasks.scoring.speed.speed import figure_of
 from tasks.scoring.speed.timing import NEAR
 
-Row = Mapping[str, Any]
 
-
-def with_paces(rows: Sequence[Row], paces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def with_paces(rows: Sequence[ResultRow], paces: Sequence[Mapping[str, Any]]) -> list[ResultRow]:
     """Enter latency and speed-up in the rows of the results, the teacher's first; ``paces`` are what their stages
     measured."""
     first = paces[0]
     paced = [
-        {**row, **pace_of(pace, first, alone=number == 0)}
+        row.replaced(**pace_of(pace, first, alone=number == 0))
         for number, (row, pace) in enumerate(zip(rows, paces, strict=True))
     ]
     apart = out_of_step(paced)
-    return [{**row, "unsteady": row["unsteady"] or apart.get(row["name"])} for row in paced]
+    return [row.replaced(unsteady=row.unsteady or apart.get(row.name)) for row in paced]
 
 
-def pace_of(pace: Mapping[str, Any], teachers: Mapping[str, Any], *, alone: bool) -> dict[str, Any]:
+def pace_of(pace: Mapping[str, Any], teachers: Mapping[str, Any], *, alone: bool) -> dict[str, object]:
     """Return one row's figures of speed; ``alone`` is the teacher's own row."""
     theirs, measured = teachers["model"]["p50_ms"], pace["model"]["p50_ms"]
     latency = theirs if alone else figure_of(theirs / pace["speedup"])
@@ -46,38 +45,39 @@ def pace_of(pace: Mapping[str, Any], teachers: Mapping[str, Any], *, alone: bool
         "latency_p95_ms": pace["model"]["p95_ms"] * latency / measured,
         "speedup": theirs / latency,
         "unsteady": because or None,
-        "timed": {"measured_ms": measured, "teacher_ms": pace["teacher"]["p50_ms"], "calls": pace["calls"]},
+        "timed": Timing(measured_ms=measured, teacher_ms=pace["teacher"]["p50_ms"], calls=pace["calls"]),
     }
 
 
-def out_of_step(rows: Sequence[Row]) -> dict[str, str]:
+def out_of_step(rows: Sequence[ResultRow]) -> dict[str, str]:
     """Return by name why a row is unsteady that is asked like others of its shape and takes longer or shorter than most
     of them."""
-    shapes: dict[tuple[Any, ...], list[Row]] = {}
+    shapes: dict[tuple[Any, ...], list[ResultRow]] = {}
     for row in rows:
-        if not row["unsteady"]:
+        if not row.unsteady:
             shapes.setdefault(shape_of(row), []).append(row)
     return {name: why for same in shapes.values() for name, why in apart_in(same).items()}
 
 
-def shape_of(row: Row) -> tuple[Any, ...]:
+def shape_of(row: ResultRow) -> tuple[Any, ...]:
     """Return what models of one shape have in common: parameters, work, and what asks them; by which library is a
     finding of the timing."""
-    return row["parameters"], row["flops"], str(row["measured_at"]["engine"]).split(" against ")[0].split(",")[0]
+    engine = row.measured_at.engine if row.measured_at else ""
+    return row.parameters, row.flops, engine.split(" against ")[0].split(",")[0]
 
 
-def apart_in(same: Sequence[Row]) -> dict[str, str]:
+def apart_in(same: Sequence[ResultRow]) -> dict[str, str]:
     """Return whom of one shape the others contradict: all but the most that agree within 5 %, and everybody where those
     are no majority."""
-    ordered = sorted(same, key=lambda row: row["latency_ms"])
+    ordered = sorted((row.latency_ms or 0.0, row.name) for row in same)
     agree = max(
         (
-            [row for row in ordered[at:] if row["latency_ms"] <= first["latency_ms"] * (1 + NEAR)]
-            for at, first in enumerate(ordered)
+            [name for latency, name in ordered[at:] if latency <= first * (1 + NEAR)]
+            for at, (first, _) in enumerate(ordered)
         ),
         key=len,
     )
-    kept = {row["name"] for row in agree} if 2 * len(agree) > len(ordered) else set()
-    low, high = ordered[0]["latency_ms"], ordered[-1]["latency_ms"]
+    kept = set(agree) if 2 * len(agree) > len(ordered) else set()
+    low, high = ordered[0][0], ordered[-1][0]
     said = f"{len(ordered)} models of its shape took {low:g} to {high:g} ms, more than {100 * NEAR:g} % apart"
-    return {row["name"]: said for row in ordered if row["name"] not in kept}
+    return {name: said for _, name in ordered if name not in kept}

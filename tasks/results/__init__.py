@@ -1,0 +1,1 @@
+"""Typed results: one row for each model of a run, and the run that they belong to. Plain data, for every room."""

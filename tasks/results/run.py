@@ -1,0 +1,98 @@
+"""The results of one run: its rows and decisions, as ``results.json``, ``--json`` and MLflow keep them.
+
+The one reader is ``RunResult.model_validate``, the one writer ``RunResult.as_json``. Only what every release wrote is
+required, so that a run of an older release is still shown and reported.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict
+
+from tasks.results.row import Number, ResultRow, Stated, Verdict
+
+
+def listed(aliases: object) -> object:
+    """Return aliases as a list: older releases wrote one, or several with commas between them."""
+    if isinstance(aliases, str):
+        return [one.strip() for one in aliases.split(",")]
+    return aliases
+
+
+class StageLine(Stated):
+    """One stage of a run; ``seconds`` is the time that it took this run."""
+
+    name: str
+    label: str = ""
+    state: str = ""
+    cache: str = ""
+    seconds: Number = 0.0
+    key: str = ""
+
+
+class Registered(Stated):
+    """One registered candidate: its version, the gate's decision, and the aliases that it has."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    name: str = ""
+    version: str = ""
+    candidate: str
+    new: bool = False
+    alias: tuple[str, ...] | str | None = None
+    aliases: Annotated[tuple[str, ...] | None, BeforeValidator(listed)] = None
+    verdict: Verdict = None
+    decision: str = ""
+    reasons: tuple[str, ...] = ()
+    closest: bool = False
+    outcome: str = ""
+    why: str = ""
+
+
+class Champion(Stated):
+    """The version that has the alias champion after a run."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    version: str
+    candidate: str = ""
+
+
+class Promotion(Stated):
+    """The moves of aliases that followed from a run, and who is champion."""
+
+    moves: dict[str, str | None] = {}
+    aliases: dict[str, str] = {}
+    champion: Champion | None = None
+    news: bool = False
+
+
+class RunResult(Stated):
+    """The results of a run that has ended."""
+
+    recipe: str
+    task: str
+    headline: str
+    split: str
+    rows: dict[str, int] = {}
+    """Rows by split."""
+    synthetic: bool = False
+    stages: tuple[StageLine, ...] = ()
+    models: tuple[ResultRow, ...]
+    """The teacher first."""
+    registered: tuple[Registered, ...] = ()
+    promotion: Promotion | None = None
+    links: dict[str, str] | None = None
+    ledger: dict[str, Any] | None = None
+    labels: tuple[str, ...] | None = None
+    held_back: dict[str, Any] | None = None
+    manifest: dict[str, Any] | None = None
+    run: str | None = None
+    """Id of the run in MLflow."""
+    confidence: Number | None = None
+    made: dict[str, Any] | None = None
+    lineage: dict[str, Any] | None = None
+    licences: tuple[dict[str, str], ...] | None = None
+    texts: str | None = None
+    """A file of texts that the registered model can answer."""
