@@ -20,6 +20,11 @@ def listed(aliases: object) -> object:
     return aliases
 
 
+def counted(rows: object) -> object:
+    """Return rows by split: older releases wrote null where none were counted."""
+    return {} if rows is None else rows
+
+
 class StageLine(Stated):
     """One stage of a run; ``seconds`` is the time that it took this run."""
 
@@ -75,7 +80,7 @@ class RunResult(Stated):
     task: str
     headline: str
     split: str
-    rows: dict[str, int] = {}
+    rows: Annotated[dict[str, int], BeforeValidator(counted)] = {}
     """Rows by split."""
     synthetic: bool = False
     stages: tuple[StageLine, ...] = ()

@@ -79,3 +79,7 @@ def test_a_verdict_and_aliases_of_older_releases_are_read() -> None:
     older = {"candidate": "4x312", "version": 3, "aliases": "champion, champion-small", "verdict": {"word": "ACCEPT"}}
     (entry,) = RunResult.model_validate(written() | {"registered": [older]}).registered
     assert (entry.aliases, entry.verdict, entry.version) == (("champion", "champion-small"), "ACCEPT", "3")
+
+
+def test_a_result_of_an_older_release_may_have_counted_no_rows() -> None:
+    assert RunResult.model_validate({**written(), "rows": None}).rows == {}
