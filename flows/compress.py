@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 from prefect import flow
 
-from flows.branches.candidate import Candidate, Goods
+from flows.branches.candidate import Candidate, SharedArtifacts
 from flows.branches.dropped import make_dropped
 from flows.branches.export import beside_models, check_speed, make_exports, with_exports
 from flows.branches.judging import judge_all
@@ -21,7 +21,7 @@ from flows.run.notices import on_failure
 from flows.run.opening import open_run
 from flows.run.spot import heeding_notices
 from tasks.augment_text import augment_text
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.preflight import check_students, require_rows_for_int8
 from tasks.prepare_corpus import prepare_corpus
 from tasks.prepare_rows import compare_corpus, prepare_rows, prepare_transfer
@@ -40,8 +40,8 @@ async def compress(recipe: Recipe) -> dict[str, Any]:
 
 
 async def make_everything(
-    recipe: Recipe, sources: dict[str, Parcel], session: Session
-) -> tuple[list[ResultRow], list[Candidate], Parcel]:
+    recipe: Recipe, sources: dict[str, Artifact], session: Session
+) -> tuple[list[ResultRow], list[Candidate], Artifact]:
     """Run every stage of the recipe; return the rows of the results, their candidates and the data."""
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
     require_rows_for_int8(recipe, rows.facts)
@@ -49,31 +49,33 @@ async def make_everything(
     base = await pretrained_base(recipe, sources)
     if not session.is_guess(base):
         starts = {
-            name.removeprefix("start:"): session.store.folder(parcel)
-            for name, parcel in sources.items()
+            name.removeprefix("start:"): session.store.folder(artifact)
+            for name, artifact in sources.items()
             if name.startswith("start:")
         }
         await asyncio.to_thread(check_students, recipe, session.store.folder(base), starts)
-    goods = await shared_goods(recipe, sources, learned, base)
-    goods.judging = await rows_of_sets(recipe, sources, learned, purging)
-    comparing = asyncio.gather(corpus_leaks(recipe, sources, rows), compare_sets(recipe, sources, goods))
-    small = await all_candidates(recipe, goods)
-    candidates = [Candidate("teacher", "teacher", [await goods.teacher], (recipe.teacher.seed,)), *small]
+    shared = await shared_artifacts(recipe, sources, learned, base)
+    shared.judging = await rows_of_sets(recipe, sources, learned, purging)
+    comparing = asyncio.gather(corpus_leakage(recipe, sources, rows), compare_sets(recipe, sources, shared))
+    small = await all_candidates(recipe, shared)
+    candidates = [Candidate("teacher", "teacher", [await shared.teacher], (recipe.teacher.seed,)), *small]
     exports = await make_exports(recipe, candidates, learned)
     everyone = beside_models(candidates, exports)
     await comparing
-    judged = await judge_all(recipe, everyone, goods)
+    judged = await judge_all(recipe, everyone, shared)
     known = rows if learned is rows else evolve(learned, facts=with_purge(rows.facts, learned.facts))
     return with_exports(judged, await check_speed(recipe, exports)), everyone, known
 
 
-async def shared_goods(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, base: Parcel) -> Goods:
+async def shared_artifacts(
+    recipe: Recipe, sources: dict[str, Artifact], rows: Artifact, base: Artifact
+) -> SharedArtifacts:
     """Start the stages that the branches share: teachers, corpus, word substitutes and the user's transfer text."""
     transfer = (
         await prepare_transfer(recipe.transfer, source=sources["transfer"], rows=rows) if recipe.transfer else None
     )
     teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
-    return Goods(
+    return SharedArtifacts(
         rows=rows,
         base=base,
         teacher=teacher,
@@ -86,30 +88,32 @@ async def shared_goods(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel,
         else None,
         candidates=asyncio.ensure_future(substitutes(recipe, sources, rows, base)) if recipe.augmentation else None,
         transfer=transfer,
-        starts={name.removeprefix("start:"): parcel for name, parcel in sources.items() if name.startswith("start:")},
+        starts={
+            name.removeprefix("start:"): artifact for name, artifact in sources.items() if name.startswith("start:")
+        },
     )
 
 
-async def corpus_leaks(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel) -> None:
+async def corpus_leakage(recipe: Recipe, sources: dict[str, Artifact], rows: Artifact) -> None:
     """Compare the general training text with the held-out rows, to find leaks."""
     if recipe.corpus and "corpus" in sources:
         most = None if recipe.pretraining else recipe.corpus.max_tokens
         await compare_corpus(CorpusRead(text=recipe.corpus.text, most=most), source=sources["corpus"], rows=rows)
 
 
-async def substitutes(recipe: Recipe, sources: dict[str, Parcel], rows: Parcel, base: Parcel) -> Parcel:
+async def substitutes(recipe: Recipe, sources: dict[str, Artifact], rows: Artifact, base: Artifact) -> Artifact:
     """Find word substitutes from the sources named in the recipe."""
     assert recipe.augmentation is not None
     masked_lm = base if recipe.augmentation.masked_lm == "teacher" else sources.get("masked_lm")
     words = {"masked_lm": masked_lm, "word_vectors": sources.get("word_vectors")}
-    given = {name: parcel for name, parcel in words.items() if parcel is not None}
+    given = {name: artifact for name, artifact in words.items() if artifact is not None}
     return await augment_text(recipe.augmentation, rows=rows, tokenizer=base, **given)
 
 
-async def all_candidates(recipe: Recipe, goods: Goods) -> list[Candidate]:
+async def all_candidates(recipe: Recipe, shared: SharedArtifacts) -> list[Candidate]:
     """Make all students and dropped models, as branches of one run."""
-    students = [make_student(recipe, student, goods) for student in recipe.students]
+    students = [make_student(recipe, student, shared) for student in recipe.students]
     dropping = recipe.layer_dropping
     choices = [(strategy, drop) for strategy in dropping.strategies for drop in dropping.drop] if dropping else []
-    dropped = [make_dropped(recipe, dropping, strategy, drop, goods) for strategy, drop in choices] if dropping else []
+    dropped = [make_dropped(recipe, dropping, strategy, drop, shared) for strategy, drop in choices] if dropping else []
     return list(await asyncio.gather(*students, *dropped))

@@ -36,7 +36,7 @@ async def promote(
         reason: The reason; it is stored in the history.
     """
     decided = await promote_version(*await gates(), name, version, to, force, reason)
-    get_run_logger().info(told(name, decided))
+    get_run_logger().info(promotion_sentence(name, decided))
     await tell_of_promotion(name, decided)
     return decided
 
@@ -50,7 +50,7 @@ async def rollback(name: str, reason: str = "") -> dict[str, Any]:
         reason: The reason; it is stored in the history.
     """
     decided = await roll_back_champion(*await gates(), name, reason)
-    get_run_logger().info(told(name, decided))
+    get_run_logger().info(promotion_sentence(name, decided))
     await tell_of_promotion(name, decided)
     return decided
 
@@ -67,7 +67,7 @@ async def gates() -> tuple[Tracker, Any]:
     return Tracker(home.tracking_uri, home.artifacts), await asyncio.to_thread(open_store, home.store, home.cache)
 
 
-def told(name: str, decided: dict[str, Any]) -> str:
+def promotion_sentence(name: str, decided: dict[str, Any]) -> str:
     """Return one line about the moved aliases and the reason."""
     moves = [
         f"{name}@{alias} is version {number}" if number else f"{name}@{alias} is gone"

@@ -21,7 +21,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Failed, Scheduled
 from pydantic import Field
 
-from flows.run.notices import recipe_behind, send, wanted, with_links
+from flows.run.notices import notification_blocks, recipe_behind, send, with_links
 
 GAVE_UP = "Gave up"
 """The state of a run that is not rescheduled any more; after a person's Retry, crashes are counted from there."""
@@ -107,4 +107,6 @@ async def give_up(client: PrefectClient, run: FlowRun, why: str) -> None:
         f"**{said}.**\n\n[the run]({page})\n", key="gave-up", description="A run that is not started again"
     )
     name, named = recipe_behind(run.parameters)
-    await send(wanted(named), (f"Limbeck: {name or run.name} gave up", with_links(f"{said}.", {"Prefect": page})))
+    await send(
+        notification_blocks(named), (f"Limbeck: {name or run.name} gave up", with_links(f"{said}.", {"Prefect": page}))
+    )

@@ -27,10 +27,10 @@ from flows.run.history import recipe_of
 from flows.run.notices import on_failure
 from flows.run.opening import layout
 from tasks.catalog import TaskSpec
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import DataError, GateError, RegistryError
 from tasks.ports.files.sources import resolve_data, resolve_model
-from tasks.ports.rows.leaks import JUDGING
+from tasks.ports.rows.data_leakage import JUDGING
 from tasks.ports.rows.row_files import has_split
 from tasks.ports.rows.seen import rows_seen
 from tasks.ports.store.open import open_store
@@ -75,7 +75,7 @@ async def score_version(scoring: VersionToScore) -> dict[str, Any]:
     )
     with tempfile.TemporaryDirectory(prefix="limbeck-") as place:
         workspace = Path(place)
-        subject = await asyncio.to_thread(pulled, tracker, scoring.name, scoring.version, workspace)
+        subject = await asyncio.to_thread(pull_version, tracker, scoring.name, scoring.version, workspace)
         beside = await asyncio.to_thread(champion_beside, tracker, scoring, subject, workspace)
         recipe = await asyncio.to_thread(recipe_of, tracker, {"run": subject.run})
         with use_session(Session(store, *layout(recipe))):
@@ -98,7 +98,7 @@ async def score_version(scoring: VersionToScore) -> dict[str, Any]:
     return {"name": scoring.name, "version": subject.number, "same": same, **figures["numbers"]}
 
 
-def pulled(tracker: Tracker, name: str, which: str, workspace: Path) -> Subject:
+def pull_version(tracker: Tracker, name: str, which: str, workspace: Path) -> Subject:
     """Pull a version as its users do, and return it with the run that made it."""
     version = tracker.find_version(name, which)
     number = str(version.version)
@@ -110,10 +110,10 @@ def pulled(tracker: Tracker, name: str, which: str, workspace: Path) -> Subject:
 def champion_beside(tracker: Tracker, scoring: VersionToScore, subject: Subject, workspace: Path) -> Subject | None:
     """Pull the champion, if it is requested, exists and is another version; else return None."""
     number = Registry(tracker, scoring.name).read().aliases.get("champion") if scoring.beside == "champion" else None
-    return None if number in (None, subject.number) else pulled(tracker, scoring.name, str(number), workspace)
+    return None if number in (None, subject.number) else pull_version(tracker, scoring.name, str(number), workspace)
 
 
-async def rows_for(scoring: VersionToScore, recipe: Recipe, subject: Subject, workspace: Path) -> Parcel:
+async def rows_for(scoring: VersionToScore, recipe: Recipe, subject: Subject, workspace: Path) -> Artifact:
     """Return all rows of the given source; without one, the rows of the recipe, which its run has cached."""
     if not scoring.source:
         source = await asyncio.to_thread(resolve_data, recipe.data.source, recipe.data.revision, recipe.spec)
@@ -158,7 +158,7 @@ def labels_of(folder: Path) -> tuple[str, ...]:
     return tuple(named[number] for number in sorted(named, key=int))
 
 
-async def scored(recipe: Recipe, subject: Subject, beside: Subject | None, rows: Parcel) -> Parcel:
+async def scored(recipe: Recipe, subject: Subject, beside: Subject | None, rows: Artifact) -> Artifact:
     """Return the scorecard, with the champion in the place of the teacher. Scoring the same rows again is a cache
     hit."""
     model = await asyncio.to_thread(resolve_model, str(subject.folder), None)
@@ -223,8 +223,8 @@ def figures_of(
         place = (scoring.label or Path(scoring.source).stem) if scoring.source else split
         for metric, found in metrics.items():
             numbers[f"score.{place}.{metric}"] = found["value"]
-            tags[f"score.{place}.{metric}"] = shown(found)
-            lines.append(f"| {metric} on {card['rows'][split]:,} rows ({place}) | {shown(found)} |")
+            tags[f"score.{place}.{metric}"] = format_with_interval(found)
+            lines.append(f"| {metric} on {card['rows'][split]:,} rows ({place}) | {format_with_interval(found)} |")
         if known.get(split, 0) > MOST_KNOWN * card["rows"][split]:
             lines.append(
                 f"| rows ({place}) that the champion learned from, so that it is not compared there | "
@@ -234,15 +234,18 @@ def figures_of(
             ahead = card["difference"][split]
             numbers[f"score.{place}.ahead_of_champion"] = ahead["value"]
             tags[f"score.{place}.ahead_of_champion"] = (
-                f"{shown(ahead)} (version {beside.number}, {recipe.spec.headline})"
+                f"{format_with_interval(ahead)} (version {beside.number}, {recipe.spec.headline})"
             )
-            lines.append(f"| {recipe.spec.headline} above the champion's, version {beside.number} | {shown(ahead)} |")
+            lines.append(
+                f"| {recipe.spec.headline} above the champion's, version {beside.number} "
+                f"| {format_with_interval(ahead)} |"
+            )
         if scoring.source:
             break  # the other splits contain none of the given rows
     return {"numbers": numbers, "tags": tags, "lines": lines}
 
 
-def shown(found: Mapping[str, Any]) -> str:
+def format_with_interval(found: Mapping[str, Any]) -> str:
     """Return a figure with its interval."""
     return f"{found['value']:.4f} [{found['low']:.4f}, {found['high']:.4f}]"
 

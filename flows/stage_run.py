@@ -14,13 +14,13 @@ from typing import Any, get_type_hints
 from prefect import flow
 
 from flows.home import Home
-from flows.run.ledger import new_purse
+from flows.run.ledger import new_budget
 from flows.run.opening import available_cores
 from flows.run.remote import gpu_limit
 from flows.run.spot import heeding_notices
 from flows.run.stopping import STOPPED
 from tasks.augment_text import augment_text
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
 from tasks.drop_layers import drop_layers, measure_contributions, measure_similarity
@@ -31,12 +31,12 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.prepare_corpus import pretrain_base
 from tasks.recipe.knobs import Knobs
 from tasks.recipe.running import Costs
-from tasks.stage.orders import StageOrder, parcels_of
+from tasks.stage.orders import StageOrder, artifacts_of
 from tasks.stage.remote import FLOW
 from tasks.stage.session import Session, use_session
 
-Door = Callable[..., Any]
-DOORS: dict[str, Door] = {
+StageTask = Callable[..., Any]
+STAGE_TASKS: dict[str, StageTask] = {
     "pretrain-base": pretrain_base,
     "finetune-teacher": finetune_teacher,
     "answer-rows": answer_rows,
@@ -55,23 +55,23 @@ DOORS: dict[str, Door] = {
 @flow(name=FLOW, persist_result=False)
 async def make_stage(order: StageOrder) -> dict[str, Any]:
     """Compute one stage for a run on another machine. Runs start this flow; to make models, start a recipe instead."""
-    door = door_of(order.stage)
+    stage_task = stage_task_of(order.stage)
     async with heeding_notices(), open_stage(order) as session:
-        inputs = await asyncio.to_thread(parcels_of, session.store, order.inputs)
-        parcel: Parcel = await door(knobs_of(door, order.knobs), label=order.label, **inputs)
-    return {"key": order.key, "sha256": parcel.sha256, "bytes": parcel.bytes, "cache": session.records[0].cache}
+        inputs = await asyncio.to_thread(artifacts_of, session.store, order.inputs)
+        artifact: Artifact = await stage_task(knobs_of(stage_task, order.knobs), label=order.label, **inputs)
+    return {"key": order.key, "sha256": artifact.sha256, "bytes": artifact.bytes, "cache": session.records[0].cache}
 
 
-def door_of(stage: str) -> Door:
+def stage_task_of(stage: str) -> StageTask:
     """Return a stage task by its name; raise DispatchError if there is none."""
-    if stage not in DOORS:
-        raise DispatchError(f"unknown stage {stage!r}; choose one of {', '.join(sorted(DOORS))}")
-    return DOORS[stage]
+    if stage not in STAGE_TASKS:
+        raise DispatchError(f"unknown stage {stage!r}; choose one of {', '.join(sorted(STAGE_TASKS))}")
+    return STAGE_TASKS[stage]
 
 
-def knobs_of(door: Door, values: dict[str, Any]) -> Knobs:
+def knobs_of(stage_task: StageTask, values: dict[str, Any]) -> Knobs:
     """Return a stage's knobs, validated from plain values."""
-    kind: type[Knobs] = get_type_hints(door)["knobs"]
+    kind: type[Knobs] = get_type_hints(stage_task)["knobs"]
     return kind.model_validate(values)
 
 
@@ -100,7 +100,7 @@ async def open_stage(order: StageOrder) -> AsyncIterator[Session]:
         tracker=tracker,
         force=forced,
         processes=order.processes,
-        purse=new_purse(Costs.model_validate(order.costs)),
+        budget=new_budget(Costs.model_validate(order.costs)),
         expected=order.explanation,
         gpu_limit=gpu_limit(),
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 from prefect import flow
 
-from flows.branches.candidate import Goods
+from flows.branches.candidate import SharedArtifacts
 from flows.branches.judging_sets import rows_to_learn
 from flows.branches.sweep import Search, Swept, first_rung, grid_of, of_a_sweep, try_strategy
 from flows.branches.teacher import good_teacher, pretrained_base
@@ -23,7 +23,7 @@ from flows.publish.sweep_results import publish_sweep
 from flows.run.notices import on_failure
 from flows.run.opening import open_run
 from flows.run.spot import heeding_notices
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.drop_layers import measure_similarity
 from tasks.preflight import require_selection
 from tasks.prepare_rows import prepare_rows
@@ -42,7 +42,7 @@ async def sweep_layers(recipe: Recipe) -> dict[str, Any]:
         return await publish_sweep(recipe, run, await sweep_everything(recipe, run.sources, run.session))
 
 
-async def sweep_everything(recipe: Recipe, sources: dict[str, Parcel], session: Session) -> Swept:
+async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session: Session) -> Swept:
     """Run every stage of the sweep; return the tried models with their scores."""
     grid = await asyncio.to_thread(grid_of, recipe, sources, session)
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
@@ -50,10 +50,10 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Parcel], session: 
     rows, _ = await rows_to_learn(recipe, sources, rows)
     base = await pretrained_base(recipe, sources)
     teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
-    goods = Goods(rows=rows, base=base, teacher=teacher)
-    trained = await goods.teacher  # a teacher no better than guessing ends the sweep here, before any layer is dropped
+    shared = SharedArtifacts(rows=rows, base=base, teacher=teacher)
+    trained = await shared.teacher  # a teacher no better than guessing ends the sweep here, before any layer is dropped
     if grid.dropping.signal == "teacher":
-        await answers_for(recipe, goods, grid.dropping)
+        await answers_for(recipe, shared, grid.dropping)
     scoring = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
     looked_at = ContributionSlice(token=grid.dropping.token, max_length=grid.dropping.max_length)
     card, similarity = await asyncio.gather(
@@ -62,12 +62,12 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Parcel], session: 
     )
     search, swept = Search(), Swept(grid, card, similarity)
     going = (
-        await first_rung(recipe, swept, goods, search, session)
+        await first_rung(recipe, swept, shared, search, session)
         if grid.halving
         else {name: grid.drops_of(name) for name in grid.strategies}
     )
     branches = [
-        try_strategy(recipe, swept, name, drops, goods, search, session, scoring)
+        try_strategy(recipe, swept, name, drops, shared, search, session, scoring)
         for name, drops in going.items()
         if drops
     ]

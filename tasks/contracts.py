@@ -33,7 +33,7 @@ KINDS = (
 
 
 @attrs.frozen
-class Parcel:
+class Artifact:
     """The result of one stage, or an input of the user: its location and the digest of its bytes."""
 
     kind: str = attrs.field(validator=attrs.validators.in_(KINDS))
@@ -61,6 +61,6 @@ class Parcel:
         }
 
 
-def parcel_from_json(values: Mapping[str, Any]) -> Parcel:
-    """Read an artifact back from ``Parcel.as_json``."""
-    return Parcel(**{name: values[name] for name in ("kind", "sha256", "uri", "bytes", "facts")})
+def artifact_from_json(values: Mapping[str, Any]) -> Artifact:
+    """Read an artifact back from ``Artifact.as_json``."""
+    return Artifact(**{name: values[name] for name in ("kind", "sha256", "uri", "bytes", "facts")})

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.recipe.slices import IntermediateSlice, PredictionSlice, SignalSlice
-from tasks.stage.context import Bench
+from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
 
 @stage(makes="signals", engine="signals", threads="alone")
 async def record_signals(
-    bench: Bench, knobs: SignalSlice, *, teacher: Parcel, rows: Parcel, transfer: Parcel | None = None
+    context: StageContext, knobs: SignalSlice, *, teacher: Artifact, rows: Artifact, transfer: Artifact | None = None
 ) -> None:
     """Store the signals of the teacher's mapped layers on each row, so that no student with that map runs the teacher
     again."""
-    await bench.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
+    await context.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
 
 
-@stage(makes="checkpoint", engine="intermediate", threads="branch", together=True)
+@stage(makes="checkpoint", engine="intermediate", threads="branch", distributed=True)
 async def distill_layers(
-    bench: Bench,
+    context: StageContext,
     knobs: IntermediateSlice,
     *,
-    teacher: Parcel,
-    rows: Parcel,
-    start: Parcel | None = None,
-    base: Parcel | None = None,
-    contributions: Parcel | None = None,
-    signals: Parcel | None = None,
-    candidates: Parcel | None = None,
-    transfer: Parcel | None = None,
+    teacher: Artifact,
+    rows: Artifact,
+    start: Artifact | None = None,
+    base: Artifact | None = None,
+    contributions: Artifact | None = None,
+    signals: Artifact | None = None,
+    candidates: Artifact | None = None,
+    transfer: Artifact | None = None,
 ) -> None:
     """First phase: the student learns from the teacher's inner layers."""
     built = {"start": start, "base": base, "contributions": contributions}
@@ -41,22 +41,22 @@ async def distill_layers(
         "transfer": transfer,
         **built,
     }
-    await bench.run(knobs.model_dump(mode="json"), inputs=inputs)
+    await context.run(knobs.model_dump(mode="json"), inputs=inputs)
 
 
-@stage(makes="checkpoint", engine="prediction", threads="branch", together=True)
+@stage(makes="checkpoint", engine="prediction", threads="branch", distributed=True)
 async def distill_predictions(
-    bench: Bench,
+    context: StageContext,
     knobs: PredictionSlice,
     *,
-    teacher: Parcel,
-    rows: Parcel,
-    answers: Parcel | None = None,
-    start: Parcel | None = None,
-    base: Parcel | None = None,
-    contributions: Parcel | None = None,
-    candidates: Parcel | None = None,
-    transfer: Parcel | None = None,
+    teacher: Artifact,
+    rows: Artifact,
+    answers: Artifact | None = None,
+    start: Artifact | None = None,
+    base: Artifact | None = None,
+    contributions: Artifact | None = None,
+    candidates: Artifact | None = None,
+    transfer: Artifact | None = None,
 ) -> None:
     """Second phase: the student learns the teacher's predictions, or labels if its signal is labels."""
     built = {"start": start, "base": base, "contributions": contributions}
@@ -68,4 +68,4 @@ async def distill_predictions(
         "transfer": transfer,
         **built,
     }
-    await bench.run(knobs.model_dump(mode="json"), inputs=inputs)
+    await context.run(knobs.model_dump(mode="json"), inputs=inputs)

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.recipe.slices import ContributionSlice, DropSlice
-from tasks.stage.context import Bench
+from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
 
 @stage(makes="contributions", engine="contributions", threads="branch")
-async def measure_contributions(bench: Bench, knobs: ContributionSlice, *, base: Parcel, rows: Parcel) -> None:
+async def measure_contributions(
+    context: StageContext, knobs: ContributionSlice, *, base: Artifact, rows: Artifact
+) -> None:
     """Measure how much each layer changes its input."""
-    await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})
+    await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})
 
 
 @stage(makes="similarity", engine="similarity", threads="alone")
 async def measure_similarity(
-    bench: Bench, knobs: ContributionSlice, *, base: Parcel, teacher: Parcel, rows: Parcel
+    context: StageContext, knobs: ContributionSlice, *, base: Artifact, teacher: Artifact, rows: Artifact
 ) -> None:
     """Measure how similar each layer of the fine-tuned teacher is to the same layer of the pretrained one."""
-    await bench.run(knobs.model_dump(mode="json"), inputs={"base": base, "teacher": teacher, "rows": rows})
+    await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "teacher": teacher, "rows": rows})
 
 
-@stage(makes="checkpoint", engine="drop", threads="branch", together=True)
+@stage(makes="checkpoint", engine="drop", threads="branch", distributed=True)
 async def drop_layers(
-    bench: Bench,
+    context: StageContext,
     knobs: DropSlice,
     *,
-    base: Parcel,
-    rows: Parcel,
-    teacher: Parcel | None = None,
-    answers: Parcel | None = None,
-    contributions: Parcel | None = None,
-    transfer: Parcel | None = None,
+    base: Artifact,
+    rows: Artifact,
+    teacher: Artifact | None = None,
+    answers: Artifact | None = None,
+    contributions: Artifact | None = None,
+    transfer: Artifact | None = None,
 ) -> None:
     """Remove layers by one strategy, then train the remaining model."""
     inputs = {
@@ -43,4 +45,4 @@ async def drop_layers(
         "contributions": contributions,
         "transfer": transfer,
     }
-    await bench.run(knobs.model_dump(mode="json"), inputs=inputs)
+    await context.run(knobs.model_dump(mode="json"), inputs=inputs)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.recipe.slices import ExportSlice, QuantizeSlice
-from tasks.stage.context import Bench
+from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 from tasks.stage.keys import ENGINE_LIBRARIES
 
@@ -19,13 +19,13 @@ PACKERS = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pyarrow", "tokenizers")
     threads="branch",
     libraries=(*ENGINE_LIBRARIES, "onnxscript", *PACKERS),
 )
-async def export_onnx(bench: Bench, knobs: ExportSlice, *, model: Parcel, rows: Parcel) -> None:
+async def export_onnx(context: StageContext, knobs: ExportSlice, *, model: Artifact, rows: Artifact) -> None:
     """Write a checkpoint as an fp32 graph and compare their logits; a model that ONNX cannot express is reported, not
     raised."""
-    await bench.run(knobs.model_dump(mode="json"), inputs={"model": model, "rows": rows})
+    await context.run(knobs.model_dump(mode="json"), inputs={"model": model, "rows": rows})
 
 
 @stage(makes="export", engine="quantize", module="tasks.exports", threads="branch", libraries=(*PACKERS, "scipy"))
-async def quantize_onnx(bench: Bench, knobs: QuantizeSlice, *, export: Parcel, rows: Parcel) -> None:
+async def quantize_onnx(context: StageContext, knobs: QuantizeSlice, *, export: Artifact, rows: Artifact) -> None:
     """Quantize an fp32 graph to int8 in every mode, score each on the selection rows, and keep the best one."""
-    await bench.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})
+    await context.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})

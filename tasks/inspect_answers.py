@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.recipe.slices import InspectSlice
-from tasks.stage.context import Bench
+from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
 
 @stage(makes="inspection", engine="inspect", module="tasks.scoring", libraries=("numpy", "pyarrow"))
 async def inspect_answers(
-    bench: Bench, knobs: InspectSlice, *, card: Parcel, rows: Parcel, teacher: Parcel | None = None
+    context: StageContext, knobs: InspectSlice, *, card: Artifact, rows: Artifact, teacher: Artifact | None = None
 ) -> None:
     """Analyse the predictions of one scorecard, beside the teacher's."""
-    await bench.run(knobs.model_dump(mode="json"), inputs={"card": card, "teacher": teacher, "rows": rows})
+    await context.run(knobs.model_dump(mode="json"), inputs={"card": card, "teacher": teacher, "rows": rows})

@@ -5,33 +5,33 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.recipe.data import CorpusText
 from tasks.recipe.training import Pretraining
-from tasks.stage.context import Bench
+from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
 
 @stage(makes="corpus", engine="tokenize")
-async def prepare_corpus(bench: Bench, knobs: CorpusText, *, source: Parcel, base: Parcel) -> None:
+async def prepare_corpus(context: StageContext, knobs: CorpusText, *, source: Artifact, base: Artifact) -> None:
     """Tokenize general text with the teacher's tokenizer."""
-    documents = await asyncio.to_thread(documents_of, bench, source, knobs.text)
-    await bench.run(knobs.model_dump(mode="json"), inputs={"base": base}, folders={"documents": documents})
+    documents = await asyncio.to_thread(documents_of, context, source, knobs.text)
+    await context.run(knobs.model_dump(mode="json"), inputs={"base": base}, folders={"documents": documents})
 
 
 @stage(makes="checkpoint", engine="pretrain", threads="alone")
-async def pretrain_base(bench: Bench, knobs: Pretraining, *, source: Parcel) -> None:
+async def pretrain_base(context: StageContext, knobs: Pretraining, *, source: Artifact) -> None:
     """Learn a vocabulary and train a small masked language model from scratch."""
-    documents = await asyncio.to_thread(documents_of, bench, source, "text")
-    await bench.run(knobs.model_dump(mode="json"), folders={"documents": documents})
+    documents = await asyncio.to_thread(documents_of, context, source, "text")
+    await context.run(knobs.model_dump(mode="json"), folders={"documents": documents})
 
 
-def documents_of(bench: Bench, source: Parcel, column: str) -> Path:
+def documents_of(context: StageContext, source: Artifact, column: str) -> Path:
     """Write the source's texts as one Parquet file, the only format that the engine reads."""
     from tasks.ports.rows.document_files import write_documents
     from tasks.ports.rows.tables import read_documents
 
-    folder = bench.workspace / "documents"
+    folder = context.workspace / "documents"
     folder.mkdir(exist_ok=True)
-    write_documents(folder, read_documents(bench.folder(source), column))
+    write_documents(folder, read_documents(context.folder(source), column))
     return folder

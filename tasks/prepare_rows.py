@@ -6,77 +6,83 @@ from __future__ import annotations
 import asyncio
 import json
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.recipe.data import TransferText
 from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, PurgeSlice, RowsSlice
 from tasks.report.tables.held_back import purge_lines
-from tasks.stage.context import Bench
+from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
 
 @stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
-async def prepare_rows(bench: Bench, knobs: RowsSlice, *, source: Parcel) -> None:
+async def prepare_rows(context: StageContext, knobs: RowsSlice, *, source: Artifact) -> None:
     """Read the source, check labels and texts, and hold rows back for selection and reporting."""
     from tasks.ports.rows.prepared import prepare_rows as prepare
 
-    bench.facts |= await asyncio.to_thread(prepare, bench.folder(source), knobs.task, knobs, bench.output)
-    for line in purge_lines(bench.facts):
-        bench.listen({"event": "log", "message": line})
+    context.facts |= await asyncio.to_thread(prepare, context.folder(source), knobs.task, knobs, context.output)
+    for line in purge_lines(context.facts):
+        context.listen({"event": "log", "message": line})
 
 
 @stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
-async def prepare_transfer(bench: Bench, knobs: TransferText, *, source: Parcel, rows: Parcel) -> None:
+async def prepare_transfer(context: StageContext, knobs: TransferText, *, source: Artifact, rows: Artifact) -> None:
     """Read the user's own unlabelled text, and count the held-back rows that overlap with it."""
     from tasks.ports.rows.prepared import prepare_transfer as prepare
 
-    bench.facts |= await asyncio.to_thread(
-        prepare, bench.folder(source), knobs.text, knobs.pair, bench.output, bench.folder(rows)
+    context.facts |= await asyncio.to_thread(
+        prepare, context.folder(source), knobs.text, knobs.pair, context.output, context.folder(rows)
     )
 
 
 @stage(makes="leaks", libraries=("numpy", "pyarrow"))
-async def compare_corpus(bench: Bench, knobs: CorpusRead, *, source: Parcel, rows: Parcel) -> None:
+async def compare_corpus(context: StageContext, knobs: CorpusRead, *, source: Artifact, rows: Artifact) -> None:
     """Count the held-back rows that overlap with general text."""
-    from tasks.ports.rows.prepared import leaks_of_corpus
+    from tasks.ports.rows.prepared import leakage_of_corpus
 
-    found = await asyncio.to_thread(leaks_of_corpus, bench.folder(source), knobs.text, knobs.most, bench.folder(rows))
-    (bench.output / "leaks.json").write_text(json.dumps(found, sort_keys=True))
-    bench.facts |= found
+    found = await asyncio.to_thread(
+        leakage_of_corpus, context.folder(source), knobs.text, knobs.most, context.folder(rows)
+    )
+    (context.output / "leaks.json").write_text(json.dumps(found, sort_keys=True))
+    context.facts |= found
 
 
 @stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
-async def prepare_judging_set(bench: Bench, knobs: JudgingRowsSlice, *, source: Parcel, rows: Parcel) -> None:
+async def prepare_judging_set(
+    context: StageContext, knobs: JudgingRowsSlice, *, source: Artifact, rows: Artifact
+) -> None:
     """Read the rows of a judging set in the format and classes of the task."""
     from tasks.ports.rows.judging_sets import prepare_judging_set as prepare
 
-    bench.facts |= await asyncio.to_thread(prepare, bench.folder(source), knobs, bench.folder(rows), bench.output)
+    context.facts |= await asyncio.to_thread(
+        prepare, context.folder(source), knobs, context.folder(rows), context.output
+    )
 
 
 @stage(makes="leaks", libraries=("numpy", "pyarrow"))
 async def compare_judging_set(
-    bench: Bench,
+    context: StageContext,
     knobs: CorpusRead,
     *,
-    judging: Parcel,
-    rows: Parcel,
-    transfer: Parcel | None = None,
-    source: Parcel | None = None,
+    judging: Artifact,
+    rows: Artifact,
+    transfer: Artifact | None = None,
+    source: Artifact | None = None,
 ) -> None:
     """Count the rows of a judging set that overlap with training rows, transfer text and general text."""
     from tasks.ports.rows.judging_sets import compare_judging_set as compare
 
-    transferred, general = (None if parcel is None else bench.folder(parcel) for parcel in (transfer, source))
+    transferred, general = (None if artifact is None else context.folder(artifact) for artifact in (transfer, source))
     found = await asyncio.to_thread(
-        compare, bench.folder(judging), bench.folder(rows), transferred, general, knobs.text, knobs.most
+        compare, context.folder(judging), context.folder(rows), transferred, general, knobs.text, knobs.most
     )
-    (bench.output / "leaks.json").write_text(json.dumps(found, sort_keys=True))
-    bench.facts |= found
+    (context.output / "leaks.json").write_text(json.dumps(found, sort_keys=True))
+    context.facts |= found
 
 
 @stage(makes="rows", libraries=("numpy", "pyarrow"))
-async def purge_rows(bench: Bench, knobs: PurgeSlice, *, rows: Parcel, judging: list[Parcel]) -> None:
+async def purge_rows(context: StageContext, knobs: PurgeSlice, *, rows: Artifact, judging: list[Artifact]) -> None:
     """Remove the training rows that overlap with judging sets."""
     from tasks.ports.rows.judging_sets import purge_train
 
-    sets = dict(zip(knobs.names, map(bench.folder, judging), strict=True))
-    bench.facts |= await asyncio.to_thread(purge_train, bench.folder(rows), sets, bench.output)
+    sets = dict(zip(knobs.names, map(context.folder, judging), strict=True))
+    context.facts |= await asyncio.to_thread(purge_train, context.folder(rows), sets, context.output)

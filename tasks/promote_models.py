@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tasks.errors import GateError, RecipeError
-from tasks.gate.decisions import delete_here, promote_here, roll_back_here, settle_run, under_lock
+from tasks.gate.decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
 from tasks.gate.judging import Judging
 from tasks.gate.promotion import BY_HAND
 from tasks.ports.store.artifacts import Store
@@ -32,7 +32,7 @@ async def promote_models(
             "decisions": await asyncio.to_thread(judging.decide),
         }
     name, numbers = registered[0].name, {entry.candidate: entry.version for entry in registered}
-    return await under_lock(store, tracker, name, lambda registry: settle_run(judging, registry, numbers, run))
+    return await under_lock(store, tracker, name, lambda registry: decide_run(judging, registry, numbers, run))
 
 
 @prefect_task("promote-version")

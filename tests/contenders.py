@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from tasks.gate import decisions
-from tasks.gate.decisions import settle_run, under_lock
+from tasks.gate.decisions import decide_run, under_lock
 from tasks.gate.judging import Judging, verdict_tags
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
-from tasks.ports.tracking.registry import Registry, Standing
+from tasks.ports.tracking.registry import Registry, RegistryState
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.verified_download import EVALUATION_TAG, evaluation_digest
 from tasks.recipe.recipe import Recipe
@@ -152,7 +152,7 @@ def packed(judging: Judging, name: str) -> Path:
 class Waiting(Registry):
     """A registry in which time passes between what is read and what is written."""
 
-    def read(self) -> Standing:
+    def read(self) -> RegistryState:
         standing = super().read()
         WAIT.get()()
         return standing
@@ -176,10 +176,10 @@ def promote(
     """Decide on a run's versions, with time between reading and writing; without a store there is no lock."""
     WAIT.set(wait if callable(wait) else partial(time.sleep, wait))
     if store is None:
-        return settle_run(judging, Waiting(tracker, name, Nobody()), numbers, "run")
+        return decide_run(judging, Waiting(tracker, name, Nobody()), numbers, "run")
     decisions.Registry = Waiting  # type: ignore[misc]
     return asyncio.run(
-        under_lock(FolderStore(store), tracker, name, lambda registry: settle_run(judging, registry, numbers, "run"))
+        under_lock(FolderStore(store), tracker, name, lambda registry: decide_run(judging, registry, numbers, "run"))
     )
 
 

@@ -8,30 +8,30 @@ from dataclasses import dataclass, field
 from statistics import stdev
 from typing import Any
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice
 
 
 @dataclass
-class Goods:
+class SharedArtifacts:
     """Artifacts that branches share; a branch awaits only those that it uses."""
 
-    rows: Parcel
-    base: Parcel
-    teacher: Awaitable[Parcel]
-    colleagues: Sequence[Awaitable[Parcel]] = ()
-    corpus: Awaitable[Parcel] | None = None
-    candidates: Awaitable[Parcel] | None = None
-    transfer: Parcel | None = None
-    starts: dict[str, Parcel] = field(default_factory=dict)
-    judging: dict[str, Parcel] = field(default_factory=dict)
+    rows: Artifact
+    base: Artifact
+    teacher: Awaitable[Artifact]
+    colleagues: Sequence[Awaitable[Artifact]] = ()
+    corpus: Awaitable[Artifact] | None = None
+    candidates: Awaitable[Artifact] | None = None
+    transfer: Artifact | None = None
+    starts: dict[str, Artifact] = field(default_factory=dict)
+    judging: dict[str, Artifact] = field(default_factory=dict)
     """The rows of judging sets, by name."""
-    general: dict[Any, Awaitable[Parcel]] = field(default_factory=dict)
-    signals: dict[SignalSlice, Awaitable[Parcel]] = field(default_factory=dict)
-    answers: dict[tuple[AnswerSlice, int], Awaitable[Parcel]] = field(default_factory=dict)
+    general: dict[Any, Awaitable[Artifact]] = field(default_factory=dict)
+    signals: dict[SignalSlice, Awaitable[Artifact]] = field(default_factory=dict)
+    answers: dict[tuple[AnswerSlice, int], Awaitable[Artifact]] = field(default_factory=dict)
     """The teachers' predictions, by knobs and by the number of the teacher, counted from 0."""
-    mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Parcel]] = field(default_factory=dict)
-    contributions: dict[tuple[ContributionSlice, str], Awaitable[Parcel]] = field(default_factory=dict)
+    mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Artifact]] = field(default_factory=dict)
+    contributions: dict[tuple[ContributionSlice, str], Awaitable[Artifact]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Candidate:
 
     name: str
     role: str
-    models: list[Parcel]
+    models: list[Artifact]
     seeds: tuple[int, ...] = (0,)
 
     @property
@@ -60,14 +60,14 @@ class Candidate:
         return [model.facts.get("selection_score") for model in self.models]
 
     @property
-    def model(self) -> Parcel:
+    def model(self) -> Artifact:
         """The checkpoint of the chosen seed. In a plan that cannot know it, a checkpoint that is not computed yet, so
         that stages that depend on it are not reported as cached."""
         waiting = [model for model in self.models if not model.facts] if len(self.models) > 1 else []
         return waiting[0] if waiting else self.models[self.chosen]
 
     @property
-    def chosen_first(self) -> list[Parcel]:
+    def chosen_first(self) -> list[Artifact]:
         """All checkpoints, that of the chosen seed first: the order of scorecards."""
         return [self.models[self.chosen], *(model for number, model in enumerate(self.models) if number != self.chosen)]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flows.branches.candidate import Candidate
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.contrast_models import contrast_models
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContrastSlice
@@ -20,7 +20,7 @@ from tasks.scoring.quality.verdicts import verdicts
 
 
 async def contrast_all(
-    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel
+    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], rows: Artifact
 ) -> dict[str, dict[str, Any]]:
     """Return the verdicts of comparing each candidate with each plain baseline, on every split, by candidate."""
     scored = {candidate.name: card for candidate, card in zip(candidates, cards, strict=True)}
@@ -42,7 +42,7 @@ async def contrast_all(
         )
     )
     known = {
-        pair: parcel.facts for pair, parcel in zip(pairs, found, strict=True) if parcel.facts
+        pair: artifact.facts for pair, artifact in zip(pairs, found, strict=True) if artifact.facts
     }  # a plan has no figures
     return verdicts(known, recipe.scoring.confidence)
 
@@ -61,7 +61,7 @@ def plain_students(recipe: Recipe) -> list[str]:
     return [student.name for student in recipe.students if student.signal == "labels"]
 
 
-def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[str, Parcel]) -> bool:
+def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[str, Artifact]) -> bool:
     """Return whether a candidate has a baseline's number of parameters and of FLOPs (an ALBERT's layers share their
     weights). A plan compares the recipe's shapes."""
     if ours.role in ("teacher", "export") or ours.name in plain_baselines(recipe):

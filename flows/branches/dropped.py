@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from flows.branches.candidate import Candidate, Goods, label
+from flows.branches.candidate import Candidate, SharedArtifacts, label
 from flows.branches.teacher_signals import answers_for, contributions_of
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.drop_layers import drop_layers
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, DropSlice
@@ -21,37 +21,37 @@ async def make_dropped(
     dropping: LayerDropping,
     strategy: str,
     drop: int,
-    goods: Goods,
+    shared: SharedArtifacts,
     *,
     kept: Sequence[int] | None = None,
     shown: str = "",
-    waits: Mapping[str, Parcel] | None = None,
+    waits: Mapping[str, Artifact] | None = None,
 ) -> Candidate:
     """Return the candidate of one strategy and one number of dropped layers, trained with every seed.
 
     ``kept`` are the remaining layers if a search found them, and ``shown`` is a name other than the default. ``waits``
     are inputs that a plan cannot know yet; a run has none.
     """
-    base = await goods.teacher if dropping.after_finetuning else goods.base
+    base = await shared.teacher if dropping.after_finetuning else shared.base
     measured = None
     if strategy == "contribution":
         slice_ = ContributionSlice(token=dropping.token, max_length=dropping.max_length)
-        measured = await contributions_of(slice_, "finetuned" if dropping.after_finetuning else "pretrained", goods)
+        measured = await contributions_of(slice_, "finetuned" if dropping.after_finetuning else "pretrained", shared)
     signal = (
-        {"teacher": await goods.teacher, "answers": await answers_for(recipe, goods, dropping)}
+        {"teacher": await shared.teacher, "answers": await answers_for(recipe, shared, dropping)}
         if dropping.signal == "teacher"
         else {}
     )
     name = shown or f"{strategy}-{drop}"
-    shared = {knob: value for knob, value in dict(dropping).items() if knob not in NOT_COPIED}
+    common_knobs = {knob: value for knob, value in dict(dropping).items() if knob not in NOT_COPIED}
     layers = None if kept is None else tuple(kept)
 
-    async def one(seed: int) -> Parcel:
-        knobs = DropSlice(**{**shared, "seed": seed}, strategy=strategy, drop=drop, kept=layers)
+    async def one(seed: int) -> Artifact:
+        knobs = DropSlice(**{**common_knobs, "seed": seed}, strategy=strategy, drop=drop, kept=layers)
         return await drop_layers(
             knobs,
             base=base,
-            rows=goods.rows,
+            rows=shared.rows,
             contributions=measured,
             **signal,
             **waits or {},

@@ -11,7 +11,7 @@ from typing import Any
 from prefect.logging import get_run_logger
 
 from flows.branches.candidate import Candidate
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import Interrupted, LimbeckError
 from tasks.inspect_answers import inspect_answers
 from tasks.ports.store.collect import inputs_of
@@ -22,22 +22,22 @@ from tasks.stage.session import Session, current_session
 
 
 async def inspect_all(
-    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Parcel], rows: Parcel
+    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], rows: Artifact
 ) -> dict[str, dict[str, Any]]:
     """Return the error analysis of every candidate by name, each beside the teacher's predictions (the first)."""
     knobs = InspectSlice(kind=recipe.spec.kind, split=recipe.gate.split)
     teachers = [None, *([cards[0]] * (len(cards) - 1))]
     looks = await asyncio.gather(
         *(
-            look(knobs, one.name, card, rows, teacher)
+            analyse_errors(knobs, one.name, card, rows, teacher)
             for one, card, teacher in zip(candidates, cards, teachers, strict=True)
         )
     )
     return {candidate.name: found for candidate, found in zip(candidates, looks, strict=True) if found is not None}
 
 
-async def look(
-    knobs: InspectSlice, name: str, card: Parcel, rows: Parcel, teacher: Parcel | None
+async def analyse_errors(
+    knobs: InspectSlice, name: str, card: Artifact, rows: Artifact, teacher: Artifact | None
 ) -> dict[str, Any] | None:
     """Return the error analysis of one candidate; None if it fails, which does not fail the run, and in a plan."""
     try:
@@ -59,9 +59,9 @@ def texts_of(session: Session) -> dict[str, Any]:
     """Return the texts of the rows that a run's error analyses chose, by row id."""
     return texts_in(
         [
-            session.store.folder(record.parcel)
+            session.store.folder(record.artifact)
             for record in session.records
-            if record.name == "inspect-answers" and record.parcel is not None
+            if record.name == "inspect-answers" and record.artifact is not None
         ]
     )
 
@@ -71,15 +71,15 @@ def texts_in(folders: Iterable[Path]) -> dict[str, Any]:
     return {row: texts for folder in folders for row, texts in read_texts(folder).items()}
 
 
-def lineage_of(session: Session, sources: Mapping[str, Parcel]) -> dict[str, Any]:
+def lineage_of(session: Session, sources: Mapping[str, Artifact]) -> dict[str, Any]:
     """Return a run's stages as a graph: a node for each stage and source with the digest of its artifact, and an edge
     from each to the stages that read that artifact."""
     nodes = [
-        {"id": parcel.sha256[:12], "name": name, "label": "", "cache": "source", "made": parcel.sha256}
-        for name, parcel in sources.items()
+        {"id": artifact.sha256[:12], "name": name, "label": "", "cache": "source", "made": artifact.sha256}
+        for name, artifact in sources.items()
     ]
-    makers = {parcel.sha256: parcel.sha256[:12] for parcel in sources.values()}
-    finished = {record.key: record for record in session.records if record.parcel is not None}
+    makers = {artifact.sha256: artifact.sha256[:12] for artifact in sources.values()}
+    finished = {record.key: record for record in session.records if record.artifact is not None}
     for record in finished.values():
         nodes.append(
             {
@@ -87,10 +87,10 @@ def lineage_of(session: Session, sources: Mapping[str, Parcel]) -> dict[str, Any
                 "name": record.name,
                 "label": record.label,
                 "cache": record.cache,
-                "made": record.parcel.sha256,  # type: ignore[union-attr]
+                "made": record.artifact.sha256,  # type: ignore[union-attr]
             }
         )
-        makers.setdefault(record.parcel.sha256, record.key[:12])  # type: ignore[union-attr]
+        makers.setdefault(record.artifact.sha256, record.key[:12])  # type: ignore[union-attr]
     edges = {
         (makers[digest], record.key[:12])
         for record in finished.values()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.branches.candidate import Candidate
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.export_model import export_onnx, quantize_onnx
 from tasks.exports.package import PublishedExport
 from tasks.exports.parity import against_fp32, against_full
@@ -39,10 +39,10 @@ class Export:
 
     of: Candidate
     format: str
-    parcel: Parcel | None
+    artifact: Artifact | None
     because: str = ""
     """The reason why it is not published; empty if it may be."""
-    full: Parcel | None = None
+    full: Artifact | None = None
     """The fp32 graph from which an int8 one was computed."""
     speedup: float | None = None
     """Speed-up of an int8 graph over its fp32 graph; None if it was not measured."""
@@ -55,7 +55,7 @@ class Export:
         return f"{self.of.name}-{self.format}"
 
 
-async def make_exports(recipe: Recipe, candidates: Sequence[Candidate], rows: Parcel) -> list[Export]:
+async def make_exports(recipe: Recipe, candidates: Sequence[Candidate], rows: Artifact) -> list[Export]:
     """Export the candidates that the recipe names, concurrently; by default all students and dropped models."""
     if recipe.exports is None:
         return []
@@ -70,11 +70,11 @@ async def make_exports(recipe: Recipe, candidates: Sequence[Candidate], rows: Pa
     ]
 
 
-async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows: Parcel) -> list[Export]:
+async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows: Artifact) -> list[Export]:
     """Export one candidate. The fp32 graph is always built, because int8 is computed from it; if fp32 fails its check,
     int8 is not tried."""
     judged = {"kind": recipe.spec.kind, "max_length": recipe.scoring.max_length}
-    slice_ = ExportSlice(**part(knobs, Exporting), **judged)
+    slice_ = ExportSlice(**stage_knobs(knobs, Exporting), **judged)
     full = await export_onnx(slice_, model=candidate.model, rows=rows, label=candidate.name)
     because = against_full(full.facts, knobs.parity) if full.facts else ""  # a plan has no figures
     found = {"onnx": Export(candidate, "onnx", graph(full), because)}
@@ -82,7 +82,7 @@ async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows:
         found["int8"] = Export(candidate, "int8", None, f"there is no sound fp32 graph to make it of: {because}")
     elif "int8" in knobs.formats:
         slice_2 = QuantizeSlice(
-            **part(knobs, Quantizing), **judged, metric=recipe.spec.headline, reduce_range=narrow(knobs)
+            **stage_knobs(knobs, Quantizing), **judged, metric=recipe.spec.headline, reduce_range=fits_seven_bits(knobs)
         )
         small = await quantize_onnx(slice_2, export=full, rows=rows, label=candidate.name)
         found["int8"] = Export(
@@ -101,10 +101,10 @@ async def timed(recipe: Recipe, export: Export) -> Export:
     """Compare one graph's speed-up with ``exports.min_speedup``. The two graphs are timed in turn, because the load of
     the machine differs between separate measurements."""
     least = recipe.exports.min_speedup if recipe.exports else 0.0
-    if export.full is None or export.parcel is None or export.because or not least:
+    if export.full is None or export.artifact is None or export.because or not least:
         return export
     pace = await measure_speed(
-        recipe.speed, model=export.parcel, teacher=export.full, label=f"{export.name} beside its fp32"
+        recipe.speed, model=export.artifact, teacher=export.full, label=f"{export.name} beside its fp32"
     )
     if not pace.facts:
         return export  # a plan has no figures
@@ -113,17 +113,17 @@ async def timed(recipe: Recipe, export: Export) -> Export:
     )
 
 
-def part(knobs: Exports, kind: type[Any]) -> dict[str, Any]:
+def stage_knobs(knobs: Exports, kind: type[Any]) -> dict[str, Any]:
     """Return the knobs that one stage reads."""
     return {name: getattr(knobs, name) for name in kind.model_fields}
 
 
-def graph(parcel: Parcel) -> Parcel | None:
+def graph(artifact: Artifact) -> Artifact | None:
     """Return the artifact if it holds a graph; None if it holds only the reason why there is none."""
-    return parcel if parcel.facts.get("made", True) else None
+    return artifact if artifact.facts.get("made", True) else None
 
 
-def narrow(knobs: Exports) -> bool:
+def fits_seven_bits(knobs: Exports) -> bool:
     """Return whether weights are limited to seven bits: by the knob, or for ``auto`` on an x86 processor with AVX2 but
     without VNNI, which adds pairs of products in 16 bits."""
     from tasks.ports.machine import cpuinfo
@@ -144,9 +144,9 @@ def beside_models(candidates: Sequence[Candidate], exports: Sequence[Export]) ->
         found.append(candidate)
         seed = (candidate.seeds[candidate.chosen],)
         found += [
-            replace(candidate, name=one.name, role="export", models=[one.parcel], seeds=seed)
+            replace(candidate, name=one.name, role="export", models=[one.artifact], seeds=seed)
             for one in exports
-            if one.of is candidate and one.parcel is not None
+            if one.of is candidate and one.artifact is not None
         ]
     return found
 
@@ -168,7 +168,7 @@ def with_exports(rows: Sequence[ResultRow], exports: Sequence[Export]) -> list[R
 
 def columns(export: Export, model: ResultRow) -> dict[str, object]:
     """Return the fields that only an export's row has, or that differ from the model's."""
-    facts = dict(export.parcel.facts) if export.parcel else {}
+    facts = dict(export.artifact.facts) if export.artifact else {}
     facts.pop("architecture", None)  # of its checkpoint: said for keys, and no figure of an export
     because = export.because or ("" if model.role in ("student", "dropped") else NO_VERSION)
     engine = " ".join(filter(None, [ENGINES[export.format], facts.get("way")]))
@@ -223,18 +223,18 @@ def for_the_folders(
 ) -> dict[str, dict[str, PublishedExport]]:
     """Return the published exports by candidate and format: a function that fetches the folder of the files, and the
     row."""
-    parcels = {candidate.name: candidate.model for candidate in candidates if candidate.role == "export"}
+    artifacts = {candidate.name: candidate.model for candidate in candidates if candidate.role == "export"}
     found: dict[str, dict[str, PublishedExport]] = {}
     for row in rows:
         if row.of is not None and row.export is not None and row.export.published:
-            folder = partial(folder_of, store, parcels[row.name])
+            folder = partial(folder_of, store, artifacts[row.name])
             found.setdefault(row.of, {})[row.export.format] = PublishedExport(folder, row)
     return found
 
 
-def folder_of(store: Store, parcel: Parcel) -> Path:
+def folder_of(store: Store, artifact: Artifact) -> Path:
     """Fetch an artifact's files and return their folder."""
-    return Path(store.folder(parcel))
+    return Path(store.folder(artifact))
 
 
 def gate_word(export: ExportFacts) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from flows.branches.candidate import Candidate, Goods, deviation
+from flows.branches.candidate import Candidate, SharedArtifacts, deviation
 from flows.branches.comparison import contrast_all, plain_students
 from flows.branches.error_analysis import inspect_all
 from flows.branches.judging_sets import score_sets, with_judged
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ScoreSlice
 from tasks.results.row import ResultRow
@@ -17,21 +17,21 @@ from tasks.score_model import measure_speed, score_model
 from tasks.scoring.speed.paces import with_paces
 
 
-async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods) -> list[ResultRow]:
+async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts) -> list[ResultRow]:
     """Score, compare and time all candidates, the teacher first; return the rows of the results.
 
     Speed is measured after all scores, one model at a time, so that no other work of this run is on the machine.
     """
-    teacher = await goods.teacher
+    teacher = await shared.teacher
     knobs = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
-    first = await score_model(knobs, models=[teacher], teacher=teacher, rows=goods.rows, label=candidates[0].name)
+    first = await score_model(knobs, models=[teacher], teacher=teacher, rows=shared.rows, label=candidates[0].name)
     cards = await asyncio.gather(
         *(
             score_model(
                 knobs,
                 models=candidate.chosen_first,
                 teacher=teacher,
-                rows=goods.rows,
+                rows=shared.rows,
                 teacher_predictions=first,
                 label=candidate.name,
             )
@@ -39,9 +39,9 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
         )
     )
     against, looks, elsewhere = await asyncio.gather(
-        contrast_all(recipe, candidates, [first, *cards], goods.rows),
-        inspect_all(recipe, candidates, [first, *cards], goods.rows),
-        score_sets(recipe, candidates, goods),
+        contrast_all(recipe, candidates, [first, *cards], shared.rows),
+        inspect_all(recipe, candidates, [first, *cards], shared.rows),
+        score_sets(recipe, candidates, shared),
     )
     speeds = await asyncio.gather(
         *(
@@ -50,15 +50,15 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
         )
     )
     if not all(
-        parcel.facts
-        for parcel in [first, *cards, *speeds, *(card for found in elsewhere.values() for card in found.values())]
+        artifact.facts
+        for artifact in [first, *cards, *speeds, *(card for found in elsewhere.values() for card in found.values())]
     ):
         return []  # a plan has no figures
     unpaced = [
         row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)
     ]
     rows = with_judged(
-        with_paces(unpaced, [speed.facts for speed in speeds]), candidates, elsewhere, goods.judging, recipe.gate.split
+        with_paces(unpaced, [speed.facts for speed in speeds]), candidates, elsewhere, shared.judging, recipe.gate.split
     )
     plain = plain_students(recipe)
     return [
@@ -67,7 +67,7 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
     ]
 
 
-def row(candidate: Candidate, card: Parcel, speed: Parcel) -> ResultRow:
+def row(candidate: Candidate, card: Artifact, speed: Artifact) -> ResultRow:
     """Return one row of the results from a scorecard and a speed measurement: figures of the chosen seed, and ``means``
     over all seeds.
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from flows.branches.candidate import Candidate, Goods
+from flows.branches.candidate import Candidate, SharedArtifacts
 from flows.run.judging_sources import SOURCE, known_of_sets, sets_in, sources_of_sets
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.ports.rows.judging_sets import judging_rows, overlapping
 from tasks.ports.rows.overlap import Sentences
 from tasks.ports.store.artifacts import Store
@@ -30,8 +30,8 @@ from tasks.stage.session import Session
 
 
 async def rows_to_learn(
-    recipe: Recipe, sources: Mapping[str, Parcel], rows: Parcel
-) -> tuple[Parcel, dict[str, Parcel]]:
+    recipe: Recipe, sources: Mapping[str, Artifact], rows: Artifact
+) -> tuple[Artifact, dict[str, Artifact]]:
     """Return the prepared rows, without the training rows that overlap with judging sets of ``overlaps: purge``, and
     the rows of these sets."""
     purging = await prepare_sets(
@@ -43,8 +43,8 @@ async def rows_to_learn(
 
 
 async def rows_of_sets(
-    recipe: Recipe, sources: Mapping[str, Parcel], learned: Parcel, known: Mapping[str, Parcel]
-) -> dict[str, Parcel]:
+    recipe: Recipe, sources: Mapping[str, Artifact], learned: Artifact, known: Mapping[str, Artifact]
+) -> dict[str, Artifact]:
     """Return the rows of every judging set, in the recipe's order; ``known`` are the sets that were prepared before
     train was purged."""
     found = {
@@ -57,8 +57,8 @@ async def rows_of_sets(
 
 
 async def prepare_sets(
-    recipe: Recipe, sources: Mapping[str, Parcel], rows: Parcel, names: Sequence[str]
-) -> dict[str, Parcel]:
+    recipe: Recipe, sources: Mapping[str, Artifact], rows: Artifact, names: Sequence[str]
+) -> dict[str, Artifact]:
     """Return the rows of the named sets, in the format and classes of the task."""
     found = await asyncio.gather(
         *(
@@ -87,17 +87,17 @@ def rows_slice(recipe: Recipe, name: str) -> JudgingRowsSlice:
     )
 
 
-async def compare_sets(recipe: Recipe, sources: Mapping[str, Parcel], goods: Goods) -> None:
+async def compare_sets(recipe: Recipe, sources: Mapping[str, Artifact], shared: SharedArtifacts) -> None:
     """Count the rows of every set that overlap with training data of this run: training rows, transfer text and general
     text."""
     corpus = {"source": sources["corpus"]} if recipe.corpus and "corpus" in sources else {}
     most = recipe.corpus.max_tokens if recipe.corpus and not recipe.pretraining else None
     knobs = CorpusRead(text=recipe.corpus.text, most=most) if recipe.corpus and corpus else CorpusRead()
-    text = {"transfer": goods.transfer} if goods.transfer is not None else {}
+    text = {"transfer": shared.transfer} if shared.transfer is not None else {}
     await asyncio.gather(
         *(
-            compare_judging_set(knobs, judging=one, rows=goods.rows, **text, **corpus, label=name)
-            for name, one in goods.judging.items()
+            compare_judging_set(knobs, judging=one, rows=shared.rows, **text, **corpus, label=name)
+            for name, one in shared.judging.items()
         )
     )
 
@@ -105,19 +105,23 @@ async def compare_sets(recipe: Recipe, sources: Mapping[str, Parcel], goods: Goo
 # --- scores -----------------------------------------------------------------------------------------------------------
 
 
-async def score_sets(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods) -> dict[str, dict[str, Parcel]]:
+async def score_sets(
+    recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts
+) -> dict[str, dict[str, Artifact]]:
     """Score all candidates on every judging set, the teacher (the first) before the others; return the scorecards by
     candidate and set."""
-    found = await asyncio.gather(*(score_set(recipe, candidates, goods, name) for name in goods.judging))
+    found = await asyncio.gather(*(score_set(recipe, candidates, shared, name) for name in shared.judging))
     return {
-        one.name: {name: cards[one.name] for name, cards in zip(goods.judging, found, strict=True)}
+        one.name: {name: cards[one.name] for name, cards in zip(shared.judging, found, strict=True)}
         for one in candidates
     }
 
 
-async def score_set(recipe: Recipe, candidates: Sequence[Candidate], goods: Goods, name: str) -> dict[str, Parcel]:
+async def score_set(
+    recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts, name: str
+) -> dict[str, Artifact]:
     """Score all candidates on one set; return the scorecards by candidate."""
-    spec, scoring, teacher = recipe.spec, recipe.scoring, await goods.teacher
+    spec, scoring, teacher = recipe.spec, recipe.scoring, await shared.teacher
     knobs = JudgingScoreSlice(
         kind=spec.kind,
         metrics=spec.metrics,
@@ -126,7 +130,7 @@ async def score_set(recipe: Recipe, candidates: Sequence[Candidate], goods: Good
         resamples=scoring.resamples,
         confidence=scoring.confidence,
     )
-    ask = partial(score_judging_set, knobs, teacher=teacher, judging=goods.judging[name])
+    ask = partial(score_judging_set, knobs, teacher=teacher, judging=shared.judging[name])
     first, *others = candidates
     theirs = await ask(models=[teacher], label=on_set(first.name, name))
     cards = await asyncio.gather(
@@ -143,8 +147,8 @@ def on_set(candidate: str, name: str) -> str:
 def with_judged(
     rows: Sequence[ResultRow],
     candidates: Sequence[Candidate],
-    cards: Mapping[str, Mapping[str, Parcel]],
-    sets: Mapping[str, Parcel],
+    cards: Mapping[str, Mapping[str, Artifact]],
+    sets: Mapping[str, Artifact],
     split: str,
 ) -> list[ResultRow]:
     """Return the rows of the results, with each model's figures on judging sets if the run has any."""
@@ -157,7 +161,7 @@ def with_judged(
 
 
 def judged_of(
-    candidate: Candidate, cards: Mapping[str, Parcel], sets: Mapping[str, Parcel], row: ResultRow, split: str
+    candidate: Candidate, cards: Mapping[str, Artifact], sets: Mapping[str, Artifact], row: ResultRow, split: str
 ) -> dict[str, SetScores]:
     """Return a candidate's figures on every set for its row of the results: those of the chosen seed, and ``means``
     over all seeds.
@@ -229,9 +233,9 @@ def answers_of_sets(session: Session, names: Sequence[str], store: Store, worksp
     """Return the locations of the rows and predictions of every set, for the gate; ``names`` are the models."""
     found = {}
     for name, facts in known_of_sets(session).items():
-        rows = session.parcel_of("prepare-judging-set", name)
+        rows = session.artifact_of("prepare-judging-set", name)
         assert rows is not None, "what is known of a set comes from its rows"
-        cards = {one: session.parcel_of("score-judging-set", on_set(one, name)) for one in names}
+        cards = {one: session.artifact_of("score-judging-set", on_set(one, name)) for one in names}
         places = {one: partial(store.folder, card) for one, card in cards.items() if card is not None}
         place = workspace / "judging" / name
         found[name] = SetAnswers(

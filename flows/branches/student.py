@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from flows.branches.candidate import Candidate, Goods, label
+from flows.branches.candidate import Candidate, SharedArtifacts, label
 from flows.branches.teacher_signals import answers_for, contributions_of, kept_signals, learns_from_transfer_alone
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions
 from tasks.recipe.methods import sections_of
@@ -20,20 +20,22 @@ OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
 """Knobs of a training that only matter with a teacher's predictions."""
 
 
-async def make_student(recipe: Recipe, student: Student, goods: Goods) -> Candidate:
+async def make_student(recipe: Recipe, student: Student, shared: SharedArtifacts) -> Candidate:
     """Train one student with all its seeds concurrently; return the candidate."""
-    models = await asyncio.gather(*(train_student(recipe, student, seed, goods) for seed in student.seeds))
+    models = await asyncio.gather(*(train_student(recipe, student, seed, shared) for seed in student.seeds))
     return Candidate(student.name, student.role, list(models), student.seeds)
 
 
-async def train_student(recipe: Recipe, student: Student, seed: int, goods: Goods) -> Parcel:
+async def train_student(recipe: Recipe, student: Student, seed: int, shared: SharedArtifacts) -> Artifact:
     """Run one student with one seed through the phases of its recipe; return its last checkpoint."""
-    made = await starting_point(recipe, student, goods)
-    varied = await goods.candidates if goods.candidates is not None and recipe.takes(student, "augmentation") else None
-    text = {"transfer": goods.transfer} if goods.transfer is not None and student.signal == "teacher" else {}
+    made = await starting_point(recipe, student, shared)
+    varied = (
+        await shared.candidates if shared.candidates is not None and recipe.takes(student, "augmentation") else None
+    )
+    text = {"transfer": shared.transfer} if shared.transfer is not None and student.signal == "teacher" else {}
     common = {
-        "teacher": await goods.teacher,
-        "rows": goods.rows,
+        "teacher": await shared.teacher,
+        "rows": shared.rows,
         "candidates": varied,
         **text,
         "label": label(student.name, seed, student.seeds),
@@ -41,59 +43,63 @@ async def train_student(recipe: Recipe, student: Student, seed: int, goods: Good
     phase = recipe.inner_phase(student)
     if phase is not None:
         kept = (
-            await kept_signals(recipe, student, phase, goods, text)
+            await kept_signals(recipe, student, phase, shared, text)
             if recipe.task_distillation.keeps(phase, varied=varied is not None)
             else None
         )
-        knobs = IntermediateSlice(**cut(phase, seed), **of_student(recipe, student, made))
+        knobs = IntermediateSlice(**knobs_with_seed(phase, seed), **of_student(recipe, student, made))
         made = await distill_layers(
-            knobs, start=made, signals=kept, **await origin_of(recipe, student, made, goods), **common
+            knobs, start=made, signals=kept, **await origin_of(recipe, student, made, shared), **common
         )
     prediction = student.prediction or recipe.task_distillation.prediction
     knobs_2 = PredictionSlice(
-        **by_signal(cut(prediction, seed), student.signal), **of_student(recipe, student, made), signal=student.signal
+        **by_signal(knobs_with_seed(prediction, seed), student.signal),
+        **of_student(recipe, student, made),
+        signal=student.signal,
     )
-    answers = await answers_for(recipe, goods, prediction, student.layers) if student.signal == "teacher" else None
+    answers = await answers_for(recipe, shared, prediction, student.layers) if student.signal == "teacher" else None
     return await distill_predictions(
-        knobs_2, answers=answers, start=made, **await origin_of(recipe, student, made, goods), **common
+        knobs_2, answers=answers, start=made, **await origin_of(recipe, student, made, shared), **common
     )
 
 
-async def origin_of(recipe: Recipe, student: Student, made: Parcel | None, goods: Goods) -> dict[str, Parcel]:
+async def origin_of(
+    recipe: Recipe, student: Student, made: Artifact | None, shared: SharedArtifacts
+) -> dict[str, Artifact]:
     """Return the inputs from which a student is built beside its teacher; empty if an earlier stage built it."""
     if made is not None or not takes_layers(student.start):
         return {}
-    origin = {"base": goods.base} if student.origin == "pretrained" else {}
+    origin = {"base": shared.base} if student.origin == "pretrained" else {}
     if student.start != "contribution":
         return origin
     knobs = ContributionSlice(max_length=recipe.task_distillation.prediction.max_length)
-    return {**origin, "contributions": await contributions_of(knobs, student.origin, goods)}
+    return {**origin, "contributions": await contributions_of(knobs, student.origin, shared)}
 
 
-async def starting_point(recipe: Recipe, student: Student, goods: Goods) -> Parcel | None:
+async def starting_point(recipe: Recipe, student: Student, shared: SharedArtifacts) -> Artifact | None:
     """Return the checkpoint that a student starts from, or None if the engine builds it from the teacher."""
-    if student.name in goods.starts:
-        return goods.starts[student.name]
+    if student.name in shared.starts:
+        return shared.starts[student.name]
     if (
         not recipe.takes(student, "general")
         or not general_start(student)
-        or goods.corpus is None
+        or shared.corpus is None
         or recipe.general_distillation is None
     ):
         return None
     shape = shape_of(student)
     key = (shape, student.start)
-    if key not in goods.general:
+    if key not in shared.general:
         knobs = GeneralSlice(**chosen(recipe.general_distillation), shape=shape, start=student.start)
-        goods.general[key] = asyncio.ensure_future(general_student(knobs, goods))
-    return await goods.general[key]
+        shared.general[key] = asyncio.ensure_future(general_student(knobs, shared))
+    return await shared.general[key]
 
 
-async def general_student(knobs: GeneralSlice, goods: Goods) -> Parcel:
+async def general_student(knobs: GeneralSlice, shared: SharedArtifacts) -> Artifact:
     """Distil one shape on general text; students of the same shape and start share the checkpoint."""
-    assert goods.corpus is not None
+    assert shared.corpus is not None
     shown = f"{knobs.shape.layers}x{knobs.shape.hidden or 'teacher'}"
-    return await distill_general(knobs, base=goods.base, corpus=await goods.corpus, label=shown)
+    return await distill_general(knobs, base=shared.base, corpus=await shared.corpus, label=shown)
 
 
 def shape_of(student: Student) -> Shape:
@@ -101,14 +107,14 @@ def shape_of(student: Student) -> Shape:
     return Shape(**{name: getattr(student, name) for name in Shape.model_fields})
 
 
-def of_student(recipe: Recipe, student: Student, made: Parcel | None) -> dict[str, Any]:
+def of_student(recipe: Recipe, student: Student, made: Artifact | None) -> dict[str, Any]:
     """Return the knobs of a phase that depend on the student; without its shape and start if an earlier stage built
     it."""
     fresh = {"shape": shape_of(student), "start": student.start, "origin": student.origin} if made is None else {}
     return {"transfer_alone": learns_from_transfer_alone(recipe, student), **fresh}
 
 
-def cut(knobs: Any, seed: int) -> dict[str, Any]:
+def knobs_with_seed(knobs: Any, seed: int) -> dict[str, Any]:
     """Return a section's knobs with a seed of its own."""
     return {**chosen(knobs), "seed": seed}
 

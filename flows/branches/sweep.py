@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.branches.candidate import Candidate, Goods, known
+from flows.branches.candidate import Candidate, SharedArtifacts, known
 from flows.branches.dropped import make_dropped
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.preflight import check_strategies, check_sweep, layers_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ScoreSlice
@@ -55,7 +55,7 @@ class Tried:
     first rung if there was one."""
 
     candidate: Candidate | None = None
-    card: Parcel | None = None
+    card: Artifact | None = None
     rung: float | None = None
 
 
@@ -64,8 +64,8 @@ class Swept:
     """The result of a sweep, by strategy and number of dropped layers."""
 
     grid: Grid
-    teacher: Parcel
-    similarity: Parcel
+    teacher: Artifact
+    similarity: Artifact
     tried: dict[tuple[str, int], Tried] = field(default_factory=dict)
 
 
@@ -75,7 +75,7 @@ class Search:
     plan cannot know, as artifacts of unknown digest."""
 
     kept: dict[int, list[int]] = field(default_factory=dict)
-    guess: dict[str, Parcel] = field(default_factory=dict)
+    guess: dict[str, Artifact] = field(default_factory=dict)
 
 
 def of_a_sweep(recipe: Recipe) -> Recipe:
@@ -106,7 +106,7 @@ def choices(recipe: Recipe) -> tuple[tuple[str, ...], tuple[int, ...] | None, La
     return strategies, own.drop or (given.drop if given else None), dropping.model_copy(update={"seeds": seeds})
 
 
-def grid_of(recipe: Recipe, sources: Mapping[str, Parcel], session: Session) -> Grid:
+def grid_of(recipe: Recipe, sources: Mapping[str, Artifact], session: Session) -> Grid:
     """Return the grid of the sweep, reading only the teacher's config; raise RecipeError if it is not valid."""
     if recipe.pretraining is not None:
         layers = recipe.pretraining.layers
@@ -120,7 +120,12 @@ def grid_of(recipe: Recipe, sources: Mapping[str, Parcel], session: Session) -> 
 
 
 async def in_subflow(
-    session: Session, name: str, grid: Grid, drops: Sequence[int], teacher: Parcel, body: Callable[[], Awaitable[None]]
+    session: Session,
+    name: str,
+    grid: Grid,
+    drops: Sequence[int],
+    teacher: Artifact,
+    body: Callable[[], Awaitable[None]],
 ) -> None:
     """Run a branch as a Prefect subflow of the run, drawn after the teacher; a plan has no flow, and calls the body
     directly."""
@@ -140,14 +145,14 @@ async def try_strategy(
     swept: Swept,
     strategy: str,
     drops: Sequence[int],
-    goods: Goods,
+    shared: SharedArtifacts,
     search: Search,
     session: Session,
     scoring: ScoreSlice,
 ) -> None:
     """Train and score one strategy at the given numbers of dropped layers, with all seeds, as a subflow."""
-    grid, trained = swept.grid, await goods.teacher
-    waits = {name: parcel for name, parcel in search.guess.items() if name == "first rung" or strategy == "greedy"}
+    grid, trained = swept.grid, await shared.teacher
+    waits = {name: artifact for name, artifact in search.guess.items() if name == "first rung" or strategy == "greedy"}
 
     async def one(drop: int) -> None:
         kept = search.kept.get(drop) if strategy == "greedy" else None
@@ -156,7 +161,7 @@ async def try_strategy(
             grid.dropping,
             like(grid, strategy, drop),
             drop,
-            goods,
+            shared,
             kept=kept,
             shown=f"{strategy}-{drop}",
             waits=waits,
@@ -165,7 +170,7 @@ async def try_strategy(
             scoring,
             models=candidate.chosen_first,
             teacher=trained,
-            rows=goods.rows,
+            rows=shared.rows,
             teacher_predictions=swept.teacher,
             label=candidate.name,
         )
@@ -174,7 +179,7 @@ async def try_strategy(
 
     async def body() -> None:
         if strategy == "greedy":
-            waits.update(await search_greedily(recipe, grid, goods, search))
+            waits.update(await search_greedily(recipe, grid, shared, search))
         await asyncio.gather(*(one(drop) for drop in drops))
 
     await in_subflow(session, strategy, grid, drops, trained, body)
@@ -188,7 +193,7 @@ def like(grid: Grid, strategy: str, drop: int) -> str:
     return namesake(strategy, grid.layers, drop)
 
 
-async def search_greedily(recipe: Recipe, grid: Grid, goods: Goods, search: Search) -> dict[str, Parcel]:
+async def search_greedily(recipe: Recipe, grid: Grid, shared: SharedArtifacts, search: Search) -> dict[str, Artifact]:
     """Drop one layer in each round: train briefly without each of the remaining layers, and keep the layers of the best
     score. Return the inputs that a plan cannot know."""
     from tasks.methods.layers.layer_strategies import after_a_round
@@ -203,7 +208,7 @@ async def search_greedily(recipe: Recipe, grid: Grid, goods: Goods, search: Sear
             names = [f"greedy-{drop} try without {min(set(kept) - set(one))}" for one in tries]
             waits = search.guess if drop > 1 else {}
             made = [
-                make_dropped(recipe, short, "greedy", drop, goods, kept=one, shown=name, waits=waits)
+                make_dropped(recipe, short, "greedy", drop, shared, kept=one, shown=name, waits=waits)
                 for one, name in zip(tries, names, strict=True)
             ]
             scores = [selection_score(candidate) for candidate in await asyncio.gather(*made)]
@@ -211,11 +216,11 @@ async def search_greedily(recipe: Recipe, grid: Grid, goods: Goods, search: Sear
             if None in scores:
                 search.guess["tries"] = unknown()
         kept = search.kept[drop]
-    return {name: parcel for name, parcel in search.guess.items() if name == "tries"}
+    return {name: artifact for name, artifact in search.guess.items() if name == "tries"}
 
 
 async def first_rung(
-    recipe: Recipe, swept: Swept, goods: Goods, search: Search, session: Session
+    recipe: Recipe, swept: Swept, shared: SharedArtifacts, search: Search, session: Session
 ) -> dict[str, list[int]]:
     """Train every cell for a quarter of the steps with one seed; return the numbers of dropped layers at which each
     strategy continues."""
@@ -227,17 +232,17 @@ async def first_rung(
         waits = search.guess if strategy == "greedy" else {}
         shown = f"{strategy}-{drop} first rung"
         candidate = await make_dropped(
-            recipe, quarter, like(grid, strategy, drop), drop, goods, kept=kept, shown=shown, waits=waits
+            recipe, quarter, like(grid, strategy, drop), drop, shared, kept=kept, shown=shown, waits=waits
         )
         swept.tried[strategy, drop] = Tried(rung=selection_score(candidate))
 
     async def branch(strategy: str) -> None:
         async def body() -> None:
             if strategy == "greedy":
-                await search_greedily(recipe, grid, goods, search)
+                await search_greedily(recipe, grid, shared, search)
             await asyncio.gather(*(one(strategy, drop) for drop in grid.drops_of(strategy)))
 
-        await in_subflow(session, f"{strategy} (first rung)", grid, grid.drops_of(strategy), await goods.teacher, body)
+        await in_subflow(session, f"{strategy} (first rung)", grid, grid.drops_of(strategy), await shared.teacher, body)
 
     await asyncio.gather(*(branch(strategy) for strategy in grid.strategies if grid.drops_of(strategy)))
     if any(tried.rung is None for tried in swept.tried.values()):
@@ -274,8 +279,8 @@ def best_of(scores: Sequence[float | None]) -> int:
     return max(range(len(scores)), key=lambda number: (known(scores[number]), -number))
 
 
-def unknown() -> Parcel:
+def unknown() -> Artifact:
     """Return an artifact of unknown digest for a plan: every stage that reads it is a cache miss."""
     from tasks.stage.keys import UNKNOWN
 
-    return Parcel("checkpoint", UNKNOWN, "", 0)
+    return Artifact("checkpoint", UNKNOWN, "", 0)

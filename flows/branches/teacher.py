@@ -5,7 +5,7 @@ from __future__ import annotations
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.finetune_teacher import finetune_teacher
 from tasks.gate.floor import require_floor
 from tasks.prepare_corpus import pretrain_base
@@ -13,21 +13,21 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.training import Colleague, Teacher
 
 
-async def pretrained_base(recipe: Recipe, sources: dict[str, Parcel]) -> Parcel:
+async def pretrained_base(recipe: Recipe, sources: dict[str, Artifact]) -> Artifact:
     """Return the pretrained model from which the teacher and the students start."""
     if recipe.pretraining is None:
         return sources["teacher"]
     return await pretrain_base(recipe.pretraining, source=sources["corpus"])
 
 
-async def good_teacher(recipe: Recipe, rows: Parcel, base: Parcel) -> Parcel:
+async def good_teacher(recipe: Recipe, rows: Artifact, base: Artifact) -> Artifact:
     """Fine-tune the teacher; raise GateError if it is no better than guessing."""
     teacher = await finetune_teacher(recipe.teacher, rows=rows, base=base)
     hold_against_floor(recipe.teacher, teacher)
     return teacher
 
 
-def hold_against_floor(knobs: Teacher, teacher: Parcel) -> None:
+def hold_against_floor(knobs: Teacher, teacher: Artifact) -> None:
     """Raise GateError for a teacher below its floor, and log a warning if its rows are too few to tell. A plan does not
     warn, and does not check a teacher that is not scored yet."""
     doubt = require_floor(knobs, teacher.facts) if teacher.facts else ""
@@ -35,7 +35,7 @@ def hold_against_floor(knobs: Teacher, teacher: Parcel) -> None:
         get_run_logger().warning(doubt)
 
 
-async def colleague(knobs: Colleague, rows: Parcel, base: Parcel, number: int) -> Parcel:
+async def colleague(knobs: Colleague, rows: Artifact, base: Artifact, number: int) -> Artifact:
     """Fine-tune one more teacher of an ensemble; each must reach its floor."""
     own = Teacher(**{name: value for name, value in dict(knobs).items() if name in Teacher.model_fields})
     teacher = await finetune_teacher(own, rows=rows, base=base, label=f"teacher {number}")

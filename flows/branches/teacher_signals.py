@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from flows.branches.candidate import Goods
-from tasks.contracts import Parcel
+from flows.branches.candidate import SharedArtifacts
+from tasks.contracts import Artifact
 from tasks.distill_task import record_signals
 from tasks.drop_layers import measure_contributions
 from tasks.finetune_teacher import answer_rows, mix_answers
@@ -16,17 +16,19 @@ from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, Patien
 from tasks.recipe.students import LayerDropping, Student
 
 
-async def contributions_of(knobs: ContributionSlice, origin: str, goods: Goods) -> Parcel:
+async def contributions_of(knobs: ContributionSlice, origin: str, shared: SharedArtifacts) -> Artifact:
     """Return the contribution of each layer, measured once per run for the same knobs and origin."""
-    if (knobs, origin) not in goods.contributions:
-        base = goods.base if origin == "pretrained" else await goods.teacher
-        goods.contributions[knobs, origin] = asyncio.ensure_future(
-            measure_contributions(knobs, base=base, rows=goods.rows)
+    if (knobs, origin) not in shared.contributions:
+        base = shared.base if origin == "pretrained" else await shared.teacher
+        shared.contributions[knobs, origin] = asyncio.ensure_future(
+            measure_contributions(knobs, base=base, rows=shared.rows)
         )
-    return await goods.contributions[knobs, origin]
+    return await shared.contributions[knobs, origin]
 
 
-async def answers_for(recipe: Recipe, goods: Goods, training: Prediction | LayerDropping, layers: int = 0) -> Parcel:
+async def answers_for(
+    recipe: Recipe, shared: SharedArtifacts, training: Prediction | LayerDropping, layers: int = 0
+) -> Artifact:
     """Return the predictions of the teacher, or the ensemble, on every row that students train on, computed once for
     all trainings that need the same ones.
 
@@ -38,33 +40,33 @@ async def answers_for(recipe: Recipe, goods: Goods, training: Prediction | Layer
     knobs = AnswerSlice(max_length=training.max_length, precision=training.precision, transfer_alone=alone, patience=of)
     if recipe.ensemble is None:
         shown = f"patience {knobs.patience.layer_map}, {knobs.patience.layers} layers" if knobs.patience else ""
-        return await answers_of(0, shown, knobs, goods)
+        return await answers_of(0, shown, knobs, shared)
     temperature = 1.0 if recipe.spec.kind == "regression" else training.temperature
     weights = (1.0, *(colleague.weight for _, colleague in recipe.colleagues))
     mixture = MixSlice(combine=recipe.ensemble.combine, weights=weights, temperature=temperature)
-    if (knobs, mixture) not in goods.mixtures:
-        goods.mixtures[knobs, mixture] = asyncio.ensure_future(mixture_of(mixture, knobs, goods))
-    return await goods.mixtures[knobs, mixture]
+    if (knobs, mixture) not in shared.mixtures:
+        shared.mixtures[knobs, mixture] = asyncio.ensure_future(mixture_of(mixture, knobs, shared))
+    return await shared.mixtures[knobs, mixture]
 
 
-async def mixture_of(mixture: MixSlice, knobs: AnswerSlice, goods: Goods) -> Parcel:
+async def mixture_of(mixture: MixSlice, knobs: AnswerSlice, shared: SharedArtifacts) -> Artifact:
     """Return the mixture of all teachers' predictions, each softened at the temperature of the mixture's students."""
-    said = (answers_of(number, f"teacher {number + 1}", knobs, goods) for number in range(1 + len(goods.colleagues)))
+    said = (answers_of(number, f"teacher {number + 1}", knobs, shared) for number in range(1 + len(shared.colleagues)))
     return await mix_answers(mixture, answers=list(await asyncio.gather(*said)))
 
 
-async def answers_of(number: int, shown: str, knobs: AnswerSlice, goods: Goods) -> Parcel:
+async def answers_of(number: int, shown: str, knobs: AnswerSlice, shared: SharedArtifacts) -> Artifact:
     """Return one teacher's predictions; students of all temperatures share them."""
-    if (knobs, number) not in goods.answers:
-        goods.answers[knobs, number] = asyncio.ensure_future(asked(number, shown, knobs, goods))
-    return await goods.answers[knobs, number]
+    if (knobs, number) not in shared.answers:
+        shared.answers[knobs, number] = asyncio.ensure_future(asked(number, shown, knobs, shared))
+    return await shared.answers[knobs, number]
 
 
-async def asked(number: int, shown: str, knobs: AnswerSlice, goods: Goods) -> Parcel:
+async def asked(number: int, shown: str, knobs: AnswerSlice, shared: SharedArtifacts) -> Artifact:
     """Compute one teacher's predictions."""
-    teacher = await [goods.teacher, *goods.colleagues][number]
-    text = {"transfer": goods.transfer} if goods.transfer is not None else {}
-    return await answer_rows(knobs, teacher=teacher, rows=goods.rows, **text, label=shown)
+    teacher = await [shared.teacher, *shared.colleagues][number]
+    text = {"transfer": shared.transfer} if shared.transfer is not None else {}
+    return await answer_rows(knobs, teacher=teacher, rows=shared.rows, **text, label=shown)
 
 
 def learns_from_transfer_alone(recipe: Recipe, student: Student) -> bool:
@@ -73,8 +75,8 @@ def learns_from_transfer_alone(recipe: Recipe, student: Student) -> bool:
 
 
 async def kept_signals(
-    recipe: Recipe, student: Student, phase: Intermediate, goods: Goods, text: Mapping[str, Parcel]
-) -> Parcel:
+    recipe: Recipe, student: Student, phase: Intermediate, shared: SharedArtifacts, text: Mapping[str, Artifact]
+) -> Artifact:
     """Return the stored signals of the teacher's layers for a layer map; students and seeds with the same knobs share
     them."""
     knobs = SignalSlice(
@@ -87,13 +89,13 @@ async def kept_signals(
         signal_budget_gb=recipe.task_distillation.signal_budget_gb,
         transfer_alone=learns_from_transfer_alone(recipe, student),
     )
-    if knobs not in goods.signals:
-        goods.signals[knobs] = asyncio.ensure_future(signals_of(knobs, goods, text))
-    return await goods.signals[knobs]
+    if knobs not in shared.signals:
+        shared.signals[knobs] = asyncio.ensure_future(signals_of(knobs, shared, text))
+    return await shared.signals[knobs]
 
 
-async def signals_of(knobs: SignalSlice, goods: Goods, text: Mapping[str, Parcel]) -> Parcel:
+async def signals_of(knobs: SignalSlice, shared: SharedArtifacts, text: Mapping[str, Artifact]) -> Artifact:
     """Run the teacher once for all students that share a layer map."""
     return await record_signals(
-        knobs, teacher=await goods.teacher, rows=goods.rows, **text, label=f"{knobs.layers} layers"
+        knobs, teacher=await shared.teacher, rows=shared.rows, **text, label=f"{knobs.layers} layers"
     )

@@ -51,7 +51,7 @@ class Watcher:
     def stage(self, record: Any) -> None:
         """Display a stage's new state."""
         if record.state == "running" and self.console.is_terminal and record.number not in self.bars:
-            self.bars[record.number] = self.progress_view.add_task(record.shown, total=None, unit="", figures="")
+            self.bars[record.number] = self.progress_view.add_task(record.display_name, total=None, unit="", figures="")
         if record.state in ("waiting", "running"):
             return
         self.ended += 1
@@ -61,7 +61,7 @@ class Watcher:
             self.ended, self.expected
         )  # a plan cannot foresee which dropped models are as large as a baseline
         self.console.print(
-            f"[{self.ended}/{self.expected}] {record.shown}: {SHOWN[record.state]} ({record.seconds:.1f} s)",
+            f"[{self.ended}/{self.expected}] {record.display_name}: {SHOWN[record.state]} ({record.seconds:.1f} s)",
             highlight=False,
             markup=False,
         )
@@ -74,12 +74,12 @@ class Watcher:
         elif not self.console.is_terminal and time.monotonic() - self.spoke.get(record.number, 0.0) > QUIET:
             self.spoke[record.number] = time.monotonic()
             self.console.print(
-                f"      {record.shown}: {done:,} of {total:,} {unit} {shown}", highlight=False, markup=False
+                f"      {record.display_name}: {done:,} of {total:,} {unit} {shown}", highlight=False, markup=False
             )
 
     def log(self, record: Any, message: str) -> None:
         """Print a message of a stage."""
-        self.console.print(f"      {record.shown}: {message}", highlight=False, markup=False, style="dim")
+        self.console.print(f"      {record.display_name}: {message}", highlight=False, markup=False, style="dim")
 
 
 SHOWN = {
@@ -94,8 +94,8 @@ SHOWN = {
 def show_results(console: Console, written: Mapping[str, Any]) -> None:
     """Print the table of a finished run, the gate's reasons, and the next commands."""
     from flows.publish.results import champion_line, counts, spent
-    from tasks.report.format.against import against_lines
-    from tasks.report.page.page_answer import quoted
+    from tasks.report.format.baseline_comparison import baseline_lines
+    from tasks.report.page.headline import quoted
     from tasks.report.tables.judging_sets import judging_table
     from tasks.report.tables.results import notes, results_table
     from tasks.results.run import RunResult
@@ -106,7 +106,7 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
     elsewhere = judging_table(result.models, result.split)
     if elsewhere is not None:
         console.print(elsewhere)
-    for line in against_lines(result.models, result.split):
+    for line in baseline_lines(result.models, result.split):
         console.print(line, highlight=False, markup=False)
     for note in notes(result.models):
         console.print(note, highlight=False, markup=False)

@@ -118,9 +118,9 @@ def predict(
 def decide_by_hand(what: str, name: str, **given: Any) -> None:
     """Run a promotion flow for a registered model, and print the moved aliases."""
     decided = decided_in_prefect(what, name, **given)
-    from flows.promotion import told
+    from flows.promotion import promotion_sentence
 
-    out.print(f"{told(name, decided)}.", highlight=False, markup=False, soft_wrap=True)
+    out.print(f"{promotion_sentence(name, decided)}.", highlight=False, markup=False, soft_wrap=True)
 
 
 def decided_in_prefect(what: str, name: str, **given: Any) -> dict[str, Any]:

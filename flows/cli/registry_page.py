@@ -12,14 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from tasks.gate.promotion import ALIASES, WITHDRAWN
-from tasks.ports.tracking.registry import Standing, missing
+from tasks.ports.tracking.registry import RegistryState, missing
 
 FIGURES = ("quality", "retained", "params_m", "size_mb", "latency_ms", "speedup")
 SHORT = {"quality": "score", "retained": "retained", "size_mb": "MB", "latency_ms": "ms", "speedup": "speed-up"}
 MARKS = {"ACCEPT": "green", "REGRESSION": "red", "ANOMALOUS": "yellow", "INFEASIBLE": "red"}
 
 
-def show_model(console: Console, name: str, standing: Standing) -> None:
+def show_model(console: Console, name: str, standing: RegistryState) -> None:
     """Print the aliases, all versions, the history of decisions, and aliases that the registry has lost."""
     aliases = Table("alias", "version", "candidate", title=name, title_justify="left")
     for alias in [
@@ -42,10 +42,10 @@ def show_model(console: Console, name: str, standing: Standing) -> None:
     console.print(aliases)
     console.print(versions)
     say(console, history_lines(standing))
-    say(console, gone_lines(name, standing))
+    say(console, missing_alias_lines(name, standing))
 
 
-def show_version(console: Console, name: str, standing: Standing, number: str) -> None:
+def show_version(console: Console, name: str, standing: RegistryState, number: str) -> None:
     """Print one version: its figures, the verdict with a reason for each criterion, and the decisions about it."""
     tags = standing.versions[number]
     table = Table("what", "", title=f"{name} version {number}: {tags.get('candidate', '')}", title_justify="left")
@@ -65,18 +65,18 @@ def verdict(tags: Mapping[str, Any]) -> Text:
     return Text(word, style=MARKS.get(word, ""))
 
 
-def names_of(standing: Standing, number: str) -> str:
+def names_of(standing: RegistryState, number: str) -> str:
     """Return the aliases of a version."""
     return ", ".join(sorted(alias for alias, held in standing.aliases.items() if held == number))
 
 
-def named(standing: Standing, number: str) -> str:
+def named(standing: RegistryState, number: str) -> str:
     """Return the aliases of a version, with "withdrawn" if a person withdrew it."""
     withdrawn = standing.versions[number].get("promotion.state") == WITHDRAWN
     return ", ".join(filter(None, [names_of(standing, number), "withdrawn" if withdrawn else ""]))
 
 
-def history_lines(standing: Standing, number: str | None = None) -> Iterator[str]:
+def history_lines(standing: RegistryState, number: str | None = None) -> Iterator[str]:
     """Yield lines about the decisions, newest first: all of them, or those about one version."""
     yield "\nDecisions, the newest first:" if standing.history else "\nNo decision was written down yet."
     for entry in reversed(standing.history):
@@ -106,7 +106,7 @@ def moved(entry: Mapping[str, Any]) -> str:
     return f": {', '.join(moves)}" if moves else ": nothing moved"
 
 
-def gone_lines(name: str, standing: Standing) -> Iterator[str]:
+def missing_alias_lines(name: str, standing: RegistryState) -> Iterator[str]:
     """Yield a line for each alias of the history that the registry has lost: MLflow can delete a version with an alias,
     which then vanishes."""
     for alias, number in missing(standing).items():

@@ -82,7 +82,7 @@ def changed_sources(recipe: Recipe, then: Mapping[str, Any]) -> list[str]:
     """Return a message for each source of a run that has changed since."""
     from flows.run.opening import find_sources
 
-    now = {name: parcel.sha256 for name, parcel in find_sources(recipe).items()}
+    now = {name: artifact.sha256 for name, artifact in find_sources(recipe).items()}
     return [
         f"the source {name!r} has changed since (digest {noted['sha256'][:8]} then, {now.get(name, 'none')[:8]} now)"
         for name, noted in then["sources"].items()

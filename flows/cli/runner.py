@@ -12,7 +12,7 @@ from typing import Any
 from flows.home import Home
 from flows.run.ledger import planned_cost
 from flows.run.opening import write_json
-from flows.run.stopping import ONLOOKER, Onlooker, confirm
+from flows.run.stopping import RUN_OPTIONS, RunOptions, confirm
 from flows.servers import watch as server_watch
 from tasks.engine.environment import environment
 from tasks.engine.fork_server import ForkServer, new_fork_server
@@ -36,25 +36,25 @@ def run_recipe(
 ) -> dict[str, Any]:
     """Run a flow (``kind``: ``run`` or ``sweep``), with or without an earlier plan; write the result, with the command
     line, to ``json_path`` if given."""
-    from flows.publish.metadata import account
+    from flows.publish.metadata import run_metadata
 
-    onlooker, started = Onlooker(home, watcher, force, plan, engines, command), time.monotonic()
-    token = ONLOOKER.set(onlooker)
+    options, started = RunOptions(home, watcher, force, plan, engines, command), time.monotonic()
+    token = RUN_OPTIONS.set(options)
     try:
         result: dict[str, Any] = server_watch.run(flow_of(kind)(recipe))
     except asyncio.CancelledError:
-        if onlooker.cancelled is not None:
+        if options.cancelled is not None:
             with contextlib.suppress(
                 Exception
             ):  # the flow run or its server may be gone by now; the run has stopped anyway
-                asyncio.run(confirm(onlooker.cancelled))
+                asyncio.run(confirm(options.cancelled))
         raise KeyboardInterrupt from None  # stopped by a signal: continue as after Ctrl-C
     finally:
-        ONLOOKER.reset(token)  # these options must not apply to a later run of this process
+        RUN_OPTIONS.reset(token)  # these options must not apply to a later run of this process
     if json_path is not None:
         write_json(
             json_path,
-            {**result, **account(recipe, result, home=home, seconds=time.monotonic() - started, command=command)},
+            {**result, **run_metadata(recipe, result, home=home, seconds=time.monotonic() - started, command=command)},
         )
     return result
 
@@ -130,7 +130,7 @@ def plan_of(session: Session) -> dict[str, Any]:
     rates = session.rates
     rows = [
         {
-            "stage": record.shown,
+            "stage": record.display_name,
             "cache": record.cache,
             "why": record.why,
             "seconds": record.estimate,
@@ -190,14 +190,14 @@ def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
     from flows.run.opening import plan_session
     from tasks.stage.session import use_session
 
-    recipe, pass_everything = story_of(recipe, kind)
+    recipe, pass_everything = recipe_of_kind(recipe, kind)
     session, sources = plan_session(recipe, home)
     with use_session(session):
         asyncio.run(pass_everything(recipe, sources, session))
     return session
 
 
-def story_of(recipe: Recipe, kind: str) -> tuple[Recipe, Callable[..., Coroutine[Any, Any, Any]]]:
+def recipe_of_kind(recipe: Recipe, kind: str) -> tuple[Recipe, Callable[..., Coroutine[Any, Any, Any]]]:
     """Return the recipe for a kind of run, and the function that runs all its stages. Only one of the two flows is
     imported: each import takes Prefect half a second."""
     if kind == "sweep":

@@ -32,7 +32,7 @@ def up(
     are running, start the others."""
     home = Home.from_environment().create()
     from flows.stack.bringup import up as bring_up
-    from flows.stack.words import how_to_use, tell
+    from flows.stack.messages import how_to_use, tell
 
     wanted = {
         "host": host,
@@ -49,7 +49,7 @@ def up(
 def down() -> None:
     """Stop every server that `limbeck up` started; their data stays."""
     from flows.stack.bringup import down as bring_down
-    from flows.stack.words import tell
+    from flows.stack.messages import tell
 
     stopped = bring_down(Home.from_environment(), tell(out))
     out.print(
@@ -60,7 +60,7 @@ def down() -> None:
 
 def env() -> None:
     """Print the settings, with passwords, that other programs need to use the servers: eval "$(limbeck env)"."""
-    from flows.stack.words import exports
+    from flows.stack.messages import exports
 
     print(exports(Home.from_environment()))
 
@@ -88,7 +88,7 @@ def backup(
 ) -> None:
     """Back up the running stack: databases, models, results and secrets."""
     from flows.stack.backup import backup as save
-    from flows.stack.words import tell
+    from flows.stack.messages import tell
 
     contents = save(Home.from_environment(), target, tell(out))
     out.print(
@@ -109,7 +109,7 @@ def restore(
 ) -> None:
     """Create a new stack from a backup, in a home that has none, and start it."""
     from flows.stack.backup import restore as bring_back
-    from flows.stack.words import how_to_use, tell
+    from flows.stack.messages import how_to_use, tell
 
     wanted = {"prefect_port": prefect_port, "mlflow_port": mlflow_port, "s3": s3}
     stack = bring_back(Home.from_environment().create(), source, wanted, tell(out))

@@ -66,14 +66,14 @@ class Line:
 async def deploy(ways: Ways) -> list[Line]:
     """Create or update all objects; return the outcome for each."""
     async with server() as client:
-        lines = [await settle_pool(client, name, ways) for name in POOLS]
-        lines += [await settle_queue(client, "cpu", name) for name in QUEUES]
-        lines.append(await settle_limit(client, ways))
+        lines = [await apply_pool(client, name, ways) for name in POOLS]
+        lines += [await apply_queue(client, "cpu", name) for name in QUEUES]
+        lines.append(await apply_limit(client, ways))
         known = [pool.name for pool in await client.read_work_pools(limit=200)]
         require_pool(ways.gpu_pool, known)
         for entry in timetable():
-            lines += await settle_deployment(client, entry, ways, known)
-        return lines + [await settle_automation(client, wanted, ways) for wanted in automations()]
+            lines += await apply_deployment(client, entry, ways, known)
+        return lines + [await apply_automation(client, wanted, ways) for wanted in automations()]
 
 
 @asynccontextmanager
@@ -93,18 +93,20 @@ async def server() -> AsyncIterator[PrefectClient]:
         status = error.response.status_code
         if status in REFUSED:
             how = 'set PREFECT_API_AUTH_STRING to its user:password, for our own by: eval "$(limbeck env)"'
-            raise ServerError(f"the Prefect server at {shown(address)} refuses us ({status}); {how}") from error
+            raise ServerError(
+                f"the Prefect server at {without_password(address)} refuses us ({status}); {how}"
+            ) from error
         raise ServerError(
-            f"the Prefect server at {shown(address)} answered {status}: {detail(error.response)}"
+            f"the Prefect server at {without_password(address)} answered {status}: {detail(error.response)}"
         ) from error
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         said = str(error) or type(error).__name__
         raise ServerError(
-            f"there is no Prefect server at {shown(address)} ({said}); start it, or correct PREFECT_API_URL"
+            f"there is no Prefect server at {without_password(address)} ({said}); start it, or correct PREFECT_API_URL"
         ) from error
 
 
-def shown(address: str) -> str:
+def without_password(address: str) -> str:
     """Return an address without user name and password."""
     found = httpx.URL(address)
     return str(found.copy_with(username=None, password=None)) if found.userinfo else address
@@ -123,7 +125,7 @@ def detail(response: httpx.Response) -> str:
 # --- pools and limits -------------------------------------------------------------------------------------------------
 
 
-async def settle_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
+async def apply_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
     """Create or update a work pool from its file, with the values set at this site."""
     ours, set_here = read_pool(name), ways.site.get(name, {})
     try:
@@ -149,10 +151,10 @@ async def settle_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
     changed = [what for what, value in wanted.items() if getattr(there, what) != value]
     if changed:
         await client.update_work_pool(name, WorkPoolUpdate(**{what: wanted[what] for what in changed}))
-    return Line("work pool", name, told(changed))
+    return Line("work pool", name, change_summary(changed))
 
 
-async def settle_queue(client: PrefectClient, pool: str, name: str) -> Line:
+async def apply_queue(client: PrefectClient, pool: str, name: str) -> Line:
     """Create a queue if it is missing; people may change its limit and priority."""
     try:
         await client.read_work_queue_by_name(name, work_pool_name=pool)
@@ -162,7 +164,7 @@ async def settle_queue(client: PrefectClient, pool: str, name: str) -> Line:
     return Line("work queue", f"{pool}/{name}", "unchanged")
 
 
-async def settle_limit(client: PrefectClient, ways: Ways) -> Line:
+async def apply_limit(client: PrefectClient, ways: Ways) -> Line:
     """Create or update the GPU limit; stages hold a slot of it while they train, and none if their result is cached."""
     name = os.environ.get(GPU_LIMIT, "gpu")
     try:
@@ -174,7 +176,7 @@ async def settle_limit(client: PrefectClient, ways: Ways) -> Line:
     if there.limit == wanted and there.active:
         return Line("concurrency limit", name, "unchanged")
     await client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(limit=wanted, active=True))
-    return Line("concurrency limit", name, told(["limit"]))
+    return Line("concurrency limit", name, change_summary(["limit"]))
 
 
 def require_pool(name: str | None, known: Sequence[str]) -> None:
@@ -186,7 +188,7 @@ def require_pool(name: str | None, known: Sequence[str]) -> None:
 # --- deployments ------------------------------------------------------------------------------------------------------
 
 
-async def settle_deployment(client: PrefectClient, entry: Entry, ways: Ways, pools: Sequence[str]) -> list[Line]:
+async def apply_deployment(client: PrefectClient, entry: Entry, ways: Ways, pools: Sequence[str]) -> list[Line]:
     """Create or update a deployment from the file, then its schedules and the automations that trigger it."""
     try:
         there: DeploymentResponse | None = await client.read_deployment_by_name(entry.full_name)
@@ -200,10 +202,12 @@ async def settle_deployment(client: PrefectClient, entry: Entry, ways: Ways, poo
     else:
         deployment, done = (
             there.id,
-            told([*await update(client, entry, there, ways), *await settle_schedules(client, entry, there, ways)]),
+            change_summary(
+                [*await update(client, entry, there, ways), *await apply_schedules(client, entry, there, ways)]
+            ),
         )
     lines = [Line("deployment", entry.full_name, done)]
-    return lines + [await settle_automation(client, wanted, ways) for wanted in triggers_of(entry, deployment)]
+    return lines + [await apply_automation(client, wanted, ways) for wanted in triggers_of(entry, deployment)]
 
 
 async def create(client: PrefectClient, entry: Entry) -> UUID:
@@ -243,7 +247,7 @@ def new_schedule(given: dict[str, Any]) -> DeploymentScheduleCreate:
     )
 
 
-async def settle_schedules(client: PrefectClient, entry: Entry, there: DeploymentResponse, ways: Ways) -> list[str]:
+async def apply_schedules(client: PrefectClient, entry: Entry, there: DeploymentResponse, ways: Ways) -> list[str]:
     """Add missing schedules; existing ones, and whether they are active, change only with ``--reset``."""
     known, changed = {schedule.slug: schedule for schedule in there.schedules}, []
     for given in entry.schedules:
@@ -260,7 +264,7 @@ async def settle_schedules(client: PrefectClient, entry: Entry, there: Deploymen
 # --- automations ------------------------------------------------------------------------------------------------------
 
 
-async def settle_automation(client: PrefectClient, wanted: AutomationCore, ways: Ways) -> Line:
+async def apply_automation(client: PrefectClient, wanted: AutomationCore, ways: Ways) -> Line:
     """Create or update an automation from its file; whether it is enabled changes only with ``--reset``."""
     known = await client.read_automations_by_name(wanted.name)
     if not known:
@@ -273,7 +277,7 @@ async def settle_automation(client: PrefectClient, wanted: AutomationCore, ways:
     if changed:
         # The owner is set at creation; the server refuses an update that contains the field.
         await client.update_automation(there.id, AutomationCore(**wanted.model_dump(exclude={"owner_resource"})))
-    return Line("automation", wanted.name, told(changed))
+    return Line("automation", wanted.name, change_summary(changed))
 
 
 def differing(wanted: AutomationCore, there: AutomationCore) -> list[str]:
@@ -284,6 +288,6 @@ def differing(wanted: AutomationCore, there: AutomationCore) -> list[str]:
     return [name for name, value in ours.items() if theirs[name] != value]
 
 
-def told(changed: Sequence[str]) -> str:
+def change_summary(changed: Sequence[str]) -> str:
     """Return a description of the changed fields."""
     return f"updated ({', '.join(changed)})" if changed else "unchanged"

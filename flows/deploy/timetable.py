@@ -83,9 +83,9 @@ def entry_of(given: Mapping[str, Any]) -> Entry:
         "tags": list(given.get("tags", ())),
         "work_pool_name": given["work_pool"]["name"],
         "work_queue_name": given["work_pool"].get("work_queue_name", "default"),
-        "job_variables": plain(given["work_pool"].get("job_variables", {})),
+        "job_variables": to_plain_values(given["work_pool"].get("job_variables", {})),
         "enforce_parameter_schema": given.get("enforce_parameter_schema", True),
-        "parameter_openapi_schema": plain(flow.parameters.model_dump(exclude_unset=True)),
+        "parameter_openapi_schema": to_plain_values(flow.parameters.model_dump(exclude_unset=True)),
         "pull_steps": [],
         "concurrency_limit": limit.get("limit"),
         "collision_strategy": limit.get("collision_strategy"),
@@ -94,13 +94,13 @@ def entry_of(given: Mapping[str, Any]) -> Entry:
         flow.name,
         given["name"],
         fields,
-        plain(given.get("parameters", {})),
-        plain(given.get("schedules", [])),
-        plain(given.get("triggers", [])),
+        to_plain_values(given.get("parameters", {})),
+        to_plain_values(given.get("schedules", [])),
+        to_plain_values(given.get("triggers", [])),
     )
 
 
-def plain(values: Any) -> Any:
+def to_plain_values(values: Any) -> Any:
     """Return values in the form in which the server returns them: after a round trip through JSON."""
     return json.loads(json.dumps(values))
 

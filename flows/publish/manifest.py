@@ -54,7 +54,9 @@ def manifest_of(
         "kind": kind,
         "recipe": recipe.model_dump(mode="json", exclude_unset=True),
         "code": code_state(),
-        "sources": {name: {"sha256": parcel.sha256, "bytes": parcel.bytes} for name, parcel in run.sources.items()},
+        "sources": {
+            name: {"sha256": artifact.sha256, "bytes": artifact.bytes} for name, artifact in run.sources.items()
+        },
         "versions": library_versions(),
         "seeds": dict(seeds_in(recipe.model_dump(mode="json"))),
         "hardware": hardware_of(recipe),
@@ -134,9 +136,9 @@ def stage_row(record: StageRecord) -> dict[str, Any]:
     """Return what the manifest says of one stage. A stage that is keyed by its machine measures: what it makes is never
     the same twice."""
     return {
-        "stage": record.shown,
+        "stage": record.display_name,
         "key": record.key,
-        "sha256": record.parcel.sha256 if record.parcel else None,
+        "sha256": record.artifact.sha256 if record.artifact else None,
         "cache": record.cache,
         "threads": record.threads,
         "processes": record.processes,

@@ -16,7 +16,9 @@ from tasks.ports.tracking.runs import made_with
 from tasks.recipe.recipe import Recipe
 
 
-def account(recipe: Recipe, result: Mapping[str, Any], *, home: Home, seconds: float, command: str) -> dict[str, Any]:
+def run_metadata(
+    recipe: Recipe, result: Mapping[str, Any], *, home: Home, seconds: float, command: str
+) -> dict[str, Any]:
     """Return the kind of a result and how it was made; ``command`` is empty where nobody noted it."""
     made = made_by(recipe, seconds=seconds, command=command)
     minutes = {**made["minutes"], "cached": round(cached_seconds(result, home) / 60, 2)}

@@ -22,7 +22,7 @@ from flows.publish.licences import licences_of
 from flows.publish.metadata import made_by
 from flows.run.demo import texts_to_ask
 from flows.run.opening import Run
-from flows.run.stopping import ONLOOKER
+from flows.run.stopping import RUN_OPTIONS
 from tasks.engine.environment import version_of
 from tasks.errors import LimbeckError, RecipeError, RegistryError
 from tasks.ports.code.fingerprint import ROOT, hash_file
@@ -40,8 +40,8 @@ Result = dict[str, Any]
 def for_the_page(recipe: Recipe, run: Run) -> Result:
     """Return what a page needs beside the figures: label names, the graph of stages, the confidence of intervals, and
     how the run was made."""
-    onlooker = ONLOOKER.get()
-    made = made_by(recipe, seconds=time.monotonic() - run.session.opened, command=onlooker.command if onlooker else "")
+    options = RUN_OPTIONS.get()
+    made = made_by(recipe, seconds=time.monotonic() - run.session.opened, command=options.command if options else "")
     lineage = lineage_of(run.session, run.sources)
     return {
         "run": run.tracker.parent,
@@ -138,7 +138,7 @@ def stored_texts(home: Home, result: Mapping[str, Any]) -> dict[str, Any] | None
     store = open_store(home.store, home.cache)
     try:
         found = [store.find(stage["key"]) for stage in result["stages"] if stage["name"] == "inspect-answers"]
-        kept = [store.folder(parcel) for parcel in found if parcel is not None]
+        kept = [store.folder(artifact) for artifact in found if artifact is not None]
     except LimbeckError:
         return None
     return texts_in(kept) if kept else None

@@ -24,13 +24,13 @@ from flows.publish.run_page import leave_pages
 from flows.run.ledger import costs_of_candidates, ledger_of
 from flows.run.notices import tell_of
 from flows.run.opening import PINNED, Run, held_back, teacher_name
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.gate.judging import Judging
 from tasks.gate.verdicts import Decision
 from tasks.promote_models import promote_models
 from tasks.recipe.recipe import Recipe
 from tasks.register_model import decided, register_models
-from tasks.report.page.page_answer import chosen, standing_said
+from tasks.report.page.headline import chosen, gate_tag
 from tasks.results.row import Amount, Cost, ResultRow
 from tasks.results.run import Promotion, Registered, RunResult, StageLine
 from tasks.scoring.costs.ledger import inference_joules
@@ -40,7 +40,7 @@ SHARED = {"distill-general", "pretrain-base"}
 
 
 async def publish_results(
-    recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], *, data: Parcel
+    recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], *, data: Artifact
 ) -> dict[str, Any]:
     """Log the figures, register the models, leave its pages, tell whom the recipe names, and return what ``--json``
     writes."""
@@ -61,9 +61,9 @@ async def publish_results(
     result = result.replaced(ledger=ledger, manifest=manifest, **for_the_page(recipe, run))
     best = chosen(result)
     await asyncio.to_thread(
-        run.tracker.candidates, models, best=best.name, standing=standing_said(best), split=recipe.gate.split
+        run.tracker.candidates, models, best=best.name, standing=gate_tag(best), split=recipe.gate.split
     )
-    await asyncio.to_thread(run.tracker.story, run.session.records)
+    await asyncio.to_thread(run.tracker.log_stages, run.session.records)
     await asyncio.to_thread(run.tracker.ledger, ledger)
     await asyncio.to_thread(run.tracker.note, "manifest", manifest)
     written = result.as_json()
@@ -77,7 +77,7 @@ async def publish_results(
 
 
 async def register_and_promote(
-    recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], data: Parcel
+    recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], data: Artifact
 ) -> tuple[list[Registered], dict[str, Any]]:
     """Register every candidate that the gate takes, and decide on the aliases; return both, for the results."""
     # What is registered already is not fetched: only a new version asks for its files.
@@ -101,7 +101,7 @@ def result_of(
     models: Sequence[ResultRow],
     registered: Sequence[Registered],
     promotion: Promotion,
-    data: Parcel,
+    data: Artifact,
 ) -> RunResult:
     """Return the figures and decisions of a run that is over, as ``--json`` writes them."""
     return RunResult(
@@ -155,11 +155,11 @@ def champion_line(result: RunResult) -> str:
     return f"{result.registered[0].name}@champion {stays} {champion.candidate}, version {champion.version}"
 
 
-def new_judging(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Parcel, workspace: Path) -> Judging:
+def new_judging(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Artifact, workspace: Path) -> Judging:
     """Return what the gate needs: the figures, where every model's answers are, and where the rows that judge stand
     besides."""
     store, session, split = run.session.store, run.session, recipe.gate.split
-    cards = {row.name: session.parcel_of("score-model", row.name) for row in rows}
+    cards = {row.name: session.artifact_of("score-model", row.name) for row in rows}
     return Judging(
         recipe,
         rows,
@@ -168,7 +168,7 @@ def new_judging(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Parce
         {name: partial(store.folder, card) for name, card in cards.items() if card is not None},
         {where: counts.get(split, 0) for where, counts in held_back(session)["leaked"].items()},
         workspace,
-        [partial(store.folder, text) for text in [session.parcel_of("prepare-transfer", "")] if text is not None],
+        [partial(store.folder, text) for text in [session.artifact_of("prepare-transfer", "")] if text is not None],
         answers_of_sets(session, [row.name for row in rows], store, workspace),
     )
 
@@ -203,9 +203,9 @@ def spent(ledger: Mapping[str, Any] | None) -> list[str]:
     )
 
 
-def describe_run(recipe: Recipe, run: Run, data: Parcel) -> dict[str, Any]:
+def describe_run(recipe: Recipe, run: Run, data: Artifact) -> dict[str, Any]:
     """Return what model cards say of where a model comes from."""
-    sources = {name: parcel.sha256 for name, parcel in run.sources.items()}
+    sources = {name: artifact.sha256 for name, artifact in run.sources.items()}
     described = {
         "licences": licences_of(recipe),
         "teacher_licence": recipe.teacher.licence,
@@ -254,7 +254,7 @@ def efforts_of(recipe: Recipe, records: Sequence[StageRecord]) -> dict[str, dict
 def effort_of(labels: Mapping[int, str], records: Sequence[StageRecord]) -> dict[str, object]:
     """Add up what the stages of each seed's label took."""
     own = {
-        seed: [record.parcel.facts for record in records if record.parcel and trains(record, shown)]
+        seed: [record.artifact.facts for record in records if record.artifact and trains(record, shown)]
         for seed, shown in labels.items()
     }
     return {

@@ -95,7 +95,7 @@ def description_of(result: RunResult, table: str) -> str:
 
 def head_of(result: RunResult) -> str:
     """Say in a line or two what the decisions came to; a candidate that was accepted may still not be champion."""
-    from tasks.report.page.page_answer import chosen, title_of
+    from tasks.report.page.headline import chosen, title_of
 
     if not result.registered:
         return "Nothing was registered."

@@ -36,7 +36,7 @@ async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any
     result |= for_the_page(recipe, run)
     plot, text = await asyncio.to_thread(sweep_svg, result), sweep_markdown(result)
     await asyncio.to_thread(run.tracker.sweep, result, plot, text)
-    await asyncio.to_thread(run.tracker.story, run.session.records)
+    await asyncio.to_thread(run.tracker.log_stages, run.session.records)
     await asyncio.to_thread(run.tracker.ledger, result["ledger"])
     result["manifest"] = manifest_of(recipe, run, kind="sweep")
     await asyncio.to_thread(run.tracker.note, "manifest", result["manifest"])

@@ -124,10 +124,10 @@ def recipe_of_the_shelf(
     for section in without:
         values.pop(section, None)
     changed = changes.model_dump(mode="json", exclude_none=True) if changes is not None else {}
-    enter(values, changed)
+    enter_changes(values, changed)
     forget_licences(values, set(paths_in(changed)))
     if sweep is not None:
-        enter(values, {"sweep": sweep.model_dump(mode="json", exclude_unset=True, exclude_none=True)})
+        enter_changes(values, {"sweep": sweep.model_dump(mode="json", exclude_unset=True, exclude_none=True)})
     return validate(values, path)
 
 
@@ -139,10 +139,10 @@ def paths_in(changes: Mapping[str, Any], above: str = "") -> Iterator[str]:
             yield from paths_in(change, f"{above}{name}.")
 
 
-def enter(values: Any, changes: Mapping[str, Any]) -> None:
+def enter_changes(values: Any, changes: Mapping[str, Any]) -> None:
     """Apply changes in place: sections are changed knob by knob, all other values are replaced."""
     for name, change in changes.items():
         if isinstance(change, Mapping) and isinstance(values.get(name), Mapping):
-            enter(values[name], change)
+            enter_changes(values[name], change)
         else:
             values[name] = change

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import DataError
 from tasks.ports.rows.judging_sets import resolve_judging_set
 from tasks.recipe.data import JudgingSet
@@ -16,7 +16,7 @@ SOURCE = "judge:"
 """Prefix of a judging set's name among the sources of a run."""
 
 
-def sources_of_sets(recipe: Recipe) -> dict[str, Parcel]:
+def sources_of_sets(recipe: Recipe) -> dict[str, Artifact]:
     """Find the source of every judging set; a set that comes with the task may be missing if no criterion names it."""
     named = {name for criterion in recipe.gate.criteria for name in criterion.worst_of}
     found = {}
@@ -56,8 +56,8 @@ def known_of_sets(session: Session) -> dict[str, dict[str, Any]]:
     for record in session.records:
         if (
             record.name in ("prepare-judging-set", "compare-judging-set")
-            and record.parcel is not None
-            and record.parcel.facts
+            and record.artifact is not None
+            and record.artifact.facts
         ):
-            found.setdefault(record.label, {}).update(record.parcel.facts)
+            found.setdefault(record.label, {}).update(record.artifact.facts)
     return {name: facts for name, facts in found.items() if "rows_sha256" in facts}

@@ -15,7 +15,7 @@ from tasks.recipe.running import Costs
 from tasks.scoring.costs.figures import Figure, measured, scaled
 from tasks.scoring.costs.ledger import cost_of, foreseen, nothing_known, sum_of
 from tasks.scoring.costs.rates import Rates, rates_for
-from tasks.stage.budget import Purse
+from tasks.stage.budget import RunBudget
 from tasks.stage.session import Session, StageRecord
 
 JUDGING = ("scorecard", "speed", "comparison", "inspection")
@@ -24,25 +24,25 @@ GRAPHS = {"export-onnx": "onnx", "quantize-onnx": "int8"}
 """Suffix of an export's row by stage: the row is named MODEL-SUFFIX, the label of its stage is the model's name."""
 
 
-def new_purse(costs: Costs) -> Purse:
+def new_budget(costs: Costs) -> RunBudget:
     """Return the budget of a run and its rates; raises an error if no table has the given instance or region."""
     limits = {name: getattr(costs.budget, name) for name in ("dollars", "kwh", "hours")}
-    return Purse(limits, rates_for(costs), costs.budget.by_estimate)
+    return RunBudget(limits, rates_for(costs), costs.budget.by_estimate)
 
 
 def ledger_of(session: Session) -> dict[str, Any]:
     """Return the ledger of a finished or stopped run, in the form of ``--json``."""
-    purse = session.purse or Purse({})
-    rows = [stage_cost(record, purse.rates) for record in session.records]
+    budget = session.budget or RunBudget({})
+    rows = [stage_cost(record, budget.rates) for record in session.records]
     ran = [row["cost"] for row in rows if row["cache"] == "miss" and row["ran"]]
     return {
         "stages": rows,
         "total": sum_of(ran),
         "saved": sum_of(row["cost"] for row in rows if row["cache"] == "hit"),
-        "billed": billed(purse),
-        "basis": basis(purse.rates),
-        "budget": dict(purse.limits),
-        "warnings": list(purse.rates.warnings),
+        "billed": billed(budget),
+        "basis": basis(budget.rates),
+        "budget": dict(budget.limits),
+        "warnings": list(budget.rates.warnings),
     }
 
 
@@ -51,7 +51,7 @@ def stage_cost(record: StageRecord, rates: Rates) -> dict[str, Any]:
     ran = record.cache == "hit" or bool(record.used)
     cost = cost_of(record.used, rates) if ran else nothing_known("it did not run")
     return {
-        "stage": record.shown,
+        "stage": record.display_name,
         "state": record.state,
         "cache": record.cache,
         "ran": ran,
@@ -60,12 +60,12 @@ def stage_cost(record: StageRecord, rates: Rates) -> dict[str, Any]:
     }
 
 
-def billed(purse: Purse) -> dict[str, Figure]:
+def billed(budget: RunBudget) -> dict[str, Figure]:
     """Return the price of the whole machine for the run's wall-clock time; its stages are busy for less."""
-    hours = measured((time.monotonic() - purse.opened) / 3600, "the run's wall clock")
+    hours = measured((time.monotonic() - budget.opened) / 3600, "the run's wall clock")
     dollars = {}
     for market in ("on-demand", "spot"):
-        price = purse.rates.dollars_per_hour(market)
+        price = budget.rates.dollars_per_hour(market)
         by = "no price: set costs.instance and costs.region" if price is None else f"hours x {price:g} $ ({market})"
         dollars[f"dollars_{market.replace('-', '_')}"] = scaled(hours, price, by)
     return {"hours": hours, **dollars}
@@ -88,13 +88,13 @@ def basis(rates: Rates) -> dict[str, Any]:
 def costs_of_candidates(names: Sequence[str], session: Session) -> dict[str, dict[str, Any]]:
     """Return by candidate the cost of its own stages, cached or not, and separately that of the shared stages that
     they depend on."""
-    makers = {record.parcel.sha256: record for record in reversed(session.records) if record.parcel is not None}
+    makers = {record.artifact.sha256: record for record in reversed(session.records) if record.artifact is not None}
     return {name: candidate_cost(name, session, makers) for name in names}
 
 
 def candidate_cost(name: str, session: Session, makers: Mapping[str, StageRecord]) -> dict[str, Any]:
     """Return the cost of one candidate."""
-    own = [record for record in session.records if record.parcel is not None and is_own(record, name)]
+    own = [record for record in session.records if record.artifact is not None and is_own(record, name)]
     seen = {record.number for record in own}
     shared = list(behind([record for record in own if record.kind not in JUDGING], makers, seen))
     rates = session.rates
@@ -102,7 +102,7 @@ def candidate_cost(name: str, session: Session, makers: Mapping[str, StageRecord
         sum_of(cost_of(record.used, rates) for record in some) if own else nothing_known("no stage bears its name")
         for some in (own, shared)
     )
-    return ours | {"shared": others | {"stages": sorted(record.shown for record in shared)}}
+    return ours | {"shared": others | {"stages": sorted(record.display_name for record in shared)}}
 
 
 def is_own(record: StageRecord, name: str) -> bool:

@@ -27,7 +27,7 @@ TOLD = ("champion", "challenger")
 SHOWN = 5  # candidates listed with their reasons; the others by name only
 
 
-def wanted(named: Sequence[str]) -> list[str]:
+def notification_blocks(named: Sequence[str]) -> list[str]:
     """Return the blocks to notify: those of the recipe, then those of ``LIMBECK_NOTIFY``, each once."""
     given = [slug.strip() for slug in os.environ.get("LIMBECK_NOTIFY", "").split(",") if slug.strip()]
     for slug in given:
@@ -212,7 +212,7 @@ async def on_failure(flow: Any, flow_run: Any, state: Any) -> None:
         return  # stopped by a person, who knows of it
     name, named = recipe_behind(flow_run.parameters)
     try:
-        slugs = wanted(named)
+        slugs = notification_blocks(named)
     except RecipeError as error:
         return warn(str(error))
     message, page = state.message or "", url_for("flow-run", obj_id=flow_run.id)
@@ -239,7 +239,7 @@ def recipe_behind(parameters: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
 
 async def tell_of(recipe: Recipe, result: Mapping[str, Any]) -> None:
     """Send the notices of a finished run: refused candidates, and a new champion or challenger."""
-    slugs = wanted(recipe.notify)
+    slugs = notification_blocks(recipe.notify)
     for notice in news_of(result) if slugs else []:
         await send(slugs, notice)
 
@@ -275,4 +275,4 @@ def promotions_in(name: str, decided: Mapping[str, Any], links: Mapping[str, str
 async def tell_of_promotion(name: str, decided: Mapping[str, Any]) -> None:
     """Send the notices of a manual promotion or rollback to the blocks of ``LIMBECK_NOTIFY``; there is no recipe."""
     for notice in promotions_in(name, decided):
-        await send(wanted(()), notice)
+        await send(notification_blocks(()), notice)

@@ -15,13 +15,13 @@ from typing import Any
 
 from flows.home import Home
 from flows.run.judging_sources import known_of_sets, sources_of_sets, with_purge
-from flows.run.ledger import ledger_of, new_purse
+from flows.run.ledger import ledger_of, new_budget
 from flows.run.links import link_to_mlflow
-from flows.run.notices import require_blocks, wanted
-from flows.run.remote import gpu_limit, new_dispatcher, processes_of_worker, ready_dispatcher, settle
-from flows.run.stopping import ONLOOKER, STOPPED, Onlooker, stopped_by_prefect, stopped_by_sigterm
+from flows.run.notices import notification_blocks, require_blocks
+from flows.run.remote import cancel_remote_stages, gpu_limit, new_dispatcher, processes_of_worker, ready_dispatcher
+from flows.run.stopping import RUN_OPTIONS, STOPPED, RunOptions, stopped_by_prefect, stopped_by_sigterm
 from flows.servers.watch import is_lost, login_to_own_server
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.engine.fork_server import new_fork_server
 from tasks.errors import LimbeckError
 from tasks.ports.files.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
@@ -44,7 +44,7 @@ class Run:
     """An open run."""
 
     session: Session
-    sources: dict[str, Parcel]
+    sources: dict[str, Artifact]
     tracker: Tracker
     home: Home
 
@@ -53,20 +53,20 @@ class Run:
 async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     """Find the sources, check store and tracker, and yield the run for its stages; at exit, no branch is left running
     and no MLflow run open."""
-    onlooker = ONLOOKER.get() or Onlooker(Home.from_environment())
-    purse = new_purse(recipe.costs)
+    options = RUN_OPTIONS.get() or RunOptions(Home.from_environment())
+    budget = new_budget(recipe.costs)
     sources = await asyncio.to_thread(find_sources, recipe)
     store = (
-        onlooker.plan.store
-        if onlooker.plan
-        else await asyncio.to_thread(open_store, onlooker.home.store, onlooker.home.cache)
+        options.plan.store
+        if options.plan
+        else await asyncio.to_thread(open_store, options.home.store, options.home.cache)
     )
     await asyncio.to_thread(store.check)
-    await require_blocks(wanted(recipe.notify))
+    await require_blocks(notification_blocks(recipe.notify))
     require_legal_name(registered_name(recipe, teacher_name(recipe)))
-    dispatcher = await ready_dispatcher(recipe, onlooker.home)
+    dispatcher = await ready_dispatcher(recipe, options.home)
     processes = processes_of_worker()
-    tracker = new_tracker(recipe, onlooker.home, kind)
+    tracker = new_tracker(recipe, options.home, kind)
     opening = asyncio.ensure_future(
         asyncio.to_thread(begin, tracker, store, registered_name(recipe, teacher_name(recipe)))
     )
@@ -74,30 +74,30 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
         store,
         *layout(recipe),
         tracker=tracker,
-        watcher=onlooker.watcher,
-        force=onlooker.force,
-        plan=onlooker.plan,
+        watcher=options.watcher,
+        force=options.force,
+        plan=options.plan,
         processes=processes,
-        purse=purse,
+        budget=budget,
         dispatcher=dispatcher,
         gpu_limit=gpu_limit(),
-        engines=onlooker.engines or new_fork_server(),
+        engines=options.engines or new_fork_server(),
     )
     already = asyncio.all_tasks() | {opening}
     try:
         await asyncio.shield(opening)
-        invite(onlooker)
+        invite(options)
         await link_to_mlflow(tracker)
-        warn(onlooker, purse.rates.warnings)
+        warn(options, budget.rates.warnings)
         with use_session(session), stopped_by_sigterm():
             async with stopped_by_prefect():
-                yield Run(session, sources, tracker, onlooker.home)
+                yield Run(session, sources, tracker, options.home)
         await asyncio.to_thread(tracker.close, "FINISHED")
     except BaseException as error:
         # A thread cannot be cancelled: wait until it has opened the MLflow run, which can only then be ended.
         await asyncio.wait([opening])
         await stop_branches(already)
-        await asyncio.shield(settle(dispatcher, error))
+        await asyncio.shield(cancel_remote_stages(dispatcher, error))
         await close_early(session, tracker, "KILLED" if isinstance(error, STOPPED) and not is_lost() else "FAILED")
         raise
     finally:
@@ -108,7 +108,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
 async def close_early(session: Session, tracker: Tracker, status: str) -> None:
     """Close the MLflow run of an unfinished run, with its stages and its ledger so far."""
     with contextlib.suppress(LimbeckError):  # the reason of the end matters more than the notes
-        await asyncio.shield(asyncio.to_thread(tracker.story, session.records if tracker.parent else []))
+        await asyncio.shield(asyncio.to_thread(tracker.log_stages, session.records if tracker.parent else []))
         await asyncio.shield(asyncio.to_thread(tracker.ledger, ledger_of(session) if tracker.parent else {}))
     await asyncio.shield(asyncio.to_thread(tracker.close, status))
 
@@ -120,24 +120,24 @@ def begin(tracker: Tracker, store: Store, name: str) -> None:
     Registry(tracker, name, store=store.identity()).model()
 
 
-def invite(onlooker: Onlooker) -> None:
+def invite(options: RunOptions) -> None:
     """Print the address of the run's page for the user at the command line."""
     from prefect.runtime import flow_run
     from prefect.utilities.urls import url_for
 
     page = url_for("flow-run", obj_id=flow_run.id) if flow_run.id else None
-    if onlooker.watcher is not None and page:
-        onlooker.watcher.note(f"watch it at {login_to_own_server(page)}")
+    if options.watcher is not None and page:
+        options.watcher.note(f"watch it at {login_to_own_server(page)}")
 
 
-def warn(onlooker: Onlooker, warnings: Sequence[str]) -> None:
+def warn(options: RunOptions, warnings: Sequence[str]) -> None:
     """Log warnings about outdated rates, once a run."""
     from prefect.logging import get_run_logger
 
     for warning in warnings:
         get_run_logger().warning(warning)
-        if onlooker.watcher is not None:
-            onlooker.watcher.note(f"warning: {warning}")
+        if options.watcher is not None:
+            options.watcher.note(f"warning: {warning}")
 
 
 async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
@@ -158,9 +158,9 @@ LEARNED = {"training rows": "prepare-rows", "transfer text": "prepare-transfer",
 def held_back(session: Session) -> dict[str, Any]:
     """Return the facts of this run's stages about held-out rows: their counts, the rows purged from train, and the
     remaining overlaps."""
-    stages = {where: session.parcel_of(stage, "") for where, stage in LEARNED.items()}
-    facts = {where: parcel.facts for where, parcel in stages.items() if parcel is not None and parcel.facts}
-    data, purge, sets = facts.get("training rows"), session.parcel_of("purge-rows", ""), known_of_sets(session)
+    stages = {where: session.artifact_of(stage, "") for where, stage in LEARNED.items()}
+    facts = {where: artifact.facts for where, artifact in stages.items() if artifact is not None and artifact.facts}
+    data, purge, sets = facts.get("training rows"), session.artifact_of("purge-rows", ""), known_of_sets(session)
     if data is None:
         return {}
     leaked = {where: known["leaked"] for where, known in facts.items()}
@@ -168,12 +168,17 @@ def held_back(session: Session) -> dict[str, Any]:
     return {"rows": data["rows"], "purged": data.get("purged"), "leaked": leaked, **({"judging": sets} if sets else {})}
 
 
-def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Parcel]]:
+def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Artifact]]:
     """Return a session in which stages are planned but not run, and the recipe's sources."""
     store = open_store(home.store, home.cache)
-    purse = new_purse(recipe.costs)
+    budget = new_budget(recipe.costs)
     session = Session(
-        store, *layout(recipe), planning=True, processes=processes_of_worker(), purse=purse, dispatcher=new_dispatcher()
+        store,
+        *layout(recipe),
+        planning=True,
+        processes=processes_of_worker(),
+        budget=budget,
+        dispatcher=new_dispatcher(),
     )
     return session, find_sources(recipe)
 
@@ -188,7 +193,7 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def find_sources(recipe: Recipe) -> dict[str, Parcel]:
+def find_sources(recipe: Recipe) -> dict[str, Artifact]:
     """Find and fingerprint all external sources of a recipe: data, models and texts."""
     sources = {"data": resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)}
     if recipe.pretraining is None:

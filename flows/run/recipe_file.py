@@ -36,7 +36,7 @@ def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = (
     path = find_recipe(name)
     values = read_yaml(path)
     for section in sections:
-        enter(values, section, section)
+        descend(values, section, section)
     for setting in sets:
         apply(values, setting)
     forget_licences(values, {setting.partition("=")[0] for setting in sets})
@@ -76,7 +76,7 @@ def apply(values: Any, setting: str) -> None:
     if len(place) > DEEPEST:
         raise RecipeError(f"--set takes a path of at most {DEEPEST} steps, not {len(place):,}")
     for step in place[:-1]:
-        target = enter(target, step, path)
+        target = descend(target, step, path)
     key: Any = index_of(target, place[-1], path) if isinstance(target, list) else place[-1]
     try:
         target[key] = parse_yaml(text) if text else None
@@ -86,7 +86,7 @@ def apply(values: Any, setting: str) -> None:
         ) from error
 
 
-def enter(target: Any, step: str, path: str) -> Any:
+def descend(target: Any, step: str, path: str) -> Any:
     """Return the section or entry one step down; create a missing section."""
     if isinstance(target, list):
         return target[index_of(target, step, path)]
@@ -131,18 +131,18 @@ def licence_beside(path: str) -> str | None:
 def validate(values: CommentedMap, path: Path) -> Recipe:
     """Return the recipe of YAML values; raise RecipeError with each problem and its line."""
     try:
-        return Recipe.model_validate(plain(values))
+        return Recipe.model_validate(to_plain_values(values))
     except ValidationError as error:
         told = [explain(problem, values, path) for problem in error.errors()[:PROBLEMS]]
         more = [f"and {error.error_count() - PROBLEMS:,} more"] if error.error_count() > PROBLEMS else []
         raise RecipeError("\n".join([*told, *more])) from error
 
 
-def plain(values: Any) -> Any:
+def to_plain_values(values: Any) -> Any:
     """Convert the YAML reader's own types to plain dicts and lists."""
     if isinstance(values, Mapping):
-        return {str(key): plain(value) for key, value in values.items()}
-    return [plain(value) for value in values] if isinstance(values, list) else values
+        return {str(key): to_plain_values(value) for key, value in values.items()}
+    return [to_plain_values(value) for value in values] if isinstance(values, list) else values
 
 
 def explain(problem: Any, values: CommentedMap, path: Path) -> str:

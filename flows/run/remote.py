@@ -13,7 +13,7 @@ from uuid import UUID
 from prefect.exceptions import TerminationSignal
 
 from flows.home import Home
-from flows.run.stopping import ONLOOKER
+from flows.run.stopping import RUN_OPTIONS
 from tasks.errors import RecipeError
 from tasks.ports.machine import CLASS
 from tasks.ports.store.open import whole_address
@@ -102,13 +102,13 @@ def terms_of(recipe: Recipe, home: Home) -> Mapping[str, Any]:
     }
 
 
-async def settle(dispatcher: Dispatcher | None, error: BaseException) -> None:
+async def cancel_remote_stages(dispatcher: Dispatcher | None, error: BaseException) -> None:
     """Cancel the remote stages of a run that failed or that a person stopped. A run that moves to another worker, or
     was cut off, finds them again."""
     if (
         dispatcher is not None
         and dispatcher.under_way
-        and (not isinstance(error, CUT_OFF) or ONLOOKER.get() is not None or await is_cancelled())
+        and (not isinstance(error, CUT_OFF) or RUN_OPTIONS.get() is not None or await is_cancelled())
     ):
         await dispatcher.withdraw()
 

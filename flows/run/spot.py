@@ -35,7 +35,7 @@ class Watch:
     run: asyncio.Task[Any]
     notice: Notice | None = None
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Poll until there is a notice, then stop the run in order."""
         metadata, silent = Metadata(), 0
         while self.notice is None:
@@ -66,7 +66,7 @@ async def heeding_notices() -> AsyncIterator[None]:
         yield
         return
     watch = Watch(run)
-    looking = asyncio.ensure_future(watch.look())
+    looking = asyncio.ensure_future(watch.poll())
     try:
         yield
     except asyncio.CancelledError:

@@ -28,7 +28,7 @@ CANCEL_POLL_SECONDS = 5.0  # seconds between two checks for Cancel in the Prefec
 
 
 @dataclass
-class Onlooker:
+class RunOptions:
     """Options of a run from the command line: home folder, watcher, stages to force, and the plan computed before."""
 
     home: Home
@@ -44,7 +44,7 @@ class Onlooker:
     """The flow run that was cancelled in the Prefect UI."""
 
 
-ONLOOKER: ContextVar[Onlooker | None] = ContextVar("onlooker", default=None)
+RUN_OPTIONS: ContextVar[RunOptions | None] = ContextVar("run-options", default=None)
 
 
 @contextlib.contextmanager
@@ -57,7 +57,7 @@ def stopped_by_sigterm() -> Iterator[None]:
     """
     from prefect.utilities import engine
 
-    if ONLOOKER.get() is None or threading.current_thread() is not threading.main_thread():
+    if RUN_OPTIONS.get() is None or threading.current_thread() is not threading.main_thread():
         yield
         return
     loop, run = asyncio.get_running_loop(), asyncio.current_task()
@@ -77,18 +77,18 @@ async def stopped_by_prefect() -> AsyncIterator[None]:
     """Let Cancel in the Prefect UI stop a run of the command line, for which no worker listens."""
     from prefect.runtime import flow_run
 
-    onlooker, run = ONLOOKER.get(), asyncio.current_task()
-    if onlooker is None or run is None or not flow_run.id:
+    options, run = RUN_OPTIONS.get(), asyncio.current_task()
+    if options is None or run is None or not flow_run.id:
         yield
         return
-    listening = asyncio.ensure_future(listen(onlooker, run, UUID(str(flow_run.id))))
+    listening = asyncio.ensure_future(listen(options, run, UUID(str(flow_run.id))))
     try:
         yield
     finally:
         listening.cancel()
 
 
-async def listen(onlooker: Onlooker, run: asyncio.Task[Any], flow_run: UUID) -> None:
+async def listen(options: RunOptions, run: asyncio.Task[Any], flow_run: UUID) -> None:
     """Poll Prefect, and cancel the run when its flow run is cancelled; a silent server is polled again later."""
     from prefect.client.orchestration import get_client
 
@@ -98,7 +98,7 @@ async def listen(onlooker: Onlooker, run: asyncio.Task[Any], flow_run: UUID) -> 
             async with get_client() as client:
                 state = (await client.read_flow_run(flow_run)).state
             if state is not None and (state.is_cancelling() or state.is_cancelled()):
-                onlooker.cancelled = flow_run
+                options.cancelled = flow_run
                 run.cancel()
                 return
 

@@ -203,7 +203,7 @@ def launch(
         "--fd",
         str(taken.fileno()),
     ]
-    given = {**told(name, access), **(extra or {})}
+    given = {**server_environment(name, access), **(extra or {})}
     return Server(name, access, *start(home, log, [*command, *(["--links"] if links else [])], given, taken))
 
 
@@ -212,7 +212,7 @@ def address(taken: socket.socket) -> str:
     return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-def told(name: str, access: Access) -> dict[str, str]:
+def server_environment(name: str, access: Access) -> dict[str, str]:
     """Return the environment variables that a server needs."""
     own = {"LIMBECK_SERVER_PASSWORD": access.password}
     return own if name == "mlflow" else {**own, "PREFECT_SERVER_UI_API_URL": f"{access.url}/api"}

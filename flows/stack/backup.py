@@ -28,7 +28,7 @@ from flows.stack.services import s3_environment
 from flows.stack.settings import Stack
 from tasks.errors import StackError
 from tasks.ports.code.fingerprint import hash_file
-from tasks.ports.store.whole_buckets import load_objects, save_objects
+from tasks.ports.store.bucket_admin import load_objects, save_objects
 
 CONTENTS = "contents.json"
 PASSING = ("leases", "temporary", "sources")

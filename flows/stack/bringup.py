@@ -251,7 +251,7 @@ def bring_up_storage(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
     if stack.settings.s3 == "radosgw":
         bring_up_ceph(stack, secret, tell)
     if stack.settings.s3 != "folder":
-        from tasks.ports.store.whole_buckets import make_bucket
+        from tasks.ports.store.bucket_admin import make_bucket
 
         make_bucket(f"{stack.settings.buckets}-store", s3_environment(stack, secret, "STORE"))
         make_bucket(f"{stack.settings.buckets}-artifacts", s3_environment(stack, secret, "MLFLOW"))

@@ -87,7 +87,7 @@ def supervisord_conf(stack: Stack, services: Iterable[Service]) -> str:
     """
     head = f"""\
 [unix_http_server]
-file = {plain(stack.supervisor_socket)}
+file = {escape_percent(stack.supervisor_socket)}
 chmod = 0700
 [supervisord]
 logfile = logs/supervisord.log
@@ -100,7 +100,7 @@ umask = 077
 [rpcinterface:supervisor]
 supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 [supervisorctl]
-serverurl = unix://{plain(stack.supervisor_socket)}
+serverurl = unix://{escape_percent(stack.supervisor_socket)}
 """
     return head + "".join(program_section(service) for service in services)
 
@@ -110,7 +110,7 @@ def program_section(service: Service) -> str:
     stays down until a person examines it."""
     return f"""
 [program:{service.name}]
-command = {plain(shlex.quote(sys.executable))} -P -m flows.stack.launch {service.name}
+command = {escape_percent(shlex.quote(sys.executable))} -P -m flows.stack.launch {service.name}
 autostart = false
 autorestart = true
 startsecs = 2
@@ -126,6 +126,6 @@ stdout_logfile_backups = 2
 """
 
 
-def plain(path: Path | str) -> str:
+def escape_percent(path: Path | str) -> str:
     """Return a path with its percent signs escaped for the supervisor."""
     return str(path).replace("%", "%%")

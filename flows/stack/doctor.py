@@ -281,7 +281,7 @@ def conditional_writes(stack: Stack) -> Iterator[Finding]:
     if stack.settings.s3 == "folder":
         yield Finding("S3", WARNING, f"none: {SOFTWARE['ceph'].without}")
         return
-    from tasks.ports.store.whole_buckets import honours_conditions
+    from tasks.ports.store.bucket_admin import honours_conditions
 
     try:
         honest = honours_conditions(stack.store, s3_environment(stack, credentials.load(stack.secrets_file), "STORE"))

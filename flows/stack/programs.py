@@ -97,12 +97,12 @@ def find(program: str) -> str | None:
     hidden = [
         str(place)
         for pattern in OFF_THE_PATH
-        for place in sorted(Path("/").glob(pattern.lstrip("/")), key=newest, reverse=True)
+        for place in sorted(Path("/").glob(pattern.lstrip("/")), key=by_version_number, reverse=True)
     ]
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *hidden]))
 
 
-def newest(place: Path) -> tuple[int, str]:
+def by_version_number(place: Path) -> tuple[int, str]:
     """Return a sort key that orders folders by the number in their path: 15 after 9."""
     return max([int(number) for number in re.findall(r"\d+", str(place))], default=0), str(place)
 

@@ -140,7 +140,7 @@ def quantize(job: Job) -> dict[str, Any]:
     full = score(full_NC, rows.labels_N, knobs.metric, knobs.kind)
     found: dict[str, dict[str, Any]] = {}
     for number, way in enumerate(knobs.ways, start=1):
-        found[way] = weigh(job, knobs, way, rows, full_NC, full, number)
+        found[way] = quantize_and_score(job, knobs, way, rows, full_NC, full, number)
     chosen = best(found)
     copy_beside(source, job.output)
     if chosen is None:
@@ -172,7 +172,7 @@ def scratch(job: Job, way: str) -> Path:
     return folder / f"{way}.onnx"
 
 
-def weigh(
+def quantize_and_score(
     job: Job, knobs: QuantizeSlice, way: str, rows: StoredRows, full_NC: np.ndarray, full: float, number: int
 ) -> dict[str, Any]:
     """Quantize in one mode and score the graph; if a library fails, record the reason, so that the other modes are

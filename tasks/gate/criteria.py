@@ -54,7 +54,7 @@ class Champion:
     """The rows on which a test compares it, in words; empty if all of them."""
 
 
-def weigh(
+def evaluate_criterion(
     criterion: Criterion,
     candidate: Mapping[str, Any],
     teacher: Mapping[str, Any],
@@ -111,20 +111,25 @@ def bounded(
     if value is None:
         return Finding(metric, False, f"{metric} is unknown: not met", UNKNOWN)
     if criterion.reference is not None and theirs is None:
-        return Finding(metric, False, f"{metric} {shown(value)}, but {whose} is unknown: not met", UNKNOWN)
+        return Finding(metric, False, f"{metric} {format_figure(value)}, but {whose} is unknown: not met", UNKNOWN)
     if criterion.reads_interval and read is None:
-        return Finding(metric, False, f"{metric} {shown(value)}, but how sure that is, is unknown: not met", UNKNOWN)
+        return Finding(
+            metric, False, f"{metric} {format_figure(value)}, but how sure that is, is unknown: not met", UNKNOWN
+        )
     bound, sign = bound_of(criterion, theirs), "≥" if criterion.at_least is not None else "≤"
-    held, counted = f"{metric} {shown(value)}", value
+    held, counted = f"{metric} {format_figure(value)}", value
     where = " by the mean" if criterion.is_quality else ""
     if criterion.reads_interval and read is not None:
         counted, end = (read.low, "lower") if sign == "≥" else (read.high, "upper")
-        held, where = f"{held} [{shown(read.low)}, {shown(read.high)}]", f" at its {end} end{level(criterion, rivals)}"
+        held, where = (
+            f"{held} [{format_figure(read.low)}, {format_figure(read.high)}]",
+            f" at its {end} end{level(criterion, rivals)}",
+        )
     missing = (bound - counted if sign == "≥" else counted - bound) - criterion.tolerance
-    held = f"{held} {sign} {shown(bound)}{basis(criterion, theirs, whose)}{where}"
+    held = f"{held} {sign} {format_figure(bound)}{basis(criterion, theirs, whose)}{where}"
     if missing <= ROUNDING * max(1.0, abs(bound)):
         return Finding(metric, True, f"{held}: met")
-    return Finding(metric, False, f"{held}: missed by {shown(missing)}", share(missing, bound))
+    return Finding(metric, False, f"{held}: missed by {format_figure(missing)}", share(missing, bound))
 
 
 def level(criterion: Criterion, rivals: int) -> str:
@@ -147,12 +152,12 @@ def basis(criterion: Criterion, theirs: float | None, whose: str) -> str:
     parts = []
     if theirs is not None and given is not None:
         parts.append(
-            f"{shown(given)} of {whose} {shown(theirs)}"
+            f"{format_figure(given)} of {whose} {format_figure(theirs)}"
             if criterion.by == "share"
-            else f"{given:+.4g} to {whose} {shown(theirs)}"
+            else f"{given:+.4g} to {whose} {format_figure(theirs)}"
         )
     if criterion.tolerance:
-        parts.append(f"tolerance {shown(criterion.tolerance)}")
+        parts.append(f"tolerance {format_figure(criterion.tolerance)}")
     return f" ({', '.join(parts)})" if parts else ""
 
 
@@ -167,7 +172,7 @@ def tested(criterion: Criterion, gain: Gain | None, whose: str, rivals: int = 1)
     word = "no worse than" if criterion.test == "non-inferiority" else "better than"
     held = (
         f"{metric} {gain.value:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}] to {whose}, {word} by "
-        f"{shown(criterion.tolerance)}{level(criterion, rivals)}"
+        f"{format_figure(criterion.tolerance)}{level(criterion, rivals)}"
     )
     met = gain.low >= margin if criterion.test == "non-inferiority" else gain.low > margin
     if met:
@@ -176,7 +181,7 @@ def tested(criterion: Criterion, gain: Gain | None, whose: str, rivals: int = 1)
     return Finding(
         metric,
         False,
-        f"{held}: {'certainly worse, ' if worse else ''}missed by {shown(margin - gain.low)}",
+        f"{held}: {'certainly worse, ' if worse else ''}missed by {format_figure(margin - gain.low)}",
         margin - gain.low,
         worse,
     )
@@ -199,6 +204,6 @@ def share(missing: float, bound: float) -> float:
     return missing / abs(bound) if bound else missing
 
 
-def shown(value: float) -> str:
+def format_figure(value: float) -> str:
     """Format a figure for people: 10,000 and more without decimals, smaller ones with four digits."""
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"

@@ -22,7 +22,7 @@ from tasks.gate.judging import Judging, verdict_tags
 from tasks.gate.promotion import Against, Compare, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.ports.store.artifacts import Store
-from tasks.ports.tracking.registry import Registry, Standing, lock_key
+from tasks.ports.tracking.registry import Registry, RegistryState, lock_key
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import only_one
 from tasks.scoring.evaluation import Evaluation, paired_gain, read_evaluation, unseen_by_both
@@ -48,7 +48,7 @@ async def under_lock(store: Store, tracker: Tracker, name: str, work: Callable[[
             await asyncio.wait([working])  # a thread cannot be cancelled: the lock is held until it has ended
 
 
-def settle_run(judging: Judging, registry: Registry, numbers: Mapping[str, str], run: str) -> dict[str, Any]:
+def decide_run(judging: Judging, registry: Registry, numbers: Mapping[str, str], run: str) -> dict[str, Any]:
     """Judge a run's registered candidates, record the decision and move the aliases; the caller holds the lock."""
     gate, standing = judging.recipe.gate, registry.read()
     with tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
@@ -96,7 +96,7 @@ def beside(champion: Champion, judging: Judging, theirs: Evaluation | None) -> C
     except DataError as error:
         return replace(champion, comparable=False, why=f"cannot be compared: {error}")
     why = "learned from some of the rows that judge" if same else "was judged on other rows"
-    return replace(champion, comparable=same and common.whole, why=why, on=common.said)
+    return replace(champion, comparable=same and common.whole, why=why, on=common.row_scope)
 
 
 class Reader:
@@ -113,7 +113,7 @@ class Reader:
             self.known[number] = read_evaluation(place)
         return self.known[number]
 
-    def champion(self, standing: Standing) -> tuple[Champion | None, Evaluation | None]:
+    def champion(self, standing: RegistryState) -> tuple[Champion | None, Evaluation | None]:
         """Return the current champion in the form that criteria read, with its evaluation if it can be read."""
         number = standing.aliases.get("champion", "")
         if number not in standing.versions:
@@ -134,7 +134,8 @@ class Reader:
             try:
                 common = unseen_by_both(self.evaluation(version.number), self.evaluation(champion.number))
                 return Against(
-                    paired_gain(common.ours.about["headline"], common.ours, common.theirs, confidence), on=common.said
+                    paired_gain(common.ours.about["headline"], common.ours, common.theirs, confidence),
+                    on=common.row_scope,
                 )
             except (DataError, RegistryError) as error:
                 return Against(None, str(error), changed=isinstance(error, EvaluationChanged))
@@ -142,7 +143,7 @@ class Reader:
         return compare
 
 
-def versions_of(standing: Standing, decisions: Mapping[str, Decision] | None = None) -> dict[str, Version]:
+def versions_of(standing: RegistryState, decisions: Mapping[str, Decision] | None = None) -> dict[str, Version]:
     """Return the registry's versions in the form that decisions read; those just judged have their new verdict."""
     fresh = {number: decision.verdict for number, decision in (decisions or {}).items()}
     return {
@@ -193,7 +194,7 @@ def number_in(text: Any) -> float | None:
 
 def commit(
     registry: Registry,
-    standing: Standing,
+    standing: RegistryState,
     outcome: Outcome,
     versions: Mapping[str, Version],
     judged: Mapping[str, Mapping[str, str]] | None = None,
@@ -215,7 +216,7 @@ def commit(
     ]
     moves = {alias: [standing.aliases.get(alias), number] for alias, number in outcome.moves.items()}
     tags: dict[str, dict[str, str]] = {number: dict(found) for number, found in (judged or {}).items()}
-    news = bool(moves or outcome.states) or not said_before(standing, words)
+    news = bool(moves or outcome.states) or not is_repeated(standing, words)
     if news:
         registry.record(standing, kind, moves=moves, words=words, **said)
         for word in outcome.words:
@@ -234,7 +235,7 @@ def commit(
     return news
 
 
-def said_before(standing: Standing, words: Sequence[Mapping[str, Any]]) -> bool:
+def is_repeated(standing: RegistryState, words: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the last decision was that of a run and identical: a repeated run adds no new decision."""
     if not standing.history or standing.history[-1]["kind"] != "run":
         return False
@@ -258,7 +259,7 @@ def summary(outcome: Outcome, aliases: Mapping[str, str | None], versions: Mappi
 def promote_here(registry: Registry, version: str | None, alias: str, force: bool, reason: str) -> dict[str, Any]:
     """Decide on a promotion by hand; the caller holds the lock."""
     standing = registry.read()
-    number = wanted_version(registry, standing, version)
+    number = requested_version(registry, standing, version)
     versions = versions_of(standing)
     with tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
         compare = Reader(registry, {}, Path(folder)).comparer(0.95)
@@ -268,7 +269,7 @@ def promote_here(registry: Registry, version: str | None, alias: str, force: boo
     return summary(outcome, {**standing.aliases, **outcome.moves}, versions)
 
 
-def wanted_version(registry: Registry, standing: Standing, version: str | None) -> str:
+def requested_version(registry: Registry, standing: RegistryState, version: str | None) -> str:
     """Return the number of a version given by number or alias; by default the challenger's."""
     name = registry.name
     if not standing.versions:
@@ -299,7 +300,7 @@ def delete_here(registry: Registry, version: str, reason: str) -> dict[str, Any]
     """Delete a version; the caller holds the lock. Raises RegistryError for an aliased version: MLflow itself would
     delete it, together with its alias."""
     standing = registry.read()
-    number = wanted_version(registry, standing, version)
+    number = requested_version(registry, standing, version)
     names = sorted(alias for alias, held in standing.aliases.items() if held == number)
     if names:
         raise RegistryError(

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tasks.gate.criteria import shown
+from tasks.gate.criteria import format_figure
 from tasks.gate.verdicts import ACCEPT, measure_for, preference
 from tasks.scoring.quality.gain import Gain
 
@@ -119,7 +119,7 @@ def promote_run(
         for number in contenders
         if free and versions[number].verdict == ACCEPT and versions[number].checkpoint not in withdrawn
     ]
-    return settle(tuple(words.values()), wanted, dict.fromkeys(released, RELEASED), versions, aliases)
+    return resolve_moves(tuple(words.values()), wanted, dict.fromkeys(released, RELEASED), versions, aliases)
 
 
 def stand(
@@ -185,7 +185,7 @@ def no_worse(version: Version, champion: Version, policy: Policy, against: Again
         )
     said = f"{against.gain.value:+.4g} [{against.gain.low:+.4g}, {against.gain.high:+.4g}] to {whom}{against.on}"
     if against.gain.high < -policy.margin:
-        return Word(version.number, "refused", f"certainly worse by more than {shown(policy.margin)}: {said}")
+        return Word(version.number, "refused", f"certainly worse by more than {format_figure(policy.margin)}: {said}")
     return Word(version.number, "eligible", f"{THAN[policy.prefer]} than {whom}, and not certainly worse: {said}")
 
 
@@ -205,7 +205,7 @@ def promote_by_hand(
     if trouble is not None:
         return Outcome((Word(version.number, "refused", trouble),))
     states = {} if alias == "challenger" else {version.number: RELEASED}
-    return settle(
+    return resolve_moves(
         (Word(version.number, alias, "a person promoted it"),), {alias: version.number}, states, versions, aliases
     )
 
@@ -245,10 +245,10 @@ def roll_back(versions: Mapping[str, Version], aliases: Mapping[str, str]) -> Ou
         f"a person rolled back from version {now}" if now else "a person rolled back; there was no champion",
     )
     states = {before: RELEASED} | ({now: WITHDRAWN} if now else {})
-    return settle((word,), {"champion": before}, states, versions, aliases)
+    return resolve_moves((word,), {"champion": before}, states, versions, aliases)
 
 
-def settle(
+def resolve_moves(
     words: tuple[Word, ...],
     wanted: Mapping[str, str],
     states: Mapping[str, str],

@@ -26,8 +26,8 @@ from functools import partial
 from typing import Any
 
 from tasks.errors import RecipeError
-from tasks.gate.criteria import Champion, Finding, confidence_for, figure, weigh
-from tasks.gate.worst_of import Elsewhere, leaks_of_sets, worst_of
+from tasks.gate.criteria import Champion, Finding, confidence_for, evaluate_criterion, figure
+from tasks.gate.worst_of import Elsewhere, leakage_of_sets, worst_of
 from tasks.recipe.judging import COSTS, FIGURES, Criterion, Gate
 from tasks.scoring.quality.gain import Gain
 
@@ -123,12 +123,12 @@ def step_down(
         for number, candidate in enumerate(candidates)
         if candidate["role"] not in UNNAMED and not ruled_out(candidate, teacher, gate, evidence)
     ]
-    decisions = [judge(candidate, teacher, gate, evidence, max(1, len(left))) for candidate in candidates]
+    decisions = [evaluate_gate(candidate, teacher, gate, evidence, max(1, len(left))) for candidate in candidates]
     rest = [number for number in left if not decisions[number].accepted]
     while rest and len(rest) < len(left):
         left = rest
         for number in left:
-            decisions[number] = judge(candidates[number], teacher, gate, evidence, len(left))
+            decisions[number] = evaluate_gate(candidates[number], teacher, gate, evidence, len(left))
         rest = [number for number in left if not decisions[number].accepted]
     return decisions
 
@@ -137,7 +137,7 @@ def ruled_out(candidate: Mapping[str, Any], teacher: Mapping[str, Any], gate: Ga
     """Return whether a candidate misses a criterion that does not depend on the evaluation rows, so that chance cannot
     make it pass."""
     return not all(
-        weigh(criterion, candidate, teacher, evidence.champion).met
+        evaluate_criterion(criterion, candidate, teacher, evidence.champion).met
         for criterion in gate.criteria
         if not criterion.is_quality
     )
@@ -149,7 +149,7 @@ def closest(decision: Decision) -> Decision:
     return replace(decision, closest=True, reasons=(*decision.reasons, said))
 
 
-def judge(
+def evaluate_gate(
     candidate: Mapping[str, Any], teacher: Mapping[str, Any], gate: Gate, evidence: Evidence, rivals: int = 1
 ) -> Decision:
     """Evaluate every criterion for one candidate, as one of ``rivals`` candidates, and check for implausible
@@ -162,8 +162,8 @@ def judge(
     findings = [finding_of(criterion, candidate, teacher, gate, evidence, rivals) for criterion in gate.criteria]
     wonders = [
         *too_good(candidate, gate, evidence.rows),
-        *leaks(gate, evidence),
-        *leaks_of_sets(gate, evidence.elsewhere),
+        *leakage(gate, evidence),
+        *leakage_of_sets(gate, evidence.elsewhere),
     ]
     reasons = (*(finding.reason for finding in findings), *(said for _, said in wonders))
     short = sum(finding.shortfall for finding in findings)
@@ -188,7 +188,7 @@ def finding_of(
     """
     read = partial(read_for, candidate["name"], criterion, evidence=evidence, rivals=rivals)
     if not criterion.worst_of:
-        return weigh(criterion, candidate, teacher, evidence.champion, read(), rivals)
+        return evaluate_criterion(criterion, candidate, teacher, evidence.champion, read(), rivals)
     found = {name: read(on=None if name == gate.split else name) for name in criterion.worst_of}
     return worst_of(criterion, candidate, teacher, gate.split, found, rivals)
 
@@ -235,7 +235,7 @@ def too_good(candidate: Mapping[str, Any], gate: Gate, rows: int) -> list[tuple[
     return found
 
 
-def leaks(gate: Gate, evidence: Evidence) -> list[tuple[bool, str]]:
+def leakage(gate: Gate, evidence: Evidence) -> list[tuple[bool, str]]:
     """Return, for each kind of training data that overlaps with the gate's rows, whether the overlap is too large, and
     a sentence."""
     found = []

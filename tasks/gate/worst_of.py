@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tasks.gate.criteria import Finding, figure, weigh
+from tasks.gate.criteria import Finding, evaluate_criterion, figure
 from tasks.recipe.judging import Criterion, Gate
 from tasks.scoring.quality.gain import Gain
 
@@ -57,7 +57,11 @@ def worst_of(
     alone = criterion.model_copy(update={"worst_of": ()})
     asked = [(name, seen_on(candidate, name, split), seen_on(teacher, name, split)) for name in criterion.worst_of]
     found = [
-        (weigh(alone, ours, theirs, None, read.get(name), rivals), room(alone, ours, theirs, read.get(name)), name)
+        (
+            evaluate_criterion(alone, ours, theirs, None, read.get(name), rivals),
+            room(alone, ours, theirs, read.get(name)),
+            name,
+        )
         for name, ours, theirs in asked
     ]
     worst, _, where = max(found, key=lambda one: (not one[0].met, one[0].worse, one[0].shortfall, -one[1]))
@@ -91,7 +95,7 @@ def room(criterion: Criterion, ours: Mapping[str, Any], theirs: Mapping[str, Any
     return value if criterion.at_least is not None else -value
 
 
-def leaks_of_sets(gate: Gate, elsewhere: Elsewhere) -> list[tuple[bool, str]]:
+def leakage_of_sets(gate: Gate, elsewhere: Elsewhere) -> list[tuple[bool, str]]:
     """Return, for each judging set and kind of training data that overlaps with it, whether the overlap is too large,
     and a sentence."""
     found = []

@@ -23,7 +23,7 @@ def one_line(text: str, longest: int = LONGEST) -> str:
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
-def plain_words(text: str, longest: int = LONGEST) -> str:
+def escaped(text: str, longest: int = LONGEST) -> str:
     """Return a text escaped for Markdown: no markup, no HTML, and no address that becomes a link."""
     shown = SPECIAL.sub(r"\\\1", html.escape(one_line(text, longest), quote=False))
     return ADDRESS.sub(lambda found: f"{found[1] or ''}\\{found[2] or found[3]}", shown)

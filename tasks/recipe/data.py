@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.recipe.knobs import Knobs, Name, handling
+from tasks.recipe.knobs import Knobs, Name, runtime_knob
 
 SPLITS = ("train", "selection", "validation", "holdout")
 """The splits of a task's own rows."""
@@ -17,10 +17,10 @@ class JudgingSet(Knobs):
     """Additional labelled rows, of another kind or origin than the task's own, on which every model is scored. They are
     never used for training."""
 
-    source: str = handling(
+    source: str = runtime_knob(
         "", "A file, a folder or a hub id. Empty: the recipe's own data, of which split names other rows."
     )
-    revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
+    revision: str | None = runtime_knob(None, "Hub revision (a commit), for a hub id.")
     split: str = Field(
         "",
         max_length=200,
@@ -69,14 +69,14 @@ class JudgingSet(Knobs):
 class Data(Knobs):
     """Source of the labelled rows, and their division into splits."""
 
-    source: str = handling(
+    source: str = runtime_knob(
         "",
         "A hub id, a folder with train/validation files, or one file (parquet, csv, tsv, jsonl). Empty: GLUE on the "
         "hub.",
     )
-    revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
-    licence: str = handling("unknown", "Licence of the data, for the model card.")
-    synthetic: bool = handling(False, "The data is generated; the model card and the table say so.")
+    revision: str | None = runtime_knob(None, "Hub revision (a commit), for a hub id.")
+    licence: str = runtime_knob("unknown", "Licence of the data, for the model card.")
+    synthetic: bool = runtime_knob(False, "The data is generated; the model card and the table say so.")
     selection_rows: int = Field(
         1000, ge=0, description="Rows held back from train to choose checkpoints; at most a tenth of train."
     )
@@ -96,7 +96,7 @@ class Data(Knobs):
     )
     train_rows: int | None = Field(None, ge=1, description="Use at most this many training rows (a seeded sample).")
     seed: int = Field(0, ge=0, description="Seed of the split.")
-    judge: dict[Name, JudgingSet | None] = handling(
+    judge: dict[Name, JudgingSet | None] = runtime_knob(
         {},
         "Judging sets by name: rows on which every model is scored beside the task's own; null leaves one out that "
         "the task brings.",
@@ -106,9 +106,9 @@ class Data(Knobs):
 class CorpusText(Knobs):
     """Unlabelled general text, for general distillation."""
 
-    source: str = handling(..., "A hub id, a folder or a file (parquet, csv, jsonl with a text column, or txt).")
-    revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
-    licence: str = handling("unknown", "Licence of the text, for the model card.")
+    source: str = runtime_knob(..., "A hub id, a folder or a file (parquet, csv, jsonl with a text column, or txt).")
+    revision: str | None = runtime_knob(None, "Hub revision (a commit), for a hub id.")
+    licence: str = runtime_knob("unknown", "Licence of the text, for the model card.")
     text: str = Field("text", description="Name of the text column.")
     max_tokens: int = Field(20_000_000, ge=1000, description="Stop after this many tokens.")
     max_length: int = Field(128, ge=16, le=512, description="Tokens in one sequence.")
@@ -118,15 +118,15 @@ class Augmentation(Knobs):
     """Substitute words in the training rows, so that the student learns the teacher's answers to more texts (TinyBERT's
     data augmentation, arXiv:1909.10351)."""
 
-    masked_lm: str | None = handling(
+    masked_lm: str | None = runtime_knob(
         None, "A hub id or folder of a masked language model; 'teacher' for the pretrained teacher itself."
     )
-    masked_lm_revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
-    masked_lm_licence: str = handling(
+    masked_lm_revision: str | None = runtime_knob(None, "Hub revision (a commit), for a hub id.")
+    masked_lm_licence: str = runtime_knob(
         "unknown", "Licence of the masked language model, for the model card; 'teacher' has the teacher's."
     )
-    word_vectors: str | None = handling(None, "A file of word vectors in GloVe text format (plain or gzip).")
-    word_vectors_licence: str = handling("unknown", "Licence of the word vectors, for the model card.")
+    word_vectors: str | None = runtime_knob(None, "A file of word vectors in GloVe text format (plain or gzip).")
+    word_vectors_licence: str = runtime_knob("unknown", "Licence of the word vectors, for the model card.")
     vocabulary: int = Field(100_000, ge=1, description="Word vectors read from the head of the file.")
     options: int = Field(15, ge=1, le=100, description="Substitutes kept for each word.")
     rows: int | None = Field(
@@ -164,8 +164,8 @@ class Sampling(Knobs):
 class TransferText(Knobs):
     """Unlabelled in-domain text of your own: the teacher predicts on it, and the student learns these predictions."""
 
-    source: str = handling(..., "A folder or file (parquet, csv, tsv, jsonl, txt).")
-    licence: str = handling("unknown", "Licence of the text, for the model card.")
+    source: str = runtime_knob(..., "A folder or file (parquet, csv, tsv, jsonl, txt).")
+    licence: str = runtime_knob("unknown", "Licence of the text, for the model card.")
     text: str = Field("text", description="Name of the text column.")
     pair: str | None = Field(None, description="Name of the second text's column, for pair tasks.")
     alone: bool = Field(False, description="Use it instead of the training rows, not beside them.")

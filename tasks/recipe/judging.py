@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.recipe.knobs import HEADLINE, Knobs, Name, handling, require_distinct
+from tasks.recipe.knobs import HEADLINE, Knobs, Name, require_distinct, runtime_knob
 
 FIGURES = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes")
 
@@ -236,15 +236,15 @@ class Gate(Knobs):
         le=1,
         description="Share of the split's rows that may overlap with what students learn from; more is looked into.",
     )
-    promote: Literal["auto", "manual", "never"] = handling(
+    promote: Literal["auto", "manual", "never"] = runtime_knob(
         "auto", "The best accepted candidate becomes champion, or challenger (manual), or nothing (never)."
     )
-    margin: float = handling(
+    margin: float = runtime_knob(
         0.0,
         "Points of the headline score (0.01 is one point) that a new champion may certainly lose to the old one.",
         ge=0,
     )
-    register_as: str | None = handling(
+    register_as: str | None = runtime_knob(
         None, "Name of the registered model; empty: task and teacher.", pattern=r"^\w[\w .-]*$"
     )
 

@@ -58,7 +58,7 @@ class Knobs(BaseModel):
     def key_values(self) -> dict[str, Any]:
         """Return the knobs that determine a stage's result, as plain values."""
         semantic = (name for name, field in type(self).model_fields.items() if is_semantic(field))
-        return {name: plain(getattr(self, name)) for name in semantic}
+        return {name: plain_value(getattr(self, name)) for name in semantic}
 
 
 @cache
@@ -101,13 +101,13 @@ def require_kind(value: Any, kinds: frozenset[type]) -> None:
         raise ValueError(f"{shown} is no switch; write true or false")
 
 
-def plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Reduce a knob to JSON values, without knobs that are not semantic."""
     if isinstance(value, Knobs):
         return value.key_values()
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
-    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return [plain_value(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def is_semantic(field: Any) -> bool:
@@ -115,7 +115,7 @@ def is_semantic(field: Any) -> bool:
     return (field.json_schema_extra or {}).get("semantic", True) is not False
 
 
-def handling(default: Any, description: str, **limits: Any) -> Any:
+def runtime_knob(default: Any, description: str, **limits: Any) -> Any:
     """Declare a knob that changes how a stage runs but not its result."""
     return Field(default, description=description, json_schema_extra={"semantic": False}, **limits)
 

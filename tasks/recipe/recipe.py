@@ -11,7 +11,7 @@ from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
 from tasks.recipe.judging import COSTS, FIGURES, KIND_METRICS, Exports, Gate, Scoring, Speed
-from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, handling
+from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, runtime_knob
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.students import OWN_LAYERS, LayerDropping, StageName, Student, Sweep, general_start
 from tasks.recipe.training import Colleague, Ensemble, Pretraining, TaskTraining, Teacher
@@ -20,8 +20,8 @@ from tasks.recipe.training import Colleague, Ensemble, Pretraining, TaskTraining
 class Recipe(Knobs):
     """Everything that determines the results of a run."""
 
-    name: Name = handling(..., "Short name of the recipe.")
-    about: str = handling("", "One sentence for people.")
+    name: Name = runtime_knob(..., "Short name of the recipe.")
+    about: str = runtime_knob("", "One sentence for people.")
     task: Annotated[str, Choices(*GLUE)] | TaskSpec = Field(
         description="A GLUE task by name, or your own task (columns, labels, metrics)."
     )
@@ -47,12 +47,12 @@ class Recipe(Knobs):
     gate: Gate = Gate()
     report: Report = Field(Report(), description="What the page of a run shows.")
     resources: Resources = Resources()
-    notify: tuple[Annotated[str, Field(pattern=BLOCK)], ...] = handling(
+    notify: tuple[Annotated[str, Field(pattern=BLOCK)], ...] = runtime_knob(
         (),
         "Prefect notification blocks (type/name, for example slack-webhook/team) that are told of failure, refusal "
         "and promotion.",
     )
-    costs: Costs = handling(Costs(), "What the ledger counts with, and the budget.")
+    costs: Costs = runtime_knob(Costs(), "What the ledger counts with, and the budget.")
 
     @model_validator(mode="after")
     def fits_together(self) -> Self:

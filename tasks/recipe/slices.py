@@ -10,7 +10,7 @@ from tasks.catalog import TaskSpec
 from tasks.recipe.data import Data
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
 from tasks.recipe.judging import Exporting, Quantizing, Scoring
-from tasks.recipe.knobs import Knobs, handling
+from tasks.recipe.knobs import Knobs, runtime_knob
 from tasks.recipe.students import Shape
 from tasks.recipe.training import SeededTraining, TaskTraining
 
@@ -24,7 +24,7 @@ class RowsSlice(Data):
 class JudgingRowsSlice(Knobs):
     """Knobs that determine the rows of a judging set, besides the names of the task's classes."""
 
-    name: str = handling(..., "What the recipe calls it, for what is said.")
+    name: str = runtime_knob(..., "What the recipe calls it, for what is said.")
     kind: Literal["classification", "regression"] = Field(description="What its labels are.")
     text: str = Field(description="Column of the text.")
     pair: str | None = Field(description="Column of the second text.")

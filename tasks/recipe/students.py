@@ -16,8 +16,8 @@ from tasks.recipe.knobs import (
     Choices,
     Knobs,
     Name,
-    handling,
     require_distinct,
+    runtime_knob,
 )
 from tasks.recipe.training import TaskTraining, require_buildable
 
@@ -71,7 +71,7 @@ class Shape(Knobs):
 class Student(Shape):
     """One small model; several students are branches of one run."""
 
-    name: Name = handling(..., "Short name, for example 4x312.")
+    name: Name = runtime_knob(..., "Short name, for example 4x312.")
     role: Literal["student", "baseline"] = Field(
         "student", description="A baseline is scored beside the students and never becomes champion."
     )

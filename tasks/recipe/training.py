@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from tasks.architectures.requirements import MOST_PARAMETERS, about_parameters
-from tasks.recipe.knobs import LARGEST_INNER, LARGEST_LAYERS, LARGEST_VOCABULARY, LARGEST_WIDTH, Knobs, handling
+from tasks.recipe.knobs import LARGEST_INNER, LARGEST_LAYERS, LARGEST_VOCABULARY, LARGEST_WIDTH, Knobs, runtime_knob
 
 
 class Training(Knobs):
@@ -35,7 +35,7 @@ class Training(Knobs):
     evaluations: int = Field(
         4, ge=0, description="How often the selection rows are scored; the best checkpoint is kept. 0 keeps the last."
     )
-    checkpoint_minutes: float = handling(
+    checkpoint_minutes: float = runtime_knob(
         5.0, "Minutes between the checkpoints that an interrupted stage resumes from.", gt=0
     )
 
@@ -92,13 +92,13 @@ class Pretraining(SeededTraining):
 class Teacher(SeededTraining, TaskTraining):
     """The large model: pretrained, fine-tuned on the task, then distilled into the small ones."""
 
-    model: str = handling("google-bert/bert-base-uncased", "A hub id or a folder of a pretrained encoder.")
-    revision: str | None = handling(None, "Hub revision (a commit), for a hub id.")
+    model: str = runtime_knob("google-bert/bert-base-uncased", "A hub id or a folder of a pretrained encoder.")
+    revision: str | None = runtime_knob(None, "Hub revision (a commit), for a hub id.")
     already_finetuned: bool = Field(
         False, description="The model carries a trained head for this task: take it as it is."
     )
-    licence: str = handling("unknown", "Licence of the teacher's weights, for the model card.")
-    floor: float | None = handling(
+    licence: str = runtime_knob("unknown", "Licence of the teacher's weights, for the model card.")
+    floor: float | None = runtime_knob(
         None,
         "Least headline score on the selection rows; empty: the majority class plus 5 points, by an interval on "
         "fewer than 200 rows.",

@@ -8,11 +8,11 @@ from typing import Any
 
 from tasks.catalog import glue_task
 from tasks.gate.verdicts import Decision
-from tasks.ports.markdown import code_span, one_line, plain_words
-from tasks.report.format.against import Bounded, against_sentence
+from tasks.ports.markdown import code_span, escaped, one_line
+from tasks.report.format.baseline_comparison import Bounded, baseline_sentence
 from tasks.report.format.means import VARIED
-from tasks.report.format.page_words import plural
-from tasks.report.format.speed_words import latency_said, milliseconds, times_as_fast
+from tasks.report.format.numbers import plural
+from tasks.report.format.speeds import format_latency, milliseconds, times_as_fast
 from tasks.report.tables.card_rows import more_rows
 from tasks.report.tables.exports_section import exports_section
 from tasks.report.tables.held_back import held_back_lines
@@ -96,7 +96,7 @@ def model_card(
         warning=f"{synthetic}\n\n" if synthetic else "",
         figures="\n".join(figure_rows(model)),
         licences="\n".join(
-            f"- {one['what']}: {code_span(one['source'])}, licence: {plain_words(one['licence'])}."
+            f"- {one['what']}: {code_span(one['source'])}, licence: {escaped(one['licence'])}."
             for one in data["licences"]
         ),
         rows=", ".join(f"{count:,} {split}" for split, count in data["rows"].items()),
@@ -144,7 +144,7 @@ def gate_words(decision: Decision, gate: Mapping[str, Any], registered: str) -> 
 
 def sentence(note: str | None) -> str:
     """Return what a stage noted as a sentence of its own."""
-    return f"Note: {plain_words(note, 1000)}." if note else ""
+    return f"Note: {escaped(note, 1000)}." if note else ""
 
 
 def summary(model: ResultRow, teacher: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
@@ -153,8 +153,9 @@ def summary(model: ResultRow, teacher: ResultRow, recipe: Mapping[str, Any], dat
     ours, theirs = (row.score(split, model.headline).value for row in (model, teacher))
     pace = f", {times_as_fast(model)}" if model.speedup is not None else ""
     what = f"A {model.role} of {code_span(data['teacher'])} on {code_span(task_of(recipe)['name'])}"
-    sentence = against_sentence(model, split)
-    return f"{what}: {model.headline} on {split} {said(ours)} (teacher {said(theirs)}){pace}. {sentence}".rstrip()
+    sentence = baseline_sentence(model, split)
+    beside = f"{format_figure(ours)} (teacher {format_figure(theirs)}){pace}"
+    return f"{what}: {model.headline} on {split} {beside}. {sentence}".rstrip()
 
 
 def header(model: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
@@ -229,15 +230,16 @@ def figure_rows(model: ResultRow) -> list[str]:
     return [
         *quality_rows(model),
         *card_rows(model),
-        f"| parameters | {said(model.parameters, ',')} | computed |",
-        f"| weights on disk | {said(model.bytes, ',')} bytes | measured |",
-        f"| FLOPs at length {model.flops_length} | {said(model.flops, '.3f', 1e-9)} G | computed |",
-        f"| latency p50 / p95 | {latency_said(model)} / {milliseconds(model.latency_p95_ms)} ms, "
+        f"| parameters | {format_figure(model.parameters, ',')} | computed |",
+        f"| weights on disk | {format_figure(model.bytes, ',')} bytes | measured |",
+        f"| FLOPs at length {model.flops_length} | {format_figure(model.flops, '.3f', 1e-9)} G | computed |",
+        f"| latency p50 / p95 | {format_latency(model)} / {milliseconds(model.latency_p95_ms)} ms, "
         f"{where}{shaky} | measured |",
-        f"| speed-up: the teacher's latency by this one's, timed in turn | {said(model.speedup, '.2f')}{shaky} | "
+        "| speed-up: the teacher's latency by this one's, timed in turn "
+        f"| {format_figure(model.speedup, '.2f')}{shaky} | "
         f"computed |",
-        f"| peak memory of inference | {said(model.memory_bytes, '.0f', 1e-6)} MB | measured |",
-        f"| inputs longer than the limit | {said(model.truncated, '.2%')} | measured |",
+        f"| peak memory of inference | {format_figure(model.memory_bytes, '.0f', 1e-6)} MB | measured |",
+        f"| inputs longer than the limit | {format_figure(model.truncated, '.2%')} | measured |",
         *more_rows(model),
     ]
 
@@ -248,7 +250,9 @@ def quality_rows(model: ResultRow) -> list[str]:
     for split, metrics in model.metrics.items():
         rows += [f"| {name}, {split} | {with_interval(score, '.4f')} | measured |" for name, score in metrics.items()]
         rows.append(f"| share of the teacher, {split} | {with_interval(model.share(split), '.2%')} | measured |")
-        rows.append(f"| agreement with the teacher, {split} | {said((model.agreement or {}).get(split))} | measured |")
+        rows.append(
+            f"| agreement with the teacher, {split} | {format_figure((model.agreement or {}).get(split))} | measured |"
+        )
         rows += [
             f"| {name}, {split}, mean of {plural(seeds, 'seed')} ± {deviation:.4f}, for comparing methods | "
             f"{with_interval(mean, '.4f')} | measured |"
@@ -272,7 +276,7 @@ def seed_lines(model: ResultRow) -> list[str]:
     scores = model.selection_scores or ()
     if len(scores) < 2:
         return []
-    taken = f"it has the best score on the selection rows ({', '.join(said(score) for score in scores)})"
+    taken = f"it has the best score on the selection rows ({', '.join(format_figure(score) for score in scores)})"
     why = taken if None not in scores else "the first, because seeds were not scored on selection rows"
     which = f"of {len(scores)} models, each trained with a seed of its own, this is that of seed {model.selected_seed}"
     return [f"Seeds: {which}: {why}. Its figures are its own. {MEANS}"]
@@ -281,9 +285,11 @@ def seed_lines(model: ResultRow) -> list[str]:
 def with_interval(score: Bounded, form: str) -> str:
     """Return a figure and its interval."""
     low, high = score.low, score.high
-    return said(score.value, form) + (f" [{low:{form}}, {high:{form}}]" if low is not None and high is not None else "")
+    return format_figure(score.value, form) + (
+        f" [{low:{form}}, {high:{form}}]" if low is not None and high is not None else ""
+    )
 
 
-def said(value: float | None, form: str = ".4f", factor: float | None = None) -> str:
+def format_figure(value: float | None, form: str = ".4f", factor: float | None = None) -> str:
     """Return a figure, or a dash where it is undefined."""
     return DASH if value is None else f"{value if factor is None else value * factor:{form}}"

@@ -23,7 +23,7 @@ def compare(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     around = [
         line for part in SURROUNDINGS for line in differences(now.get(part) or {}, then.get(part) or {}, f"{part}.")
     ]
-    stages = [judge(before, after, around) for before, after in pairs(then["stages"], now["stages"])]
+    stages = [compare_stage(before, after, around) for before, after in pairs(then["stages"], now["stages"])]
     return {
         "equal": not any(stage["verdict"] in BAD for stage in stages),
         "stages": stages,
@@ -48,7 +48,7 @@ def pairs(then: Sequence[Row], now: Sequence[Row]) -> list[tuple[Row | None, Row
     return [*found, *((None, row) for row in reversed(left.values()))]
 
 
-def judge(before: Row | None, after: Row | None, around: Sequence[str]) -> dict[str, Any]:
+def compare_stage(before: Row | None, after: Row | None, around: Sequence[str]) -> dict[str, Any]:
     """Say of one stage whether it made the same bytes, and why not."""
     row = before or after
     assert row is not None

@@ -208,7 +208,7 @@ class Common:
         return len(self.ours.labels_N) == self.of
 
     @property
-    def said(self) -> str:
+    def row_scope(self) -> str:
         """Say on which rows they are compared; nothing where that is all of them."""
         return (
             ""

@@ -20,7 +20,7 @@ from tasks.metrics.of_values import PEARSON
 from tasks.ports.rows.row_files import StoredRows, has_split, read_merged, read_split
 from tasks.recipe.judging import Speed
 from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice
-from tasks.scoring.inspection import inspect_answers
+from tasks.scoring.error_analysis import inspect_answers
 from tasks.scoring.predict import logits_of, truncated_share
 from tasks.scoring.predictions import Predictions, read_predictions, write_predictions
 from tasks.scoring.quality.intervals import compare, paired_difference
@@ -59,7 +59,7 @@ def score(job: Job) -> dict[str, Any]:
         teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, knobs, split, rows)
         done += len(models) * len(rows)
         answers.extend(answers_of(split, rows, logits_SNC, figures.kind))
-        weigh(card, split, logits_SNC, teacher_NC, rows, figures)
+        score_split(card, split, logits_SNC, teacher_NC, rows, figures)
     write_predictions(job.output, answers)
     validation = splits["validation"]
     card |= {
@@ -89,7 +89,7 @@ def figures_of(knobs: ScoreSlice) -> JudgingScoreSlice:
 
 
 def new_card() -> dict[str, Any]:
-    """Return a scorecard without figures; ``weigh`` fills in a split at a time."""
+    """Return a scorecard without figures; ``score_split`` fills in a split at a time."""
     names = ("metrics", "per_seed", "retained", "difference", "agreement", "means", "rows")
     return {name: {} for name in names}
 
@@ -108,7 +108,7 @@ def ask(
     )
 
 
-def weigh(
+def score_split(
     card: dict[str, Any],
     split: str,
     logits_SNC: np.ndarray,
@@ -124,13 +124,15 @@ def weigh(
     ours_SN, theirs_N = (decided(logits, knobs.kind) for logits in (logits_SNC, teacher_NC))
     card["rows"][split] = len(rows)
     card["per_seed"][split] = {name: [METRICS[name](each, rows.labels_N) for each in ours_SN] for name in knobs.metrics}
-    own = weighed(ours_SN[:1], theirs_N, rows, knobs)
+    own = figures_of_split(ours_SN[:1], theirs_N, rows, knobs)
     for what, found in own.items():
         card[what][split] = found
-    card["means"][split] = own if len(ours_SN) == 1 else weighed(ours_SN, theirs_N, rows, knobs)
+    card["means"][split] = own if len(ours_SN) == 1 else figures_of_split(ours_SN, theirs_N, rows, knobs)
 
 
-def weighed(ours_SN: np.ndarray, theirs_N: np.ndarray, rows: StoredRows, knobs: JudgingScoreSlice) -> dict[str, Any]:
+def figures_of_split(
+    ours_SN: np.ndarray, theirs_N: np.ndarray, rows: StoredRows, knobs: JudgingScoreSlice
+) -> dict[str, Any]:
     """Return the figures of one model, or the means of several seeds, on one split."""
     found = {
         name: compare(
@@ -158,7 +160,7 @@ def decided(logits: np.ndarray, kind: str) -> np.ndarray:
     return logits.argmax(-1) if kind == "classification" else logits[..., 0]
 
 
-def judge(job: Job) -> dict[str, Any]:
+def score_judging_set(job: Job) -> dict[str, Any]:
     """Score a candidate (one checkpoint a seed; the first is the model) beside its teacher on a judging set, whose
     merged classes count as one."""
     knobs, models, folder = job.read(JudgingScoreSlice), job.lists["models"], job.inputs["rows"]
@@ -172,7 +174,7 @@ def judge(job: Job) -> dict[str, Any]:
         else as_merged(teacher_logits(job, knobs, "validation", rows), merged)
     )
     card = new_card()
-    weigh(card, "validation", logits_SNC, teacher_NC, rows, knobs)
+    score_split(card, "validation", logits_SNC, teacher_NC, rows, knobs)
     write_predictions(job.output, answers_of("validation", rows, logits_SNC, knobs.kind))
     facts = {name: found["validation"] for name, found in card.items()} | {"headline": knobs.headline}
     facts["truncated"] = truncated_share(models[0], rows.texts, rows.pairs, knobs.max_length)
@@ -271,4 +273,10 @@ def by_split(answers: Sequence[Predictions]) -> dict[str, list[Predictions]]:
     return found
 
 
-JOBS = {"score": score, "judge": judge, "measure": measure, "contrast": contrast, "inspect": inspect_answers}
+JOBS = {
+    "score": score,
+    "judge": score_judging_set,
+    "measure": measure,
+    "contrast": contrast,
+    "inspect": inspect_answers,
+}

@@ -22,7 +22,7 @@ GO_ON = "what is finished is kept; to go on: limbeck resume --set costs.budget.{
 
 
 @dataclass
-class Purse:
+class RunBudget:
     """The budget of one run. ``limits`` has dollars, kwh and hours, each a number or None."""
 
     limits: Mapping[str, float | None]
@@ -48,17 +48,18 @@ class Purse:
         spent = self.spent(useds)
         for name, limit in self.limited():
             if spent[name] > limit:
-                said = f"the run has spent {told(name, spent[name])} of its budget of {told(name, limit)}"
+                amounts = f"{format_amount(name, spent[name])} of its budget of {format_amount(name, limit)}"
+                said = f"the run has spent {amounts}"
                 raise BudgetError(f"{said}; {GO_ON.format(name=name)}")
         expected = foreseen([likely], self.rates) if likely and self.by_estimate else {}
         for name, limit in self.limited():
             if spent[name] + expected.get(name, 0.0) > limit:
                 said = (
-                    f"the run has spent {told(name, spent[name])}, and {shown} would take about "
-                    f"{told(name, expected[name])} more"
+                    f"the run has spent {format_amount(name, spent[name])}, and {shown} would take about "
+                    f"{format_amount(name, expected[name])} more"
                 )
                 rest = (
-                    f"beyond its budget of {told(name, limit)}; {GO_ON.format(name=name)}, or "
+                    f"beyond its budget of {format_amount(name, limit)}; {GO_ON.format(name=name)}, or "
                     f"costs.budget.by_estimate=false"
                 )
                 raise BudgetError(f"{said}, {rest}")
@@ -69,8 +70,9 @@ class Purse:
         for name, limit in self.limited():
             if expected.get(name, 0.0) > limit:
                 raise BudgetError(
-                    f"the run would take at least {told(name, expected[name])}, as the like of its stages took, and "
-                    f"its budget is {told(name, limit)}; nothing "
+                    f"the run would take at least {format_amount(name, expected[name])}, "
+                    "as the like of its stages took, and "
+                    f"its budget is {format_amount(name, limit)}; nothing "
                     f"was spent; raise costs.budget.{name}, or set costs.budget.by_estimate=false to run until it "
                     f"is spent"
                 )
@@ -92,6 +94,6 @@ def foreseen(likely: Iterable[Mapping[str, Any]], rates: Rates) -> dict[str, flo
     }
 
 
-def told(name: str, amount: float) -> str:
+def format_amount(name: str, amount: float) -> str:
     """Format an amount for display."""
     return SHOWN[name].format(amount)

@@ -10,19 +10,19 @@ from typing import Any
 
 from prefect.logging import get_run_logger
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.engine.process import run_engine
 from tasks.ports.store.inputs import HeldInputs
-from tasks.stage.keys import Frame
+from tasks.stage.keys import StageSpec
 from tasks.stage.progress import ProgressPage
 from tasks.stage.session import Session, StageRecord
 
 
 @dataclass
-class Bench:
+class StageContext:
     """Context of a running stage: its inputs as folders, its output folder, and the engine that it may start."""
 
-    frame: Frame
+    spec: StageSpec
     session: Session
     record: StageRecord
     workspace: Path
@@ -39,35 +39,36 @@ class Bench:
         folder.mkdir(exist_ok=True)
         return folder
 
-    def folder(self, parcel: Parcel) -> Path:
+    def folder(self, artifact: Artifact) -> Path:
         """Return the folder of an input; for a source, the copy in the store."""
-        return self.held.folder(parcel)
+        return self.held.folder(artifact)
 
     async def run(
         self,
         knobs: Mapping[str, Any],
         *,
-        inputs: Mapping[str, Parcel | None] | None = None,
-        lists: Mapping[str, Sequence[Parcel]] | None = None,
+        inputs: Mapping[str, Artifact | None] | None = None,
+        lists: Mapping[str, Sequence[Artifact]] | None = None,
         folders: Mapping[str, Path] | None = None,
     ) -> None:
         """Run the stage's engine on its inputs; inputs that are None are left out."""
-        given = {name: str(self.folder(parcel)) for name, parcel in (inputs or {}).items() if parcel is not None}
+        given = {name: str(self.folder(artifact)) for name, artifact in (inputs or {}).items() if artifact is not None}
         order = {
-            "job": self.frame.engine,
+            "job": self.spec.engine,
             "knobs": dict(knobs),
             "inputs": given | {name: str(folder) for name, folder in (folders or {}).items()},
             "lists": {
-                name: [str(self.folder(parcel)) for parcel in parcels] for name, parcels in (lists or {}).items()
+                name: [str(self.folder(artifact)) for artifact in artifacts]
+                for name, artifacts in (lists or {}).items()
             },
             "output": str(self.output),
             "checkpoints": str(self.checkpoints),
             "threads": self.record.threads,
             "processes": self.record.processes,
-            "device": self.frame.device.split("-")[0],
+            "device": self.spec.device.split("-")[0],
             "libraries": self.record.explanation["libraries"],
         }
-        self.facts |= await run_engine(self.frame.module, order, self.workspace, self.listen, self.session.engines)
+        self.facts |= await run_engine(self.spec.module, order, self.workspace, self.listen, self.session.engines)
 
     def listen(self, event: Mapping[str, Any]) -> None:
         """Forward an engine's event to the watcher, the tracker, the Prefect log and the meter."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.engine.environment import NUMERIC, environment
 from tasks.ports.code.fingerprint import KEY_SCHEMA, code_digest, key_of, library_versions
 from tasks.ports.code.narrowing import ARCHITECTURES
@@ -42,7 +42,7 @@ UNKNOWN = "0" * 64
 
 
 @dataclass(frozen=True)
-class Frame:
+class StageSpec:
     """The declaration of a stage."""
 
     name: str
@@ -53,7 +53,7 @@ class Frame:
     threads: str
     libraries: tuple[str, ...]
     hardware: bool
-    together: bool
+    distributed: bool
 
     @property
     def device(self) -> str:
@@ -76,68 +76,68 @@ class Frame:
         return own, (f"{self.module}.jobs", "JOBS", self.engine), *set_up
 
 
-def is_sent(frame: Frame, session: Session) -> bool:
+def is_sent(spec: StageSpec, session: Session) -> bool:
     """Tell whether a remote worker computes a stage."""
-    return session.dispatcher is not None and frame.on_gpu
+    return session.dispatcher is not None and spec.on_gpu
 
 
-def new_record(frame: Frame, session: Session, label: str, explanation: Mapping[str, Any]) -> StageRecord:
+def new_record(spec: StageSpec, session: Session, label: str, explanation: Mapping[str, Any]) -> StageRecord:
     """Add a stage to the run's list."""
     record = StageRecord(
-        frame.name,
+        spec.name,
         label,
         key_of(explanation),
-        frame.makes,
+        spec.makes,
         explanation,
         number=len(session.records),
-        threads=session.threads_for(frame.threads),
+        threads=session.threads_for(spec.threads),
     )
-    record.processes = session.processes if frame.together else 1
-    record.cores = session.cores if frame.hardware else min(session.cores, record.threads * record.processes)
+    record.processes = session.processes if spec.distributed else 1
+    record.cores = session.cores if spec.hardware else min(session.cores, record.threads * record.processes)
     session.records.append(record)
     return record
 
 
-def explain(frame: Frame, session: Session, knobs: Knobs, parcels: Mapping[str, Any]) -> dict[str, Any]:
+def explain(spec: StageSpec, session: Session, knobs: Knobs, artifacts: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything in a stage's key, by name, so that two keys can be compared field by field."""
     values = knobs.key_values()
-    models = architectures_of(parcels)
+    models = architectures_of(artifacts)
     beside = {} if models is None else {ARCHITECTURES: models}
     return {
         "schema": KEY_SCHEMA,
-        "stage": frame.name,
-        "code": code_digest(frame.roots, {**values, **beside}),
+        "stage": spec.name,
+        "code": code_digest(spec.roots, {**values, **beside}),
         "knobs": values,
-        "inputs": {name: digests(parcel) for name, parcel in parcels.items() if parcel is not None},
-        "libraries": library_versions(frame.libraries),
+        "inputs": {name: digests(artifact) for name, artifact in artifacts.items() if artifact is not None},
+        "libraries": library_versions(spec.libraries),
         **({ARCHITECTURES: models} if models else {}),
-        **(computed_by(frame, session) if frame.engine is not None else {}),
+        **(computed_by(spec, session) if spec.engine is not None else {}),
     }
 
 
-def architectures_of(parcels: Mapping[str, Any]) -> list[str] | None:
+def architectures_of(artifacts: Mapping[str, Any]) -> list[str] | None:
     """Return the architectures of a stage's models; None where that of one is not known, as in a plan: then the code of
     all of them counts."""
-    lists = (each if isinstance(each, list) else [each] for each in parcels.values() if each is not None)
+    lists = (each if isinstance(each, list) else [each] for each in artifacts.values() if each is not None)
     given = [one for each in lists for one in each]
     if any(one.kind in ("checkpoint", "export") and "architecture" not in one.facts for one in given):
         return None
     return sorted({one.facts["architecture"] for one in given if "architecture" in one.facts})
 
 
-def computed_by(frame: Frame, session: Session) -> dict[str, Any]:
+def computed_by(spec: StageSpec, session: Session) -> dict[str, Any]:
     """Return the part of the key that affects an engine's numbers: device, environment, threads, processes, hardware.
     Stages without an engine read and count rows, with the same result everywhere."""
-    sent_to = session.dispatcher if frame.on_gpu else None
+    sent_to = session.dispatcher if spec.on_gpu else None
     return {
-        "device": frame.device if sent_to is None else sent_to.device,
+        "device": spec.device if sent_to is None else sent_to.device,
         "environment": NUMERIC,
-        **({"threads": session.threads_for(frame.threads)} if frame.threads != "single" else {}),
-        **({"processes": session.processes} if frame.together and session.processes > 1 else {}),
-        **({"hardware": hardware()} if frame.hardware else {}),
+        **({"threads": session.threads_for(spec.threads)} if spec.threads != "single" else {}),
+        **({"processes": session.processes} if spec.distributed and session.processes > 1 else {}),
+        **({"hardware": hardware()} if spec.hardware else {}),
     }
 
 
-def digests(parcel: Parcel | Sequence[Parcel]) -> Any:
+def digests(artifact: Artifact | Sequence[Artifact]) -> Any:
     """Return the output digests of an input: one artifact, or a list."""
-    return parcel.sha256 if isinstance(parcel, Parcel) else [one.sha256 for one in parcel]
+    return artifact.sha256 if isinstance(artifact, Artifact) else [one.sha256 for one in artifact]

@@ -18,15 +18,15 @@ from prefect.logging import get_run_logger
 from prefect.runtime import task_run
 from prefect.states import Completed, Failed
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import BudgetError, DispatchError, Interrupted, LeaseLost, LeaseTaken, LimbeckError, StoreError
 from tasks.ports.files.model_settings import architecture_fact
 from tasks.ports.store.artifacts import disk_trouble
 from tasks.ports.store.inputs import HeldInputs
 from tasks.recipe.knobs import Knobs
-from tasks.stage.context import Bench
+from tasks.stage.context import StageContext
 from tasks.stage.gpu_slots import gpu_slots
-from tasks.stage.keys import Frame, explain, is_sent, new_record
+from tasks.stage.keys import StageSpec, explain, is_sent, new_record
 from tasks.stage.metering import metered, require_rest, within_budget
 from tasks.stage.orders import notes_of, require_expected
 from tasks.stage.planning import nearest, reason, took
@@ -34,21 +34,21 @@ from tasks.stage.progress import ProgressPage
 from tasks.stage.session import Session, StageRecord
 
 
-async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Any:
+async def run_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str, artifacts: Mapping[str, Any]) -> Any:
     """Run one stage: find its result, or compute it; return the Prefect state with the outcome."""
-    explanation = explain(frame, session, knobs, parcels)
-    record = new_record(frame, session, label, explanation)
+    explanation = explain(spec, session, knobs, artifacts)
+    record = new_record(spec, session, label, explanation)
     record.task_run = str(task_run.id or "")
     started = time.monotonic()
     try:
         if session.expected is not None:
             require_expected(explanation, session.expected)
-        if frame.name not in session.force:
+        if spec.name not in session.force:
             found = session.just_found(record.key) or await asyncio.to_thread(session.store.find, record.key)
             if found is not None:
                 return finish(session, record, found, "hit", started)
-        make = dispatch if is_sent(frame, session) else compute
-        return await make(frame, session, record, knobs, parcels, started)
+        make = make_remotely if is_sent(spec, session) else compute
+        return await make(spec, session, record, knobs, artifacts, started)
     except LimbeckError as error:
         await fail(session, record, error, started)
         return Failed(name="Refused" if isinstance(error, BudgetError) else None, message=str(error), data=error)
@@ -61,12 +61,12 @@ async def enter(frame: Frame, session: Session, knobs: Knobs, label: str, parcel
         raise
 
 
-async def dispatch(
-    frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float
+async def make_remotely(
+    spec: StageSpec, session: Session, record: StageRecord, knobs: Knobs, artifacts: Mapping[str, Any], started: float
 ) -> Any:
     """Have a stage computed by a remote worker, and take its result from the store."""
     assert session.dispatcher is not None
-    await foresee(frame, session, record)
+    await foresee(spec, session, record)
     get_run_logger().info(f"key {record.key[:12]}: {record.why}")
 
     def tell(state: str, words: str) -> None:
@@ -78,13 +78,13 @@ async def dispatch(
             session.watcher.log(record, words)
 
     order = {
-        "stage": frame.name,
+        "stage": spec.name,
         "label": record.label,
         "knobs": knobs.model_dump(mode="json", exclude_unset=True),
         "key": record.key,
-        "inputs": await notes_of(session.store, parcels),
+        "inputs": await notes_of(session.store, artifacts),
         "explanation": record.explanation,
-        "force": frame.name in session.force,
+        "force": spec.name in session.force,
         "tracking": await asyncio.to_thread(session.tracker.place) if session.tracker is not None else {},
     }
     async with within_budget(session):
@@ -92,8 +92,8 @@ async def dispatch(
     found = await asyncio.to_thread(session.store.find, record.key)
     if found is None:
         raise DispatchError(
-            f"{record.shown} was made elsewhere, and is not in this run's store; its workers must share the store "
-            f"of this run"
+            f"{record.display_name} was made elsewhere, and is not in this run's store; its workers must share the "
+            f"store of this run"
         )
     # A result that another run requested, and pays for, counts as a hit. For a result of this run, count the seconds of
     # the work, not of the queue.
@@ -106,19 +106,19 @@ async def dispatch(
     )
 
 
-async def foresee(frame: Frame, session: Session, record: StageRecord) -> None:
+async def foresee(spec: StageSpec, session: Session, record: StageRecord) -> None:
     """Record why a stage is computed and its estimated resources beforehand; raise BudgetError if they exceed the rest
     of the budget."""
-    changes, like = await asyncio.to_thread(nearest, frame, session, record.explanation)
-    record.why, record.likely = reason(frame, session, changes), took(like)
+    changes, like = await asyncio.to_thread(nearest, spec, session, record.explanation)
+    record.why, record.likely = reason(spec, session, changes), took(like)
     require_rest(session, record)
 
 
 async def compute(
-    frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], started: float
+    spec: StageSpec, session: Session, record: StageRecord, knobs: Knobs, artifacts: Mapping[str, Any], started: float
 ) -> Any:
     """Compute a stage's result under its lease, unless another worker computes it meanwhile."""
-    note = {"stage": record.shown, "key": record.key, "inputs": record.explanation["inputs"]}
+    note = {"stage": record.display_name, "key": record.key, "inputs": record.explanation["inputs"]}
     while True:
         record.state = "waiting"
         session.tell(record)
@@ -126,14 +126,14 @@ async def compute(
         async with session.slots.take(record.cores):
             try:
                 async with session.store.lease(record.key, note, wait=False) as lease:
-                    return await find_or_make(frame, session, record, knobs, parcels, lease)
+                    return await find_or_make(spec, session, record, knobs, artifacts, lease)
             except LeaseTaken:
                 pass
             except LeaseLost as error:
                 await overtaken(session, record, error)
         async with session.store.lease(record.key, note):
             pass  # the holder has finished or died
-        found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
+        found = None if spec.name in session.force else await asyncio.to_thread(session.store.find, record.key)
         if found is not None:
             return finish(session, record, found, "hit", started)
 
@@ -147,58 +147,60 @@ async def overtaken(session: Session, record: StageRecord, error: LeaseLost) -> 
 
 
 async def find_or_make(
-    frame: Frame, session: Session, record: StageRecord, knobs: Knobs, parcels: Mapping[str, Any], lease: Any
+    spec: StageSpec, session: Session, record: StageRecord, knobs: Knobs, artifacts: Mapping[str, Any], lease: Any
 ) -> Any:
     """Compute a stage's result, with the lease and the cores held; look it up first, because it may have been published
     meanwhile."""
     started = time.monotonic()
-    found = None if frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
+    found = None if spec.name in session.force else await asyncio.to_thread(session.store.find, record.key)
     if found is not None:
         return finish(session, record, found, "hit", started)
-    await foresee(frame, session, record)
-    async with gpu_slots(session.gpu_limit if frame.on_gpu else "", record.processes):
+    await foresee(spec, session, record)
+    async with gpu_slots(session.gpu_limit if spec.on_gpu else "", record.processes):
         record.state, started = "running", time.monotonic()
         get_run_logger().info(f"key {record.key[:12]}: {record.why}")
         session.tell(record)
         if session.tracker is not None:
             await asyncio.to_thread(session.tracker.stage_started, record)
-        parcel = await work(frame, session, record, knobs, parcels, lease, started)
-    state = finish(session, record, parcel, "miss", started)
+        artifact = await work(spec, session, record, knobs, artifacts, lease, started)
+    state = finish(session, record, artifact, "miss", started)
     if session.tracker is not None:
         await asyncio.to_thread(session.tracker.stage_finished, record)
     return state
 
 
 async def work(
-    frame: Frame,
+    spec: StageSpec,
     session: Session,
     record: StageRecord,
     knobs: Knobs,
-    parcels: Mapping[str, Any],
+    artifacts: Mapping[str, Any],
     lease: Any,
     started: float,
-) -> Parcel:
+) -> Artifact:
     """Run the stage's function in a workspace of its own and publish its output; the workspace is deleted in every
     case."""
     store, whole = session.store, False
-    workspace = Path(tempfile.mkdtemp(prefix=f"{frame.name}-", dir=store.workspace()))
-    page = ProgressPage(record.shown, session.tracker.url_of_stage(record) if session.tracker is not None else None)
+    workspace = Path(tempfile.mkdtemp(prefix=f"{spec.name}-", dir=store.workspace()))
+    page = ProgressPage(
+        record.display_name, session.tracker.url_of_stage(record) if session.tracker is not None else None
+    )
     try:
         async with store.checkpoints(record.key, get_run_logger().info) as checkpoints:
-            held = await asyncio.to_thread(HeldInputs, store, list(all_of(parcels)))
-            bench = Bench(frame, session, record, workspace, checkpoints, held, page=page)
+            held = await asyncio.to_thread(HeldInputs, store, list(all_of(artifacts)))
+            context = StageContext(spec, session, record, workspace, checkpoints, held, page=page)
             with held.in_words():
                 async with metered(session, record):
-                    await frame.body(bench, knobs, **parcels)
+                    await spec.body(context, knobs, **artifacts)
             await asyncio.to_thread(held.require_unchanged)
         whole = True
         return await asyncio.to_thread(
             store.publish,
             record.key,
-            kind=frame.makes,
-            folder=bench.output,
-            facts=bench.facts | architecture_fact(bench.output),
-            stage=frame.name,
+            kind=spec.makes,
+            folder=context.output,
+            facts=context.facts | architecture_fact(context.output),
+            stage=spec.name,
             explanation=record.explanation,
             lease=lease,
             seconds=time.monotonic() - started,
@@ -209,23 +211,23 @@ async def work(
         await asyncio.to_thread(shutil.rmtree, workspace, True)
 
 
-def all_of(parcels: Mapping[str, Any]) -> Iterator[Parcel]:
+def all_of(artifacts: Mapping[str, Any]) -> Iterator[Artifact]:
     """Yield every artifact among a stage's inputs."""
-    for given in parcels.values():
+    for given in artifacts.values():
         if given is not None:
             yield from given if isinstance(given, list) else [given]
 
 
-def finish(session: Session, record: StageRecord, parcel: Parcel, cache: str, started: float) -> Any:
+def finish(session: Session, record: StageRecord, artifact: Artifact, cache: str, started: float) -> Any:
     """Record a stage's end and return its Prefect state."""
-    parcel = evolve(parcel, task_run=record.task_run)
-    record.cache, record.parcel, record.state = cache, parcel, "cached" if cache == "hit" else "completed"
+    artifact = evolve(artifact, task_run=record.task_run)
+    record.cache, record.artifact, record.state = cache, artifact, "cached" if cache == "hit" else "completed"
     record.seconds = time.monotonic() - started
-    record.used = parcel.used
+    record.used = artifact.used
     session.tell(record)
     if cache == "hit":
-        return Completed(name="Cached", message=f"verified result {parcel.sha256[:12]}", data=parcel)
-    return Completed(message=f"made {parcel.sha256[:12]}, {parcel.bytes:,} bytes", data=parcel)
+        return Completed(name="Cached", message=f"verified result {artifact.sha256[:12]}", data=artifact)
+    return Completed(message=f"made {artifact.sha256[:12]}, {artifact.bytes:,} bytes", data=artifact)
 
 
 async def fail(session: Session, record: StageRecord, error: BaseException, started: float) -> None:

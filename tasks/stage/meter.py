@@ -95,18 +95,18 @@ class Machine:
 
     def begin(self, threads: int, processes: int, cores: int | None = None) -> Meter:
         """Start to measure a stage that holds so many cores; by default, one for each thread."""
-        self.look()
+        self.close_slice()
         meter = Meter(threads, processes, self.looked, cores or threads * processes)
         self.meters.append(meter)
         return meter
 
     def end(self, meter: Meter) -> None:
         """Stop measuring a stage."""
-        self.look()
+        self.close_slice()
         meter.ended = self.looked
         self.meters.remove(meter)
 
-    def look(self) -> None:
+    def close_slice(self) -> None:
         """Close a time slice: divide its seconds and its joules among the running stages."""
         before, self.looked = self.looked, time.monotonic()
         package, gpu, busy = self.packages.since(), self.gpus.since(), busy_seconds()
@@ -114,11 +114,13 @@ class Machine:
         for meter in self.meters:
             share = meter.cores / held
             meter.machine_seconds += (self.looked - before) * share
-            meter.gpu_joules = plus(meter.gpu_joules, None if gpu is None else gpu * share)
+            meter.gpu_joules = add_known(meter.gpu_joules, None if gpu is None else gpu * share)
             # Not divided here: at the end, every stage gets its part by its CPU seconds, as do other programs on this
             # machine.
-            meter.cpu_joules = plus(meter.cpu_joules, package)
-            meter.busy = plus(meter.busy, None if busy is None or self.busy_before is None else busy - self.busy_before)
+            meter.cpu_joules = add_known(meter.cpu_joules, package)
+            meter.busy = add_known(
+                meter.busy, None if busy is None or self.busy_before is None else busy - self.busy_before
+            )
         self.busy_before = busy
 
 
@@ -135,10 +137,15 @@ class Counters:
         before, self.before = self.before, now
         if not now or None in (*now.values(), *before.values()):
             return None
-        return sum(gone(before[zone] or 0, value or 0, self.ranges[zone] or 0) for zone, value in now.items()) * MICRO
+        return (
+            sum(
+                counter_difference(before[zone] or 0, value or 0, self.ranges[zone] or 0) for zone, value in now.items()
+            )
+            * MICRO
+        )
 
 
-def gone(before: int, now: int, limit: int) -> int:
+def counter_difference(before: int, now: int, limit: int) -> int:
     """Return the increase of a counter that may have wrapped around once."""
     return now - before if now >= before else now + limit - before
 
@@ -216,7 +223,7 @@ def busy_seconds() -> float | None:
     return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
 
 
-def plus(so_far: float | None, more: float | None) -> float | None:
+def add_known(so_far: float | None, more: float | None) -> float | None:
     """Add to a figure; a figure that is unknown once stays unknown."""
     return None if so_far is None or more is None else so_far + more
 

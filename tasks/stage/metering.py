@@ -30,8 +30,8 @@ def note_used(session: Session, record: StageRecord, meter: Meter) -> None:
     """Record a stage's resources when it ends."""
     session.machine.end(meter)
     record.used, record.meter = meter.used(session.machine, session.machine.looked), None
-    if session.purse is not None:
-        record.figures = headline_figures(cost_of(record.used, session.purse.rates), session.purse.rates.market)
+    if session.budget is not None:
+        record.figures = headline_figures(cost_of(record.used, session.budget.rates), session.budget.rates.market)
 
 
 @contextlib.asynccontextmanager
@@ -41,7 +41,7 @@ async def within_budget(session: Session) -> AsyncIterator[None]:
     over: list[BudgetError] = []
     assert doer is not None
 
-    async def look() -> None:
+    async def poll() -> None:
         while not over:
             await asyncio.sleep(METER_POLL_SECONDS)
             try:
@@ -50,7 +50,7 @@ async def within_budget(session: Session) -> AsyncIterator[None]:
                 over.append(error)
                 doer.cancel()
 
-    looking = asyncio.ensure_future(look())
+    looking = asyncio.ensure_future(poll())
     try:
         yield
         if over:  # the block ended at this very moment: receive our own pending cancellation here
@@ -67,7 +67,9 @@ async def within_budget(session: Session) -> AsyncIterator[None]:
 def require_rest(session: Session, record: StageRecord | None) -> None:
     """Raise BudgetError if the run's budget is spent, or if the given stage would exceed it; without a budget, only
     update the meters."""
-    if session.purse is not None:
-        session.purse.require_rest(session.taken(), record.shown if record else "", record.likely if record else None)
+    if session.budget is not None:
+        session.budget.require_rest(
+            session.taken(), record.display_name if record else "", record.likely if record else None
+        )
     else:
-        session.machine.look()
+        session.machine.close_slice()

@@ -8,13 +8,13 @@ from typing import Any
 from attrs import evolve
 from pydantic import BaseModel, ConfigDict, Field
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import DispatchError, LimbeckError
 from tasks.ports.code.fingerprint import differences
 from tasks.ports.files.model_settings import architecture_fact
 from tasks.ports.store.artifacts import Store
-from tasks.ports.store.brought import bring, find_brought
 from tasks.ports.store.manifests import HEX
+from tasks.ports.store.uploaded_sources import find_uploaded, upload_source
 from tasks.recipe.running import THREADS_ALONE
 
 
@@ -61,7 +61,7 @@ class StageOrder(BaseModel):
     asked_by: str = Field("", title="Asked by", description="The flow run that asked for it.")
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """Return the stage's display name."""
         return f"{self.stage}/{self.label}" if self.label else self.stage
 
@@ -77,45 +77,45 @@ def require_expected(explanation: Mapping[str, Any], expected: Mapping[str, Any]
         )
 
 
-async def notes_of(store: Store, parcels: Mapping[str, Any]) -> dict[str, Any]:
+async def notes_of(store: Store, artifacts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs of an order; the user's own sources are put into the store first."""
-    return {name: await note_or_notes(store, given) for name, given in parcels.items() if given is not None}
+    return {name: await note_or_notes(store, given) for name, given in artifacts.items() if given is not None}
 
 
-async def note_or_notes(store: Store, given: Parcel | Sequence[Parcel]) -> Any:
+async def note_or_notes(store: Store, given: Artifact | Sequence[Artifact]) -> Any:
     """Return the note of one input, or of a list of them."""
-    if not isinstance(given, Parcel):
+    if not isinstance(given, Artifact):
         return [await note_or_notes(store, one) for one in given]
     if given.kind == "source":
-        await bring(store, given)
+        await upload_source(store, given)
     return {"kind": given.kind, "sha256": given.sha256, "bytes": given.bytes}
 
 
-def parcels_of(store: Store, inputs: Mapping[str, InputNote | list[InputNote]]) -> dict[str, Any]:
+def artifacts_of(store: Store, inputs: Mapping[str, InputNote | list[InputNote]]) -> dict[str, Any]:
     """Return the inputs of an order as artifacts of this worker's store."""
     return {
-        name: [parcel_of(store, one) for one in given] if isinstance(given, list) else parcel_of(store, given)
+        name: [artifact_of(store, one) for one in given] if isinstance(given, list) else artifact_of(store, given)
         for name, given in inputs.items()
     }
 
 
-def parcel_of(store: Store, note: InputNote) -> Parcel:
+def artifact_of(store: Store, note: InputNote) -> Artifact:
     """Return one input; raise DispatchError if this worker does not share the store of the requesting run."""
     missing = DispatchError(
         f"the input {note.sha256[:12]} is not in this worker's store; a pool's workers and the runs that ask them "
         f"must share one store"
     )
     if note.kind == "source":
-        found = find_brought(store, note.sha256)
+        found = find_uploaded(store, note.sha256)
         if found is None:
             raise missing
         return with_architecture(store, found)
     try:
-        return with_architecture(store, Parcel(note.kind, note.sha256, "", note.bytes))
+        return with_architecture(store, Artifact(note.kind, note.sha256, "", note.bytes))
     except LimbeckError as error:
         raise missing from error
 
 
-def with_architecture(store: Store, parcel: Parcel) -> Parcel:
+def with_architecture(store: Store, artifact: Artifact) -> Artifact:
     """Return an input with the fact that its key depends on, which does not travel with an order."""
-    return evolve(parcel, facts={**parcel.facts, **architecture_fact(store.folder(parcel))})
+    return evolve(artifact, facts={**artifact.facts, **architecture_fact(store.folder(artifact))})

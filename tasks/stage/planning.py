@@ -6,38 +6,40 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.ports.code.fingerprint import differences
 from tasks.ports.store.manifests import is_of_this_release, used_of
 from tasks.recipe.knobs import Knobs
-from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, Frame, explain, new_record
+from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, StageSpec, explain, new_record
 from tasks.stage.session import Session
 
 
-async def plan_stage(frame: Frame, session: Session, knobs: Knobs, label: str, parcels: Mapping[str, Any]) -> Parcel:
+async def plan_stage(
+    spec: StageSpec, session: Session, knobs: Knobs, label: str, artifacts: Mapping[str, Any]
+) -> Artifact:
     """Record whether a run would compute this stage, and return its artifact or a placeholder; an input that is not
     known yet makes every later stage a miss."""
-    explanation = explain(frame, session, knobs, parcels)
-    record = new_record(frame, session, label, explanation)
+    explanation = explain(spec, session, knobs, artifacts)
+    record = new_record(spec, session, label, explanation)
     waiting = [
         name
         for name, digest in explanation["inputs"].items()
         if UNKNOWN in ([digest] if isinstance(digest, str) else digest)
     ]
-    found = None if waiting or frame.name in session.force else await asyncio.to_thread(session.store.find, record.key)
+    found = None if waiting or spec.name in session.force else await asyncio.to_thread(session.store.find, record.key)
     record.cache, record.state = ("hit", "cached") if found else ("miss", "would run")
     if found is not None:
-        record.why, record.parcel, record.used = "a verified result is there", found, found.used
+        record.why, record.artifact, record.used = "a verified result is there", found, found.used
         return found
-    changes, like = nearest(frame, session, explanation)
+    changes, like = nearest(spec, session, explanation)
     record.estimate, record.likely = (like or {}).get("seconds"), took(like)
-    record.why = f"waits for {', '.join(waiting)}" if waiting else reason(frame, session, changes)
-    return Parcel(frame.makes, UNKNOWN, "", 0, {})
+    record.why = f"waits for {', '.join(waiting)}" if waiting else reason(spec, session, changes)
+    return Artifact(spec.makes, UNKNOWN, "", 0, {})
 
 
-def reason(frame: Frame, session: Session, changes: list[str] | None) -> str:
+def reason(spec: StageSpec, session: Session, changes: list[str] | None) -> str:
     """Return why a stage misses: the differences from the nearest earlier result of the same stage."""
-    if frame.name in session.force:
+    if spec.name in session.force:
         return "forced"
     if changes is None:
         return "never made before"
@@ -45,13 +47,13 @@ def reason(frame: Frame, session: Session, changes: list[str] | None) -> str:
 
 
 def nearest(
-    frame: Frame, session: Session, explanation: Mapping[str, Any]
+    spec: StageSpec, session: Session, explanation: Mapping[str, Any]
 ) -> tuple[list[str] | None, Mapping[str, Any] | None]:
     """Return the differences from the nearest earlier result of a stage, and its manifest; None if there is none.
 
     A result of another release still tells how long the stage took, but it is never used.
     """
-    earlier = [(list(differences(explanation, then["explanation"])), then) for then in session.earlier(frame.name)]
+    earlier = [(list(differences(explanation, then["explanation"])), then) for then in session.earlier(spec.name)]
     own = [found for found in earlier if is_of_this_release(found[1])]
     changes, like = min(own or earlier, key=lambda found: len(found[0]), default=(None, None))
     return ([OTHER_RELEASE] if earlier and not own else changes), like

@@ -10,12 +10,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.engine.fork_server import ForkServer
 from tasks.ports.store.artifacts import Store
 from tasks.recipe.running import THREADS_ALONE
 from tasks.scoring.costs.rates import Rates
-from tasks.stage.budget import Purse
+from tasks.stage.budget import RunBudget
 from tasks.stage.meter import Machine, Meter
 
 JUST = 30.0  # seconds for which a run trusts its plan on the contents of the store
@@ -50,11 +50,11 @@ class StageRecord:
     processes: int = 1
     cores: int = 1
     """Cores that it holds while it is computed: at most those of the run, even if it has more threads."""
-    parcel: Parcel | None = None
+    artifact: Artifact | None = None
     task_run: str = ""
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """Return the stage's display name."""
         return f"{self.name}/{self.label}" if self.label else self.name
 
@@ -159,7 +159,7 @@ class Session:
     """A plan of the same recipe, made just before."""
     processes: int = 1
     """Processes that share one training. Results agree up to the order of sums and the draw of dropout."""
-    purse: Purse | None = None
+    budget: RunBudget | None = None
     """The run's budget; None if nothing is counted."""
     dispatcher: StageDispatcher | None = None
     """Requests stages for a GPU from remote workers; None if this machine computes them itself."""
@@ -174,9 +174,9 @@ class Session:
         self.slots = Cores(self.cores)
         self.machine = Machine()
         self.opened = time.monotonic()
-        self.found = {record.key: record.parcel for record in self.plan.records} if self.plan else {}
+        self.found = {record.key: record.artifact for record in self.plan.records} if self.plan else {}
 
-    def just_found(self, key: str) -> Parcel | None:
+    def just_found(self, key: str) -> Artifact | None:
         """Return the artifact that the plan found and verified a moment ago, so that a remote store is not read twice.
         Later it could be deleted."""
         return self.found.get(key) if time.monotonic() - self.opened < JUST else None
@@ -189,7 +189,7 @@ class Session:
 
     def taken(self) -> list[Mapping[str, Any]]:
         """Return the resources of every stage that this run computed, of running ones up to now."""
-        self.machine.look()
+        self.machine.close_slice()
         computed = [record for record in self.records if record.cache == "miss"]
         return [
             record.used if record.meter is None else record.meter.used(self.machine, self.machine.looked)
@@ -199,26 +199,26 @@ class Session:
     @property
     def rates(self) -> Rates:
         """The prices and factors that costs are computed with; the defaults where nobody counts."""
-        return Rates() if self.purse is None else self.purse.rates
+        return Rates() if self.budget is None else self.budget.rates
 
     def require_plan(self) -> None:
         """Refuse a plan that would take more than the budget, where there is one. Raises BudgetError."""
-        if self.purse is not None:
-            self.purse.require_plan([record.likely for record in self.records if record.cache == "miss"])
+        if self.budget is not None:
+            self.budget.require_plan([record.likely for record in self.records if record.cache == "miss"])
 
     def threads_for(self, how: str) -> int:
         """Return the threads of a stage: from the recipe, never from the machine, because another number changes the
         bytes of results."""
         return {"single": 1, "branch": self.threads, "alone": self.threads_alone}[how]
 
-    def state_of(self, parcel: Any) -> Any:
-        """Return the Prefect state of the task run that a parcel came from; what came from none is returned as it
+    def state_of(self, artifact: Any) -> Any:
+        """Return the Prefect state of the task run that an artifact came from; what came from none is returned as it
         is."""
-        return self.made_by.get(parcel.task_run, parcel) if isinstance(parcel, Parcel) else parcel
+        return self.made_by.get(artifact.task_run, artifact) if isinstance(artifact, Artifact) else artifact
 
-    def parcel_of(self, name: str, label: str) -> Parcel | None:
+    def artifact_of(self, name: str, label: str) -> Artifact | None:
         """Return the artifact of a finished stage of this run."""
-        found = [record.parcel for record in self.records if (record.name, record.label) == (name, label)]
+        found = [record.artifact for record in self.records if (record.name, record.label) == (name, label)]
         return found[-1] if found else None
 
     def used_by(self, name: str, label: str) -> Mapping[str, Any]:
@@ -226,9 +226,9 @@ class Session:
         found = [record.used for record in self.records if (record.name, record.label) == (name, label)]
         return found[-1] if found else {}
 
-    def is_guess(self, parcel: Parcel) -> bool:
+    def is_guess(self, artifact: Artifact) -> bool:
         """Tell whether an artifact is a plan's placeholder for a result that does not exist yet."""
-        return self.planning and parcel.kind != "source" and not parcel.uri
+        return self.planning and artifact.kind != "source" and not artifact.uri
 
     def tell(self, record: StageRecord) -> None:
         """Report a stage's new state to the watcher."""

@@ -24,6 +24,7 @@ from tasks.engine.job import Job
 from tasks.methods.losses.ensembles import mixed
 from tasks.methods.losses.patience import patience_layers
 from tasks.recipe.slices import AnswerSlice, MixSlice
+from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.batches import by_length
 from tasks.training.data.epochs import Indices
 from tasks.training.data.rows import (
@@ -36,7 +37,6 @@ from tasks.training.data.rows import (
     rows_by_id,
     student_rows,
 )
-from tasks.training.data.variants import Varied
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture
 from tasks.training.precision import arithmetic, device, store_as_multiplied
@@ -76,7 +76,7 @@ def all_answers(
     capture, order, parts = Capture(teacher, hidden=layers), [], []
     for rows in by_length(encoded.lengths_N, size=64, tokens=16_384):
         with torch.inference_mode(), arithmetic(knobs.precision, teacher.device):
-            parts.append(said_of(capture, collate(encoded, rows, pad, teacher.device)))
+            parts.append(answers_of(capture, collate(encoded, rows, pad, teacher.device)))
         order.append(rows)
         job.progress(sum(map(len, order)), len(encoded.lengths_N), unit="rows")
     place_N = np.argsort(np.concatenate(order))
@@ -88,7 +88,7 @@ def all_answers(
     return said
 
 
-def said_of(capture: Capture, batch: Batch) -> Answered:
+def answers_of(capture: Capture, batch: Batch) -> Answered:
     """Ask a teacher about one batch."""
     shown = capture(**batch.inputs(capture.model))
     assert shown.logits_BC is not None
@@ -118,7 +118,9 @@ def mix(job: Job) -> dict[str, Any]:
 class Answers:
     """The teacher's answers for a batch: looked up for rows as they are, asked afresh for variants only."""
 
-    def __init__(self, folder: Path, varied: Varied, teacher: Any, tokenizer: Any, layers: Sequence[int] = ()) -> None:
+    def __init__(
+        self, folder: Path, varied: AugmentedRows, teacher: Any, tokenizer: Any, layers: Sequence[int] = ()
+    ) -> None:
         self.max_length, self.tokenizer, self.place = varied.max_length, tokenizer, teacher.device
         self.capture, stored = Capture(teacher, hidden=layers), load_file(folder / "answers.safetensors")
         order = rows_by_id(stored["ids"], varied.rows.ids_N, "answers", "answer-rows")
@@ -135,7 +137,7 @@ class Answers:
         with torch.inference_mode():
             texts, pairs = variants.read(rows[changed])
             encoded = encode(self.tokenizer, texts, pairs, self.max_length)
-            fresh = said_of(
+            fresh = answers_of(
                 self.capture, collate(encoded, np.arange(len(changed)), self.tokenizer.pad_token_id, self.place)
             )
         at = torch.from_numpy(changed).to(self.place)

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tasks.engine.checkpoint_files import read_marker, sync, write_marker
-from tasks.training.models.used_rows import UsedRows, as_whole_tables, input_table
+from tasks.training.models.sparse_embedding import SparseEmbedding, as_whole_tables, input_table
 
 KEPT = 2
 FILES = {"state.safetensors", "state.json"}
@@ -97,15 +97,15 @@ def remove(checkpoint: Path) -> None:
 def restored(found: Path, modules: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
     """Put the state in a whole checkpoint back into modules and optimizer, and return where the training stood."""
     tensors = load_file(found / "state.safetensors")
-    if not any(isinstance(module, UsedRows) for module in modules.modules()):
+    if not any(isinstance(module, SparseEmbedding) for module in modules.modules()):
         tensors = as_whole_tables(tensors, embedding_number(modules, optimizer))
-    modules.load_state_dict(part(tensors, "weight."))
-    restore_optimizer(optimizer, part(tensors, "optimizer."))
+    modules.load_state_dict(tensors_below(tensors, "weight."))
+    restore_optimizer(optimizer, tensors_below(tensors, "optimizer."))
     torch.set_rng_state(tensors["random.cpu"])
     if "random.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["random.cuda"])
     numbers = json.loads((found / "state.json").read_text())
-    return Progress(**numbers, best_weights=part(tensors, "best."))
+    return Progress(**numbers, best_weights=tensors_below(tensors, "best."))
 
 
 def embedding_number(modules: nn.Module, optimizer: torch.optim.Optimizer) -> int:
@@ -115,7 +115,7 @@ def embedding_number(modules: nn.Module, optimizer: torch.optim.Optimizer) -> in
     return next((number for number, value in enumerate(learned) if value is getattr(table, "weight", None)), -1)
 
 
-def part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def tensors_below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Return the tensors whose names start with ``prefix``, without it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 

@@ -22,17 +22,17 @@ from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.recipe.slices import DropSlice, IntermediateSlice, PredictionSlice
 from tasks.recipe.training import SeededTraining
 from tasks.training.answers import Answers, summary_of
+from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.candidates import read_candidates
 from tasks.training.data.contributions import read_contributions
 from tasks.training.data.epochs import Epoch, Indices, planned
 from tasks.training.data.rows import Encoded, Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
-from tasks.training.data.variants import Varied
 from tasks.training.finetune import train_with_labels, truncated
-from tasks.training.loop import Course, train
+from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import build_student, freeze, load_classifier, save_model, set_dropout
 from tasks.training.models.value_head import started_at_labels
 from tasks.training.objectives.capture import Capture
-from tasks.training.objectives.lesson import Lesson, Objective
+from tasks.training.objectives.context import DistillationContext, Objective
 from tasks.training.objectives.objectives import objective_of
 from tasks.training.objectives.signals import Recorded, recorded
 from tasks.training.precision import device, make_deterministic, store_as_multiplied
@@ -40,7 +40,7 @@ from tasks.training.selection import selector
 
 
 @dataclass(frozen=True)
-class Cast:
+class TeacherStudent:
     """Who takes part: the frozen teacher and how it reads, the student as it starts and how it reads."""
 
     task: Task
@@ -54,31 +54,31 @@ def distill_intermediate(job: Job) -> dict[str, Any]:
     """First phase: the student's inner layers learn the fine-tuned teacher's on the task's own text."""
     knobs, place = job.read(IntermediateSlice), device()
     make_deterministic(knobs.seed)
-    cast = cast_of(job, knobs, place)
-    same_vocabulary(cast)
-    rows = student_rows(job, cast.task, transfer_alone=knobs.transfer_alone)
-    varied = Varied(rows, cast.tokenizer, knobs.max_length, knobs.seed, knobs.sampling, candidates(job))
-    lesson = Lesson(
-        cast.student,
-        cast.teacher,
+    pair = pair_of(job, knobs, place)
+    same_vocabulary(pair)
+    rows = student_rows(job, pair.task, transfer_alone=knobs.transfer_alone)
+    varied = AugmentedRows(rows, pair.tokenizer, knobs.max_length, knobs.seed, knobs.sampling, candidates(job))
+    context = DistillationContext(
+        pair.student,
+        pair.teacher,
         knobs,
-        cast.tokenizer,
+        pair.tokenizer,
         labels_N=rows.labels_N,
-        kind=cast.task.kind,
+        kind=pair.task.kind,
         longest=knobs.max_length,
     )
-    objective = objective_of(lesson)
-    objective.prove(job, collate(first_rows(varied), [0, 1], cast.tokenizer.pad_token_id, place))
-    store_as_multiplied(cast.teacher, knobs.precision)
-    course = inner_course(objective, varied, knobs, recorded(job, rows.ids_N), place)
-    facts = train(job, knobs, course, place) | objective.finish()
-    save_model(cast.student, cast.tokenizer, job.output)
+    objective = objective_of(context)
+    objective.check_capture(job, collate(first_rows(varied), [0, 1], pair.tokenizer.pad_token_id, place))
+    store_as_multiplied(pair.teacher, knobs.precision)
+    spec = inner_spec(objective, varied, knobs, recorded(job, rows.ids_N), place)
+    facts = train(job, knobs, spec, place) | objective.finish()
+    save_model(pair.student, pair.tokenizer, job.output)
     return facts
 
 
-def inner_course(
-    objective: Objective, varied: Varied, knobs: IntermediateSlice, kept: Recorded | None, place: torch.device
-) -> Course:
+def inner_spec(
+    objective: Objective, varied: AugmentedRows, knobs: IntermediateSlice, kept: Recorded | None, place: torch.device
+) -> TrainingSpec:
     """Return what the first phase learns: the teacher's inner layers, run beside the student's or taken from what was
     kept of them."""
     pad = varied.tokenizer.pad_token_id
@@ -87,7 +87,7 @@ def inner_course(
         batch = collate(indices.epoch.encoded, indices.rows_B, pad, place, objective.width)
         return objective.loss(batch, None if kept is None else kept.of(indices, place))
 
-    return Course(
+    return TrainingSpec(
         modules=objective.modules,
         epoch=varied_epochs(varied, knobs, objective.width),
         loss=loss,
@@ -100,28 +100,28 @@ def distill_prediction(job: Job) -> dict[str, Any]:
     """Second phase: the student learns the teacher's softened answers, or plain labels where its signal is labels."""
     knobs, place = job.read(PredictionSlice), device()
     make_deterministic(knobs.seed)
-    cast = cast_of(job, knobs, place)
+    pair = pair_of(job, knobs, place)
     if knobs.signal == "labels":
-        facts = train_with_labels(job, knobs, cast.student, cast.task, cast.tokenizer)
+        facts = train_with_labels(job, knobs, pair.student, pair.task, pair.tokenizer)
     else:
-        facts = train_with_teacher(job, knobs, cast)
-    save_model(cast.student, cast.tokenizer, job.output)
+        facts = train_with_teacher(job, knobs, pair)
+    save_model(pair.student, pair.tokenizer, job.output)
     return facts
 
 
-def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, cast: Cast) -> dict[str, Any]:
+def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: TeacherStudent) -> dict[str, Any]:
     """Train a student on the teacher's answers in place."""
-    student, task, tokenizer = cast.student, cast.task, cast.tokenizer
+    student, task, tokenizer = pair.student, pair.task, pair.tokenizer
     sampling = knobs.sampling if isinstance(knobs, PredictionSlice) else None
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
-    varied = Varied(rows, tokenizer, knobs.max_length, knobs.seed, sampling, candidates(job))
+    varied = AugmentedRows(rows, tokenizer, knobs.max_length, knobs.seed, sampling, candidates(job))
     held = read_rows(job.inputs["rows"], "selection", task.kind)
     set_dropout(student, knobs.dropout)
-    store_as_multiplied(cast.teacher, knobs.precision)
-    course = Course(
+    store_as_multiplied(pair.teacher, knobs.precision)
+    spec = TrainingSpec(
         modules=student,
         epoch=varied_epochs(varied, knobs),
-        loss=answered_loss(job, knobs, cast, varied),
+        loss=answered_loss(job, knobs, pair, varied),
         pad=tokenizer.pad_token_id,
         score=selector(
             student,
@@ -136,24 +136,24 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, cast: Cast)
     # Of the task's own rows: transfer text has none, and may be all that is learned from.
     labelled = read_rows(job.inputs["rows"], "train", task.kind) if task.kind == "regression" else varied.rows
     with started_at_labels(student, task, labelled.labels_N):
-        return train(job, knobs, course, student.device)
+        return train(job, knobs, spec, student.device)
 
 
 def answered_loss(
-    job: Job, knobs: PredictionSlice | DropSlice, cast: Cast, varied: Varied
+    job: Job, knobs: PredictionSlice | DropSlice, pair: TeacherStudent, varied: AugmentedRows
 ) -> Callable[[Indices], Loss]:
     """Return the loss of a batch against the teacher's answers and, where the knobs say so, the labels and the
     teacher's summary tokens."""
-    student, pad = cast.student, cast.tokenizer.pad_token_id
+    student, pad = pair.student, pair.tokenizer.pad_token_id
     patience, formula = (knobs.patience, knobs.formula) if isinstance(knobs, PredictionSlice) else (None, "default")
-    depths = student.config.num_hidden_layers, cast.teacher.config.num_hidden_layers
+    depths = student.config.num_hidden_layers, pair.teacher.config.num_hidden_layers
     copied = [] if patience is None else patience_layers(patience.layer_map, *depths)
-    answers = Answers(job.inputs["answers"], varied, cast.teacher, cast.teachers_tokenizer, copied)
+    answers = Answers(job.inputs["answers"], varied, pair.teacher, pair.teachers_tokenizer, copied)
     capture = Capture(student, hidden=range(1, len(copied) + 1))
     labels_N = torch.from_numpy(varied.rows.labels_N).to(student.device)
     loss_of = partial(
         prediction_loss,
-        kind=cast.task.kind,
+        kind=pair.task.kind,
         temperature=knobs.temperature,
         hard_weight=knobs.hard_weight,
         formula=formula,
@@ -173,7 +173,7 @@ def answered_loss(
     return loss
 
 
-def cast_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.device) -> Cast:
+def pair_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.device) -> TeacherStudent:
     """Load who takes part."""
     task = read_task(job.inputs["rows"])
     teacher = load_classifier(job.inputs["teacher"], task, place)
@@ -193,7 +193,7 @@ def cast_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.d
             reads,
         )
     set_dropout(student, knobs.dropout)
-    return Cast(task, freeze(teacher), reads, student.requires_grad_(True), tokenizer)
+    return TeacherStudent(task, freeze(teacher), reads, student.requires_grad_(True), tokenizer)
 
 
 def contributions(job: Job) -> list[float] | None:
@@ -202,10 +202,10 @@ def contributions(job: Job) -> list[float] | None:
     return read_contributions(folder) if folder else None
 
 
-def same_vocabulary(cast: Cast) -> None:
+def same_vocabulary(pair: TeacherStudent) -> None:
     """Refuse a student that would read the teacher's token ids in another vocabulary, where tokens are compared one by
     one."""
-    ours, theirs = (tokenizer.get_vocab() for tokenizer in (cast.tokenizer, cast.teachers_tokenizer))
+    ours, theirs = (tokenizer.get_vocab() for tokenizer in (pair.tokenizer, pair.teachers_tokenizer))
     if ours != theirs:
         raise ModelError(
             f"the student's tokenizer ({len(ours):,} tokens) is not its teacher's ({len(theirs):,}), so their "
@@ -220,7 +220,7 @@ def candidates(job: Job) -> Any:
     return read_candidates(job.inputs.get("candidates"))
 
 
-def varied_epochs(varied: Varied, knobs: SeededTraining, width: int | None = None) -> Callable[[int], Epoch]:
+def varied_epochs(varied: AugmentedRows, knobs: SeededTraining, width: int | None = None) -> Callable[[int], Epoch]:
     """Return the function that plans an epoch over that epoch's text, padded to ``width`` where it is given."""
 
     def epoch(number: int) -> Epoch:
@@ -230,7 +230,7 @@ def varied_epochs(varied: Varied, knobs: SeededTraining, width: int | None = Non
     return epoch
 
 
-def first_rows(varied: Varied) -> Encoded:
+def first_rows(varied: AugmentedRows) -> Encoded:
     """Return the tokens of the first two rows: enough to check a capture on."""
     rows = varied.rows
     return encode(varied.tokenizer, rows.texts[:2], None if rows.pairs is None else rows.pairs[:2], varied.max_length)

@@ -24,7 +24,7 @@ from tasks.recipe.slices import ContributionSlice, DropSlice
 from tasks.training.data.batches import by_length
 from tasks.training.data.contributions import write_contributions
 from tasks.training.data.rows import collate, encode, load_tokenizer, read_rows, read_task
-from tasks.training.distill import Cast, contributions, train_with_teacher
+from tasks.training.distill import TeacherStudent, contributions, train_with_teacher
 from tasks.training.finetune import train_with_labels
 from tasks.training.models.students import freeze, load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
@@ -121,7 +121,7 @@ def drop_and_train(job: Job) -> dict[str, Any]:
         job.log(note)
     if knobs.signal == "teacher":
         teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
-        facts = train_with_teacher(job, knobs, Cast(task, teacher, tokenizer, model, tokenizer))
+        facts = train_with_teacher(job, knobs, TeacherStudent(task, teacher, tokenizer, model, tokenizer))
     else:
         facts = train_with_labels(job, knobs, model, task, tokenizer)
     save_model(model, tokenizer, job.output)

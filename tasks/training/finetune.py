@@ -20,7 +20,7 @@ from tasks.recipe.slices import DropSlice, PredictionSlice
 from tasks.recipe.training import Teacher
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
-from tasks.training.loop import Course, train
+from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import load_classifier, save_model, set_dropout
 from tasks.training.models.value_head import started_at_labels
 from tasks.training.precision import device, make_deterministic
@@ -36,7 +36,7 @@ def finetune(job: Job) -> dict[str, Any]:
     tokenizer = load_tokenizer(job.inputs["base"])
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
     facts = {} if knobs.already_finetuned else train_with_labels(job, knobs, model, task, tokenizer)
-    facts |= judge(job, knobs, model, task, tokenizer)
+    facts |= score_teacher(job, knobs, model, task, tokenizer)
     save_model(model, tokenizer, job.output)
     return facts
 
@@ -49,7 +49,7 @@ def train_with_labels(
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
     held = read_rows(job.inputs["rows"], "selection", task.kind)
     set_dropout(model, knobs.dropout)
-    course = Course(
+    spec = TrainingSpec(
         modules=model,
         epoch=lambda number: planned(number, encoded, knobs),
         loss=labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id),
@@ -64,7 +64,7 @@ def train_with_labels(
         ),
     )
     with started_at_labels(model, task, rows.labels_N):
-        facts = train(job, knobs, course, model.device)
+        facts = train(job, knobs, spec, model.device)
     return facts | {"truncated": truncated(encoded, knobs.max_length)}
 
 
@@ -81,7 +81,7 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
     return loss
 
 
-def judge(job: Job, knobs: Teacher, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
+def score_teacher(job: Job, knobs: Teacher, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
     """Score a finished teacher on the selection rows (on train rows where none are held back) beside what guessing
     would score, and say on how many."""
     held, split = read_rows(job.inputs["rows"], "selection", task.kind), "selection"

@@ -17,9 +17,9 @@ from tasks.training.data.batches import by_length, plan
 from tasks.training.data.corpora import learning_rows, longest_sequence, read_corpus
 from tasks.training.data.epochs import Epoch
 from tasks.training.data.rows import Encoded, collate, load_tokenizer, pads_left
-from tasks.training.loop import Course, train
+from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import build_student, freeze, load_encoder, load_masked_lm, save_model, set_dropout
-from tasks.training.objectives.lesson import Lesson, Objective
+from tasks.training.objectives.context import DistillationContext, Objective
 from tasks.training.objectives.objectives import objective_of
 from tasks.training.precision import arithmetic, device, make_deterministic, store_as_multiplied
 
@@ -40,23 +40,23 @@ def distill_general(job: Job) -> dict[str, Any]:
     student = build_student(knobs.start, teacher, shape, seed=knobs.seed).requires_grad_(True)
     set_dropout(student, knobs.dropout)
     longest = longest_sequence(job.inputs["corpus"])
-    objective = objective_of(Lesson(student, teacher, knobs, tokenizer, text=encoded, longest=longest))
-    objective.prove(job, collate(encoded, learning_rows(encoded)[0][:2], tokenizer.pad_token_id, place))
+    objective = objective_of(DistillationContext(student, teacher, knobs, tokenizer, text=encoded, longest=longest))
+    objective.check_capture(job, collate(encoded, learning_rows(encoded)[0][:2], tokenizer.pad_token_id, place))
     store_as_multiplied(teacher, knobs.precision)
-    course = general_course(objective, encoded, tokenizer.pad_token_id, knobs, place)
-    facts = train(job, knobs, course, place) | objective.finish()
+    spec = general_spec(objective, encoded, tokenizer.pad_token_id, knobs, place)
+    facts = train(job, knobs, spec, place) | objective.finish()
     save_model(student, tokenizer, job.output)
     return facts
 
 
-def general_course(
+def general_spec(
     objective: Objective, encoded: Encoded, pad: int, knobs: GeneralSlice, place: torch.device
-) -> Course:
+) -> TrainingSpec:
     """Return what is learned of general text, and how it is watched on the sequences held back."""
     learned, held = learning_rows(encoded)
     lengths = encoded.padded_to(objective.width)[learned]
     options = {"size": knobs.batch_size, "tokens": knobs.batch_tokens, "seed": knobs.seed}
-    return Course(
+    return TrainingSpec(
         modules=objective.modules,
         epoch=lambda number: Epoch(
             number, encoded, [learned[batch] for batch in plan(lengths, epoch=number, **options)]

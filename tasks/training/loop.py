@@ -23,14 +23,14 @@ from tasks.recipe.training import SeededTraining
 from tasks.training import checkpoints
 from tasks.training.checkpoints import Progress
 from tasks.training.data.epochs import Epoch, Indices
+from tasks.training.distributed import ProcessGroup, join
 from tasks.training.models.dropout import MASKS, cheap_masks
-from tasks.training.models.used_rows import UsedRows, used_rows_only
+from tasks.training.models.sparse_embedding import SparseEmbedding, used_rows_only
 from tasks.training.precision import arithmetic
-from tasks.training.together import Crew, join
 
 
 @dataclass
-class Course:
+class TrainingSpec:
     """What is learned: the modules that learn, an epoch by its number, the loss of a batch, and a score (higher is
     better)."""
 
@@ -46,50 +46,52 @@ class Course:
     """What a table wants to know beside the loop's own facts, of the last epoch that was planned."""
 
 
-def train(job: Job, knobs: SeededTraining, course: Course, place: torch.device) -> dict[str, Any]:
+def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.device) -> dict[str, Any]:
     """Train to the end, resuming from a checkpoint where there is one; return facts. The best weights (or the last) end
     up in the modules."""
-    epochs = Epochs(course)
+    epochs = Epochs(spec)
     total = knobs.steps or max(1, round(len(epochs.newest.batches) * knobs.epochs))
-    crew = join(place)
-    with thrift(course, epochs.newest, crew, place) as table:
-        optimizer = make_optimizer(course.modules, knobs)
-        progress = checkpoints.load(job.checkpoints, course.modules, optimizer, job.log)
+    group = join(place)
+    with cpu_optimisations(spec, epochs.newest, group, place) as table:
+        optimizer = make_optimizer(spec.modules, knobs)
+        progress = checkpoints.load(job.checkpoints, spec.modules, optimizer, job.log)
         if progress.step:
             job.log(f"resuming at step {progress.step:,} of {total:,}")
-        run = Run(job, knobs, course, optimizer, progress, total, crew, table)
+        run = Run(job, knobs, spec, optimizer, progress, total, group, table)
         with StopSignal() as stop:
             while progress.step < total:
                 run.one_step(epochs.at(progress.step), place)
                 run.keep_watch(stop, place)
-        if course.score is not None and progress.best_weights:
-            course.modules.load_state_dict(progress.best_weights)
-    return run.facts() | course.facts(epochs.newest)
+        if spec.score is not None and progress.best_weights:
+            spec.modules.load_state_dict(progress.best_weights)
+    return run.facts() | spec.facts(epochs.newest)
 
 
 @contextmanager
-def thrift(course: Course, first: Epoch, crew: Crew, place: torch.device) -> Iterator[UsedRows | None]:
+def cpu_optimisations(
+    spec: TrainingSpec, first: Epoch, group: ProcessGroup, place: torch.device
+) -> Iterator[SparseEmbedding | None]:
     """Spare a CPU what a GPU does not feel: embedding rows that no text uses, and dropout masks drawn one number at a
     time."""
     with ExitStack() as spared:
         if place.type == "cpu":
-            spared.enter_context(cheap_masks(course.modules))
+            spared.enter_context(cheap_masks(spec.modules))
         # Processes that share a step synchronise tables of one size, which rows that come into use would change.
-        few = place.type == "cpu" and crew.size == 1 and first.tokens_S is not None
-        yield spared.enter_context(used_rows_only(course.modules)) if few else None
+        few = place.type == "cpu" and group.size == 1 and first.tokens_S is not None
+        yield spared.enter_context(used_rows_only(spec.modules)) if few else None
 
 
 class Epochs:
     """Finds the batch of a step; epochs are planned once, in order, and only the newest is kept."""
 
-    def __init__(self, course: Course) -> None:
-        self.course, self.start, self.newest = course, 0, course.epoch(0)
+    def __init__(self, spec: TrainingSpec) -> None:
+        self.spec, self.start, self.newest = spec, 0, spec.epoch(0)
 
     def at(self, step: int) -> Indices:
         """Return the batch of a step (steps only grow)."""
         while step >= self.start + len(self.newest.batches):
             self.start += len(self.newest.batches)
-            self.newest = self.course.epoch(self.newest.number + 1)
+            self.newest = self.spec.epoch(self.newest.number + 1)
         return Indices(self.newest, self.newest.batches[step - self.start])
 
 
@@ -100,31 +102,31 @@ class Run:
         self,
         job: Job,
         knobs: SeededTraining,
-        course: Course,
+        spec: TrainingSpec,
         optimizer: torch.optim.Optimizer,
         progress: Progress,
         total: int,
-        crew: Crew,
-        table: UsedRows | None,
+        group: ProcessGroup,
+        table: SparseEmbedding | None,
     ) -> None:
-        self.job, self.knobs, self.course, self.optimizer = job, knobs, course, optimizer
-        self.progress, self.total, self.crew, self.table = progress, total, crew, table
-        self.loss = crew.synchronised(course.modules, course.loss)
+        self.job, self.knobs, self.spec, self.optimizer = job, knobs, spec, optimizer
+        self.progress, self.total, self.group, self.table = progress, total, group, table
+        self.loss = group.synchronised(spec.modules, spec.loss)
         self.examples, self.losses, self.started, self.saved = 0, [], time.monotonic(), time.monotonic()  # type: ignore[var-annotated]
         self.seconds_before = progress.seconds
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
 
     def one_step(self, indices: Indices, place: torch.device) -> None:
         """Take one optimizer step on a batch."""
-        self.course.modules.train()
+        self.spec.modules.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.knobs.learning_rate * rate(
                 self.progress.step, self.total, self.knobs.warmup, self.knobs.schedule
             )
-        self.course.begin(self.progress.step, self.total)
+        self.spec.begin(self.progress.step, self.total)
         self.prepare(indices.epoch)
         with arithmetic(self.knobs.precision, place):
-            loss = self.loss(self.crew.share(indices))
+            loss = self.loss(self.group.share(indices))
         loss.backward()
         self.update()
         self.progress.step += 1
@@ -133,10 +135,10 @@ class Run:
 
     def prepare(self, epoch: Epoch) -> None:
         """Draw dropout anew, and take the rows of new tokens into use."""
-        self.crew.seed(self.knobs.seed, self.progress.step)
-        MASKS.start(self.knobs.seed, self.progress.step, self.crew.rank)
+        self.group.seed(self.knobs.seed, self.progress.step)
+        MASKS.start(self.knobs.seed, self.progress.step, self.group.rank)
         if self.table is not None and epoch.tokens_S is not None:
-            self.table.admit(epoch.tokens_S, self.course.pad, self.optimizer)
+            self.table.activate(epoch.tokens_S, self.spec.pad, self.optimizer)
 
     def update(self) -> None:
         """Clip the gradients and move the weights; the fused kernel divides by the norm on its way, so that no pass is
@@ -149,21 +151,21 @@ class Run:
         self.optimizer.zero_grad(set_to_none=True)
         if self.table is not None:
             decayed = self.optimizer.param_groups[0]
-            self.table.stepped(1 - decayed["lr"] * decayed["weight_decay"])
+            self.table.after_step(1 - decayed["lr"] * decayed["weight_decay"])
 
     def keep_watch(self, stop: StopSignal, place: torch.device) -> None:
         """Report, score, save and stop where it is time to; what several processes decide, they decide at the same
         step."""
         step, last = self.progress.step, self.progress.step == self.total
-        stop_now = self.crew.agree(stop.asked, step, place)
+        stop_now = self.group.agree(stop.asked, step, place)
         if len(self.losses) >= 50 or last:
             self.report()
-        if self.course.score is not None and step in evaluation_steps(self.total, self.knobs.evaluations):
+        if self.spec.score is not None and step in evaluation_steps(self.total, self.knobs.evaluations):
             self.evaluate(place)
         due = time.monotonic() - self.saved > self.knobs.checkpoint_minutes * 60
-        if (stop_now or due) and not last and self.crew.speaks:
+        if (stop_now or due) and not last and self.group.is_main_process:
             self.progress.seconds = self.seconds()
-            checkpoints.save(self.job.checkpoints, self.course.modules, self.optimizer, self.progress)
+            checkpoints.save(self.job.checkpoints, self.spec.modules, self.optimizer, self.progress)
             self.saved = time.monotonic()
         if stop_now and not last:
             raise Interrupted(
@@ -172,7 +174,7 @@ class Run:
 
     def report(self) -> None:
         """Tell the watcher the mean loss since the last report; a loss that is not a number ends the stage."""
-        loss = float(self.crew.mean(torch.stack(self.losses).mean()))
+        loss = float(self.group.mean(torch.stack(self.losses).mean()))
         self.losses = []
         if not np.isfinite(loss):
             raise ModelError(
@@ -184,16 +186,16 @@ class Run:
 
     def evaluate(self, place: torch.device) -> None:
         """Score the held-back rows and remember the best weights."""
-        assert self.course.score is not None
-        self.course.modules.eval()
+        assert self.spec.score is not None
+        self.spec.modules.eval()
         if self.table is not None:
-            self.table.settle()
-        score = self.crew.found_by_first(self.course.score, place)
+            self.table.flush_decay()
+        score = self.group.found_by_first(self.spec.score, place)
         self.job.curve(self.progress.step, selection_score=score)
         if self.progress.best is None or score > self.progress.best:
             self.progress.best, self.progress.best_step = score, self.progress.step
             self.progress.best_weights = {
-                name: value.detach().clone() for name, value in self.course.modules.state_dict().items()
+                name: value.detach().clone() for name, value in self.spec.modules.state_dict().items()
             }
 
     def seconds(self) -> float:
@@ -217,7 +219,7 @@ class StopSignal:
         self.before = {number: signal.signal(number, self.ask) for number in (signal.SIGTERM, signal.SIGINT)}
         return self
 
-    def ask(self, number: int, frame: object) -> None:
+    def ask(self, number: int, spec: object) -> None:
         """Note that someone wants the stage to stop."""
         self.asked = True
 

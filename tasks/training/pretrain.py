@@ -23,7 +23,7 @@ from tasks.recipe.training import Pretraining
 from tasks.training.data.corpora import sequences
 from tasks.training.data.epochs import planned
 from tasks.training.data.rows import Batch, Encoded, collate, flat
-from tasks.training.loop import Course, train
+from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.attention import own_attention
 from tasks.training.models.students import save_model, set_dropout
 from tasks.training.precision import device, make_deterministic
@@ -42,7 +42,7 @@ def pretrain(job: Job) -> dict[str, Any]:
     encoded = Encoded(flat(pieces), np.zeros(offsets[-1], dtype=np.int8), offsets)
     model = new_model(len(tokenizer), knobs, place)
     set_dropout(model, knobs.dropout)
-    course = Course(
+    spec = TrainingSpec(
         modules=model,
         # Masked tokens are replaced by any of the vocabulary, so that all of its rows are in use.
         epoch=lambda number: replace(planned(number, encoded, knobs), tokens_S=None),
@@ -50,7 +50,7 @@ def pretrain(job: Job) -> dict[str, Any]:
             model, collate(encoded, indices.rows_B, tokenizer.pad_token_id, place), tokenizer, knobs.mask_share
         ),
     )
-    facts = train(job, knobs, course, place)
+    facts = train(job, knobs, spec, place)
     save_model(model, tokenizer, job.output)
     return facts | {"vocabulary": len(tokenizer), "tokens": int(offsets[-1])}
 

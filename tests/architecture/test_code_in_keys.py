@@ -14,7 +14,7 @@ import pytest
 from tasks.errors import StoreError
 from tasks.ports.code.fingerprint import narrowing, program
 from tasks.ports.code.program import Definition, Module, Program, imported, is_ours, run_at_import
-from tests.doors import all_frames
+from tests.stage_tasks import all_specs
 
 ROOT = Path(__file__).resolve().parents[2]
 Rule = Callable[[Program, str], Iterator[str]]
@@ -385,7 +385,7 @@ def test_every_exception_is_needed() -> None:
 @cache
 def reached() -> dict[Definition, Any]:
     """Return every definition that some stage can reach, whatever its knobs."""
-    return {definition: piece for frame in all_frames() for definition, piece in narrowing(frame.roots).reached.items()}
+    return {definition: piece for spec in all_specs() for definition, piece in narrowing(spec.roots).reached.items()}
 
 
 def test_what_never_counts_sets_nothing_that_reaches_a_number() -> None:
@@ -442,23 +442,23 @@ def test_knobs_are_plain_values_and_do_nothing() -> None:
 
 
 def test_engines_get_the_very_knobs_that_are_in_their_keys() -> None:
-    for frame in all_frames():
-        body = program().node((frame.body.__module__, frame.body.__name__))
+    for spec in all_specs():
+        body = program().node((spec.body.__module__, spec.body.__name__))
         runs = [node for node in ast.walk(body) if isinstance(node, ast.Call) and ast.unparse(node.func) == "bench.run"]
         given = {ast.unparse(call.args[0]) for call in runs}
-        assert given <= {"knobs.model_dump(mode='json')"}, frame.name
+        assert given <= {"knobs.model_dump(mode='json')"}, spec.name
 
 
-@pytest.mark.parametrize("frame", [frame for frame in all_frames() if frame.engine], ids=lambda frame: frame.name)
-def test_engines_read_their_knobs_as_the_class_that_their_stage_has(frame: Any) -> None:
+@pytest.mark.parametrize("spec", [spec for spec in all_specs() if spec.engine], ids=lambda spec: spec.name)
+def test_engines_read_their_knobs_as_the_class_that_their_stage_has(spec: Any) -> None:
     """So that mypy sees a knob that is misspelt, and no other class's defaults stand in."""
-    job = import_module(f"{frame.module}.jobs").JOBS[frame.engine]
+    job = import_module(f"{spec.module}.jobs").JOBS[spec.engine]
     read = {
         ast.unparse(node.args[0])
         for node in ast.walk(program().node((job.__module__, job.__name__)))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "job.read"
     }
-    assert read == {frame.body.__annotations__["knobs"]}
+    assert read == {spec.body.__annotations__["knobs"]}
 
 
 # --- data beside code -------------------------------------------------------------------------------------------------

@@ -107,35 +107,35 @@ def imported_by(roots: Iterable[Defined]) -> set[str]:
 
 
 def stages() -> list[Any]:
-    """Return the frame of every stage."""
+    """Return the specification of every stage."""
     files = [path for path in sorted((ROOT / "tasks").glob("*.py")) if "\n@stage(" in path.read_text()]
-    doors = [
-        door
+    stage_tasks = [
+        stage_task
         for file in files
-        for door in vars(importlib.import_module(f"tasks.{file.stem}")).values()
-        if hasattr(door, "frame")
+        for stage_task in vars(importlib.import_module(f"tasks.{file.stem}")).values()
+        if hasattr(stage_task, "spec")
     ]
-    return [door.frame for door in doors]
+    return [stage_task.spec for stage_task in stage_tasks]
 
 
-def job_of(frame: Any) -> list[Defined]:
+def job_of(spec: Any) -> list[Defined]:
     """Return the functions that an engine's job begins with."""
-    tree = tree_of(f"{frame.module}.jobs")
+    tree = tree_of(f"{spec.module}.jobs")
     assert tree is not None
     [family] = [
         node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "JOBS"
     ]
     [job] = [
-        value for key, value in zip(family.keys, family.values, strict=True) if ast.literal_eval(key) == frame.engine
+        value for key, value in zip(family.keys, family.values, strict=True) if ast.literal_eval(key) == spec.engine
     ]
-    return [(f"{frame.module}.jobs", inner.id) for inner in ast.walk(job) if isinstance(inner, ast.Name)]
+    return [(f"{spec.module}.jobs", inner.id) for inner in ast.walk(job) if isinstance(inner, ast.Name)]
 
 
 @cache
-def needed_by(frame: Any) -> set[str]:
+def needed_by(spec: Any) -> set[str]:
     """Return the libraries that a stage's body and its engine's job import, by the names under which they are
     installed."""
-    roots = [(frame.body.__module__, frame.body.__name__), *(job_of(frame) if frame.engine else [])]
+    roots = [(spec.body.__module__, spec.body.__name__), *(job_of(spec) if spec.engine else [])]
     foreign, installed = imported_by(roots), INSTALLED
     found = {
         installed[name.split(".")[0]][0].lower().replace("_", "-")
@@ -147,19 +147,19 @@ def needed_by(frame: Any) -> set[str]:
     )
 
 
-@pytest.mark.parametrize("frame", stages(), ids=lambda frame: frame.name)
-def test_a_stage_is_keyed_by_the_version_of_every_library_that_it_imports(frame: Any) -> None:
-    needed = needed_by(frame) - {"pydantic"}  # it checks and changes no number
+@pytest.mark.parametrize("spec", stages(), ids=lambda spec: spec.name)
+def test_a_stage_is_keyed_by_the_version_of_every_library_that_it_imports(spec: Any) -> None:
+    needed = needed_by(spec) - {"pydantic"}  # it checks and changes no number
     assert needed, "every stage reads or computes something by a library"
-    assert needed <= set(frame.libraries), f"{frame.name} lacks {sorted(needed - set(frame.libraries))}"
+    assert needed <= set(spec.libraries), f"{spec.name} lacks {sorted(needed - set(spec.libraries))}"
     missing = [
-        name for name, known in library_versions(frame.libraries).items() if known == "none" and name != "sentencepiece"
+        name for name, known in library_versions(spec.libraries).items() if known == "none" and name != "sentencepiece"
     ]
     assert not missing, f"{missing}: no library is installed under these names"
 
 
 def test_the_tokenizers_version_is_in_the_key_of_all_stages_that_tokenize() -> None:
-    found = {frame.name for frame in stages() if "tokenizers" in needed_by(frame)}
+    found = {spec.name for spec in stages() if "tokenizers" in needed_by(spec)}
     assert {
         "prepare-corpus",
         "finetune-teacher",

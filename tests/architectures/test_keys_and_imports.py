@@ -13,20 +13,20 @@ import pytest
 from prefect import flow
 
 from tasks.architectures.registry import ARCHITECTURES
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.ports.code.fingerprint import program
 from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Program
 from tasks.ports.files.sources import resolve_model
 from tasks.ports.store.open import open_store
 from tasks.recipe.slices import AnswerSlice
-from tasks.stage.context import Bench
+from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 from tasks.stage.keys import architectures_of
-from tasks.stage.orders import InputNote, parcels_of
+from tasks.stage.orders import InputNote, artifacts_of
 from tasks.stage.session import Session, use_session
 from tests.architecture.sources import ROOT
-from tests.doors import all_frames
+from tests.stage_tasks import all_specs
 from tests.tiny import write_tiny_bert
 
 REGISTRY, BERT = "tasks.architectures.registry", "tasks.architectures.bert"
@@ -46,16 +46,16 @@ def with_rembert() -> Program:
 
 def test_a_further_architecture_changes_the_code_of_no_stage_of_others() -> None:
     further, asking = with_rembert(), 0
-    for frame in all_frames():
-        narrowed = [(one, Narrowing(one, frame.roots)) for one in (program(), further)]
+    for spec in all_specs():
+        narrowed = [(one, Narrowing(one, spec.roots)) for one in (program(), further)]
 
-        def digests(narrowed: Any = narrowed, roots: Any = frame.roots, **beside: Any) -> set[str]:
+        def digests(narrowed: Any = narrowed, roots: Any = spec.roots, **beside: Any) -> set[str]:
             return {one.digest(roots, narrowing.entries(KNOBS | beside)) for one, narrowing in narrowed}
 
         asks = any(name == "ARCHITECTURES" for _, name in narrowed[0][1].asks)
         asking += asks
         for others in ([], ["bert"], ["distilbert", "roberta"]):
-            assert len(digests(architectures=others)) == 1, f"{frame.name} of {others} would be made again"
+            assert len(digests(architectures=others)) == 1, f"{spec.name} of {others} would be made again"
         assert len(digests(architectures=["rembert"])) == 1 + asks and len(digests()) == 1 + asks
     assert asking >= 14
 
@@ -66,24 +66,24 @@ def test_every_architecture_of_transformers_that_is_listed_is_one() -> None:
     assert set(ARCHITECTURES) <= set(CONFIG_MAPPING)
 
 
-def checkpoint(**facts: Any) -> Parcel:
+def checkpoint(**facts: Any) -> Artifact:
     """Return a checkpoint with these facts."""
-    return Parcel("checkpoint", "0" * 64, "", 0, facts)
+    return Artifact("checkpoint", "0" * 64, "", 0, facts)
 
 
 def test_architectures_are_those_of_all_models_and_unknown_where_one_is() -> None:
     bert, xlnet = checkpoint(architecture="bert"), checkpoint(architecture="xlnet")
-    rows = Parcel("rows", "0" * 64, "", 0, {"rows": {"train": 3}})
+    rows = Artifact("rows", "0" * 64, "", 0, {"rows": {"train": 3}})
     assert architectures_of({"base": bert, "rows": rows, "teacher": None, "models": [xlnet, bert]}) == ["bert", "xlnet"]
     assert architectures_of({"rows": rows}) == []
     assert architectures_of({"base": bert, "teacher": checkpoint()}) is None, "a plan does not know it yet"
-    assert architectures_of({"model": Parcel("export", "0" * 64, "", 0), "teacher": bert}) is None
+    assert architectures_of({"model": Artifact("export", "0" * 64, "", 0), "teacher": bert}) is None
 
 
 @stage(makes="checkpoint")
-async def small_model(bench: Bench, knobs: AnswerSlice) -> None:
+async def small_model(context: StageContext, knobs: AnswerSlice) -> None:
     """Write a config."""
-    (bench.output / "config.json").write_text(json.dumps({"model_type": "xlnet"}))
+    (context.output / "config.json").write_text(json.dumps({"model_type": "xlnet"}))
 
 
 def test_a_model_that_a_person_brings_or_a_stage_makes_states_its_architecture(
@@ -93,13 +93,13 @@ def test_a_model_that_a_person_brings_or_a_stage_makes_states_its_architecture(
     session = Session(open_store(str(tmp_path / "store"), tmp_path / "cache"), 1, 1)
 
     @flow
-    async def run() -> Parcel:
+    async def run() -> Artifact:
         with use_session(session):
             return await small_model(AnswerSlice())
 
     made = asyncio.run(run())
     note = InputNote(kind=made.kind, sha256=made.sha256, bytes=made.bytes)
-    ordered = parcels_of(session.store, {"base": note})
+    ordered = artifacts_of(session.store, {"base": note})
     assert architectures_of({"base": made}) == architectures_of(ordered) == ["xlnet"], "a worker makes the same key"
 
 

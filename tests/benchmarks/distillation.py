@@ -23,15 +23,15 @@ from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss
 from tasks.recipe.slices import IntermediateSlice
 from tasks.recipe.training import Teacher
+from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Indices, Variants, planned
 from tasks.training.data.rows import Encoded, Rows, Task
-from tasks.training.data.variants import Varied
-from tasks.training.distill import inner_course
+from tasks.training.distill import inner_spec
 from tasks.training.finetune import labelled_loss
-from tasks.training.loop import Course, train
+from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.attention import own_attention
 from tasks.training.models.students import freeze
-from tasks.training.objectives.matching import Matcher
+from tasks.training.objectives.layers import Matcher
 from tasks.training.objectives.signals import Plan, Recorded, write_signals
 from tasks.training.precision import store_as_multiplied
 from tests.benchmarks.measure import Contest, Contestant, Figure, Lap, interleave, timed
@@ -56,7 +56,7 @@ def workplace(name: str, **knobs: Any) -> Iterator[Job]:
         yield Job({"job": name, "knobs": knobs, "output": folder})
 
 
-def ours(name: str, course: Course, knobs: Any, batches: int) -> Contestant:
+def ours(name: str, spec: TrainingSpec, knobs: Any, batches: int) -> Contestant:
     """Return our loop as a contestant: an epoch over the sample, timed from its first step, its set-up left out as a
     Trainer's is."""
 
@@ -67,10 +67,10 @@ def ours(name: str, course: Course, knobs: Any, batches: int) -> Contestant:
             if not lap.wall:
                 gc.collect()
                 lap.wall, lap.cpu = -time.perf_counter(), -time.process_time()
-            return course.loss(indices)
+            return spec.loss(indices)
 
         with workplace(name) as job:
-            train(job, knobs, replace(course, loss=loss), CPU)
+            train(job, knobs, replace(spec, loss=loss), CPU)
         lap.wall += time.perf_counter()
         lap.cpu += time.process_time()
         return lap
@@ -79,7 +79,7 @@ def ours(name: str, course: Course, knobs: Any, batches: int) -> Contestant:
 
 
 @dataclass(frozen=True)
-class AsEncoded(Varied):
+class AsEncoded(AugmentedRows):
     """A sample whose tokens are there already, and never change."""
 
     tokens: Encoded | None = None
@@ -90,9 +90,9 @@ class AsEncoded(Varied):
         return self.tokens, None
 
 
-def with_tokens(course: Course, tokens_S: np.ndarray) -> Course:
+def with_tokens(spec: TrainingSpec, tokens_S: np.ndarray) -> TrainingSpec:
     """Let the rows of the embeddings be in use that a whole data set would have, not those of a sample."""
-    return replace(course, epoch=lambda number: replace(course.epoch(number), tokens_S=tokens_S))
+    return replace(spec, epoch=lambda number: replace(spec.epoch(number), tokens_S=tokens_S))
 
 
 def kept_of(teacher: Any, matcher: Matcher, encoded: Encoded, folder: Path) -> Recorded:
@@ -133,8 +133,8 @@ def distill(setting: Setting, teacher_shape: str, student_shape: str, *, batches
             "Trainer": trainer_loop(pupil(student_shape, teacher), loss, examples),
             "Trainer tuned": trainer_loop(pupil(student_shape, teacher), loss, examples, tuned=True),
             "Trainer by hand": trainer_loop(pupil(student_shape, teacher), in_bf16(loss), examples, tuned=True),
-            "live": ours("bench", with_tokens(inner_course(matcher, varied, knobs, None, CPU), tokens), knobs, batches),
-            "kept": ours("bench", with_tokens(inner_course(matcher, varied, knobs, kept, CPU), tokens), knobs, batches),
+            "live": ours("bench", with_tokens(inner_spec(matcher, varied, knobs, None, CPU), tokens), knobs, batches),
+            "kept": ours("bench", with_tokens(inner_spec(matcher, varied, knobs, kept, CPU), tokens), knobs, batches),
             "recording": record,
         }
         if TARGETS[pair]["plain 128"] and not setting.quick:
@@ -202,7 +202,7 @@ def finetune(setting: Setting) -> list[Figure]:
     )
     model = own_attention(classifier("6x384", dropout=DROPOUT))
     knobs = Teacher(steps=batches, batch_size=BATCH, max_length=64, evaluations=0)
-    course = Course(
+    spec = TrainingSpec(
         modules=model,
         epoch=lambda number: replace(planned(number, encoded, knobs), tokens_S=tokens),
         loss=labelled_loss(model, TASK, rows, encoded, 0),
@@ -215,7 +215,7 @@ def finetune(setting: Setting) -> list[Figure]:
             "Trainer by hand": trainer_loop(
                 classifier("6x384", dropout=DROPOUT), in_bf16(label_loss), examples, tuned=True
             ),
-            "ours": ours("bench", course, knobs, batches),
+            "ours": ours("bench", spec, knobs, batches),
         },
         setting.repeats,
         tell=setting.tell,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from flows.branches.export import narrow
+from flows.branches.export import fits_seven_bits
 from tasks.exports.graph import tidy
 from tasks.exports.quantizing import quantize_by
 from tasks.exports.tracing import trace
@@ -69,7 +69,7 @@ def graphs_of(folder: Path) -> dict[str, Path]:
             way,
             full,
             found[f"int8 {way}"],
-            reduce_range=narrow(Exports()),
+            reduce_range=fits_seven_bits(Exports()),
             feeds=lambda: (row(seed) for seed in range(CALIBRATED)),
         )
     return found

@@ -38,14 +38,14 @@ from tasks.recipe.slices import IntermediateSlice, PredictionSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import SeededTraining
 from tasks.recipe.training import Teacher as TeacherKnobs
+from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Batch, Encoded, Rows, Task, collate, encode, load_tokenizer
-from tasks.training.data.variants import Varied
-from tasks.training.distill import inner_course
+from tasks.training.distill import inner_spec
 from tasks.training.finetune import labelled_loss
-from tasks.training.loop import Course, rate, train
+from tasks.training.loop import TrainingSpec, rate, train
 from tasks.training.models.students import build_student, freeze, load_classifier, set_dropout
-from tasks.training.objectives.matching import Matcher
+from tasks.training.objectives.layers import Matcher
 from tasks.training.precision import store_as_multiplied
 from tasks.training.selection import all_logits
 from tests.benchmarks.distillation import kept_of
@@ -127,7 +127,7 @@ def teach(school: School) -> float:
     train(
         place_of(school, "teacher"),
         knobs,
-        Course(model, partial(planned, encoded=encoded, knobs=knobs), loss, pad=tokenizer.pad_token_id),
+        TrainingSpec(model, partial(planned, encoded=encoded, knobs=knobs), loss, pad=tokenizer.pad_token_id),
         CPU,
     )
     model.save_pretrained(school.teacher)
@@ -167,11 +167,11 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
     """Distil as the product does: kept signals, batches of like length, bfloat16 where the machine has it."""
     teacher, student = cast(school, seed)
     first, second = knobs_of(school, seed)
-    matcher, varied = Matcher(student, teacher, first.matching), Varied(rows, tokenizer, WIDTH, seed)
+    matcher, varied = Matcher(student, teacher, first.matching), AugmentedRows(rows, tokenizer, WIDTH, seed)
     store_as_multiplied(teacher, "auto")
     with tempfile.TemporaryDirectory() as folder:
         kept = kept_of(teacher, matcher, encoded, Path(folder))
-        train(place_of(school, f"first-{seed}"), first, inner_course(matcher, varied, first, kept, CPU), CPU)
+        train(place_of(school, f"first-{seed}"), first, inner_spec(matcher, varied, first, kept, CPU), CPU)
     answers_NC = torch.from_numpy(all_logits(teacher, encoded, tokenizer.pad_token_id, precision="auto"))
 
     def loss(indices: Indices) -> Loss:
@@ -184,8 +184,8 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
             second,
         )
 
-    course = Course(student, partial(planned, encoded=encoded, knobs=second), loss, pad=tokenizer.pad_token_id)
-    train(place_of(school, f"second-{seed}"), second, course, CPU)
+    spec = TrainingSpec(student, partial(planned, encoded=encoded, knobs=second), loss, pad=tokenizer.pad_token_id)
+    train(place_of(school, f"second-{seed}"), second, spec, CPU)
     return student
 
 

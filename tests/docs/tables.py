@@ -125,10 +125,10 @@ def result(name: str) -> str:
     """Return the short table of a finished run, or the part of the results page that is about a sweep."""
     from flows.publish.results_folder import table_of
     from tasks.report.results.results_cuts import parsed
-    from tasks.report.results.results_page import sweep_part
+    from tasks.report.results.results_page import sweep_section
 
     written = json.loads((RESULTS / name).read_text())
-    return sweep_part(parsed(written, name)) if written["kind"] == "sweep" else table_of(RESULTS, name)
+    return sweep_section(parsed(written, name)) if written["kind"] == "sweep" else table_of(RESULTS, name)
 
 
 def sections() -> str:

@@ -54,7 +54,7 @@ def order(folder: Path, **knobs: Any) -> Path:
         folder / "documents" / "documents.parquet",
     )
     shape = {"layers": 1, "hidden": 64, "heads": 4, "feed_forward": 64, "vocabulary": 100, "mask_share": 0.2}
-    course = {
+    spec = {
         "epochs": 1.0,
         "steps": 2,
         "batch_size": 8,
@@ -79,7 +79,7 @@ def order(folder: Path, **knobs: Any) -> Path:
         json.dumps(
             {
                 "job": "pretrain",
-                "knobs": {**shape, **course, **knobs},
+                "knobs": {**shape, **spec, **knobs},
                 "inputs": {"documents": str(folder / "documents")},
                 "output": str(folder / "output"),
                 "checkpoints": str(folder / "checkpoints"),

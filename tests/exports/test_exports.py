@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.branches.export import narrow
+from flows.branches.export import fits_seven_bits
 from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.exports.graph import part_sums
@@ -41,7 +41,7 @@ QUANTIZE = {
     "kind": "classification",
     "metric": "accuracy",
     "max_length": 32,
-    "reduce_range": narrow(Exports()),
+    "reduce_range": fits_seven_bits(Exports()),
 }
 
 

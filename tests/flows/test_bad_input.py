@@ -11,7 +11,7 @@ import pytest
 
 from flows.cli.runner import run_recipe
 from flows.home import Home
-from flows.run.stopping import ONLOOKER
+from flows.run.stopping import RUN_OPTIONS
 from tasks.errors import LimbeckError
 from tasks.ports.tracking.tracker import Tracker
 from tests.flows.test_compress import FAST, executed, recipe_for
@@ -93,4 +93,4 @@ def test_a_pickle_is_no_model(home: Home, tmp_path: Path, tiny_bert: Path, tiny_
     shutil.copytree(tiny_bert, bad)
     (bad / "model.safetensors").rename(bad / "pytorch_model.bin")
     refused(home, bert=bad, rows=tiny_rows, teacher={"model": str(bad), "floor": 0.0, **FAST}, sentence="safetensors")
-    assert ONLOOKER.get() is None, "whoever runs next in this process has a home of their own"
+    assert RUN_OPTIONS.get() is None, "whoever runs next in this process has a home of their own"

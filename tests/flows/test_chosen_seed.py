@@ -13,7 +13,7 @@ import pytest
 from flows.branches.candidate import Candidate
 from flows.cli.runner import run_recipe
 from flows.home import Home
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.ports.tracking.tracker import Tracker
 from tests.flows.test_compress import FAST, recipe_for
 
@@ -21,9 +21,9 @@ from tests.flows.test_compress import FAST, recipe_for
 def candidate(*scores: float | None, facts: bool = True) -> Candidate:
     """Return a candidate of as many seeds as scores; without ``facts`` its last seed is only planned."""
     told = [{"train_seconds": 1.0} | ({} if score is None else {"selection_score": score}) for score in scores]
-    models = [Parcel("checkpoint", f"{number:x}" * 64, "", 1, one) for number, one in enumerate(told, start=1)]
+    models = [Artifact("checkpoint", f"{number:x}" * 64, "", 1, one) for number, one in enumerate(told, start=1)]
     if not facts:
-        models[-1] = Parcel("checkpoint", "0" * 64, "", 0)
+        models[-1] = Artifact("checkpoint", "0" * 64, "", 0)
     return Candidate("small", "student", models, tuple(range(10, 10 + len(scores))))
 
 

@@ -257,7 +257,7 @@ def test_the_teacher_reads_as_much_of_a_text_as_its_student(
     dropping = {**FAST, "max_length": 48, "drop": [1], "signal": "teacher"}
     records = planned_records(recipe_for(tiny_bert, tiny_rows, students=students, layer_dropping=dropping), home)
     assert sorted(
-        record.explanation["knobs"]["max_length"] for record in records if record.shown.startswith("answer-rows")
+        record.explanation["knobs"]["max_length"] for record in records if record.display_name.startswith("answer-rows")
     ) == [16, 32, 48]
 
 
@@ -367,7 +367,7 @@ def test_one_set_more_recomputes_nothing_else(several: tuple[Recipe, dict[str, A
     third = sets | {"third": JudgingSet.model_validate(dict(sets["other"]) | {"rows": 6})}  # type: ignore[arg-type]
     more = recipe.model_copy(update={"data": recipe.data.model_copy(update={"judge": third})})
     session = planned_session(more, home)
-    missed = [record.shown for record in session.records if record.cache == "miss"]
+    missed = [record.display_name for record in session.records if record.cache == "miss"]
     assert missed[:2] == ["prepare-judging-set/third", "compare-judging-set/third"] and all(
         one.endswith(" on third") for one in missed[2:]
     )

@@ -23,7 +23,7 @@ import pytest
 
 from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
-from flows.stage_run import DOORS, make_stage
+from flows.stage_run import STAGE_TASKS, make_stage
 from tasks.errors import DispatchError, RecipeError
 from tasks.ports.machine import device_class
 from tasks.ports.tracking.run_files import read_curves
@@ -233,8 +233,8 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
     monkeypatch.delenv("LIMBECK_DISPATCH")
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "embedded"))
     embedded = asyncio.run(teacher_alone(recipe))
-    assert [(record.cache, record.parcel.sha256) for record in embedded] == [
-        ("miss", record.parcel.sha256) for record in first
+    assert [(record.cache, record.artifact.sha256) for record in embedded] == [
+        ("miss", record.artifact.sha256) for record in first
     ]
 
 
@@ -290,7 +290,7 @@ def test_every_stage_that_runs_models_has_its_door_in_the_flow() -> None:
                 }
                 if given.get("engine", "tokenize") not in WITHOUT_A_MODEL and "module" not in given:
                     found.add(node.name.replace("_", "-"))
-    assert found == set(DOORS)
+    assert found == set(STAGE_TASKS)
 
 
 # --- what dies, and what goes on --------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def test_a_whole_recipe_by_the_pool_is_the_same_as_here(
     recipe = recipe_for(tiny_bert, tiny_rows, resources={"cores": 1, "threads_alone": 1})
     assert {row["cache"] for row in plan_recipe(recipe, home=pool.home)} == {"miss"}
     first = run_recipe(recipe, home=pool.home)
-    sent = [row for row in first["ledger"]["stages"] if row["stage"].partition("/")[0] in DOORS]
+    sent = [row for row in first["ledger"]["stages"] if row["stage"].partition("/")[0] in STAGE_TASKS]
     assert sorted(pool.names()) == sorted(row["stage"] for row in sent)
     assert all(
         row["cache"] == "miss" and row["used"]["cpu_seconds"] > 0 and row["cost"]["kwh"]["value"] > 0 for row in sent

@@ -21,7 +21,7 @@ from flows.home import Home
 from tasks.errors import RegistryError
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
-from tasks.report.format.speed_words import speed_lines
+from tasks.report.format.speeds import speed_lines
 from tasks.results.row import ResultRow
 from tests.flows.test_compress import FAST
 

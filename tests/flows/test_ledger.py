@@ -16,14 +16,14 @@ from flows.cli.runner import plan_of, planned_session, run_recipe
 from flows.home import Home
 from flows.run.history import UNFINISHED, find_run, recipe_of
 from flows.run.ledger import costs_of_candidates
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import BudgetError
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.costs.figures import least
 from tasks.scoring.costs.ledger import PARTS
 from tasks.stage import context, metering
-from tasks.stage.budget import Purse
+from tasks.stage.budget import RunBudget
 from tasks.stage.session import Session, StageRecord
 from tests.flows.test_compress import FAST, recipe_for
 
@@ -248,12 +248,14 @@ def test_an_export_costs_what_its_own_stage_took_and_its_model_is_shared(home: H
     that it is made of."""
 
     def made(name: str, label: str, kind: str, digest: str, seconds: float, *inputs: str) -> StageRecord:
-        parcel = Parcel(kind, digest * 64, "", 1, {}, {"seconds": seconds})
+        artifact = Artifact(kind, digest * 64, "", 1, {}, {"seconds": seconds})
         explanation = {"inputs": {str(number): one * 64 for number, one in enumerate(inputs)}}
         number = ord(digest)
-        return StageRecord(name, label, digest * 64, kind, explanation, number=number, parcel=parcel, used=parcel.used)
+        return StageRecord(
+            name, label, digest * 64, kind, explanation, number=number, artifact=artifact, used=artifact.used
+        )
 
-    session = Session(None, 1, purse=Purse({}))
+    session = Session(None, 1, budget=RunBudget({}))
     session.records = [
         made("prepare-rows", "", "rows", "a", 1),
         made("finetune-teacher", "", "checkpoint", "b", 10, "a"),

@@ -17,13 +17,13 @@ from flows.home import Home
 from flows.promotion import delete, promote, rollback
 from flows.run.notices import (
     news_of,
+    notification_blocks,
     on_failure,
     require_blocks,
     send,
     tell_failure,
     tell_promotion,
     tell_refusal,
-    wanted,
 )
 from tasks.errors import GateError, RecipeError, RegistryError
 from tasks.ports.tracking.tracker import Tracker
@@ -207,14 +207,14 @@ def test_an_address_in_place_of_a_block_is_refused(
         recipe_for(tiny_bert, tiny_rows, notify=[given])
     monkeypatch.setenv("LIMBECK_NOTIFY", given)
     with pytest.raises(RecipeError, match="LIMBECK_NOTIFY names"):
-        wanted(())
+        notification_blocks(())
 
 
 def test_blocks_are_told_once_and_decide_no_key(
     tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIMBECK_NOTIFY", f"a/b,{BLOCK},")
-    assert wanted((BLOCK,)) == [BLOCK, "a/b"]
+    assert notification_blocks((BLOCK,)) == [BLOCK, "a/b"]
     assert (
         recipe_for(tiny_bert, tiny_rows, notify=[BLOCK]).key_values() == recipe_for(tiny_bert, tiny_rows).key_values()
     )

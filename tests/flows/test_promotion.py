@@ -20,7 +20,7 @@ from flows.home import Home
 from flows.promotion import delete, promote, rollback
 from flows.publish.results import champion_line, summary
 from tasks.errors import DataError, EvaluationChanged, GateError, RecipeError, RegistryError
-from tasks.ports.tracking.registry import Registry, Standing
+from tasks.ports.tracking.registry import Registry, RegistryState
 from tasks.ports.tracking.tracker import Tracker
 from tasks.results.run import RunResult
 from tasks.scoring.evaluation import read_evaluation
@@ -66,7 +66,7 @@ def tracker(home: Home) -> Tracker:
     return Tracker(home.own_tracking_uri, home.artifacts)
 
 
-def standing(home: Home) -> Standing:
+def standing(home: Home) -> RegistryState:
     return Registry(tracker(home), NAME).read()
 
 

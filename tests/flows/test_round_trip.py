@@ -22,7 +22,7 @@ import pytest
 from flows.cli.reproduce import recipe_again, reproduce
 from flows.cli.runner import run_recipe
 from flows.home import Home
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import DataError, RecipeError, RegistryError
 from tasks.ports.store.artifacts import digest_of, take_inventory
 from tasks.ports.store.folder import FolderStore
@@ -52,7 +52,7 @@ def result(prefect_server: None, home: Home, tiny_bert: Path, rows: Path) -> dic
     return run_recipe(recipe_for(tiny_bert, rows, **SHORT, data=data, gate=gate), home=home)
 
 
-def made(result: Mapping[str, Any], home: Home, stage: str) -> Parcel:
+def made(result: Mapping[str, Any], home: Home, stage: str) -> Artifact:
     """Return what a stage of the run made."""
     row = next(row for row in result["manifest"]["stages"] if row["stage"] == stage)
     found = FolderStore(Path(home.store)).find(row["key"])

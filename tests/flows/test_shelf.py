@@ -14,7 +14,7 @@ import pytest
 
 from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
-from flows.run.recipe_file import SHELF, plain, read_yaml
+from flows.run.recipe_file import SHELF, read_yaml, to_plain_values
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
 from tests.tiny import WORDS, write_tiny_bert
@@ -53,7 +53,7 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     (folder / "text.txt").write_text(
         "\n".join(f"the {word} was not {other} and it was {word}" for word in WORDS for other in WORDS[:6])
     )
-    values = shrink(plain(read_yaml(SHELF / f"{name}.yaml")), bert)
+    values = shrink(to_plain_values(read_yaml(SHELF / f"{name}.yaml")), bert)
     values_of_data = values.get("data") or {}
     values["task"] = {"name": "tiny", "labels": ["negative", "positive"]}
     values["data"] = {"source": str(data), "selection_rows": 5, "holdout_rows": 10}
@@ -80,7 +80,7 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
 
 
 def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
-    gate = Recipe.model_validate(plain(read_yaml(SHELF / "dropped-distilled-int8.yaml"))).gate
+    gate = Recipe.model_validate(to_plain_values(read_yaml(SHELF / "dropped-distilled-int8.yaml"))).gate
     assert {one.metric for one in gate.criteria} == {"retained", "latency_ms", "bytes", "memory_bytes", "joules"}
     assert all(one.at_most < 1 and one.of_teacher for one in gate.criteria if one.at_most is not None), (
         "half a model costs less than a whole one"

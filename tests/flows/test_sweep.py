@@ -342,7 +342,7 @@ def flow_runs(home: Path) -> dict[str, str]:
 def test_a_branch_that_tidies_up_is_not_asked_twice() -> None:
     """Asked again, a subflow could not tell Prefect that it has ended, and would be shown as running for ever."""
 
-    async def story() -> list[str]:
+    async def log_stages() -> list[str]:
         told: list[str] = []
 
         async def branch(name: str) -> None:
@@ -361,7 +361,7 @@ def test_a_branch_that_tidies_up_is_not_asked_twice() -> None:
         assert asked.cancelled() and other.cancelled()
         return told
 
-    assert sorted(asyncio.run(story())) == ["asked", "other"]
+    assert sorted(asyncio.run(log_stages())) == ["asked", "other"]
 
 
 def test_a_stopped_sweep_resumes_without_repeating_what_is_there(

@@ -43,7 +43,7 @@ def plan(tiny_bert: Path, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr(run, "available_cores", lambda: cores)
         monkeypatch.setattr(os, "cpu_count", lambda: cores)
         records = planned_records(recipe_for(tiny_bert, tiny_rows, resources=resources, **whole), home)
-        return {record.shown: record for record in records}
+        return {record.display_name: record for record in records}
 
     return of
 

@@ -24,11 +24,11 @@ import pytest
 
 from flows.run.opening import begin
 from tasks.errors import LeaseLost, RegistryError
-from tasks.gate.decisions import delete_here, promote_here, roll_back_here, settle_run, under_lock
+from tasks.gate.decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
 from tasks.gate.judging import Judging
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
-from tasks.ports.tracking.registry import STORE, Registry, Standing, missing
+from tasks.ports.tracking.registry import STORE, Registry, RegistryState, missing
 from tasks.ports.tracking.tracker import Tracker
 from tasks.scoring import evaluation
 from tests import postgres
@@ -243,7 +243,7 @@ def here(stage: Stage, name: str, work: Callable[[Registry], Any]) -> Any:
     return asyncio.run(under_lock(FolderStore(stage.folder / "store"), stage.tracker, name, work))
 
 
-def standing(stage: Stage, name: str) -> Standing:
+def standing(stage: Stage, name: str) -> RegistryState:
     return Registry(stage.tracker, name).read()
 
 
@@ -474,7 +474,7 @@ def test_who_lost_the_lock_writes_nothing_more_and_the_next_decision_mends_it(em
     judging = judging_of(embedded.folder / "late", candidate("late", 200))
     numbers = register(embedded.tracker, "m", judging)
     with pytest.raises(LeaseLost):
-        settle_run(judging, Registry(embedded.tracker, "m", Lost(answers)), numbers, "run")
+        decide_run(judging, Registry(embedded.tracker, "m", Lost(answers)), numbers, "run")
     assert embedded.champion("m") in ("first", "late"), "there is a champion at every moment"
     promote(embedded.tracker, embedded.folder / "store", "m", judging, numbers)
     assert embedded.champion("m") == "late" and standing(embedded, "m").aliases["previous"] == "1"

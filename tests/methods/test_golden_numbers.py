@@ -72,7 +72,7 @@ WITHOUT_NUMBERS = {
     "replacing": {"Replaceable": "runs one module or the other; tested by weights set by hand"},
     "triple_loss": {
         "draw_targets": "draws by torch's generator; its weights are rarity",
-        "shown": "draws by torch's generator; tested by its shares",
+        "masked_inputs": "draws by torch's generator; tested by its shares",
     },
 }
 """Public functions and classes of ``tasks/methods`` that compute no number, and why; all others have golden numbers."""

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tasks.errors import ModelError
-from tasks.methods.layers.replacing import Replaceable, chance, groups
+from tasks.methods.layers.theseus import Replaceable, chance, groups
 
 
 def test_every_layer_of_the_teacher_is_replaced_once() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from tasks.errors import ModelError
 from tasks.methods.losses.soft_targets import softened_sum
-from tasks.methods.losses.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
+from tasks.methods.losses.triple_loss import direction_loss, draw_targets, masked_inputs, masked_word_sum, rarity
 from tests.methods.oracles import EXACT, Oracle, reads
 
 
@@ -90,7 +90,7 @@ def test_most_targets_are_masked_some_shown_some_replaced() -> None:
     torch.manual_seed(0)
     ids = torch.full((100, 100), 7)
     drawn = torch.rand(100, 100) < 0.5
-    seen = shown(ids, drawn, mask_token=4, vocabulary=1000)
+    seen = masked_inputs(ids, drawn, mask_token=4, vocabulary=1000)
     assert torch.equal(seen[~drawn], ids[~drawn])
     shares = [float((seen[drawn] == token).float().mean()) for token in (4, 7)]
     assert shares == pytest.approx([0.8, 0.1], abs=0.02)

@@ -20,9 +20,9 @@ from tasks.ports.code.fingerprint import key_of
 from tasks.ports.store import bucket as bucket_module
 from tasks.ports.store.artifacts import digest_of
 from tasks.ports.store.bucket import PART, Bucket
+from tasks.ports.store.checkpoint_sync import SyncedCheckpoints
 from tasks.ports.store.manifests import new_manifest
 from tasks.ports.store.s3 import S3Store, manifest_name, object_name
-from tasks.ports.store.travelling import TravellingCheckpoints
 from tests.chaos import Chaos, chaos_before
 from tests.s3_server import BUCKET, S3Server
 
@@ -240,7 +240,7 @@ def test_a_checkpoint_that_climbs_touches_nothing(bucket: Bucket, tmp_path: Path
     bucket.write(f"checkpoints/key/{step}/whole.json", json.dumps(marker).encode())
     (tmp_path / "mine" / "other").mkdir(parents=True)
     (tmp_path / "mine" / "other" / "kept").write_text("kept")
-    TravellingCheckpoints(bucket, "checkpoints/key/", tmp_path / "mine" / "key").bring(lambda text: None)
+    SyncedCheckpoints(bucket, "checkpoints/key/", tmp_path / "mine" / "key").bring(lambda text: None)
     assert [path.name for path in (tmp_path / "mine").rglob("*") if path.is_file()] == ["kept"]
 
 
@@ -248,7 +248,7 @@ def test_a_damaged_checkpoint_does_not_stand_before_its_successors(bucket: Bucke
     marker = {"inventory": {"state.json": {"size": 7, "sha256": "0" * 64}}}
     bucket.write("checkpoints/key/step-000000500/state.json", b"damaged")
     bucket.write("checkpoints/key/step-000000500/whole.json", json.dumps(marker).encode())
-    travelling = TravellingCheckpoints(bucket, "checkpoints/key/", tmp_path / "key")
+    travelling = SyncedCheckpoints(bucket, "checkpoints/key/", tmp_path / "key")
     travelling.bring(lambda text: None)
     assert travelling.remote() == [] and not list((tmp_path / "key").glob("step-*"))
 
@@ -269,12 +269,12 @@ def test_a_torn_checkpoint_is_neither_uploaded_nor_taken_for_newer_than_a_whole_
     here, there = tmp_path / "here" / "key", tmp_path / "there" / "key"
     write_checkpoint(here, 100, whole=True)
     write_checkpoint(here, 200, whole=False)
-    first = TravellingCheckpoints(bucket, "checkpoints/key/", here)
+    first = SyncedCheckpoints(bucket, "checkpoints/key/", here)
     first.send_new(set())
     assert first.remote() == ["step-000000100"]
     write_checkpoint(there, 300, whole=False)
     told: list[str] = []
-    TravellingCheckpoints(bucket, "checkpoints/key/", there).bring(told.append)
+    SyncedCheckpoints(bucket, "checkpoints/key/", there).bring(told.append)
     assert len(told) == 1 and read_marker(there / "step-000000100", of="key") is not None
 
 
@@ -293,6 +293,6 @@ def test_a_torn_checkpoint_is_neither_uploaded_nor_taken_for_newer_than_a_whole_
 def test_a_checkpoint_whose_marker_is_damaged_is_removed(bucket: Bucket, tmp_path: Path, marker: bytes) -> None:
     bucket.write("checkpoints/key/step-000000500/state.json", b"{}")
     bucket.write("checkpoints/key/step-000000500/whole.json", marker)
-    travelling = TravellingCheckpoints(bucket, "checkpoints/key/", tmp_path / "key")
+    travelling = SyncedCheckpoints(bucket, "checkpoints/key/", tmp_path / "key")
     travelling.bring(lambda text: None)
     assert travelling.remote() == [] and not list((tmp_path / "key").glob("*"))

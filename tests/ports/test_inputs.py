@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import ArtifactDamaged, DataError, ModelError
 from tasks.ports.files import sources
 from tasks.ports.files.copies import copy_hashed
 from tasks.ports.files.sources import data_files, digest_of, resolve_corpus, resolve_file, resolve_model
 from tasks.ports.store.artifacts import take_inventory
-from tasks.ports.store.brought import bring, find_brought
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.inputs import HeldInputs
+from tasks.ports.store.uploaded_sources import bring, find_uploaded
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 BODY = b"text\nfirst line\nsecond line\n"
@@ -71,8 +71,8 @@ EDITS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def resolved(kind: str, folder: Path) -> tuple[Parcel, Path]:
-    """Write a source of some kind; return its parcel and the file that is edited."""
+def resolved(kind: str, folder: Path) -> tuple[Artifact, Path]:
+    """Write a source of some kind; return its artifact and the file that is edited."""
     if kind == "model":
         model = write_model(folder / "model")
         return resolve_model(str(model), None), model / WEIGHTS
@@ -238,7 +238,7 @@ def test_a_source_that_was_brought_for_a_worker_is_read_from_the_store_as_what_i
     source, path = resolved(kind, tmp_path)
     asyncio.run(bring(store, source))
     shutil.rmtree(path.parent)
-    found = find_brought(FolderStore(store.root), source.sha256)
+    found = find_uploaded(FolderStore(store.root), source.sha256)
     assert found is not None and found.sha256 == source.sha256
     place = HeldInputs(store, [found]).folder(found)
     assert place.is_file() == (kind == "file") and digest_under(place) == source.sha256

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.ports.rows.leaks import leaked
+from tasks.ports.rows.data_leakage import leaked
 from tasks.ports.rows.overlap import sentences_of
-from tasks.ports.rows.prepared import leaks_of_corpus, prepare_rows, prepare_transfer
+from tasks.ports.rows.prepared import leakage_of_corpus, prepare_rows, prepare_transfer
 from tasks.recipe.data import Data
 from tasks.recipe.slices import RowsSlice
 from tests.contenders import recipe_for
@@ -54,8 +54,8 @@ def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Pa
         "rows": 3,
         "leaked": leaks,
     }
-    assert leaks_of_corpus(tmp_path / "text.txt", "text", None, tmp_path / "rows") == {"leaked": leaks, "words": 15}
-    assert leaks_of_corpus(tmp_path / "text.txt", "text", 5, tmp_path / "rows") == {
+    assert leakage_of_corpus(tmp_path / "text.txt", "text", None, tmp_path / "rows") == {"leaked": leaks, "words": 15}
+    assert leakage_of_corpus(tmp_path / "text.txt", "text", 5, tmp_path / "rows") == {
         "leaked": {"validation": 1, "selection": 0},
         "words": 5,
     }

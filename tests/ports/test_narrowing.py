@@ -9,7 +9,7 @@ import pytest
 from tasks.ports.code.fingerprint import narrowing, program
 from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Program
-from tests.doors import all_frames
+from tests.stage_tasks import all_specs
 
 FAMILY = "def first(x):\n    return x\n\ndef second(x):\n    return -x\n\nKINDS = {'first': first, 'second': second}\n"
 EDITED = FAMILY.replace("return -x", "return x * 3")
@@ -229,14 +229,14 @@ EVERYWHERE = {
     "JOBS",
 }
 """Families that count whole: asked by what a model's config says, by a metric's function, by a file's name, or read
-from end to end. Of ``JOBS`` the one that a door names is a root of its own. ``METRICS`` counts whole where a training
-selects checkpoints, by the headline that its rows name, and narrowed where rows are scored."""
+from end to end. Of ``JOBS`` the one that a stage task names is a root of its own. ``METRICS`` counts whole where a
+training selects checkpoints, by the headline that its rows name, and narrowed where rows are scored."""
 
 
 def test_which_families_are_narrowed_and_by_which_knob() -> None:
     found: dict[str, set[str]] = {}
-    for frame in all_frames():
-        for (_, name), asks in narrowing(frame.roots).asks.items():
+    for spec in all_specs():
+        for (_, name), asks in narrowing(spec.roots).asks.items():
             found.setdefault(name, set()).update(["whole"] if asks is None else {asked for _, asked in asks})
     assert EVERYWHERE <= {name for name, asks in found.items() if asks == {"whole"}}
     assert {name: asks for name, asks in found.items() if asks != {"whole"}} == {
@@ -253,7 +253,7 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
 
 
 def test_of_architectures_those_of_the_models_and_of_the_start_count() -> None:
-    (roots,) = (frame.roots for frame in all_frames() if frame.name == "distill-general")
+    (roots,) = (spec.roots for spec in all_specs() if spec.name == "distill-general")
     knobs = {"method": "triple", "start": "distilbert", "shape": {"layers": 6}, "triple": {"temperature": 2.0}}
 
     def changes(name: str, **beside: Any) -> bool:

@@ -12,7 +12,7 @@ from tasks.own_sources import files_as_read
 from tasks.ports.code.fingerprint import NEVER_COUNTED, program
 from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Program, Root
-from tests.doors import all_frames
+from tests.stage_tasks import all_specs
 
 HELPER = "def double(x):\n    '''Twice.'''\n    return x + x  # a reason\n\ndef unused():\n    return 1\n"
 MAIN = "from tasks.helper import double\n\ndef door(x):\n    return double(x)\n"
@@ -71,8 +71,8 @@ def all_moved(sources: Mapping[str, str]) -> tuple[Program, dict[str, str]]:
 def test_moving_every_file_changes_no_digest_of_any_stage() -> None:
     here = program()
     there, places = all_moved(here.sources)
-    frames = all_frames()
-    assert len(frames) >= 20 and {frame.engine for frame in frames if frame.module == "tasks.training"} > {
+    specs = all_specs()
+    assert len(specs) >= 20 and {spec.engine for spec in specs if spec.module == "tasks.training"} > {
         "finetune",
         "intermediate",
         "prediction",
@@ -86,12 +86,12 @@ def test_moving_every_file_changes_no_digest_of_any_stage() -> None:
         "kind": "classification",
         "metric": "f1",
     }
-    for frame in frames:
-        moved = [(places[module], name, entry) for module, name, entry in frame.roots]
+    for spec in specs:
+        moved = [(places[module], name, entry) for module, name, entry in spec.roots]
         for chosen in ({}, knobs):
             assert there.digest(moved, Narrowing(there, moved).entries(chosen)) == here.digest(
-                frame.roots, Narrowing(here, frame.roots).entries(chosen)
-            ), frame.name
+                spec.roots, Narrowing(here, spec.roots).entries(chosen)
+            ), spec.name
 
 
 def test_two_files_that_become_one_change_no_digest() -> None:

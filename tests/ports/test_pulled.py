@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import RegistryError
 from tasks.ports.files.model_settings import settings_in
 from tasks.ports.store.artifacts import digest_of, take_inventory
@@ -146,7 +146,7 @@ def test_a_version_of_an_older_release_has_a_digest_of_its_weights_alone(checkpo
         require_judged(files, {"model.sha256": weights, "model.folder.sha256": ONES}, "it")
     with pytest.raises(RegistryError, match="the weights of it are not"):
         require_judged(files, {"model.sha256": ONES}, "it")
-    assert Parcel("checkpoint", digest_of(take_inventory(checkpoint, "any")), "", 1).sha256 == folder_digest(files)
+    assert Artifact("checkpoint", digest_of(take_inventory(checkpoint, "any")), "", 1).sha256 == folder_digest(files)
 
 
 def test_words_of_a_vocabulary_are_no_settings() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tasks.gate.decisions import under_lock
 from tasks.ports.store.s3 import S3Store
-from tasks.ports.tracking.registry import LONGEST, Standing, fitting, history_of, lock_key, missing
+from tasks.ports.tracking.registry import LONGEST, RegistryState, fitting, history_of, lock_key, missing
 from tasks.ports.tracking.tracker import Tracker
 from tests.s3_server import BUCKET, S3Server
 
@@ -74,7 +74,7 @@ def test_an_alias_that_was_taken_away_is_not_missed() -> None:
         {"n": 1, "moves": {"champion": [None, "1"], "challenger": [None, "2"]}},
         {"n": 2, "moves": {"challenger": ["2", None]}},
     ]
-    assert missing(Standing({"champion": "1"}, {}, history)) == {} and missing(Standing({}, {}, history)) == {
+    assert missing(RegistryState({"champion": "1"}, {}, history)) == {} and missing(RegistryState({}, {}, history)) == {
         "champion": "1"
     }
 

@@ -18,7 +18,7 @@ from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.overlap import folded
 from tasks.ports.rows.prepared import divided_rows
-from tasks.ports.rows.splits import Split, divide, leaks_of
+from tasks.ports.rows.splits import Split, divide, leakage_of
 from tasks.recipe.data import Data
 
 SHARED = Path(os.environ.get("LIMBECK_SHARED", Path(__file__).resolve().parents[2].parent / "shared")) / "data"
@@ -54,7 +54,7 @@ def test_no_phrase_of_a_held_back_sentence_is_learned_from() -> None:
     assert all(len(text.split()) == 14 for text in (*purged["selection"].texts, *purged["holdout"].texts)), (
         "phrases stand inside of their sentences"
     )
-    assert leaks_of(purged) == {"validation": 0, "selection": 0, "holdout": 0}
+    assert leakage_of(purged) == {"validation": 0, "selection": 0, "holdout": 0}
     assert facts["rows"] == 20 * 2 and facts["by"] == {"validation": 0, "selection": 20, "holdout": 20}, (
         "phrases of five words and of thirteen"
     )
@@ -63,7 +63,7 @@ def test_no_phrase_of_a_held_back_sentence_is_learned_from() -> None:
         {"train": train, "validation": given("nothing of the kind")},
         knobs(selection_rows=10, holdout_rows=10, purge=False),
     )
-    assert leaks_of(as_before)["holdout"] >= 5
+    assert leakage_of(as_before)["holdout"] >= 5
 
 
 def test_a_given_validation_split_purges_train_as_well() -> None:
@@ -101,7 +101,7 @@ def test_groups_decide_where_a_column_names_them() -> None:
     sides = {split: set(rows.groups or ()) for split, rows in purged.items()}
     assert len(sides["selection"]) == 1 and len(purged["selection"]) == 10
     assert not sides["train"] & (sides["selection"] | sides["validation"]) and texts[55] not in purged["train"].texts
-    assert leaks_of(purged) == {"validation": 0, "selection": 0} and facts["way"] == "group"
+    assert leakage_of(purged) == {"validation": 0, "selection": 0} and facts["way"] == "group"
 
 
 def test_too_large_a_holdout_is_refused_and_the_largest_that_fits_is_true() -> None:

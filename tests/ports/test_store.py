@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.engine.checkpoint_files import write_marker
 from tasks.errors import ArtifactDamaged, LeaseLost, LeaseTaken, StoreError
 from tasks.ports.code.fingerprint import key_of
@@ -27,7 +27,7 @@ from tasks.ports.store.artifacts import digest_of
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.collect import Sweep, sweep
 from tasks.ports.store.folder import FolderStore
-from tasks.ports.store.manifests import parcel_of, seal_of
+from tasks.ports.store.manifests import artifact_of, seal_of
 from tasks.ports.store.s3 import S3Store, manifest_name, object_name
 from tests.s3_server import BUCKET
 
@@ -39,7 +39,7 @@ def explained(name: str, inputs: list[str] | None = None) -> dict[str, Any]:
 
 KEY, OTHER, THIRD = (key_of(explained(name)) for name in ("first", "other", "third"))
 NAMES = {key_of(explained(name)): name for name in ("first", "other", "third")}
-Make = Callable[..., Parcel]
+Make = Callable[..., Artifact]
 AnyStore = FolderStore | S3Store
 
 
@@ -58,7 +58,7 @@ def again(store: AnyStore, tmp_path: Path) -> AnyStore:
     return S3Store(store.bucket.address, tmp_path / f"cache-{os.urandom(4).hex()}", lease_seconds=5, patience=20)
 
 
-def change(store: AnyStore, made: Parcel, name: str, body: bytes | None) -> None:
+def change(store: AnyStore, made: Artifact, name: str, body: bytes | None) -> None:
     """Change a stored file behind the store's back, or delete it."""
     if isinstance(store, FolderStore):
         path = store.object_path(made.sha256) / name
@@ -105,13 +105,13 @@ def test_a_store_has_one_name_that_every_worker_sees_and_no_other_store_has(stor
 def make(store: AnyStore, tmp_path: Path) -> Make:
     """Publish a small artifact under a key."""
 
-    def publish(key: str = KEY, text: str = "hello", kind: str = "rows") -> Parcel:
+    def publish(key: str = KEY, text: str = "hello", kind: str = "rows") -> Artifact:
         folder = tmp_path / f"work-{os.urandom(4).hex()}"
         (folder / "inner").mkdir(parents=True)
         (folder / "a.txt").write_text(text)
         (folder / "inner" / "b.txt").write_text("more")
 
-        async def go() -> Parcel:
+        async def go() -> Artifact:
             async with store.lease(key) as lease:
                 given = {
                     "kind": kind,
@@ -339,7 +339,7 @@ def test_a_store_that_is_there_passes_the_check(store: AnyStore) -> None:
     store.check()
 
 
-def put(store: AnyStore, tmp_path: Path, name: str, *inputs: str) -> Parcel:
+def put(store: AnyStore, tmp_path: Path, name: str, *inputs: str) -> Artifact:
     """Publish something made from other artifacts."""
     folder = tmp_path / f"work-{os.urandom(4).hex()}"
     (folder / "inner").mkdir(parents=True)
@@ -348,7 +348,7 @@ def put(store: AnyStore, tmp_path: Path, name: str, *inputs: str) -> Parcel:
     explanation = explained(name, list(inputs))
     key = key_of(explanation)
 
-    async def go() -> Parcel:
+    async def go() -> Artifact:
         async with store.lease(key) as lease:
             return store.publish(
                 key, kind="rows", folder=folder, facts={}, stage="make", explanation=explanation, lease=lease
@@ -431,7 +431,7 @@ def linked(path: Path) -> None:
     path.symlink_to(place)
 
 
-LINKS: dict[str, Callable[[FolderStore, Parcel], Path]] = {
+LINKS: dict[str, Callable[[FolderStore, Artifact], Path]] = {
     "a file": lambda store, made: store.object_path(made.sha256) / "a.txt",
     "a folder inside": lambda store, made: store.object_path(made.sha256) / "inner",
     "the artifact": lambda store, made: store.object_path(made.sha256),
@@ -609,7 +609,7 @@ def test_what_another_release_stored_is_neither_taken_nor_set_aside(
     assert not is_quarantined(store) and not sweep(store, [made.sha256], keep_days=0, dry=False).results
     assert of_another_release(store, **changed) == body and (store.folder(made) / "a.txt").read_text() == "hello"
     assert all(
-        isinstance(parcel_of(manifest, "").used.get("seconds"), (int, float))
+        isinstance(artifact_of(manifest, "").used.get("seconds"), (int, float))
         for manifest in store.manifests()
         if "used" not in changed
     )

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import RegistryError
 from tasks.ports.tracking import client, runs, versions
 from tasks.ports.tracking.client import without_secrets
@@ -68,7 +68,7 @@ NUMBERS = itertools.count()
 
 
 def record(name: str = "distill-predictions", label: str = "small seed 0", **changes: Any) -> SimpleNamespace:
-    parcel = Parcel(
+    artifact = Artifact(
         "checkpoint",
         "e" * 64,
         "somewhere",
@@ -83,7 +83,7 @@ def record(name: str = "distill-predictions", label: str = "small seed 0", **cha
         "key": "k" * 64,
         "task_run": "t",
         "seconds": 2.0,
-        "parcel": parcel,
+        "parcel": artifact,
         "state": "completed",
         "cache": "miss",
         "why": "never made before",
@@ -163,7 +163,7 @@ def test_points_that_could_not_be_sent_are_kept(tracker: Tracker) -> None:
 
 @pytest.mark.parametrize(("killed", "status"), [(True, "KILLED"), (False, "FAILED")])
 def test_a_stage_that_does_not_end_well_says_so(tracker: Tracker, killed: bool, status: str) -> None:
-    stage = record(parcel=None)
+    stage = record(artifact=None)
     tracker.stage_started(stage)
     tracker.stage_failed(stage, "the memory ran out", killed)
     tracker.close(status)
@@ -181,7 +181,7 @@ def test_closing_ends_every_branch_that_is_still_open(tracker: Tracker) -> None:
 
 def test_names_that_mlflow_refuses_are_mended(tracker: Tracker) -> None:
     stage = record(
-        parcel=Parcel("checkpoint", "e" * 64, "", 1, {"rows": {"a(b)?": 3}}),
+        artifact=Artifact("checkpoint", "e" * 64, "", 1, {"rows": {"a(b)?": 3}}),
         explanation={"knobs": {f"k{n}": n for n in range(205)}},
     )
     tracker.stage_started(stage)
@@ -238,7 +238,7 @@ def test_hits_point_to_the_newest_run_that_made_them_in_two_calls(
         monkeypatch.setattr(
             kind, name, lambda *given, _real=real, _name=name, **named: (calls.append(_name), _real(*given, **named))[1]
         )
-    again.story(
+    again.log_stages(
         [record(label=f"{number}", cache="hit") for number in range(29)]
         + [record(key="unknown", cache="hit"), record(cache="miss")]
     )
@@ -327,7 +327,7 @@ def test_an_unsteady_speed_is_no_figure_that_a_chooser_sorts_by(tracker: Tracker
 
 def test_a_run_of_hits_alone_has_no_nested_runs(tracker: Tracker) -> None:
     tracker.candidates(MODELS, best="4x312", standing="champion")
-    tracker.story([record(cache="hit")])
+    tracker.log_stages([record(cache="hit")])
     tracker.close("FINISHED")
     assert list(everything(tracker)) == ["recipe"] and tracker.runs(1)[0]["best"] == "4x312"
 

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.errors import StoreError
 from tasks.ports.store.bucket import Bucket
-from tasks.ports.store.whole_buckets import honours_conditions, load_objects, make_bucket, save_objects
+from tasks.ports.store.bucket_admin import honours_conditions, load_objects, make_bucket, save_objects
 from tests.s3_server import S3Server
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from flows.branches.export import narrow, part
+from flows.branches.export import fits_seven_bits, stage_knobs
 from tasks.errors import DataError
 from tasks.preflight import require_rows_for_int8
 from tasks.recipe.judging import Exporting, Exports, Quantizing
@@ -64,10 +64,12 @@ def test_int8_needs_rows_to_be_judged_on() -> None:
 def test_what_decides_neither_graph_is_in_neither_key() -> None:
     """A verdict is spoken by the flow: another tolerance makes nothing again."""
     for changed in ({"tolerance": 0.5}, {"parity": 0.5}, {"min_speedup": 2.0}, {"formats": ["int8"]}, {"of": ["half"]}):
-        assert all(part(Exports(**changed), kind) == part(Exports(), kind) for kind in (Exporting, Quantizing))
-    assert part(Exports(calibration_rows=7), Exporting) == part(Exports(), Exporting) and part(
+        assert all(
+            stage_knobs(Exports(**changed), kind) == stage_knobs(Exports(), kind) for kind in (Exporting, Quantizing)
+        )
+    assert stage_knobs(Exports(calibration_rows=7), Exporting) == stage_knobs(Exports(), Exporting) and stage_knobs(
         Exports(opset=18), Quantizing
-    ) == part(Exports(), Quantizing)
+    ) == stage_knobs(Exports(), Quantizing)
 
 
 @pytest.mark.parametrize(
@@ -79,5 +81,7 @@ def test_weights_keep_to_seven_bits_where_bytes_cannot_be_multiplied(
 ) -> None:
     monkeypatch.setattr("tasks.ports.machine.cpuinfo", lambda: f"flags : {flags}")
     assert (
-        narrow(Exports()) is expected and narrow(Exports(reduce_range="yes")) and not narrow(Exports(reduce_range="no"))
+        fits_seven_bits(Exports()) is expected
+        and fits_seven_bits(Exports(reduce_range="yes"))
+        and not fits_seven_bits(Exports(reduce_range="no"))
     )

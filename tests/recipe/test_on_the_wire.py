@@ -30,7 +30,7 @@ from tasks.recipe.slices import (
 )
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Pretraining, Teacher
-from tests.doors import all_frames
+from tests.stage_tasks import all_specs
 
 COURSE: dict[str, Any] = {"steps": 7, "learning_rate": 1e-3, "dropout": None, "checkpoint_minutes": 0.5}
 STUDENT: dict[str, Any] = {"shape": Shape(layers=2, hidden=16), "start": "random"}
@@ -67,6 +67,6 @@ def test_what_an_engine_reads_is_what_the_stage_had(knobs: Any) -> None:
 
 
 def test_the_slice_of_every_engine_is_among_them() -> None:
-    assert {frame.body.__annotations__["knobs"] for frame in all_frames() if frame.engine} == {
+    assert {spec.body.__annotations__["knobs"] for spec in all_specs() if spec.engine} == {
         type(knobs).__name__ for knobs in SENT
     }

@@ -10,13 +10,13 @@ from rich.console import Console
 from flows.branches.candidate import Candidate
 from flows.branches.judging_sets import judged_of
 from flows.run.judging_sources import with_purge
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.ports.tracking.figures import judged_figures
 from tasks.report.results.results_cuts import trimmed
 from tasks.report.results.results_file import Run
 from tasks.report.results.results_page import results_page
 from tasks.report.tables.held_back import held_back_lines
-from tasks.report.tables.judging_sets import card_rows, judging_markdown, judging_part, judging_table
+from tasks.report.tables.judging_sets import card_rows, judging_markdown, judging_section, judging_table
 from tasks.results.row import ResultRow
 from tasks.results.run import RunResult
 from tests.gate.test_worst_of import figures
@@ -134,21 +134,21 @@ def test_figures_are_the_models_own_and_means_over_seeds_stand_beside_them() -> 
 def test_a_drop_is_that_of_one_model_and_seeds_stand_as_in_the_recipe() -> None:
     """The second seed is the model: its scores come first on a scorecard, and second in a row of the results."""
     seeds = [
-        Parcel("checkpoint", letter * 64, "", 1, {"selection_score": score})
+        Artifact("checkpoint", letter * 64, "", 1, {"selection_score": score})
         for letter, score in (("a", 0.6), ("b", 0.8))
     ]
     candidate = Candidate("small", "student", seeds, (3, 4))
     card = figures(0.7, 0.9) | {"means": figures(0.68, 0.87), "per_seed": {"accuracy": [0.7, 0.66]}}
     own = stated("small", means={"validation": {"metrics": {"accuracy": {"value": 0.9}}}})
-    parcel, rows = (
-        Parcel("scorecard", "c" * 64, "", 1, card),
-        Parcel("rows", "d" * 64, "", 1, {"merged": None, "merges": []}),
+    artifact, rows = (
+        Artifact("scorecard", "c" * 64, "", 1, card),
+        Artifact("rows", "d" * 64, "", 1, {"merged": None, "merges": []}),
     )
-    found = judged_of(candidate, {"snli": parcel}, {"snli": rows}, own, "validation")["snli"]
+    found = judged_of(candidate, {"snli": artifact}, {"snli": rows}, own, "validation")["snli"]
     assert found.per_seed == {"accuracy": (0.66, 0.7)} and round(found.deviation["accuracy"], 4) == 0.0283
     assert round(found.drop, 4) == round(0.912 - 0.7, 4) and round(found.means.drop, 4) == round(0.9 - 0.68, 4)
-    merged = Parcel("rows", "d" * 64, "", 1, {"merged": [0, 1, 1], "merges": ["neutral and contradiction"]})
-    found = judged_of(candidate, {"snli": parcel}, {"snli": merged}, own, "validation")["snli"]
+    merged = Artifact("rows", "d" * 64, "", 1, {"merged": [0, 1, 1], "merges": ["neutral and contradiction"]})
+    found = judged_of(candidate, {"snli": artifact}, {"snli": merged}, own, "validation")["snli"]
     assert found.drop is None and found.means.drop is None
 
 
@@ -174,12 +174,12 @@ def test_a_purge_for_a_set_is_counted_with_the_other() -> None:
 
 
 def test_the_page_has_a_table_for_every_set() -> None:
-    part = judging_part(result_of(MODELS, held_back={"judging": SETS}))
+    part = judging_section(result_of(MODELS, held_back={"judging": SETS}))
     assert part is not None and [one["name"] for one in part["sets"]] == ["snli", "ax-b"]
     assert [cells[0] for cells in part["sets"][0]["rows"]] == ["teacher", "4x312"], (
         "an export that was not scored has no row"
     )
-    assert judging_part(result_of([stated("teacher", "teacher")])) is None
+    assert judging_section(result_of([stated("teacher", "teacher")])) is None
 
 
 def test_the_results_page_keeps_judging_sets() -> None:

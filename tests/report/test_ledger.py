@@ -7,8 +7,16 @@ from typing import Any
 
 from rich.console import Console
 
-from tasks.report.page.page_parts import ledger_part
-from tasks.report.tables.ledger import HEADINGS, amount, counted_lines, ledger_table, plan_lines, plan_table, shown
+from tasks.report.page.sections import ledger_section
+from tasks.report.tables.ledger import (
+    HEADINGS,
+    amount,
+    counted_lines,
+    format_figure,
+    ledger_table,
+    plan_lines,
+    plan_table,
+)
 from tasks.results.run import RunResult
 
 
@@ -40,7 +48,7 @@ RESULT = RunResult(recipe="r", task="t", headline="accuracy", split="validation"
 
 def test_signs() -> None:
     assert [
-        shown(one)
+        format_figure(one)
         for one in (
             figure(0.5),
             figure(0.5, "estimated"),
@@ -48,8 +56,8 @@ def test_signs() -> None:
             figure(None, "unknown", at_least=0.25),
         )
     ] == ["0.5", "~0.5", "?", "≥0.25"]
-    assert shown(figure(0.0)) == "0", "nothing was spent: that is known"
-    assert shown(figure(None, "unknown", at_least=0.0)) == "?"
+    assert format_figure(figure(0.0)) == "0", "nothing was spent: that is known"
+    assert format_figure(figure(None, "unknown", at_least=0.0)) == "?"
 
 
 def test_a_few_words_leave_out_what_is_unknown() -> None:
@@ -73,12 +81,12 @@ def test_what_was_counted_with_is_told_also_on_the_page() -> None:
         and "0.5 h: $~1 on demand, $? spot" in whole
     )
     assert warning == "Warning: the price of i in r is old."
-    part = ledger_part(RESULT)
+    part = ledger_section(RESULT)
     assert part is not None and part["counted"] == [first, whole, warning]
 
 
 def test_the_page_has_emissions_in_both_units_and_the_unknown_is_no_zero() -> None:
-    part = ledger_part(RESULT)
+    part = ledger_section(RESULT)
     assert part is not None and part["heads"][3:5] == ["kg CO2e", "lb CO2e"]
     spent, saved = ([cell["value"] for cell in line["cells"][3:5]] for line in part["sums"])
     assert spent == ["—", "2"] and saved == ["—", "—"]

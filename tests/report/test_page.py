@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tasks.report.page.headline import gate_tag
 from tasks.report.page.page import report_link, sweep_page
 from tasks.report.page.page import run_page as page_of
-from tasks.report.page.page_answer import standing_said
 from tasks.results.run import RunResult
 from tests.report.figures import HELD_BACK, row, stated, undefined, written
 from tests.report.test_sweep import WHOLE
@@ -208,7 +208,7 @@ def test_where_a_person_is_to_promote_no_champion_is_said_to_stay() -> None:
 
 def test_a_standing_is_said_as_far_as_the_gate_was_asked() -> None:
     said = [
-        standing_said(stated("4x312", **found))
+        gate_tag(stated("4x312", **found))
         for found in (
             {"gate": "champion", "verdict": "ACCEPT"},
             {"gate": "accepted", "verdict": "ACCEPT"},

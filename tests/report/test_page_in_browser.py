@@ -70,8 +70,8 @@ def browse(place: Path, html: str, *more: str) -> str:
 def seen(place: Path, page: str, width: int) -> dict[str, Any]:
     """Return what a screen of this width shows."""
     (place / "page.html").write_text(page, encoding="utf-8")
-    frame = f'<iframe id="frame" src="page.html" style="border:0;width:{width}px;height:{SCREENS[width]}px"></iframe>'
-    html = f"<!doctype html><body>{frame}<script>frame.onload = () => {{ {LOOK} }}</script>"
+    spec = f'<iframe id="frame" src="page.html" style="border:0;width:{width}px;height:{SCREENS[width]}px"></iframe>'
+    html = f"<!doctype html><body>{spec}<script>frame.onload = () => {{ {LOOK} }}</script>"
     found = re.search(r"\{\"scroll\".*?\}(?=</body>)", browse(place, html, "--allow-file-access-from-files"), re.DOTALL)
     assert found, "the page did not load"
     return dict(json.loads(unescape(found[0])))

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tasks.report.format import against, speed_words
+from tasks.report.format import baseline_comparison, speeds
 from tasks.report.tables import results
 from tasks.report.tables.results import COLUMNS
 from tests.report.figures import row, typed, undefined
@@ -23,12 +23,12 @@ def results_markdown(models: list[dict[str, Any]]) -> str:
     return results.results_markdown(typed(models))
 
 
-def against_lines(models: list[dict[str, Any]], split: str) -> list[str]:
-    return against.against_lines(typed(models), split)
+def baseline_lines(models: list[dict[str, Any]], split: str) -> list[str]:
+    return baseline_comparison.baseline_lines(typed(models), split)
 
 
 def library_lines(models: list[dict[str, Any]]) -> list[str]:
-    return speed_words.library_lines(typed(models))
+    return speeds.library_lines(typed(models))
 
 
 MODELS = [
@@ -119,7 +119,7 @@ def test_a_comparison_is_a_line_below_and_says_how_far_it_carries() -> None:
         row("4x312-odd", against={"plain": noise}),
         row("plain", "baseline", against={}),
     ]
-    lines = against_lines(models, "validation")
+    lines = baseline_lines(models, "validation")
     assert lines[:2] == [
         "4x312 against plain: +0.012 [+0.004, +0.020], better",
         "4x312-odd against plain: -0.001 [-0.010, +0.008], inside the noise",
@@ -128,7 +128,7 @@ def test_a_comparison_is_a_line_below_and_says_how_far_it_carries() -> None:
         "all 2 comparisons together (Holm)" in lines[2] and "Where a side has one seed" in lines[2] and len(lines) == 3
     )
     assert all(f"- {line}" in results_markdown(models) for line in lines)
-    assert against_lines(models, "holdout") == [] == against_lines(MODELS, "validation")
+    assert baseline_lines(models, "holdout") == [] == baseline_lines(MODELS, "validation")
 
 
 def test_the_teacher_is_not_compared_with_itself() -> None:

@@ -16,14 +16,14 @@ from sklearn.metrics import brier_score_loss, confusion_matrix, log_loss, mean_a
 from tasks.engine.job import Job
 from tasks.errors import DataError
 from tasks.ports.rows.row_files import StoredRows
-from tasks.scoring.inspection import (
+from tasks.scoring.error_analysis import (
+    analyse_classes,
+    analyse_values,
     calibration,
     compare_classes,
     compare_values,
     inspect_answers,
     read_classes,
-    weigh_classes,
-    weigh_values,
 )
 from tasks.scoring.predictions import Predictions, write_predictions
 
@@ -39,7 +39,7 @@ def rows_of(labels: Any) -> StoredRows:
 def test_classes_agree_with_scikit_learn(classes: int) -> None:
     logits_NC, labels_N = DRAW.normal(size=(400, classes)) * 2, DRAW.integers(0, classes, 400)
     said = read_classes(logits_NC)
-    found, shares_NC = weigh_classes(said, labels_N, 10), np.exp(said["logp"])
+    found, shares_NC = analyse_classes(said, labels_N, 10), np.exp(said["logp"])
     assert found["confusion"] == confusion_matrix(labels_N, logits_NC.argmax(-1), labels=range(classes)).tolist()
     assert found["nll"] == pytest.approx(log_loss(labels_N, shares_NC, labels=list(range(classes))))
     assert found["brier"] == pytest.approx(
@@ -68,7 +68,7 @@ def test_the_calibration_error_by_hand() -> None:
 
 
 def test_extreme_logits_have_finite_figures() -> None:
-    found = weigh_classes(read_classes(np.asarray([[1e4, -1e4], [1e4, -1e4]])), np.asarray([0, 1]), 10)
+    found = analyse_classes(read_classes(np.asarray([[1e4, -1e4], [1e4, -1e4]])), np.asarray([0, 1]), 10)
     assert found["nll"] == pytest.approx(1e4) and np.isfinite(found["brier"])
     json.dumps(found, allow_nan=False)
 
@@ -119,7 +119,7 @@ def test_the_examples_do_not_depend_on_the_order_of_the_rows() -> None:
 def test_values_agree_with_scikit_learn() -> None:
     true_N = DRAW.uniform(0, 5, 500)
     said_N = true_N + DRAW.normal(0.1, 0.5, 500)
-    found = weigh_values({"value": said_N}, true_N, 10)
+    found = analyse_values({"value": said_N}, true_N, 10)
     assert found["mae"] == pytest.approx(mean_absolute_error(true_N, said_N)) and found["rmse"] == pytest.approx(
         root_mean_squared_error(true_N, said_N)
     )

@@ -1,4 +1,4 @@
-"""The engine's two jobs as the doors start them: a JSON file in, a folder and facts out."""
+"""The engine's two jobs as the stage tasks start them: a JSON file in, a folder and facts out."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_teacher_and_its_student_are_scored(place: Path, tmp_path: Path) -> No
 
 def test_a_judging_set_is_scored_with_its_merged_classes_as_one(place: Path, tmp_path: Path) -> None:
     """Against the answers themselves: chosen among three classes first, then two of them counted as one."""
-    from tasks.scoring.jobs import as_merged, judge
+    from tasks.scoring.jobs import as_merged, score_judging_set
     from tasks.scoring.predict import logits_of
 
     texts, labels, folder = sentences(40), np.asarray([number % 2 for number in range(40)]), tmp_path / "set"
@@ -124,7 +124,7 @@ def test_a_judging_set_is_scored_with_its_merged_classes_as_one(place: Path, tmp
             "output": tmp_path / output,
         }
         (tmp_path / output).mkdir()
-        return judge(Job(order | {"lists": {"models": [models[name] for name in names]}}, silent=True))
+        return score_judging_set(Job(order | {"lists": {"models": [models[name] for name in names]}}, silent=True))
 
     own = judged("own", "teacher")
     card = judged("card", "first", "second", teacher_predictions=tmp_path / "own")

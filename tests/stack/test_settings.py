@@ -15,9 +15,9 @@ import pytest
 from flows.home import Home
 from flows.run.environment import stack_environment
 from flows.stack import bringup, configs, credentials, programs
+from flows.stack.messages import exports
 from flows.stack.services import client_environment, environment_of, services
 from flows.stack.settings import INNER, SHOWN, Settings, Stack, choose_ports
-from flows.stack.words import exports
 from tasks.errors import StackError
 from tests.stack.running import low_port
 
@@ -209,7 +209,7 @@ def test_a_missing_program_is_named_with_the_command_that_installs_it(monkeypatc
 
 def test_the_newest_postgresql_is_taken() -> None:
     places = [Path("/usr/lib/postgresql/9/bin"), Path("/usr/lib/postgresql/15/bin")]
-    assert max(places, key=programs.newest) == places[1]
+    assert max(places, key=programs.by_version_number) == places[1]
 
 
 def test_a_home_with_a_long_path_has_its_sockets_elsewhere(tmp_path: Path) -> None:

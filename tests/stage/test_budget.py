@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from tasks.errors import BudgetError
-from tasks.stage.budget import Purse
+from tasks.stage.budget import RunBudget
 from tests.scoring.test_ledger import HOUR, RATES
 
 NONE: dict[str, float | None] = {"dollars": None, "kwh": None, "hours": None}
 
 
-def purse(*, hours_ago: float = 0.0, by_estimate: bool = True, **limits: float) -> Purse:
-    return Purse({**NONE, **limits}, RATES, by_estimate, time.monotonic() - 3600 * hours_ago)
+def budget(*, hours_ago: float = 0.0, by_estimate: bool = True, **limits: float) -> RunBudget:
+    return RunBudget({**NONE, **limits}, RATES, by_estimate, time.monotonic() - 3600 * hours_ago)
 
 
 def test_no_budget_refuses_nothing() -> None:
-    purse(hours_ago=1e6).require_rest([HOUR] * 1000, "stage", HOUR)
+    budget(hours_ago=1e6).require_rest([HOUR] * 1000, "stage", HOUR)
 
 
 @pytest.mark.parametrize(
@@ -35,29 +35,29 @@ def test_what_is_spent_is_refused_with_the_way_on(limits: dict[str, float], said
         BudgetError,
         match=said + f"; what is finished is kept; to go on: limbeck resume --set costs.budget.{next(iter(limits))}=",
     ):
-        purse(hours_ago=3, **limits).require_rest([HOUR, HOUR])
+        budget(hours_ago=3, **limits).require_rest([HOUR, HOUR])
 
 
 def test_a_stage_that_would_go_beyond_is_refused_by_what_the_like_of_it_took() -> None:
-    rest = purse(kwh=0.015)
+    rest = budget(kwh=0.015)
     rest.require_rest([HOUR], "next", HOUR)
     with pytest.raises(
         BudgetError,
         match="has spent 0.011 kWh, and next would take about 0.0055 kWh more, beyond its budget of 0.015 kWh",
     ):
         rest.require_rest([HOUR, HOUR], "next", HOUR)
-    purse(kwh=0.015, by_estimate=False).require_rest([HOUR, HOUR], "next", HOUR)
+    budget(kwh=0.015, by_estimate=False).require_rest([HOUR, HOUR], "next", HOUR)
 
 
 def test_what_is_unknown_neither_counts_nor_stops() -> None:
-    purse(kwh=0.001).require_rest([{"seconds": 1e9}], "next", {"seconds": 1e9})
+    budget(kwh=0.001).require_rest([{"seconds": 1e9}], "next", {"seconds": 1e9})
 
 
 def test_a_plan_beyond_the_budget_is_refused_before_anything_is_spent() -> None:
     likely: list[dict[str, Any]] = [HOUR, {}, HOUR]
-    purse(dollars=1.1).require_plan(likely)
+    budget(dollars=1.1).require_plan(likely)
     with pytest.raises(
         BudgetError, match=r"at least \$1, .* budget is \$0.9; nothing was spent; raise costs.budget.dollars"
     ):
-        purse(dollars=0.9).require_plan(likely)
-    purse(dollars=0.9, by_estimate=False).require_plan(likely)
+        budget(dollars=0.9).require_plan(likely)
+    budget(dollars=0.9, by_estimate=False).require_plan(likely)

@@ -13,7 +13,7 @@ from prefect.client.orchestration import get_client
 from tasks.errors import DispatchError
 from tasks.ports.store.open import open_store
 from tasks.recipe.slices import AnswerSlice
-from tasks.stage.context import Bench
+from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 from tasks.stage.session import Session, use_session
 
@@ -22,14 +22,14 @@ MOST: list[int] = [0]
 
 
 @stage(makes="answers", engine="answer")
-async def watched_answers(bench: Bench, knobs: AnswerSlice) -> None:
+async def watched_answers(context: StageContext, knobs: AnswerSlice) -> None:
     """Count who is at work beside this one, and how many slots are taken meanwhile."""
     AT_WORK.append(knobs.max_length)
     MOST[0] = max(MOST[0], len(AT_WORK))
     async with get_client() as client:
         assert (await client.read_global_concurrency_limit_by_name("gpu-of-a-test")).active_slots == 1
     await asyncio.sleep(0.3)
-    (bench.output / "made.txt").write_text(str(knobs.max_length))
+    (context.output / "made.txt").write_text(str(knobs.max_length))
     AT_WORK.remove(knobs.max_length)
 
 

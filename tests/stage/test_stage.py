@@ -1,5 +1,5 @@
-"""The door frame among several workers: who has cores works, and nobody keeps a stage from others while waiting for
-cores."""
+"""The stage task frame among several workers: who has cores works, and nobody keeps a stage from others while waiting
+for cores."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 from attrs import evolve
 from prefect import flow
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import ArtifactDamaged, DataError
 from tasks.ports.files.sources import resolve_file
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.open import open_store
 from tasks.recipe.slices import AnswerSlice
-from tasks.stage.context import Bench
+from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 from tasks.stage.session import Session, use_session
 
@@ -28,20 +28,20 @@ STAGES = 6
 
 
 @stage(makes="answers")
-async def slow_answers(bench: Bench, knobs: AnswerSlice) -> None:
+async def slow_answers(context: StageContext, knobs: AnswerSlice) -> None:
     """Take a moment, and write something."""
     await asyncio.sleep(0.3)
-    (bench.output / "made.txt").write_text(str(knobs.max_length))
+    (context.output / "made.txt").write_text(str(knobs.max_length))
 
 
 def test_two_workers_share_the_stages_of_one_run(prefect_server: None, tmp_path: Path) -> None:
     sessions = [Session(open_store(str(tmp_path / "store"), tmp_path / f"cache-{number}"), 1, 1) for number in range(2)]
 
-    together = asyncio.Barrier(2)
+    distributed = asyncio.Barrier(2)
 
     @flow
     async def worker(number: int) -> None:
-        await together.wait()
+        await distributed.wait()
         with use_session(sessions[number]):
             await asyncio.gather(*(slow_answers(AnswerSlice(max_length=8 + length)) for length in range(STAGES)))
 
@@ -60,14 +60,14 @@ NAPPERS: list[Session] = []
 
 
 @stage(makes="answers")
-async def answers_of_a_napper(bench: Bench, knobs: AnswerSlice) -> None:
+async def answers_of_a_napper(context: StageContext, knobs: AnswerSlice) -> None:
     """Lose the lease in the middle, as on a machine whose lid was closed, and wake up when another worker has
     published."""
-    if bench.session is NAPPERS[0] and not EVENTS[DONE].is_set():
-        (bench.session.store.root / "locks" / bench.record.key).unlink()
+    if context.session is NAPPERS[0] and not EVENTS[DONE].is_set():
+        (context.session.store.root / "locks" / context.record.key).unlink()
         EVENTS[ASLEEP].set()
         await EVENTS[DONE].wait()
-    (bench.output / "made.txt").write_text(str(NAPPERS.index(bench.session)))
+    (context.output / "made.txt").write_text(str(NAPPERS.index(context.session)))
 
 
 def test_a_worker_that_slept_takes_what_another_made_meanwhile_and_publishes_nothing(
@@ -101,20 +101,22 @@ MEANWHILE: list[Callable[[], Any]] = []
 
 
 @stage(makes="rows")
-async def keep_text(bench: Bench, knobs: AnswerSlice, *, source: Parcel, earlier: Parcel | None = None) -> None:
+async def keep_text(
+    context: StageContext, knobs: AnswerSlice, *, source: Artifact, earlier: Artifact | None = None
+) -> None:
     """Keep what a source says, after a while."""
     for edit in MEANWHILE:
         edit()
-    (bench.output / "made.txt").write_text(bench.folder(source).read_text())
+    (context.output / "made.txt").write_text(context.folder(source).read_text())
 
 
-def run_stage(session: Session, **parcels: Parcel) -> Parcel:
+def run_stage(session: Session, **artifacts: Artifact) -> Artifact:
     """Run that stage in a flow of its own."""
 
     @flow
-    async def one() -> Parcel:
+    async def one() -> Artifact:
         with use_session(session):
-            return await keep_text(AnswerSlice(max_length=8), **parcels)
+            return await keep_text(AnswerSlice(max_length=8), **artifacts)
 
     return asyncio.run(one())
 
@@ -142,8 +144,8 @@ def test_what_is_edited_during_a_run_is_never_stored_under_the_digest_of_before(
 
 
 def test_equal_results_of_two_stages_keep_their_own_task_runs(prefect_server: None, tmp_path: Path) -> None:
-    """The run graph draws an edge from the task run that a parcel came from: not from another one that returned the
-    same bytes, nor from none where only the parcel's facts were replaced."""
+    """The run graph draws an edge from the task run that an artifact came from: not from another one that returned the
+    same bytes, nor from none where only the artifact's facts were replaced."""
     store, text = open_store(str(tmp_path / "store"), tmp_path / "cache"), tmp_path / "texts.txt"
     text.write_text("the film was good")
     source = resolve_file(str(text))
@@ -152,13 +154,13 @@ def test_equal_results_of_two_stages_keep_their_own_task_runs(prefect_server: No
     session = Session(store, 1, 1, plan=before)
 
     @flow
-    async def both() -> list[Parcel]:
+    async def both() -> list[Artifact]:
         with use_session(session):
             return [await keep_text(AnswerSlice(max_length=8), source=source, label=label) for label in ("one", "two")]
 
     one, two = asyncio.run(both())
     assert one == two and [record.cache for record in session.records] == ["hit", "hit"]
-    runs = [session.state_of(parcel).state_details.task_run_id for parcel in (one, two)]
+    runs = [session.state_of(artifact).state_details.task_run_id for artifact in (one, two)]
     assert list(map(str, runs)) == [record.task_run for record in session.records] and runs[0] != runs[1]
     assert session.state_of(evolve(one, facts={"rows": 1})) is session.state_of(one)
     assert session.state_of(source) is source and session.state_of(None) is None

@@ -106,7 +106,7 @@ class Host:
             if problem := store.problem(manifest):
                 yield f"{manifest['stage']}: {problem}"
             try:
-                store.folder(store.parcel(manifest))
+                store.folder(store.artifact(manifest))
             except StoreError as error:
                 yield str(error)
         if isinstance(store, FolderStore):

@@ -24,8 +24,8 @@ from tasks.engine.job import Job
 from tasks.ports.code.fingerprint import program
 from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Definition, Program, imported, is_family
-from tests.doors import all_frames
 from tests.ports.test_program import Moved
+from tests.stage_tasks import all_specs
 
 Executed = dict[str, set[Definition]]
 """Each stage with the definitions of ours that its job entered, or read."""
@@ -41,16 +41,16 @@ class Watch:
     found: set[Definition] = field(default_factory=set)
     known: set[CodeType] = field(default_factory=set)
 
-    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+    def __call__(self, spec: FrameType, event: str, argument: Any) -> None:
         """Note a function that is entered."""
-        module = frame.f_globals.get("__name__", "")
-        if event != "call" or frame.f_code in self.known or module not in program().sources:
+        module = spec.f_globals.get("__name__", "")
+        if event != "call" or spec.f_code in self.known or module not in program().sources:
             return
-        self.known.add(frame.f_code)
+        self.known.add(spec.f_code)
         defined = program().module(module).definitions
-        top = frame.f_code.co_qualname.split(".")[0]
+        top = spec.f_code.co_qualname.split(".")[0]
         if top in defined:
-            self.found |= {(module, top), *constants_of(module, frame.f_code)}
+            self.found |= {(module, top), *constants_of(module, spec.f_code)}
 
 
 def constants_of(module: str, code: CodeType) -> Iterator[Definition]:
@@ -79,7 +79,7 @@ def watched() -> Iterator[Executed]:
             return do(job)
         finally:
             sys.setprofile(None)
-            found.setdefault(listen.__self__.record.shown, set()).update(watch.found)  # type: ignore[attr-defined]
+            found.setdefault(listen.__self__.record.display_name, set()).update(watch.found)  # type: ignore[attr-defined]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.stage.context.run_engine", here)
@@ -90,9 +90,9 @@ def watched() -> Iterator[Executed]:
 
 
 @cache
-def frames() -> dict[str, Any]:
+def specs() -> dict[str, Any]:
     """Return what every stage declares, by its name."""
-    return {frame.name: frame for frame in all_frames()}
+    return {spec.name: spec for spec in all_specs()}
 
 
 def edited(sources: Mapping[str, str]) -> Program:
@@ -108,12 +108,12 @@ def changed_stages(records: list[Any], there: Program, places: Mapping[str, str]
     narrowings, found = dict[str, Narrowing](), set[str]()
     for record in records:
         roots = [
-            ((places or {}).get(module, module), name, entry) for module, name, entry in frames()[record.name].roots
+            ((places or {}).get(module, module), name, entry) for module, name, entry in specs()[record.name].roots
         ]
         if record.name not in narrowings:
             narrowings[record.name] = Narrowing(there, roots)
         if there.digest(roots, narrowings[record.name].entries(asked_by(record))) != record.explanation["code"]:
-            found.add(record.shown)
+            found.add(record.display_name)
     return found
 
 
@@ -154,21 +154,21 @@ def loadable(module: str) -> frozenset[str]:
 @cache
 def modules_of(stage: str) -> frozenset[str]:
     """Return the modules of which a stage's digest holds something while every family counts whole."""
-    return frozenset(module for module, _ in program().reach(frames()[stage].roots, {}))
+    return frozenset(module for module, _ in program().reach(specs()[stage].roots, {}))
 
 
 def can_load(stage: str, module: str) -> bool:
     """Tell whether a stage's body, its job, or what sets its engine up can load a module."""
-    frame = frames()[stage]
-    starts = [root[0] for root in frame.roots if root[1] not in ("JOBS", "main")]
-    if frame.engine is not None:
-        jobs = program().module(f"{frame.module}.jobs")
+    spec = specs()[stage]
+    starts = [root[0] for root in spec.roots if root[1] not in ("JOBS", "main")]
+    if spec.engine is not None:
+        jobs = program().module(f"{spec.module}.jobs")
         family = jobs.definitions["JOBS"].value  # type: ignore[attr-defined]
         job = {ast.literal_eval(key): value.id for key, value in zip(family.keys, family.values, strict=True)}[
-            frame.engine
+            spec.engine
         ]
         starts.append(jobs.imports[job][0] if job in jobs.imports else jobs.name)
-        starts.append(f"{frame.module}.__main__") if module == f"{frame.module}.__main__" else None
+        starts.append(f"{spec.module}.__main__") if module == f"{spec.module}.__main__" else None
     return module.endswith(".jobs") or any(module in loadable(start) for start in starts)
 
 
@@ -178,7 +178,7 @@ def executed_edits(records: list[Any], executed: Executed) -> Iterator[tuple[str
     What one stage executed, all must count that pass the same job with the same choices: it may only have been made
     once for all of them. Stages that choose otherwise go other ways, and their keys need not count each other's.
     """
-    alike = {record.shown: alike_by(record) for record in records}
+    alike = {record.display_name: alike_by(record) for record in records}
     passed: dict[Any, set[Definition]] = {}
     for shown, entered in executed.items():
         passed.setdefault(alike[shown], set()).update(entered)
@@ -187,21 +187,21 @@ def executed_edits(records: list[Any], executed: Executed) -> Iterator[tuple[str
             continue
         near = [record for record in records if definition[0] in modules_of(record.name)]  # no other can see the edit
         seen = changed_stages(near, edited({definition[0]: without_effect(definition)}))
-        must = {record.shown for record in records if definition in passed.get(alike[record.shown], ())}
-        may = {record.shown for record in records if can_load(record.name, definition[0])}
+        must = {record.display_name for record in records if definition in passed.get(alike[record.display_name], ())}
+        may = {record.display_name for record in records if can_load(record.name, definition[0])}
         yield f"{definition[0]}.{definition[1]}", must | (seen & may), seen
 
 
 def alike_by(record: Any) -> tuple[str, ...]:
     """Return by what stages go one way: their job, and what they choose from every family of choices."""
-    frame, knobs = frames()[record.name], asked_by(record)
-    return (f"{frame.module}:{frame.engine}", *(str(sorted(map(str, chosen(knobs, by)))) for by in CHOSEN_BY.values()))
+    spec, knobs = specs()[record.name], asked_by(record)
+    return (f"{spec.module}:{spec.engine}", *(str(sorted(map(str, chosen(knobs, by)))) for by in CHOSEN_BY.values()))
 
 
 def moves(records: list[Any]) -> Iterator[tuple[str, set[str]]]:
     """Yield every file whose code some stage can reach, with the stages that its move to another place changes."""
     here = program()
-    reached = {module for record in records for module, _ in here.reach(frames()[record.name].roots, {})}
+    reached = {module for record in records for module, _ in here.reach(specs()[record.name].roots, {})}
     for number, name in enumerate(sorted(reached)):
         new = f"tasks.moved.place{number}"
         last = name.rpartition(".")[2]
@@ -234,7 +234,7 @@ DRAWN = {"pretrain-base": {"architectures": ["bert"]}}
 def family_edits(records: list[Any]) -> Iterator[tuple[str, set[str], set[str]]]:
     """Yield every entry of a family that a knob chooses from, with the stages whose knob names it, and those
     changed."""
-    reached = {record.shown: program().reach(frames()[record.name].roots, {}) for record in records}
+    reached = {record.display_name: program().reach(specs()[record.name].roots, {}) for record in records}
     found = {
         one for reach in reached.values() for one in reach if one[1] in CHOSEN_BY and is_family(program().node(one))
     }
@@ -242,7 +242,7 @@ def family_edits(records: list[Any]) -> Iterator[tuple[str, set[str], set[str]]]
         dict_of_choices = program().node((module, family)).value  # type: ignore[attr-defined]
         for name in [ast.literal_eval(key) for key in dict_of_choices.keys]:
             seen = changed_stages(records, edited({module: with_other_entry(module, family, name)}))
-            asked = {one.shown: asked_by(one) | DRAWN.get(one.name, {}) for one in records}
+            asked = {one.display_name: asked_by(one) | DRAWN.get(one.name, {}) for one in records}
             asking = {shown for shown, knobs in asked.items() if name in chosen(knobs, CHOSEN_BY[family])}
             yield f"{family}[{name!r}]", {shown for shown in asking if (module, family) in reached[shown]}, seen
 

@@ -35,7 +35,7 @@ WINDOWS = {
     "rename": [("pathlib", "Path", "rename")],
     "manifest": [("tasks.ports.store.s3", "S3Store", "commit")],
     "renewal": [("tasks.ports.store.leases", "BucketLease", "renew_once")],
-    "checkpoint": [("tasks.ports.store.travelling", "TravellingCheckpoints", "send_new")],
+    "checkpoint": [("tasks.ports.store.checkpoint_sync", "TravellingCheckpoints", "send_new")],
     "registration": [("tasks.ports.tracking.tracker", "Tracker", "register")],
 }
 LEASE_SECONDS = 6.0  # a dead holder's lease is waited for
@@ -48,12 +48,12 @@ class Lines:
     def __init__(self, limit: int | None = None, due: Callable[[str], None] | None = None) -> None:
         self.limit, self.due, self.count = limit, due, 0
 
-    def trace(self, frame: FrameType, event: str, _: Any) -> Any:
+    def trace(self, spec: FrameType, event: str, _: Any) -> Any:
         """Be told of every line."""
         if event == "line":
             self.count += 1
             if self.due is not None and self.count == self.limit:
-                self.due(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
+                self.due(f"{Path(spec.f_code.co_filename).name}:{spec.f_lineno}")
         return self.trace
 
     def __enter__(self) -> Lines:
@@ -91,9 +91,9 @@ def prepare(plan: dict[str, Any]) -> None:
     """Put the watch on the windows of a plan; shorten what would only be waited for."""
     import importlib
 
-    from tasks.ports.store import s3, travelling
+    from tasks.ports.store import checkpoint_sync, s3
 
-    travelling.LOOK = LOOK
+    checkpoint_sync.LOOK = LOOK
     if "ahead" in plan:
         set_clock(plan["ahead"])
     (s3.S3Store.__init__.__kwdefaults__ or {})["lease_seconds"] = LEASE_SECONDS

@@ -85,7 +85,7 @@ DEPEND = {
     "sweep": {},
     "resources": {},
 }
-"""Which door takes which slice of a section: the one thing that is said here and not read from the schema."""
+"""Which stage task takes which slice of a section: the one thing that is said here and not read from the schema."""
 THREADED = {
     "threads": (
         "augment-text",
@@ -97,7 +97,7 @@ THREADED = {
     ),
     "threads_alone": ("pretrain-base", "finetune-teacher", "answer-rows", "record-signals", "distill-general"),
 }
-"""Which doors' sums are added up by how many threads."""
+"""Which stage tasks' sums are added up by how many threads."""
 
 Graph = Mapping[str, set[str]]
 """Each stage with the stages that take what it makes."""
@@ -147,16 +147,16 @@ class Base:
         assert {record.cache for record in records} == {"hit"}, (
             f"the base recipe {self.name} is not cached after its run"
         )
-        made = {record.parcel.sha256: record.shown for record in records if record.parcel is not None}
+        made = {record.artifact.sha256: record.display_name for record in records if record.artifact is not None}
         for record in records:
             given = {
                 digest
                 for one in record.explanation["inputs"].values()
                 for digest in ([one] if isinstance(one, str) else one)
             }
-            self.takes[record.shown] = given
+            self.takes[record.display_name] = given
             for digest in given & set(made):
-                self.graph.setdefault(made[digest], set()).add(record.shown)
+                self.graph.setdefault(made[digest], set()).add(record.display_name)
         return self
 
     def below(self, stages: set[str]) -> set[str]:
@@ -169,9 +169,9 @@ class Base:
                 waiting.extend(self.graph.get(stage, ()))
         return found
 
-    def of_door(self, door: str) -> set[str]:
-        """Return the stages of one door."""
-        return {stage for stage in self.takes if stage.split("/")[0] == door}
+    def of_stage_task(self, stage_task: str) -> set[str]:
+        """Return the stages of one stage task."""
+        return {stage for stage in self.takes if stage.split("/")[0] == stage_task}
 
     def of_label(self, label: str) -> set[str]:
         """Return the stages of one branch."""
@@ -382,34 +382,38 @@ SLICES = (
     JudgingScoreSlice,
     PurgeSlice,
 )
-"""What doors receive: the same knobs again."""
+"""What stage tasks receive: the same knobs again."""
 
 BY_BYTES = {"source", "model", "masked_lm", "word_vectors", "revision", "masked_lm_revision"}
 """Names of sources: their bytes count, and those are changed below."""
 
 
 def expected_of(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
-    """Return what must run again when a semantic knob changes: the doors whose slice has it, and all below."""
+    """Return what must run again when a semantic knob changes: the stage tasks whose slice has it, and all below."""
     if path[0] == "students":
         return of_student(base, path, seen)
     if path[0] == "resources":
-        return base.below({stage for door in THREADED[path[-1]] for stage in base.of_door(door)})
+        return base.below({stage for stage_task in THREADED[path[-1]] for stage in base.of_stage_task(stage_task)})
     if path[0] == "layer_dropping" and path[-1] in ("strategies", "drop", "seeds"):
         return new_branches(base, seen, "contribution-1" if path[-1] == "seeds" else None)
     if path[-1] == "after_finetuning":
-        return base.below(base.of_door("measure-contributions") | base.of_door("drop-layers"))
+        return base.below(base.of_stage_task("measure-contributions") | base.of_stage_task("drop-layers"))
     section = next(name for name in sorted(DEPEND, key=len, reverse=True) if ".".join(map(str, path)).startswith(name))
     inner = path[len(section.split("."))] if len(path) > len(section.split(".")) else path[-1]
-    doors = {door for door, slice_ in DEPEND[section].items() if inner in slice_.model_fields or section == "task"}
+    stage_tasks = {
+        stage_task
+        for stage_task, slice_ in DEPEND[section].items()
+        if inner in slice_.model_fields or section == "task"
+    }
     if path[-1] == "layer_map" and path[1] == "intermediate":
-        doors |= {"record-signals"}
+        stage_tasks |= {"record-signals"}
     if path[-1] == "keep_signals":  # the stage is not there any more; who read what it kept asks the teacher instead
-        return base.below(base.of_door("record-signals")) - base.of_door("record-signals")
+        return base.below(base.of_stage_task("record-signals")) - base.of_stage_task("record-signals")
     if path == ("corpus", "max_tokens") and "pretraining" not in base.values:  # which reads the whole corpus
-        doors |= {"compare-corpus"}
+        stage_tasks |= {"compare-corpus"}
     if path == ("transfer", "alone"):
-        doors |= {"answer-rows", "distill-predictions"}
-    return base.below({stage for door in doors for stage in base.of_door(door)})
+        stage_tasks |= {"answer-rows", "distill-predictions"}
+    return base.below({stage for stage_task in stage_tasks for stage in base.of_stage_task(stage_task)})
 
 
 def of_student(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
@@ -429,8 +433,8 @@ def of_student(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
         whole = "stages" not in base.values["students"][path[1]]
         alone = base.values["students"][path[1]].get("stages") == ["intermediate"]
         shared = [
-            door
-            for door, taken in (("distill-general", whole), ("record-signals", alone and knob == "layers"))
+            stage_task
+            for stage_task, taken in (("distill-general", whole), ("record-signals", alone and knob == "layers"))
             if taken
         ]
         return branch | {stage for stage in seen if stage.startswith(tuple(shared))}
@@ -553,7 +557,7 @@ def sources(base: Base, scratch: Path) -> Iterator[Case]:
         edit(target)
         return planned(base, changed(base.values, ("teacher", "model"), str(target)))
 
-    from_rows = base.below(base.of_door("prepare-rows"))
+    from_rows = base.below(base.of_stage_task("prepare-rows"))
     yield Case("data folder moved", set(), with_rows("moved", lambda text: text))
     yield Case("one data row", from_rows, with_rows("row", lambda text: text.replace("was good", "was fine", 1)))
     yield Case(
@@ -563,19 +567,19 @@ def sources(base: Base, scratch: Path) -> Iterator[Case]:
     )
     yield Case(
         "label map",
-        base.below(base.of_door("prepare-rows") | base.of_door("score-model")),
+        base.below(base.of_stage_task("prepare-rows") | base.of_stage_task("score-model")),
         planned(base, changed(base.values, ("task", "labels"), ["positive", "negative"])),
     )
     os.utime(rows)
     yield Case("data file touched", set(), planned(base))
     yield Case(
         "corpus document",
-        base.below(base.of_door("prepare-corpus") | base.of_door("compare-corpus")),
+        base.below(base.of_stage_task("prepare-corpus") | base.of_stage_task("compare-corpus")),
         planned(base, changed(base.values, ("corpus", "source"), str(edited_corpus(rows, scratch)))),
     )
-    (weights,) = {digest for stage in base.of_door("finetune-teacher") for digest in base.takes[stage]} - made_here(
-        base
-    )
+    (weights,) = {
+        digest for stage in base.of_stage_task("finetune-teacher") for digest in base.takes[stage]
+    } - made_here(base)
     of_teacher = base.below({stage for stage, given in base.takes.items() if weights in given})
     yield Case("teacher's folder moved", set(), with_bert("moved-bert", lambda folder: None))
     yield Case("one weight byte", of_teacher, with_bert("weight", lambda folder: flip(folder / "model.safetensors")))
@@ -647,7 +651,9 @@ def code(base: Base, scratch: Path) -> Iterator[Case]:
         "tasks/methods/layers/layer_strategies.py",
         "tasks/training/loop.py",
     )
-    learned = base.of_door("distill-predictions") | base.of_door("drop-layers")  # both may learn from soft targets
+    learned = base.of_stage_task("distill-predictions") | base.of_stage_task(
+        "drop-layers"
+    )  # both may learn from soft targets
     higher = "list(range(layers - drop))", "list(range(layers - drop + 0))"
     lower = "sorted(by_change[: layers - drop])", "sorted(by_change[: layers - drop + 0])"
     interval = "(1 - confidence) / 2, (1 + confidence) / 2", "(1.0 - confidence) / 2, (1 + confidence) / 2"
@@ -668,7 +674,7 @@ def code(base: Base, scratch: Path) -> Iterator[Case]:
     )
     yield Case(
         "the chosen entry of a family",
-        base.below(base.of_door("drop-layers")),
+        base.below(base.of_stage_task("drop-layers")),
         with_code("chosen-entry", strategies, *lower),
     )
     yield Case(
@@ -678,7 +684,7 @@ def code(base: Base, scratch: Path) -> Iterator[Case]:
     )
     yield Case(
         "the scales",
-        base.below(base.of_door("score-model")),
+        base.below(base.of_stage_task("score-model")),
         with_code("scales", "tasks/scoring/quality/intervals.py", *interval),
     )
     yield Case(
@@ -721,7 +727,7 @@ def all_code(base: Base, scratch: Path) -> Iterator[Case]:
 
 def trained(base: Base) -> set[str]:
     """Return the stages that train."""
-    doors = (
+    stage_tasks = (
         "finetune-teacher",
         "distill-general",
         "distill-layers",
@@ -729,7 +735,7 @@ def trained(base: Base) -> set[str]:
         "drop-layers",
         "pretrain-base",
     )
-    return {stage for door in doors for stage in base.of_door(door)}
+    return {stage for stage_task in stage_tasks for stage in base.of_stage_task(stage_task)}
 
 
 def made_here(base: Base) -> set[str]:

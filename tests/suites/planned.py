@@ -2,7 +2,7 @@
 
 A plan in an empty home knows every stage's key but not what stages make, and says the same of each input that is not
 made yet. So only the stages that take a knob themselves change, or appear; what lies below them is proved by the
-recipes that are run. Which stages take which knob is said here, in tables: by the doors, and not by what is seen.
+recipes that are run. Which stages take which knob is said here, in tables: by the stage tasks, and not by what is seen.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ class Planned:
         """Plan a recipe; return its stages with their keys."""
         found: Keys = {}
         for record in planned_records(Recipe.model_validate(values), self.home, self.kind):
-            assert record.cache == "miss", f"{record.shown} is made already: what is below it would change with it"
-            found.setdefault(record.shown, []).append(record.key)
+            assert record.cache == "miss", (
+                f"{record.display_name} is made already: what is below it would change with it"
+            )
+            found.setdefault(record.display_name, []).append(record.key)
         return {stage: sorted(keys) for stage, keys in found.items()}
 
     def cases(self) -> Iterator[Case]:
@@ -128,7 +130,7 @@ def packed() -> tuple[dict[str, Any], list[Rule]]:
     }
     graphs, small = "export-onnx/*", "quantize-onnx/*"
     judged = ("score-model", "inspect-answers", "measure-speed")
-    graphs_of_teacher = [f"{door}/teacher-{one}" for door in judged for one in ("onnx", "int8")]
+    graphs_of_teacher = [f"{stage_task}/teacher-{one}" for stage_task in judged for one in ("onnx", "int8")]
     of_teacher = ["export-onnx/teacher", "quantize-onnx/teacher", "measure-speed/teacher-int8 beside its fp32"]
     rules = [
         Rule("exports.opset", (graphs,)),
@@ -238,9 +240,9 @@ def swept() -> tuple[dict[str, Any], list[Rule]]:
     }
     tries, cells = "drop-layers/greedy-* try without *", ("drop-layers/*-? s0", "drop-layers/*-? s1")
     third = [
-        f"{door}/{way}-3{seed}"
+        f"{stage_task}/{way}-3{seed}"
         for way in ("top", "greedy")
-        for door, seed in (("drop-layers", " s0"), ("drop-layers", " s1"), ("score-model", ""))
+        for stage_task, seed in (("drop-layers", " s0"), ("drop-layers", " s1"), ("score-model", ""))
     ]
     rules = [
         Rule("sweep.strategies", ("drop-layers/bottom-*", "score-model/bottom-?"), [["top", "bottom", "greedy"]]),

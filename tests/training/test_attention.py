@@ -26,7 +26,7 @@ from transformers import (
 from tasks.errors import ModelError
 from tasks.training.models.attention import FUSED, WRITTEN_OUT, own_attention
 from tasks.training.models.dropout import MASKS
-from tasks.training.objectives.capture import Capture, prove
+from tasks.training.objectives.capture import Capture, check_capture
 
 FAMILIES: dict[str, tuple[Any, Any]] = {
     "bert": (BertModel, BertConfig),
@@ -76,7 +76,7 @@ def test_outputs_and_gradients_are_those_of_transformers(family: str, tokens: in
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_shows_the_scores_of_every_layer(family: str) -> None:
     asked = inputs(9)
-    prove(Capture(drawn(family), attention=range(3)), asked, asked["attention_mask"])
+    check_capture(Capture(drawn(family), attention=range(3)), asked, asked["attention_mask"])
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -12,8 +12,8 @@ import torch
 from tasks.errors import ModelError
 from tasks.training.data.rows import Task, collate, encode, load_tokenizer
 from tasks.training.models.students import build_student, freeze, load_classifier
-from tasks.training.objectives.capture import Capture, prove
-from tasks.training.objectives.matching import Matcher
+from tasks.training.objectives.capture import Capture, check_capture
+from tasks.training.objectives.layers import Matcher
 
 TASK = Task("tiny", "classification", ["negative", "positive"], "accuracy", False)
 CPU = torch.device("cpu")
@@ -37,13 +37,13 @@ def knobs(**changes: object) -> SimpleNamespace:
 
 
 def test_scores_give_the_models_own_probabilities(teacher, batch) -> None:
-    prove(Capture(teacher, attention=range(4)), batch.inputs(teacher), batch.mask_BT)
+    check_capture(Capture(teacher, attention=range(4)), batch.inputs(teacher), batch.mask_BT)
 
 
 def test_a_teacher_that_still_drops_units_is_caught(teacher, batch) -> None:
     teacher.train()
     with pytest.raises(ModelError):
-        prove(Capture(teacher, attention=[3]), batch.inputs(teacher), batch.mask_BT)
+        check_capture(Capture(teacher, attention=[3]), batch.inputs(teacher), batch.mask_BT)
 
 
 def test_a_student_equal_to_its_teacher_loses_nothing(teacher, batch) -> None:

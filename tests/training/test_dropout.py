@@ -14,7 +14,7 @@ from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss, mean_of
 from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import Encoded
-from tasks.training.loop import Course, train
+from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.dropout import MASKS, Dropout, Masks, cheap_masks
 
 
@@ -82,8 +82,8 @@ def test_every_step_of_a_training_draws_anew(tmp_path: Path) -> None:
         checkpoint_minutes=1e9,
     )
     job = Job({"job": "test", "knobs": {}, "output": str(tmp_path), "checkpoints": str(tmp_path / "checkpoints")})
-    course = Course(modules, lambda number: Epoch(number, text, [np.arange(1)] * 3), loss)
-    train(job, knobs, course, torch.device("cpu"))
+    spec = TrainingSpec(modules, lambda number: Epoch(number, text, [np.arange(1)] * 3), loss)
+    train(job, knobs, spec, torch.device("cpu"))
     assert len({tuple(mask.flatten().tolist()) for mask in seen}) == 6
     MASKS.start(0, 4, 0)
     assert torch.equal(seen[4], MASKS.draw(torch.empty(1, 200), 0.5) == 0), (

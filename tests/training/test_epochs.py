@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from tasks.methods.losses.means import Loss, mean_of
+from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Epoch, Indices, planned
 from tasks.training.data.rows import Encoded, load_tokenizer, read_rows
-from tasks.training.data.variants import Varied
-from tasks.training.loop import Course, Epochs
+from tasks.training.loop import Epochs, TrainingSpec
 
 KNOBS = SimpleNamespace(batch_size=8, batch_tokens=4096, seed=0)
 
 
 @pytest.fixture(scope="module")
-def varied(rows: Path, tiny_bert: Path) -> Varied:
+def varied(rows: Path, tiny_bert: Path) -> AugmentedRows:
     """Rows of which half have other words in each epoch."""
     train = read_rows(rows, "train", "classification")
     candidates = {
@@ -28,10 +28,10 @@ def varied(rows: Path, tiny_bert: Path) -> Varied:
         for number, text in zip(train.ids_N, train.texts, strict=True)
     }
     sampling = SimpleNamespace(share=0.5, probability=0.5)
-    return Varied(train, load_tokenizer(tiny_bert), 16, 0, sampling, candidates)
+    return AugmentedRows(train, load_tokenizer(tiny_bert), 16, 0, sampling, candidates)
 
 
-def test_an_epochs_text_does_not_depend_on_what_was_planned_before(varied: Varied) -> None:
+def test_an_epochs_text_does_not_depend_on_what_was_planned_before(varied: AugmentedRows) -> None:
     first, variants = varied.at(1)
     varied.at(2)
     again, same = varied.at(1)
@@ -41,7 +41,7 @@ def test_an_epochs_text_does_not_depend_on_what_was_planned_before(varied: Varie
     assert np.array_equal(changed, variants.changed_N) and 0 < changed.sum() < len(changed)
 
 
-def test_a_batch_knows_which_of_its_rows_were_changed(varied: Varied) -> None:
+def test_a_batch_knows_which_of_its_rows_were_changed(varied: AugmentedRows) -> None:
     encoded, variants = varied.at(3)
     epoch = planned(3, encoded, KNOBS, variants=variants)
     assert variants is not None and sum(map(len, epoch.batches)) == len(varied.rows)
@@ -51,7 +51,7 @@ def test_a_batch_knows_which_of_its_rows_were_changed(varied: Varied) -> None:
     assert not len(Indices(replace(epoch, variants=None), epoch.batches[0]).changed())
 
 
-def test_rows_without_substitutes_are_encoded_once(varied: Varied) -> None:
+def test_rows_without_substitutes_are_encoded_once(varied: AugmentedRows) -> None:
     plain = replace(varied, candidates={})
     (first, none), (second, _) = plain.at(0), plain.at(1)
     assert none is None and first is second, "one array of tokens: the rows of an embedding are looked for once"
@@ -68,7 +68,7 @@ def test_steps_find_their_batches_epoch_by_epoch() -> None:
     def loss(indices: Indices) -> Loss:
         return mean_of(torch.zeros(()), 1)
 
-    epochs = Epochs(Course(torch.nn.Linear(1, 1), epoch, loss))
+    epochs = Epochs(TrainingSpec(torch.nn.Linear(1, 1), epoch, loss))
     found = [epochs.at(step) for step in (0, 1, 2, 4, 5)]
     assert [(one.epoch.number, *one.rows_B.tolist()) for one in found] == [
         (0, 0, 0),

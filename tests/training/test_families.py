@@ -45,8 +45,8 @@ from tasks.training.dropping import drop_and_train, measure_contributions, state
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
 from tasks.training.models.students import build_student, freeze, load_classifier, save_model, set_dropout
-from tasks.training.objectives.capture import Capture, far, prove
-from tasks.training.objectives.matching import Matcher
+from tasks.training.objectives.capture import Capture, beyond_window, check_capture
+from tasks.training.objectives.layers import Matcher
 from tasks.training.objectives.signals import record_signals, recorded
 from tasks.training.selection import all_logits
 from tests.families import NAMES, SIZES, write_tiny
@@ -150,7 +150,7 @@ def test_what_a_family_shows_is_its_own(teachers: dict[str, Path], name: str) ->
         model, hidden=range(5), attention=every if SCORES in shows else (), states=every if STATES in shows else ()
     )
     batch = batch_of(teachers[name], TEXTS)
-    prove(capture, batch.inputs(model), batch.mask_BT)
+    check_capture(capture, batch.inputs(model), batch.mask_BT)
     shown = capture(**batch.inputs(model))
     assert [tuple(state.shape) for state in shown.hidden.values()] == [(4, batch.ids_BT.shape[1], 16)] * 5
     if STATES in shows:
@@ -160,7 +160,7 @@ def test_what_a_family_shows_is_its_own(teachers: dict[str, Path], name: str) ->
     model.train()
     set_dropout(model, 0.3)
     with pytest.raises(ModelError, match="asked twice"):
-        prove(capture, batch.inputs(model), batch.mask_BT)
+        check_capture(capture, batch.inputs(model), batch.mask_BT)
 
 
 def test_deberta_shows_what_its_maps_make_of_the_text_not_of_positions(teachers: dict[str, Path]) -> None:
@@ -436,7 +436,7 @@ def test_a_local_layer_of_modernbert_is_not_copied_where_it_does_not_look(teache
     kinds = teacher.config.layer_types
     assert kinds == ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]
     ours, theirs = (capture(**batch.inputs(teacher)) for capture in (matcher.of_student, matcher.of_teacher))
-    unseen_1TT = far(batch.mask_BT, SIZES["modernbert"]["local_attention"] // 2)
+    unseen_1TT = beyond_window(batch.mask_BT, SIZES["modernbert"]["local_attention"] // 2)
     assert unseen_1TT.any()
     for layer, kind in enumerate(kinds):
         there = {**ours.scores, layer: ours.scores[layer] + unseen_1TT[:, None] * 3.0}

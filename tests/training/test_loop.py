@@ -17,7 +17,7 @@ from tasks.methods.losses.means import Loss, mean_of
 from tasks.training.data.batches import plan
 from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import Encoded, collate
-from tasks.training.loop import Course, rate, train
+from tasks.training.loop import TrainingSpec, rate, train
 from tasks.training.models.attention import own_attention
 
 CPU = torch.device("cpu")
@@ -102,7 +102,7 @@ def test_its_losses_are_a_plain_loops(tmp_path: Path) -> None:
         return mean_of(value, 1)
 
     job = Job({"job": "test", "knobs": {}, "output": str(tmp_path), "checkpoints": str(tmp_path / "checkpoints")})
-    train(job, KNOBS, Course(learned, epoch, loss), CPU)
+    train(job, KNOBS, TrainingSpec(learned, epoch, loss), CPU)
     expected, norms = plain(model())
     assert losses == pytest.approx(expected, rel=1e-4)
     assert min(losses) < 0.5 * max(losses), "it must have learned something, or equal losses mean little"

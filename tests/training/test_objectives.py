@@ -27,8 +27,8 @@ from tasks.training.data.rows import Task, collate, encode, load_tokenizer
 from tasks.training.jobs import JOBS
 from tasks.training.loop import StopSignal
 from tasks.training.models.students import build_student, freeze, load_classifier, load_masked_lm
-from tasks.training.objectives.relating import Relations
-from tasks.training.objectives.replacing import Replacing
+from tasks.training.objectives.relations import Relations
+from tasks.training.objectives.theseus import Replacing
 from tests.tiny import WORDS, write_tiny_bert
 
 TASK, CPU = Task("tiny", "classification", ["negative", "positive"], "accuracy", False), torch.device("cpu")
@@ -181,7 +181,7 @@ def test_general_distillation_by_the_triple_loss_makes_a_distilbert(scene: Simpl
 
 def test_the_triple_loss_falls(scene: SimpleNamespace, tmp_path: Path) -> None:
     from tasks.training.data.corpora import read_corpus
-    from tasks.training.objectives.triple import Triple
+    from tasks.training.objectives.distilbert import Triple
 
     base, text = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus)
     student = build_student(
@@ -203,8 +203,8 @@ def test_the_triple_loss_falls(scene: SimpleNamespace, tmp_path: Path) -> None:
 
 def test_checkpoints_of_the_triple_loss_are_judged_on_the_same_masked_words(scene: SimpleNamespace) -> None:
     from tasks.training.data.corpora import read_corpus
-    from tasks.training.general import general_course
-    from tasks.training.objectives.triple import Triple
+    from tasks.training.general import general_spec
+    from tasks.training.objectives.distilbert import Triple
 
     base, text = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus)
     student = build_student(
@@ -217,7 +217,7 @@ def test_checkpoints_of_the_triple_loss_are_judged_on_the_same_masked_words(scen
         knobs = SimpleNamespace(seed=seed, batch_size=8, batch_tokens=4096, precision="fp32")
         torch.manual_seed(len(scores))  # where the training stands when it scores
         before = torch.get_rng_state()
-        score = general_course(objective, text, 0, knobs, CPU).score
+        score = general_spec(objective, text, 0, knobs, CPU).score
         assert score is not None
         scores.append(score())
         assert torch.equal(torch.get_rng_state(), before), "the training draws what it would have drawn"
@@ -226,19 +226,21 @@ def test_checkpoints_of_the_triple_loss_are_judged_on_the_same_masked_words(scen
 
 def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     from tasks.training.data.corpora import read_corpus
-    from tasks.training.objectives import triple
+    from tasks.training.objectives import distilbert
 
     base, tokenizer = freeze(load_masked_lm(scene.base, CPU)), load_tokenizer(scene.base)
     student = build_student(
         "distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0
     ).eval()
     knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
-    objective = triple.Triple(student, base, knobs, tokenizer, read_corpus(scene.corpus))
+    objective = distilbert.Triple(student, base, knobs, tokenizer, read_corpus(scene.corpus))
     # Which tokens are drawn depends on the shape of a batch; here it is always the third of each row, shown as a mask.
     monkeypatch.setattr(
-        triple, "draw_targets", lambda ids, mask, weights, share: torch.arange(ids.shape[1]).expand(ids.shape) == 3
+        distilbert, "draw_targets", lambda ids, mask, weights, share: torch.arange(ids.shape[1]).expand(ids.shape) == 3
     )
-    monkeypatch.setattr(triple, "shown", lambda ids, drawn, mask_token, vocabulary: torch.where(drawn, mask_token, ids))
+    monkeypatch.setattr(
+        distilbert, "masked_inputs", lambda ids, drawn, mask_token, vocabulary: torch.where(drawn, mask_token, ids)
+    )
     encoded = encode(tokenizer, ["the film was good", "a book " * 6], None, 16)
     both = collate(encoded, [0, 1], 0, CPU)
     padded = type(both)(both.ids_BT[:1], both.mask_BT[:1], both.segments_BT[:1])
@@ -248,18 +250,18 @@ def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monk
 
 def test_chunks_of_the_vocabulary_change_nothing(scene: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     from tasks.training.data.corpora import read_corpus
-    from tasks.training.objectives import triple
+    from tasks.training.objectives import distilbert
 
     base, text, found = freeze(load_masked_lm(scene.base, CPU)), read_corpus(scene.corpus), []
     for chunk in (1024, 7):
-        monkeypatch.setattr(triple, "CHUNK", chunk)
+        monkeypatch.setattr(distilbert, "CHUNK", chunk)
         student = build_student(
             "distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0
         )
         knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
         torch.manual_seed(3)
         loss = (
-            triple.Triple(student, base, knobs, load_tokenizer(scene.base), text)
+            distilbert.Triple(student, base, knobs, load_tokenizer(scene.base), text)
             .loss(collate(text, list(range(8)), 0, CPU))
             .mean()
         )
@@ -422,7 +424,7 @@ def test_a_student_starts_where_its_recipe_says(scene: SimpleNamespace, tmp_path
 
 
 def test_layers_that_were_kept_copy_themselves(scene: SimpleNamespace, tmp_path: Path, teacher: Any) -> None:
-    from tasks.training.objectives.matching import map_between
+    from tasks.training.objectives.layers import map_between
 
     shape = SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None)
     student = build_student("symmetric", teacher, shape, seed=0)
@@ -473,9 +475,9 @@ def test_its_layers_are_not_compared_token_by_token(scene: SimpleNamespace, fore
 def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace, foreigner: Path, teacher: Any) -> None:
     """Ids of the wrong vocabulary would be answered too, and wrongly."""
     from tasks.training.answers import Answers
+    from tasks.training.data.augmented_rows import AugmentedRows
     from tasks.training.data.epochs import Epoch, Indices
     from tasks.training.data.rows import read_rows
-    from tasks.training.data.variants import Varied
 
     rows, own, other = (
         read_rows(scene.rows, "train", "classification"),
@@ -488,7 +490,7 @@ def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace,
     }
     found = []
     for tokenizer in (own, other):
-        varied = Varied(rows, tokenizer, 16, 0, SimpleNamespace(share=1.0, probability=0.5), candidates)
+        varied = AugmentedRows(rows, tokenizer, 16, 0, SimpleNamespace(share=1.0, probability=0.5), candidates)
         encoded, variants = varied.at(1)
         indices = Indices(Epoch(1, encoded, [], variants=variants), np.arange(8))
         found.append(Answers(scene.answers, varied, teacher, own).of(indices).logits_BC)

@@ -22,15 +22,15 @@ from tasks.errors import ModelError
 from tasks.recipe.data import CorpusText
 from tasks.recipe.slices import GeneralSlice, IntermediateSlice
 from tasks.recipe.students import Shape
+from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.corpora import longest_sequence, read_corpus, tokenize_corpus
 from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import collate, load_tokenizer, read_rows
-from tasks.training.data.variants import Varied
-from tasks.training.distill import inner_course
-from tasks.training.general import general_course
+from tasks.training.distill import inner_spec
+from tasks.training.general import general_spec
 from tasks.training.models.students import build_student, freeze, load_encoder
-from tasks.training.objectives.lesson import Lesson
-from tasks.training.objectives.matching import Matcher, layers
+from tasks.training.objectives.context import DistillationContext
+from tasks.training.objectives.layers import Matcher, layers
 from tasks.training.objectives.signals import Plan, Recorded
 from tests.methods.golden import losses, rules
 
@@ -108,35 +108,37 @@ def shown(model: Any, inputs: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
 def inner(scene: SimpleNamespace, **changes: Any) -> tuple[Matcher, Any, Any]:
     """Return the first phase's objective, its text and its course."""
     knobs = IntermediateSlice(**(KNOBS | changes), shape=Shape(layers=2))
-    varied = Varied(scene.rows, scene.tokenizer, knobs.max_length, 0, knobs.sampling)
-    objective = layers(Lesson(scene.student, scene.teacher, knobs, scene.tokenizer, longest=knobs.max_length))
-    return objective, varied, inner_course(objective, varied, knobs, None, CPU)
+    varied = AugmentedRows(scene.rows, scene.tokenizer, knobs.max_length, 0, knobs.sampling)
+    objective = layers(
+        DistillationContext(scene.student, scene.teacher, knobs, scene.tokenizer, longest=knobs.max_length)
+    )
+    return objective, varied, inner_spec(objective, varied, knobs, None, CPU)
 
 
 def test_the_first_phase_learns_the_authors_loss_of_rows_padded_to_max_length(scene: SimpleNamespace) -> None:
-    objective, varied, course = inner(scene)
-    epoch = course.epoch(0)
+    objective, varied, spec = inner(scene)
+    epoch = spec.epoch(0)
     for batch in epoch.batches[:3]:
         assert varied.encoded.lengths_N[batch].max() < WIDTH, "a batch that is full without padding shows nothing"
         expected = by_the_authors(scene, [scene.rows.texts[row] for row in batch], objective.projections.of(0))
-        assert float(course.loss(Indices(epoch, batch)).mean().detach()) == pytest.approx(expected, rel=1e-5)
+        assert float(spec.loss(Indices(epoch, batch)).mean().detach()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_general_distillation_learns_the_authors_loss_of_sequences_padded_to_max_length(scene: SimpleNamespace) -> None:
     encoded, knobs = read_corpus(scene.corpus), GeneralSlice(**KNOBS, method="layers", shape=Shape(layers=2))
     objective = layers(
-        Lesson(
+        DistillationContext(
             scene.student, scene.teacher, knobs, scene.tokenizer, text=encoded, longest=longest_sequence(scene.corpus)
         )
     )
-    course = general_course(objective, encoded, scene.tokenizer.pad_token_id, knobs, CPU)
-    epoch = course.epoch(0)
+    spec = general_spec(objective, encoded, scene.tokenizer.pad_token_id, knobs, CPU)
+    epoch = spec.epoch(0)
     batch = epoch.batches[0]
     assert encoded.lengths_N[batch].max() < WIDTH
     expected = by_the_authors(scene, [scene.rows.texts[row] for row in batch], objective.projections.of(0))
-    assert float(course.loss(Indices(epoch, batch)).mean().detach()) == pytest.approx(expected, rel=1e-5)
+    assert float(spec.loss(Indices(epoch, batch)).mean().detach()) == pytest.approx(expected, rel=1e-5)
     held = np.flatnonzero(np.arange(len(scene.rows.texts)) % 100 == 99)
-    losses_held = -course.score()
+    losses_held = -spec.score()
     assert losses_held == pytest.approx(
         by_the_authors(scene, [scene.rows.texts[row] for row in held], objective.projections.of(0)), rel=1e-5
     )
@@ -144,8 +146,8 @@ def test_general_distillation_learns_the_authors_loss_of_sequences_padded_to_max
 
 def test_padding_counts_against_the_tokens_of_a_batch(scene: SimpleNamespace) -> None:
     """Else a batch of short rows would take several times the memory that was allowed."""
-    _, varied, course = inner(scene, batch_tokens=5 * WIDTH)
-    batches = course.epoch(0).batches
+    _, varied, spec = inner(scene, batch_tokens=5 * WIDTH)
+    batches = spec.epoch(0).batches
     assert {len(batch) for batch in batches} <= {5, 1, 2, 3, 4} and max(map(len, batches)) == 5
     spread = [np.ptp(varied.encoded.lengths_N[batch]) for batch in batches]
     assert np.mean(spread) > 1, (
@@ -154,9 +156,9 @@ def test_padding_counts_against_the_tokens_of_a_batch(scene: SimpleNamespace) ->
 
 
 def test_the_masked_formula_pads_no_more_than_it_must(scene: SimpleNamespace) -> None:
-    objective, varied, course = inner(scene, matching={"formula": "masked"}, batch_tokens=5 * WIDTH)
-    assert objective.width is None and max(map(len, course.epoch(0).batches)) > 5
-    assert np.mean([np.ptp(varied.encoded.lengths_N[batch]) for batch in course.epoch(0).batches]) < 1
+    objective, varied, spec = inner(scene, matching={"formula": "masked"}, batch_tokens=5 * WIDTH)
+    assert objective.width is None and max(map(len, spec.epoch(0).batches)) > 5
+    assert np.mean([np.ptp(varied.encoded.lengths_N[batch]) for batch in spec.epoch(0).batches]) < 1
 
 
 def test_a_batch_without_the_padding_that_counts_is_refused(scene: SimpleNamespace) -> None:

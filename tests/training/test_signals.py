@@ -19,7 +19,7 @@ from tasks.training.data.rows import Encoded, collate, encode, load_tokenizer, r
 from tasks.training.distill import distill_intermediate
 from tasks.training.models.students import build_student, freeze, load_classifier
 from tasks.training.objectives import signals
-from tasks.training.objectives.matching import Matcher
+from tasks.training.objectives.layers import Matcher
 from tasks.training.objectives.signals import record_signals, recorded
 
 CPU = torch.device("cpu")

@@ -26,7 +26,7 @@ from tasks.recipe.students import Shape
 from tasks.recipe.training import Teacher
 from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import Encoded
-from tasks.training.together import Crew
+from tasks.training.distributed import ProcessGroup
 
 FAST: dict[str, Any] = {
     "steps": 12,
@@ -205,7 +205,7 @@ def test_a_killed_process_ends_the_others(rows: Path, tiny_bert: Path, tmp_path:
 def test_an_engine_is_never_part_of_somebody_elses_crew(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.setenv(name, "3")
-    assert not {"RANK", "WORLD_SIZE", "LOCAL_RANK"} & set(environment(1)) and Crew().size == 3
+    assert not {"RANK", "WORLD_SIZE", "LOCAL_RANK"} & set(environment(1)) and ProcessGroup().size == 3
 
 
 def test_a_batch_is_shared_whole_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,9 +214,9 @@ def test_a_batch_is_shared_whole_and_once(monkeypatch: pytest.MonkeyPatch) -> No
     for rank in range(3):
         monkeypatch.setenv("RANK", str(rank))
         monkeypatch.setenv("WORLD_SIZE", "3")
-        crew = Crew()
-        parts.append(crew.share(Indices(epoch, rows)).rows_B)
-        small = crew.share(Indices(epoch, rows[:2]))
+        group = ProcessGroup()
+        parts.append(group.share(Indices(epoch, rows)).rows_B)
+        small = group.share(Indices(epoch, rows[:2]))
         assert small.rows_B.tolist() == [0, 1], "a batch too small to share is everybody's"
     assert sorted(np.concatenate(parts)) == rows.tolist() and [len(part) for part in parts] == [3, 2, 2]
 

@@ -17,8 +17,8 @@ from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss, mean_of
 from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import Encoded
-from tasks.training.loop import Course, train
-from tasks.training.models.used_rows import used_rows_only
+from tasks.training.loop import TrainingSpec, train
+from tasks.training.models.sparse_embedding import used_rows_only
 
 CPU = torch.device("cpu")
 SIZES = {
@@ -61,7 +61,7 @@ def model() -> BertForSequenceClassification:
     return BertForSequenceClassification(BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **SIZES))
 
 
-def course(learned: nn.Module, *, few: bool, count: Callable[[], None] = lambda: None) -> Course:
+def spec(learned: nn.Module, *, few: bool, count: Callable[[], None] = lambda: None) -> TrainingSpec:
     """A course whose text changes after the first epoch, as augmented text does, and which scores a token that no epoch
     shows."""
 
@@ -81,7 +81,7 @@ def course(learned: nn.Module, *, few: bool, count: Callable[[], None] = lambda:
         with torch.no_grad():
             return float(learned(input_ids=torch.full((1, 6), 58)).logits[0, 0])
 
-    return Course(learned, epoch, loss, score)
+    return TrainingSpec(learned, epoch, loss, score)
 
 
 def job(folder: Path) -> Job:
@@ -94,7 +94,7 @@ def test_it_gives_what_the_whole_table_gives(tmp_path: Path) -> None:
     whole, few = model(), model()
     before = few.get_input_embeddings()
     facts = [
-        train(job(tmp_path / str(number)), KNOBS, course(learned, few=bool(number)), CPU)
+        train(job(tmp_path / str(number)), KNOBS, spec(learned, few=bool(number)), CPU)
         for number, learned in enumerate((whole, few))
     ]
     assert few.get_input_embeddings() is before
@@ -109,7 +109,7 @@ def test_only_the_rows_in_use_are_a_parameter(tmp_path: Path) -> None:
     train(
         job(tmp_path),
         KNOBS,
-        course(learned, few=True, count=lambda: seen.append(len(learned.get_input_embeddings().weight))),
+        spec(learned, few=True, count=lambda: seen.append(len(learned.get_input_embeddings().weight))),
         CPU,
     )
     first, later = len({*TEXTS.ravel()}), len({*TEXTS.ravel(), *LATER.ravel()})
@@ -133,7 +133,7 @@ def halted(folder: Path, *, few: bool, stop: int) -> Path:
             raise Halted
 
     with pytest.raises(Halted):
-        train(job(folder), often, course(model(), few=few, count=halt), CPU)
+        train(job(folder), often, spec(model(), few=few, count=halt), CPU)
     assert sorted(path.name for path in (folder / "checkpoints").iterdir())[-1] == f"step-{stop:09d}"
     return folder / "checkpoints"
 
@@ -141,9 +141,9 @@ def halted(folder: Path, *, few: bool, stop: int) -> Path:
 @pytest.mark.parametrize("stop", [2, EPOCH, EPOCH + 3])
 def test_a_resumed_training_ends_with_the_same_bytes(tmp_path: Path, stop: int) -> None:
     whole, resumed = model(), model()
-    train(job(tmp_path / "whole"), KNOBS, course(whole, few=True), CPU)
+    train(job(tmp_path / "whole"), KNOBS, spec(whole, few=True), CPU)
     shutil.copytree(halted(tmp_path / "halted", few=True, stop=stop), tmp_path / "resumed/checkpoints")
-    train(job(tmp_path / "resumed"), KNOBS, course(resumed, few=True), CPU)
+    train(job(tmp_path / "resumed"), KNOBS, spec(resumed, few=True), CPU)
     assert all(
         torch.equal(value, other)
         for value, other in zip(whole.state_dict().values(), resumed.state_dict().values(), strict=True)
@@ -154,9 +154,9 @@ def test_a_resumed_training_ends_with_the_same_bytes(tmp_path: Path, stop: int) 
 def test_it_resumes_where_another_number_of_processes_shared_the_training(tmp_path: Path, few: bool) -> None:
     """Several processes train the whole table, one trains the rows in use: either goes on from what the other left."""
     whole, resumed = model(), model()
-    train(job(tmp_path / "whole"), KNOBS, course(whole, few=False), CPU)
+    train(job(tmp_path / "whole"), KNOBS, spec(whole, few=False), CPU)
     shutil.copytree(halted(tmp_path / "halted", few=few, stop=EPOCH + 3), tmp_path / "resumed/checkpoints")
-    train(job(tmp_path / "resumed"), KNOBS, course(resumed, few=not few), CPU)
+    train(job(tmp_path / "resumed"), KNOBS, spec(resumed, few=not few), CPU)
     same(whole, resumed)
 
 
@@ -164,7 +164,7 @@ def test_what_pads_a_batch_is_in_use_whatever_the_embedding_thinks(tmp_path: Pat
     learned = model()
     with used_rows_only(learned) as table:
         assert table is not None
-        table.admit(np.asarray([3, 4]), 59, torch.optim.AdamW(learned.parameters()))
+        table.activate(np.asarray([3, 4]), 59, torch.optim.AdamW(learned.parameters()))
         assert learned.train()(input_ids=torch.tensor([[3, 59, 59]])).logits.shape == (1, 2)
 
 

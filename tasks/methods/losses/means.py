@@ -24,7 +24,7 @@ def in_full(values: Tensor) -> Tensor:
 
 
 def own_count(count: Tensor) -> Tensor:
-    """Return a the count of one process; a sum over nothing is divided by 1."""
+    """Return the count of one process; a sum over nothing is divided by 1."""
     return count.clamp(min=1)
 
 

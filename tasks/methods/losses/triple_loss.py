@@ -55,7 +55,7 @@ def draw_targets(ids_BT: Tensor, mask_BT: Tensor, weights_V: Tensor, *, share: f
     return drawn.reshape(ids_BT.shape).to(ids_BT.device)
 
 
-def shown(ids_BT: Tensor, drawn_BT: Tensor, *, mask_token: int, vocabulary: int) -> Tensor:
+def masked_inputs(ids_BT: Tensor, drawn_BT: Tensor, *, mask_token: int, vocabulary: int) -> Tensor:
     """Return the input of the models: most targets masked, some unchanged, some replaced by another token."""
     dice_BT = torch.rand(ids_BT.shape).to(ids_BT.device)
     other_BT = torch.randint(vocabulary, ids_BT.shape).to(ids_BT.device)

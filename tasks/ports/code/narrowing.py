@@ -61,7 +61,7 @@ class Narrowing:
     def of_family(self, family: Definition) -> Asks | None:
         """Return the indices of a family, or None if one cannot be resolved."""
         found = [self.of_use(self.place(user), mention.node) for user, mention in self.uses.get(family, ())]
-        return together(found) if found else None
+        return joined(found) if found else None
 
     def of_use(self, place: Place, use: ast.expr) -> Asks | None:
         """Return the indices of one use of a family, or None if they cannot be resolved."""
@@ -120,7 +120,7 @@ class Narrowing:
                 self.of_call(place, name, self.place(user), mention.node)
                 for user, mention in self.uses.get(place.definition, ())
             ]
-            return together(found) if found else None
+            return joined(found) if found else None
         finally:
             self.under_way.discard(asked)
 
@@ -292,7 +292,7 @@ def argument(function: ast.AST, call: ast.Call, name: str) -> ast.expr | None:
     return given.get(name, preset.get(name))
 
 
-def together(found: Iterable[Asks | None]) -> Asks | None:
+def joined(found: Iterable[Asks | None]) -> Asks | None:
     """Return the union of several sets of indices, or None if one of them could not be resolved."""
     asks = list(found)
     return None if None in asks else frozenset(ask for one in asks for ask in one or ())

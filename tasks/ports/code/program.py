@@ -52,9 +52,9 @@ class Module:
     def __init__(self, name: str, source: str) -> None:
         self.name, self.definitions, self.imports = name, dict[str, ast.stmt](), dict[str, Definition]()
         for node in WithoutDocstrings().visit(ast.parse(source)).body:
-            self.enter(node)
+            self.add_definition(node)
 
-    def enter(self, node: ast.stmt) -> None:
+    def add_definition(self, node: ast.stmt) -> None:
         """Record the definitions and imports of one top-level statement."""
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             bound = [node.name]

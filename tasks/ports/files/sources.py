@@ -20,7 +20,7 @@ from typing import Any
 import rfc8785
 
 from tasks.catalog import GLUE, GLUE_HUB, TaskSpec
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import DataError, LimbeckError, ModelError
 from tasks.ports.code.fingerprint import hash_file
 from tasks.ports.files.bounded_json import LARGEST
@@ -43,35 +43,35 @@ Listing = Callable[[Path], dict[str, Path]]
 """Returns the files of a source that are used, by relative path."""
 
 
-def resolve_data(source: str, revision: str | None, spec: TaskSpec) -> Parcel:
+def resolve_data(source: str, revision: str | None, spec: TaskSpec) -> Artifact:
     """Return the source of labelled rows: a folder or file, a hub id, or GLUE on the hub if ``source`` is empty."""
     if not source and spec.name not in GLUE:
         raise DataError("data.source is empty and the task is not one of GLUE's; name a folder, a file or a hub id")
     configuration = f"{spec.name}/*" if not source or source == GLUE_HUB else "*"
     patterns = [configuration + suffix for suffix in DATA_SUFFIXES]
     folder = find(source or GLUE_HUB, revision, DataError, "data", patterns)
-    return parcel_of(
+    return artifact_of(
         folder / spec.name if (folder / spec.name).is_dir() and not source else folder, data_files, DataError
     )
 
 
-def resolve_corpus(source: str, revision: str | None) -> Parcel:
+def resolve_corpus(source: str, revision: str | None) -> Artifact:
     """Return a source of general text."""
-    return parcel_of(
+    return artifact_of(
         find(source, revision, DataError, "data", ["*" + suffix for suffix in DATA_SUFFIXES]), data_files, DataError
     )
 
 
-def resolve_file(source: str) -> Parcel:
+def resolve_file(source: str) -> Artifact:
     """Return a local file or folder of any kind as a source: word vectors, the user's own text."""
-    return parcel_of(find(source, None, DataError, None, []), all_files, DataError)
+    return artifact_of(find(source, None, DataError, None, []), all_files, DataError)
 
 
-def resolve_model(model: str, revision: str | None) -> Parcel:
+def resolve_model(model: str, revision: str | None) -> Artifact:
     """Return a pretrained model as a source, after a check that it is safe to load and that its tokenizer fits."""
     folder = find(model, revision, ModelError, "model", HUB_PATTERNS)
     check_model(folder)
-    return parcel_of(folder, model_files, ModelError)
+    return artifact_of(folder, model_files, ModelError)
 
 
 def find(source: str, revision: str | None, kind: type[LimbeckError], hub: str | None, patterns: list[str]) -> Path:
@@ -130,7 +130,7 @@ def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str
         ) from error
 
 
-def parcel_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Parcel:
+def artifact_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Artifact:
     """Return the artifact of a source's used files; its digest covers names, sizes and bytes, not times or location."""
     files = listing(path)
     if not files:
@@ -140,7 +140,7 @@ def parcel_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Parcel:
     except OSError as error:
         raise kind(f"{path} cannot be read ({error.strerror}); check the files in it, and run again") from error
     size = sum(entry["size"] for entry in inventory.values())  # type: ignore[misc]
-    return Parcel("source", digest_of(inventory), str(path), size, architecture_fact(path))
+    return Artifact("source", digest_of(inventory), str(path), size, architecture_fact(path))
 
 
 def digest_of(inventory: Mapping[str, Mapping[str, Any]]) -> str:
@@ -165,22 +165,22 @@ def is_data(path: Path) -> bool:
     return path.suffix in DATA_SUFFIXES and path.name not in ("README.txt", "requirements.txt")
 
 
-def place_of(source: Parcel) -> Path:
+def place_of(source: Artifact) -> Path:
     """Return the user's own path of a source."""
     return Path(source.uri.removeprefix("file://"))
 
 
-def listing_of(source: Parcel) -> Listing:
+def listing_of(source: Artifact) -> Listing:
     """Return the function whose selection of files has the source's digest. Raises DataError if the source has
     changed."""
     for listing in (model_files, data_files, all_files):
         with suppress(LimbeckError):  # not a model, or no files of this kind
-            if parcel_of(place_of(source), listing, DataError).sha256 == source.sha256:
+            if artifact_of(place_of(source), listing, DataError).sha256 == source.sha256:
                 return listing
     raise changed(source)
 
 
-def copy_source(source: Parcel, folder: Path) -> None:
+def copy_source(source: Artifact, folder: Path) -> None:
     """Copy the used files of a source into an empty folder, and check the copy against the source's digest.
 
     Raises DataError if the source has changed since the digest was computed; the copy is then invalid.
@@ -199,7 +199,7 @@ def copy_source(source: Parcel, folder: Path) -> None:
         raise changed(source) from error
 
 
-def changed(source: Parcel) -> DataError:
+def changed(source: Artifact) -> DataError:
     """Return the error for a source that has changed since the start of the run."""
     return DataError(
         f"{place_of(source)} has changed, or is gone, since this run began; nothing was made of it; run again"

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tasks.catalog import GLUE, TaskSpec
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest, resolve_data
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, sentences_of
@@ -40,15 +40,15 @@ FIRST = ("validation", "valid", "dev", "test")
 # --- location ---------------------------------------------------------------------------------------------------------
 
 
-def resolve_judging_set(name: str, given: JudgingSet, data: Data, spec: TaskSpec) -> Parcel:
+def resolve_judging_set(name: str, given: JudgingSet, data: Data, spec: TaskSpec) -> Artifact:
     """Return the source of a set's rows: its file, or the folder that contains its shards. Raises DataError if there
     are none."""
     source, revision = (given.source, given.revision) if given.source else (data.source, data.revision)
     if not source and spec.name not in GLUE:
         raise DataError(f"data.judge.{name} names no source, and neither does data; name a file, a folder or a hub id")
-    parcel = resolve_data(source, revision, spec)
-    files = files_of_set(Path(parcel.uri), given.split, f"data.judge.{name}")
-    return resolve_data(str(files[0]), None, spec) if len(files) == 1 else parcel
+    artifact = resolve_data(source, revision, spec)
+    files = files_of_set(Path(artifact.uri), given.split, f"data.judge.{name}")
+    return resolve_data(str(files[0]), None, spec) if len(files) == 1 else artifact
 
 
 def files_of_set(source: Path, split: str, where: str) -> list[Path]:

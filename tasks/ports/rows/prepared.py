@@ -12,10 +12,10 @@ import numpy as np
 
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
-from tasks.ports.rows.leaks import JUDGING, held_sentences, leaked
+from tasks.ports.rows.data_leakage import JUDGING, held_sentences, leaked
 from tasks.ports.rows.overlap import Sentences, sentences_of
 from tasks.ports.rows.row_files import RowFacts, StoredRows, write_facts, write_split
-from tasks.ports.rows.splits import Split, divide, leaks_of
+from tasks.ports.rows.splits import Split, divide, leakage_of
 from tasks.ports.rows.tables import clean, label_names, read_documents, read_split, read_texts, split_files
 from tasks.recipe.data import Data
 
@@ -85,7 +85,7 @@ def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) 
     train = splits["train"]
     facts: dict[str, Any] = {
         "rows": {split: len(rows) for split, rows in splits.items()},
-        "leaked": leaks_of(splits),
+        "leaked": leakage_of(splits),
         "rows_sha256": {split: digest_of(rows) for split, rows in splits.items() if split in JUDGING},
         "longest_words": max(len(text.split()) for text in train.texts),
     }
@@ -114,7 +114,7 @@ def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, ro
     return {"rows": len(texts), "leaked": leaked(sentences_of(texts, pairs), held_sentences(rows))}
 
 
-def leaks_of_corpus(source: Path, column: str, most: int | None, rows: Path) -> dict[str, Any]:
+def leakage_of_corpus(source: Path, column: str, most: int | None, rows: Path) -> dict[str, Any]:
     """Return the number of held-back ``rows`` that overlap with the first ``most`` words of a corpus (None: all), and
     the number of words read."""
     held, words = held_sentences(rows), 0

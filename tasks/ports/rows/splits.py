@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.ports.rows.leaks import HELD, leaked, leaked_by_group
+from tasks.ports.rows.data_leakage import HELD, leaked, leaked_by_group
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, numbered, related, sentences_of, standing_alone
 from tasks.recipe.data import Data
 
@@ -224,7 +224,7 @@ def largest_holdout(held: Held, first_N: np.ndarray, most: float) -> int | None:
     return int(fitting.max()) if len(fitting) else None
 
 
-def leaks_of(splits: Mapping[str, Split]) -> dict[str, int]:
+def leakage_of(splits: Mapping[str, Split]) -> dict[str, int]:
     """Return for each split the number of held-back rows that overlap with train; with groups, of those whose group or
     text is also in train."""
     held = {name: rows for name, rows in splits.items() if name in HELD}

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import rfc8785
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import StoreError
 from tasks.ports.code.fingerprint import hash_file
 from tasks.ports.files.copies import copy_hashed
@@ -58,7 +58,7 @@ class Store(Protocol):
         """Return the store's random name. The first call creates it as a file of the store, so it moves with the
         store."""
 
-    def find(self, key: str) -> Parcel | None:
+    def find(self, key: str) -> Artifact | None:
         """Return the verified result of a key, or None."""
 
     def publish(
@@ -73,17 +73,17 @@ class Store(Protocol):
         lease: Lease,
         seconds: float = 0.0,
         used: Mapping[str, Any] | None = None,
-    ) -> Parcel:
+    ) -> Artifact:
         """Store a finished folder as the result of a key, atomically."""
 
-    def folder(self, parcel: Parcel) -> Path:
+    def folder(self, artifact: Artifact) -> Path:
         """Return a local folder with the artifact's files, after a download and a check if they are necessary; for a
         source, return the user's own path.
 
         Raises ArtifactDamaged if the files are missing or do not match the artifact's digest.
         """
 
-    def own_copy(self, source: Parcel) -> Path:
+    def own_copy(self, source: Artifact) -> Path:
         """Return a copy of a source in the store's own folder; later edits of the original do not change it.
 
         Raises DataError if the source no longer matches its digest.

@@ -21,7 +21,7 @@ from typing import Any
 
 import rfc8785
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.engine.checkpoint_files import sync
 from tasks.errors import ArtifactDamaged, StoreError
 from tasks.ports.files.sources import copy_source
@@ -43,13 +43,13 @@ from tasks.ports.store.artifacts import (
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.leases import POLL, KernelLease, taken
 from tasks.ports.store.manifests import (
+    artifact_of,
     is_of_this_release,
     is_sound,
     manifest_from,
     manifest_to_list,
     manifest_to_take,
     new_manifest,
-    parcel_of,
 )
 
 SOURCES_BYTES = 50 * 2**30
@@ -101,13 +101,13 @@ class FolderStore:
         """Return the folder for the working folders of stages, on the disk of the store."""
         return self.root / "temporary"
 
-    def find(self, key: str) -> Parcel | None:
+    def find(self, key: str) -> Artifact | None:
         """Return the artifact of a key if its manifest exists and its files match the manifest."""
         manifest = manifest_to_take(self.manifest_body(key), key, self.set_manifest_aside)
         if manifest is None:
             return None
         if is_sound(manifest, self.problem(manifest), "set aside and made again"):
-            return self.parcel(manifest)
+            return self.artifact(manifest)
         self.quarantine(key, manifest)
         return None
 
@@ -125,9 +125,9 @@ class FolderStore:
         except OSError:
             return None
 
-    def parcel(self, manifest: Mapping[str, Any]) -> Parcel:
+    def artifact(self, manifest: Mapping[str, Any]) -> Artifact:
         """Return the artifact of a manifest."""
-        return parcel_of(manifest, self.object_path(manifest["sha256"]).as_uri())
+        return artifact_of(manifest, self.object_path(manifest["sha256"]).as_uri())
 
     def problem(self, manifest: Mapping[str, Any], *, remember: bool = True) -> str | None:
         """Return the problem with the files of a manifest, or None."""
@@ -149,7 +149,7 @@ class FolderStore:
         lease: Lease,
         seconds: float = 0.0,
         used: Mapping[str, Any] | None = None,
-    ) -> Parcel:
+    ) -> Artifact:
         """Copy a finished folder into the store and bind the key to it; nothing is visible before it is complete."""
         temporary = self.root / "temporary" / f"{os.getpid()}-{uuid.uuid4().hex}"
         try:
@@ -164,7 +164,7 @@ class FolderStore:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(self.root / "checkpoints" / key, ignore_errors=True)
-        return self.parcel(manifest)
+        return self.artifact(manifest)
 
     def commit_object(self, temporary: Path, digest: str) -> None:
         """Sync a copy and rename it to its final path. An intact artifact that already exists stays, because others may
@@ -217,23 +217,25 @@ class FolderStore:
         for room in ("objects", "manifests"):
             (self.root / room).mkdir(exist_ok=True)
 
-    def folder(self, parcel: Parcel) -> Path:
+    def folder(self, artifact: Artifact) -> Path:
         """Return the folder of an artifact's files, checked as a cache hit is; for a source, the user's own path."""
-        if parcel.kind == "source":
-            return Path(parcel.uri.removeprefix("file://"))
-        folder = self.object_path(parcel.sha256)
-        if self.holds(parcel.sha256):
+        if artifact.kind == "source":
+            return Path(artifact.uri.removeprefix("file://"))
+        folder = self.object_path(artifact.sha256)
+        if self.holds(artifact.sha256):
             return folder
         if folder.exists() or folder.is_symlink():
-            self.set_aside(folder, self.root / "quarantine" / f"{parcel.sha256[:16]}-{uuid.uuid4().hex[:8]}")
-            log.warning("artifact %s is damaged; it is set aside", parcel.sha256[:12])
+            self.set_aside(folder, self.root / "quarantine" / f"{artifact.sha256[:16]}-{uuid.uuid4().hex[:8]}")
+            log.warning("artifact %s is damaged; it is set aside", artifact.sha256[:12])
             raise ArtifactDamaged(
-                f"the artifact {parcel.sha256[:12]} in {self.root} is damaged; it was set aside; run again to make "
+                f"the artifact {artifact.sha256[:12]} in {self.root} is damaged; it was set aside; run again to make "
                 f"it anew"
             )
-        raise ArtifactDamaged(f"the artifact {parcel.sha256[:12]} is gone from {self.root}; run again to make it anew")
+        raise ArtifactDamaged(
+            f"the artifact {artifact.sha256[:12]} is gone from {self.root}; run again to make it anew"
+        )
 
-    def own_copy(self, source: Parcel) -> Path:
+    def own_copy(self, source: Artifact) -> Path:
         """Return this store's copy of a source: the uploaded one if there is one, else a copy that is created once."""
         if self.holds(source.sha256):
             return self.object_path(source.sha256)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import ArtifactDamaged, LimbeckError, StoreError
 from tasks.ports.store.artifacts import Store, is_safe, is_whole, plain_files
 
@@ -22,40 +22,42 @@ Stamps = dict[str, tuple[int, int, int]]
 class HeldInputs:
     """The input folders of one stage."""
 
-    def __init__(self, store: Store, parcels: Iterable[Parcel]) -> None:
+    def __init__(self, store: Store, artifacts: Iterable[Artifact]) -> None:
         """Fetch or copy every input.
 
         Raises DataError for a changed source, and ArtifactDamaged for a changed artifact.
         """
         self.store = store
-        self.roots: dict[Parcel, Path] = {}
-        self.stamps: dict[Parcel, Stamps] = {}
-        for parcel in parcels:
-            self.hold(parcel)
+        self.roots: dict[Artifact, Path] = {}
+        self.stamps: dict[Artifact, Stamps] = {}
+        for artifact in artifacts:
+            self.hold(artifact)
 
-    def hold(self, parcel: Parcel) -> None:
+    def hold(self, artifact: Artifact) -> None:
         """Fetch or copy one input, and record size, time and inode of its files."""
-        if parcel not in self.roots:
-            self.roots[parcel] = self.store.own_copy(parcel) if parcel.kind == "source" else self.store.folder(parcel)
-            self.stamps[parcel] = stamps_of(self.roots[parcel])
+        if artifact not in self.roots:
+            self.roots[artifact] = (
+                self.store.own_copy(artifact) if artifact.kind == "source" else self.store.folder(artifact)
+            )
+            self.stamps[artifact] = stamps_of(self.roots[artifact])
 
-    def folder(self, parcel: Parcel) -> Path:
+    def folder(self, artifact: Artifact) -> Path:
         """Return the path of an input for the stage; a source that is a single file is a path of a file here, too."""
-        self.hold(parcel)
-        root = self.roots[parcel]
-        name = str(parcel.facts.get("file") or Path(parcel.uri).name)
-        return root / name if parcel.kind == "source" and is_safe(name) and (root / name).is_file() else root
+        self.hold(artifact)
+        root = self.roots[artifact]
+        name = str(artifact.facts.get("file") or Path(artifact.uri).name)
+        return root / name if artifact.kind == "source" and is_safe(name) and (root / name).is_file() else root
 
     def require_unchanged(self) -> None:
         """Raise ArtifactDamaged if an input was written to since the stage fetched it, even if it was changed back."""
-        for parcel, root in self.roots.items():
+        for artifact, root in self.roots.items():
             try:
-                same = stamps_of(root) == self.stamps[parcel] and is_whole(root, parcel.sha256, remember=True)
+                same = stamps_of(root) == self.stamps[artifact] and is_whole(root, artifact.sha256, remember=True)
             except (StoreError, OSError):
                 same = False
             if not same:
                 raise ArtifactDamaged(
-                    f"the input {shown(parcel)} was changed in {root} while this stage read it; "
+                    f"the input {display_name(artifact)} was changed in {root} while this stage read it; "
                     "nothing was published; run again"
                 )
 
@@ -66,10 +68,12 @@ class HeldInputs:
             yield
         except LimbeckError as error:
             message = str(error)
-            for parcel, root in self.roots.items():
-                if parcel.kind == "source" and not parcel.uri.startswith("s3://"):
-                    message = message.replace(str(self.folder(parcel)), shown(parcel)).replace(str(root), shown(parcel))
-                    message = message.replace(parcel.sha256, Path(parcel.uri).name)
+            for artifact, root in self.roots.items():
+                if artifact.kind == "source" and not artifact.uri.startswith("s3://"):
+                    message = message.replace(str(self.folder(artifact)), display_name(artifact)).replace(
+                        str(root), display_name(artifact)
+                    )
+                    message = message.replace(artifact.sha256, Path(artifact.uri).name)
             error.args = (message,)
             raise
 
@@ -80,6 +84,8 @@ def stamps_of(root: Path) -> Stamps:
     return {name: (state.st_size, state.st_mtime_ns, state.st_ino) for name, state in states.items()}
 
 
-def shown(parcel: Parcel) -> str:
+def display_name(artifact: Artifact) -> str:
     """Return the name of an input for messages."""
-    return parcel.uri.removeprefix("file://") if parcel.kind == "source" else f"{parcel.kind} {parcel.sha256[:12]}"
+    return (
+        artifact.uri.removeprefix("file://") if artifact.kind == "source" else f"{artifact.kind} {artifact.sha256[:12]}"
+    )

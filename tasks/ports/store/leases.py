@@ -115,7 +115,7 @@ class BucketLease:
     def acquire(self, note: Mapping[str, Any]) -> bool:
         """Try once to get the lease. A key is free if its newest lease was released or was not renewed for its
         length."""
-        newest = self.newest()
+        newest = self.newest_lease()
         if newest and not self.is_free(newest):
             return False
         number = newest[0] + 1 if newest else 1
@@ -128,7 +128,7 @@ class BucketLease:
         self.thread.start()
         return True
 
-    def newest(self) -> tuple[int, float, int] | None:
+    def newest_lease(self) -> tuple[int, float, int] | None:
         """Return number, age in seconds by the bucket's clock, and size of the newest lease."""
         found = [(number_of(entry.name), entry.age, entry.size) for entry in self.bucket.entries(self.prefix)]
         return max(found, default=None)
@@ -140,7 +140,7 @@ class BucketLease:
 
     def note_of_holder(self) -> dict[str, Any] | None:
         """Return the holder's note, or None if the lease is free."""
-        newest = self.newest()
+        newest = self.newest_lease()
         if newest is None or self.is_free(newest):
             return None
         return note_from(self.bucket.read(self.name(newest[0])) or b"", self.key)
@@ -163,7 +163,7 @@ class BucketLease:
 
     def is_ours(self) -> bool:
         """Return whether our lease is the newest one."""
-        newest = self.newest()
+        newest = self.newest_lease()
         return newest is not None and newest[0] == self.number
 
     def assert_held(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import rfc8785
 from pydantic import BaseModel, ConfigDict, Field
 
-from tasks.contracts import KINDS, Parcel
+from tasks.contracts import KINDS, Artifact
 from tasks.errors import ArtifactDamaged, StoreError
 from tasks.ports.code.fingerprint import KEY_SCHEMA, key_of
 from tasks.ports.store.artifacts import Inventory, digest_of, is_safe, log, may_carry_code
@@ -30,9 +30,9 @@ NAMES_IN_USED = ("cpu", "gpu")
 """The fields of a meter that have text values; all others are numbers."""
 
 
-def parcel_of(manifest: Mapping[str, Any], uri: str) -> Parcel:
+def artifact_of(manifest: Mapping[str, Any], uri: str) -> Artifact:
     """Return the artifact that a manifest describes; its location comes from the store, never from the manifest."""
-    return Parcel(
+    return Artifact(
         str(manifest["kind"]),
         str(manifest["sha256"]),
         uri,

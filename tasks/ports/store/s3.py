@@ -21,7 +21,7 @@ from typing import Any
 
 import rfc8785
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import ArtifactDamaged, LeaseLost, StoreError
 from tasks.ports.files.sources import copy_source
 from tasks.ports.store.artifacts import (
@@ -37,17 +37,17 @@ from tasks.ports.store.artifacts import (
 from tasks.ports.store.bucket import RETRY_SECONDS, Bucket
 from tasks.ports.store.bucket_errors import NOT_THERE, code_of
 from tasks.ports.store.cache import ArtifactCache
+from tasks.ports.store.checkpoint_sync import SyncedCheckpoints
 from tasks.ports.store.leases import BucketLease, taken
 from tasks.ports.store.manifests import (
+    artifact_of,
     is_of_this_release,
     is_sound,
     manifest_from,
     manifest_to_list,
     manifest_to_take,
     new_manifest,
-    parcel_of,
 )
-from tasks.ports.store.travelling import TravellingCheckpoints
 
 CACHE_BYTES = 50 * 2**30
 LEASE_SECONDS = 120.0  # seconds until a lease without renewal expires: longer than usual network outages
@@ -100,14 +100,14 @@ class S3Store:
 
     # --- results ---
 
-    def find(self, key: str) -> Parcel | None:
+    def find(self, key: str) -> Artifact | None:
         """Return the artifact of a key if its manifest exists and its files have the names and sizes in the
         manifest."""
         manifest = manifest_to_take(self.bucket.read(manifest_name(key)), key, self.set_manifest_aside)
         if manifest is None:
             return None
         if is_sound(manifest, self.problem(manifest), "set aside and made again"):
-            return self.parcel(manifest)
+            return self.artifact(manifest)
         self.set_manifest_aside(key)
         self.quarantine(manifest["sha256"])
         return None
@@ -128,18 +128,18 @@ class S3Store:
         surplus = sorted(there.keys() - manifest["inventory"].keys())
         return f"{surplus[0]!r} is in it, and was not stored with it" if surplus else None
 
-    def parcel(self, manifest: Mapping[str, Any]) -> Parcel:
+    def artifact(self, manifest: Mapping[str, Any]) -> Artifact:
         """Return the artifact of a manifest."""
-        return parcel_of(manifest, f"{self.bucket.address.rstrip('/')}/{object_name(manifest['sha256'], '')}")
+        return artifact_of(manifest, f"{self.bucket.address.rstrip('/')}/{object_name(manifest['sha256'], '')}")
 
-    def folder(self, parcel: Parcel) -> Path:
+    def folder(self, artifact: Artifact) -> Path:
         """Return an artifact's folder in the cache; the first use on a host fetches the files and checks every byte.
         For a source that was not uploaded, return the user's own path."""
-        if parcel.kind == "source" and not parcel.uri.startswith("s3://"):
-            return Path(parcel.uri.removeprefix("file://"))
-        return self.cache.folder(parcel.sha256, lambda folder: self.fetch(parcel.sha256, folder))
+        if artifact.kind == "source" and not artifact.uri.startswith("s3://"):
+            return Path(artifact.uri.removeprefix("file://"))
+        return self.cache.folder(artifact.sha256, lambda folder: self.fetch(artifact.sha256, folder))
 
-    def own_copy(self, source: Parcel) -> Path:
+    def own_copy(self, source: Artifact) -> Path:
         """Return a source's copy in this host's cache: downloaded if it was uploaded, else copied from the user."""
         if source.uri.startswith("s3://"):
             return self.folder(source)
@@ -195,7 +195,7 @@ class S3Store:
         lease: Lease,
         seconds: float = 0.0,
         used: Mapping[str, Any] | None = None,
-    ) -> Parcel:
+    ) -> Artifact:
         """Upload a finished folder, then bind the key to it; the result is visible only with its manifest."""
         inventory = take_inventory(folder, kind)
         digest = digest_of(inventory)
@@ -206,7 +206,7 @@ class S3Store:
         self.commit(key, manifest, lease)
         self.cache.put(digest, folder)
         self.remove_checkpoints(key)
-        return self.parcel(manifest)
+        return self.artifact(manifest)
 
     def remove_checkpoints(self, key: str) -> None:
         """Remove the checkpoints of a key, in the bucket and on this host."""
@@ -349,8 +349,8 @@ class S3Store:
     async def checkpoints(self, key: str, tell: Callable[[str], None]) -> AsyncIterator[Path]:
         """Yield a folder with the newest checkpoint of this key, and upload new ones from it while the stage runs."""
         folder = self.local / "checkpoints" / key
-        travelling = TravellingCheckpoints(self.bucket, f"checkpoints/{key}/", folder)
-        await asyncio.to_thread(travelling.bring, tell)
+        travelling = SyncedCheckpoints(self.bucket, f"checkpoints/{key}/", folder)
+        await asyncio.to_thread(travelling.download, tell)
         travelling.start()
         try:
             yield folder

@@ -34,9 +34,9 @@ class CandidateLog(RunLog):
                 run = self.new_child(model.name, tags)
                 self.client.log_batch(run, metrics=decision_figures(model, models[0], split))
                 self.terminate(run, "FINISHED")
-            self.crown(next(model for model in models if model.name == best), standing, models[0], split)
+            self.log_best_candidate(next(model for model in models if model.name == best), standing, models[0], split)
 
-    def crown(self, best: ResultRow, standing: str, teacher: ResultRow, split: str) -> None:
+    def log_best_candidate(self, best: ResultRow, standing: str, teacher: ResultRow, split: str) -> None:
         """Copy the metrics of the best candidate and its ``standing`` to the parent. A refused candidate keeps its
         metrics, but is not tagged as winner."""
         from mlflow.entities import RunTag

@@ -44,7 +44,7 @@ REASON, BECAUSE = (
 
 
 @dataclass(frozen=True)
-class Standing:
+class RegistryState:
     """The state of one registered model at one moment."""
 
     aliases: Mapping[str, str]
@@ -62,18 +62,18 @@ class Registry:
     def __init__(self, tracker: Tracker, name: str, lease: Lease | None = None, store: str = "") -> None:
         self.tracker, self.name, self.lease, self.store = tracker, name, lease, store
 
-    def read(self) -> Standing:
+    def read(self) -> RegistryState:
         """Return the current state; it is empty for a model that does not exist."""
         model = self.model()
         if model is None:
-            return Standing({}, {}, [])
+            return RegistryState({}, {}, [])
         with self.tracker.asking(f"read {self.name}"):
             found = every(self.tracker.client.search_model_versions, filter_string=f"name = '{self.name}'")
             versions = {
                 str(version.version): {**version.tags, "description": version.description or ""} for version in found
             }
         aliases = {alias: str(number) for alias, number in model.aliases.items()}
-        return Standing(aliases, versions, history_of(model.tags), model.tags.get(STORE, ""))
+        return RegistryState(aliases, versions, history_of(model.tags), model.tags.get(STORE, ""))
 
     def model(self) -> Any:
         """Return MLflow's registered model, or None; a model that belongs to another store's lock is refused."""
@@ -118,7 +118,7 @@ class Registry:
         """Return a version's complete package: the original if the artifact store is a folder, else a download."""
         return package if package.is_dir() else self.tracker.fetch(f"models:/{self.name}/{version.version}", package)
 
-    def record(self, standing: Standing, kind: str, **said: Any) -> int:
+    def record(self, standing: RegistryState, kind: str, **said: Any) -> int:
         """Record a decision and return its number; the caller holds the lock, so that no two decisions get the same
         number."""
         number = max((int(entry["n"]) for entry in standing.history), default=0) + 1
@@ -227,7 +227,7 @@ def shortened(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def missing(standing: Standing) -> dict[str, str]:
+def missing(standing: RegistryState) -> dict[str, str]:
     """Return the aliases that exist according to the history but not in the registry, each with its version."""
     known: dict[str, str | None] = {}
     for entry in standing.history:

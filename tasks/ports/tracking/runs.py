@@ -17,7 +17,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
-from tasks.ports.markdown import plain_words
+from tasks.ports.markdown import escaped
 from tasks.ports.processes import this_process
 from tasks.ports.tracking.client import legal, without_secrets
 from tasks.ports.tracking.figures import flatten, is_number
@@ -91,7 +91,7 @@ class RunLog(RunHistory):
             where = (self.artifact_root / self.experiment.replace("/", "-")).as_uri()
         tags = {
             "mlflow.experimentKind": "custom_model_development",
-            "mlflow.note.content": f"Limbeck: small models for {plain_words(self.experiment)}. "
+            "mlflow.note.content": f"Limbeck: small models for {escaped(self.experiment)}. "
             "Parent runs are flow runs; the registry holds the models.",
         }
         return str(self.client.create_experiment(self.experiment, artifact_location=where, tags=tags))
@@ -165,7 +165,7 @@ class RunLog(RunHistory):
     def stage_finished(self, record: Any) -> None:
         """Send the curves and facts of a stage and end its run."""
         with self.asking("end a stage's run"):
-            self.client.set_tag(self.children[record.number], "blob.sha256", record.parcel.sha256)
+            self.client.set_tag(self.children[record.number], "blob.sha256", record.artifact.sha256)
             self.end(record, "FINISHED")
 
     def stage_failed(self, record: Any, error: str, killed: bool) -> None:
@@ -176,18 +176,18 @@ class RunLog(RunHistory):
             self.client.set_tag(self.children[record.number], "error", error[:5000])
             self.end(record, "KILLED" if killed else "FAILED")
         except Exception as trouble:
-            logging.getLogger("limbeck").warning("MLflow did not take the end of %s: %s", record.shown, trouble)
+            logging.getLogger("limbeck").warning("MLflow did not take the end of %s: %s", record.display_name, trouble)
 
     def end(self, record: Any, status: str) -> None:
         """Send the buffered points and final metrics of a stage and set its status."""
-        run, facts = self.children[record.number], dict(record.parcel.facts) if record.parcel else {}
+        run, facts = self.children[record.number], dict(record.artifact.facts) if record.artifact else {}
         self.deliver(record)
         figures = [(name, value, 0) for name, value in flatten(facts).items() if is_number(value)]
         took = [(name, value, 0) for name, value in record.figures.items()]
         self.send(run, metrics=[*figures, *took, ("stage_seconds", record.seconds, 0)])
         self.terminate(run, status)
 
-    def story(self, records: Sequence[Any]) -> None:
+    def log_stages(self, records: Sequence[Any]) -> None:
         """Log the state of every stage on the parent, for a cache hit with the run that computed it; this takes one
         search and one call for any number of stages."""
         if not records:
@@ -196,13 +196,13 @@ class RunLog(RunHistory):
             makers = self.makers() if any(record.cache == "hit" for record in records) else {}
             rows = [
                 {
-                    "stage": record.shown,
+                    "stage": record.display_name,
                     "state": record.state,
                     "cache": record.cache,
                     "why": record.why,
                     "seconds": round(record.seconds, 3),
                     "key": record.key,
-                    "sha256": record.parcel.sha256 if record.parcel else None,
+                    "sha256": record.artifact.sha256 if record.artifact else None,
                     "made_by_run": makers.get(record.key) if record.cache == "hit" else None,
                 }
                 for record in records

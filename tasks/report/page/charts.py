@@ -24,8 +24,8 @@ from tasks.report.page.svg import (
     scale,
     short,
     text,
+    tick_label,
     ticks,
-    told,
 )
 from tasks.results.row import Estimate
 
@@ -50,7 +50,7 @@ def front_chart(found: Front, headline: str) -> Markup:
         scale(max(low, 1e-9) if log else low, high, 52, WIDE - 14, log=log),
         scale(bottom, top, HIGH - 40, 30),
     )
-    across = [(at, told(at)) for at in log_ticks(low, high)] if log else labelled(ticks(max(0.0, low), high))
+    across = [(at, tick_label(at)) for at in log_ticks(low, high)] if log else labelled(ticks(max(0.0, low), high))
     parts = [
         axes(
             plot,

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.report.format.page_words import count, figure, plural, signed
+from tasks.report.format.numbers import count, figure, plural, signed
 from tasks.report.page.charts import reliability_chart, scatter_chart
-from tasks.report.page.page_parts import LONGEST_TEXT, MOST_CLASSES
+from tasks.report.page.sections import LONGEST_TEXT, MOST_CLASSES
 from tasks.results.row import ResultRow
 from tasks.results.run import RunResult
 
 
-def look_parts(result: RunResult, models: Sequence[ResultRow]) -> list[dict[str, Any]]:
+def analysis_sections(result: RunResult, models: Sequence[ResultRow]) -> list[dict[str, Any]]:
     """Return the error analyses of the displayed models."""
-    return [look_of(result, model) for model in models if model.inspection]
+    return [analysis_of(result, model) for model in models if model.inspection]
 
 
-def look_of(result: RunResult, model: ResultRow) -> dict[str, Any]:
+def analysis_of(result: RunResult, model: ResultRow) -> dict[str, Any]:
     """Return one model's confusion and calibration, or its residuals."""
     look = model.inspection or {}
     if "confusion" in look:
@@ -90,7 +90,7 @@ def mistakes(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[str
     ]
 
 
-def apart_part(result: RunResult, model: ResultRow, texts: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def disagreement_section(result: RunResult, model: ResultRow, texts: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the disagreements of a student and its teacher, with examples; without ``texts`` the examples only have
     row ids."""
     look = model.inspection or {}
@@ -142,7 +142,7 @@ def example(one: Mapping[str, Any], labels: Sequence[str], texts: Mapping[str, A
     found = (texts or {}).get(str(one["id"])) or ()
     return {
         "id": one["id"],
-        "texts": [cut(str(text)) for text in found if text],
+        "texts": [shorten(str(text)) for text in found if text],
         "label": answered(one["label"], labels),
         **{
             who: {"answer": answered(one[who]["answer"], labels), "probability": one[who].get("probability")}
@@ -156,6 +156,6 @@ def answered(answer: Any, labels: Sequence[str]) -> str:
     return labels[answer] if labels and isinstance(answer, int) and 0 <= answer < len(labels) else figure(answer, ".2f")
 
 
-def cut(text: str) -> str:
+def shorten(text: str) -> str:
     """Shorten a text that would fill the page."""
     return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT].rstrip() + " …"

@@ -12,23 +12,23 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.report.format.page_words import plural
+from tasks.report.format.numbers import plural
 from tasks.report.page.charts import drop_chart
-from tasks.report.page.error_analysis import apart_part, look_parts
-from tasks.report.page.page_answer import answer
-from tasks.report.page.page_parts import (
+from tasks.report.page.error_analysis import analysis_sections, disagreement_section
+from tasks.report.page.headline import answer
+from tasks.report.page.sections import (
     curve_parts,
-    drop_part,
+    dropped_section,
     front_parts,
-    ledger_part,
+    ledger_section,
     licence_lines,
-    lineage_part,
+    lineage_section,
     notes,
     reproduction,
     table_rows,
 )
 from tasks.report.tables.held_back import held_back_lines
-from tasks.report.tables.judging_sets import judging_part
+from tasks.report.tables.judging_sets import judging_section
 from tasks.report.tables.results import conditions
 from tasks.report.tables.sweep import SIMILAR, answer_lines, row_of
 from tasks.report.tables.sweep import notes as sweep_notes
@@ -59,15 +59,15 @@ def run_page(result: RunResult, *, curves: Curves | None = None, texts: Mapping[
         "notes": notes(result),
         "conditions": conditions(result.models[0]),
         "curves": curve_parts(result, curves, [model.name]),
-        "looks": look_parts(result, [model] + [teacher] * (teacher is not model)),
-        "apart": apart_part(result, model, texts),
-        "drops": drop_part(result),
-        "lineage": lineage_part(result, model),
+        "looks": analysis_sections(result, [model] + [teacher] * (teacher is not model)),
+        "apart": disagreement_section(result, model, texts),
+        "drops": dropped_section(result),
+        "lineage": lineage_section(result, model),
         "licences": licence_lines(result),
         "held": held_back_lines(result.held_back or {}),
-        "ledger": ledger_part(result),
+        "ledger": ledger_section(result),
         "how": reproduction(result),
-        "judged": judging_part(result),
+        "judged": judging_section(result),
     }
     return page("page.html", result, answer=first, **parts)
 
@@ -83,7 +83,7 @@ def sweep_page(result: Mapping[str, Any]) -> str:
         "marks": sweep_notes(result),
         "chart": sweep_chart(result),
         "similar": SIMILAR,
-        "ledger": ledger_part(shared),
+        "ledger": ledger_section(shared),
         "held": held_back_lines(result.get("held_back") or {}),
         "how": reproduction(shared),
     }

@@ -74,7 +74,7 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
     return inside[:: math.ceil(len(inside) / most)] if len(inside) > 1 else ticks(low, high, most)
 
 
-def told(value: float, step: float = 0.0) -> str:
+def tick_label(value: float, step: float = 0.0) -> str:
     """Return a tick's figure with as many digits as the distance to the next tick requires."""
     if step:
         return f"{value:,.{min(6, max(0, -math.floor(math.log10(step) + 1e-9) + (0 if is_whole(step) else 1)))}f}"
@@ -174,7 +174,7 @@ def axes(
 def labelled(values: Sequence[float]) -> list[tuple[float, str]]:
     """Return evenly spaced ticks with their labels."""
     step = values[1] - values[0] if len(values) > 1 else 0.0
-    return [(value, told(value, step)) for value in values]
+    return [(value, tick_label(value, step)) for value in values]
 
 
 @dataclass

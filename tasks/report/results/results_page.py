@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.ports.markdown import plain_words
-from tasks.report.format.against import gap
+from tasks.ports.markdown import escaped
+from tasks.report.format.baseline_comparison import gap
 from tasks.report.format.means import VARIED
-from tasks.report.format.speed_words import latency_said, speedup_said
+from tasks.report.format.speeds import format_latency, format_speedup
 from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
 from tasks.report.results.markdown_table import line, table
 from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
@@ -63,14 +63,14 @@ def task_parts(results: Sequence[Run | Sweep]) -> list[str]:
                 (result.made.teacher, result.split, result.headline, result.rows[result.split], result.purged is None),
                 [],
             ).append(result)
-    parts = [run_part(runs) for _, runs in sorted(tables.items())]
-    return parts + [sweep_part(result) for result in results if isinstance(result, Sweep)]
+    parts = [run_section(runs) for _, runs in sorted(tables.items())]
+    return parts + [sweep_section(result) for result in results if isinstance(result, Sweep)]
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def run_part(runs: Sequence[Run]) -> str:
+def run_section(runs: Sequence[Run]) -> str:
     """Return one table of runs, and how each was made."""
     first = runs[0]
     judged = f"{first.headline} on {first.rows[first.split]:,} {first.split} rows"
@@ -169,11 +169,11 @@ def model_cells(run: Run, entry: Entry) -> list[str]:
         scored(score_of(run, entry)),
         registered(score_of(run, entry), entry),
         number(retained.value, ".1%") + bounds(retained, ".1%"),
-        against(entry, run.split),
+        baseline_cell(entry, run.split),
         str(len(entry.seeds) or len(score_of(run, entry).per_seed)),
         number(entry.parameters, ".2f", 1e-6, " M"),
-        latency_said(entry),
-        speedup_said(entry),
+        format_latency(entry),
+        format_speedup(entry),
         number(mean(entry.steps) or None, ",.0f"),
         number(mean(entry.train_seconds) or None, ".1f", 1 / 60),
     ]
@@ -203,7 +203,7 @@ def bounds(figure: Figure, form: str) -> str:
     return f" [{figure.low:{form}}, {figure.high:{form}}]" if figure.low is not None and figure.high is not None else ""
 
 
-def against(entry: Entry, split: str) -> str:
+def baseline_cell(entry: Entry, split: str) -> str:
     """Return what is said of a model beside its plain baselines."""
     said = [(baseline, splits[split]) for baseline, splits in entry.against.items() if split in splits]
     return "; ".join(f"{one.verdict}, `{baseline}`: {gap(one)}{lonely(one.seeds)}" for baseline, one in said) or DASH
@@ -230,7 +230,7 @@ def conditions(at: Mapping[str, Any]) -> str:
 # --- sweeps -----------------------------------------------------------------------------------------------------------
 
 
-def sweep_part(sweep: Sweep) -> str:
+def sweep_section(sweep: Sweep) -> str:
     """Return the table of strategies by dropped layers, the answer, and how it was made."""
     drops = sorted({cell.drop for cell in sweep.cells})
     strategies = list(dict.fromkeys(cell.strategy for cell in sweep.cells))
@@ -287,7 +287,7 @@ def how(result: Run | Sweep, more: str = "") -> str:
         )
         if part
     )
-    note = f" {plain_words(result.note, 1000)}" if result.note else ""
+    note = f" {escaped(result.note, 1000)}" if result.note else ""
     return f"- `{result.recipe}`: {facts}.{note}" + (f"\n  `{made.command}`" if made.command else "")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.report.format.page_words import DASH, figure, money
+from tasks.report.format.numbers import DASH, figure, money
 from tasks.report.format.pareto import number
 from tasks.results.row import Amount, ResultRow
 

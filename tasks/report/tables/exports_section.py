@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.report.format.speed_words import latency_said, speedup_said
+from tasks.report.format.speeds import format_latency, format_speedup
 from tasks.results.row import ExportFacts, ResultRow
 
 FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx"}
@@ -78,7 +78,7 @@ def table_row(row: ResultRow, split: str) -> str:
     """Return one export's line of the table."""
     score, export = row.score(split).value, facts_of(row)
     shown = "—" if score is None else f"{score:.4f}"
-    figures = (shown, f"{(row.bytes or 0) / 1e6:.1f}", latency_said(row), speedup_said(row, ""))
+    figures = (shown, f"{(row.bytes or 0) / 1e6:.1f}", format_latency(row), format_speedup(row, ""))
     return "| " + " | ".join((f"`{FILES[export.format]}`", *figures, held(export), row.engine or "")) + " |"
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tasks.report.format.against import Bounded
-from tasks.report.format.page_words import plural
+from tasks.report.format.baseline_comparison import Bounded
+from tasks.report.format.numbers import plural
 from tasks.report.tables.results import DASH, number, over_seeds, with_interval
 from tasks.results.row import UNDEFINED, ResultRow, SetScores
 from tasks.results.run import RunResult
@@ -111,7 +111,7 @@ def line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def judging_part(result: RunResult) -> dict[str, Any] | None:
+def judging_section(result: RunResult) -> dict[str, Any] | None:
     """Return the part of a run's page on its judging sets; None if there are none."""
     models = result.models
     sets = [

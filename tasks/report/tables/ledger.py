@@ -49,10 +49,10 @@ HEADINGS = {
 
 def cells(cost: Mapping[str, Any]) -> list[str]:
     """Return one line of the table."""
-    return [shown(cost[name], TIMES.get(name)) for name in HEADINGS]
+    return [format_figure(cost[name], TIMES.get(name)) for name in HEADINGS]
 
 
-def shown(figure: Mapping[str, Any], form: Any = None) -> str:
+def format_figure(figure: Mapping[str, Any], form: Any = None) -> str:
     """Return a figure with the sign of its origin."""
     form = form or "{:.3g}".format
     if figure["value"] is None:
@@ -79,8 +79,8 @@ def counted_lines(ledger: Mapping[str, Any]) -> list[str]:
         else "no grid (costs.region), so no CO2e"
     )
     whole = (
-        f"The machine as a whole, {billed['hours']['value']:.3g} h: ${shown(billed['dollars_on_demand'])} on "
-        f"demand, ${shown(billed['dollars_spot'])} spot."
+        f"The machine as a whole, {billed['hours']['value']:.3g} h: ${format_figure(billed['dollars_on_demand'])} on "
+        f"demand, ${format_figure(billed['dollars_spot'])} spot."
     )
     return [
         f"Counted with: {price}; {factor}.",
@@ -91,11 +91,11 @@ def counted_lines(ledger: Mapping[str, Any]) -> list[str]:
 
 def amount(cost: Mapping[str, Any]) -> str:
     """Return the known parts of a cost in a few words."""
-    dollars = shown(cost["dollars_on_demand"])
+    dollars = format_figure(cost["dollars_on_demand"])
     said = [
-        shown(cost["seconds"], duration),
-        f"{shown(cost['kwh'])} kWh",
-        f"{shown(cost['co2e_kg'])} kg CO2e",
+        format_figure(cost["seconds"], duration),
+        f"{format_figure(cost['kwh'])} kWh",
+        f"{format_figure(cost['co2e_kg'])} kg CO2e",
         f"${dollars}",
     ]
     known = [
@@ -129,7 +129,7 @@ def plan_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
             row["stage"],
             row["cache"],
             row["why"],
-            *(shown(row["cost"][name], TIMES.get(name)) if missing else "" for name in parts),
+            *(format_figure(row["cost"][name], TIMES.get(name)) if missing else "" for name in parts),
         )
     return table
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tasks.ports.markdown import plain_words
-from tasks.report.format.against import Bounded, against_lines
+from tasks.ports.markdown import escaped
+from tasks.report.format.baseline_comparison import Bounded, baseline_lines
 from tasks.report.format.means import VARIED
-from tasks.report.format.speed_words import latency_said, speed_lines, speedup_said
+from tasks.report.format.speeds import format_latency, format_speedup, speed_lines
 from tasks.results.row import ResultRow
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def results_markdown(models: Sequence[ResultRow], *, headline: str | None = None
     lines += [
         "| " + " | ".join(cell.replace("|", "\\|") for cell in cells(model, split, headline)) + " |" for model in models
     ]
-    lines += ["", *(f"- {line}" for line in against_lines(models, split))]
+    lines += ["", *(f"- {line}" for line in baseline_lines(models, split))]
     said = (
         f"Score: {headline or models[0].headline} on {split}, of the registered model. ms: median ± its "
         f"interval at {conditions(models[0])}."
@@ -61,7 +61,7 @@ def results_markdown(models: Sequence[ResultRow], *, headline: str | None = None
 def notes(models: Sequence[ResultRow]) -> list[str]:
     """Return the notes of stages about models, each once, and lines on models whose speed is unsteady or was timed in
     another way than the teacher's."""
-    noted = [f"Note: {plain_words(note, 1000)}." for note in sorted({model.note for model in models if model.note})]
+    noted = [f"Note: {escaped(note, 1000)}." for note in sorted({model.note for model in models if model.note})]
     return [*noted, *speed_lines(models)]
 
 
@@ -76,8 +76,8 @@ def cells(model: ResultRow, split: str, headline: str | None = None) -> list[str
         number(model.parameters, ".2f", 1e-6, " M"),
         number(model.bytes, ".1f", 1e-6),
         number(model.flops, ".2f", 1e-9),
-        latency_said(model),
-        speedup_said(model),
+        format_latency(model),
+        format_speedup(model),
         model.gate or DASH,
     ]
 

@@ -102,10 +102,10 @@ def notes(result: Result) -> list[str]:
 def row_of(result: Result, drop: int) -> list[tuple[Mapping[str, Any], str]]:
     """Return the cells of one number of dropped layers with their text, in the order of the columns."""
     found = {cell["strategy"]: cell for cell in result["cells"] if cell["drop"] == drop}
-    return [(found[strategy], shown(found[strategy])) for strategy in result["strategies"]]
+    return [(found[strategy], format_cell(found[strategy])) for strategy in result["strategies"]]
 
 
-def shown(cell: Mapping[str, Any]) -> str:
+def format_cell(cell: Mapping[str, Any]) -> str:
     """Return the text of one cell; a cell that dropped out has no final figure, so none is displayed."""
     if cell["state"] != "scored":
         return OUT if cell["state"] == "dropped out" else DASH

@@ -19,16 +19,16 @@ def plan(lengths_N: np.ndarray, *, size: int, tokens: int, seed: int, epoch: int
     batches: list[np.ndarray] = []
     for start in range(0, len(order), size * POOL):
         pool = order[start : start + size * POOL]
-        batches.extend(cut(pool[np.argsort(lengths_N[pool], kind="stable")], lengths_N, size, tokens))
+        batches.extend(cut_batches(pool[np.argsort(lengths_N[pool], kind="stable")], lengths_N, size, tokens))
     return [batches[index] for index in random.permutation(len(batches))]
 
 
 def by_length(lengths_N: np.ndarray, *, size: int, tokens: int) -> list[np.ndarray]:
     """Return batches for a pass in which order does not matter, longest first, so that memory trouble shows at once."""
-    return cut(np.argsort(-lengths_N, kind="stable"), lengths_N, size, tokens)
+    return cut_batches(np.argsort(-lengths_N, kind="stable"), lengths_N, size, tokens)
 
 
-def cut(rows: np.ndarray, lengths_N: np.ndarray, size: int, tokens: int) -> list[np.ndarray]:
+def cut_batches(rows: np.ndarray, lengths_N: np.ndarray, size: int, tokens: int) -> list[np.ndarray]:
     """Cut rows into batches of at most ``size`` rows and ``tokens`` padded tokens; a single long row stays whole."""
     batches, start = [], 0
     while start < len(rows):

@@ -104,7 +104,7 @@ class Capture:
         self.layer += 1
 
 
-def prove(capture: Capture, inputs: dict[str, Tensor], mask_BT: Tensor) -> None:
+def check_capture(capture: Capture, inputs: dict[str, Tensor], mask_BT: Tensor) -> None:
     """Check on one batch that two passes agree (no dropout) and that softmax(scores + mask) gives the model's own
     probabilities."""
     with torch.inference_mode():
@@ -112,10 +112,10 @@ def prove(capture: Capture, inputs: dict[str, Tensor], mask_BT: Tensor) -> None:
     if not all(torch.equal(first, second) for first, second in zip(tensors(shown), tensors(again), strict=True)):
         raise ModelError("the teacher answers differently when asked twice: it still drops units out")
     if open_to_watch(capture.model):
-        prove_scores(capture.model, scores_of(shown), inputs, mask_BT)
+        check_scores(capture.model, scores_of(shown), inputs, mask_BT)
 
 
-def prove_scores(model: Any, scores: dict[int, Tensor], inputs: dict[str, Tensor], mask_BT: Tensor) -> None:
+def check_scores(model: Any, scores: dict[int, Tensor], inputs: dict[str, Tensor], mask_BT: Tensor) -> None:
     """Check scores by layer against the probabilities that transformers' own attention finds for valid tokens."""
     if not scores:
         return
@@ -125,7 +125,7 @@ def prove_scores(model: Any, scores: dict[int, Tensor], inputs: dict[str, Tensor
         own = model(**inputs, output_attentions=True).attentions
     model.set_attn_implementation(before)
     for layer, scores_BHTT in scores.items():
-        unseen_BTT = (mask_BT[:, None, :] == 0) | far(mask_BT, architecture.reach(model.config, layer))
+        unseen_BTT = (mask_BT[:, None, :] == 0) | beyond_window(mask_BT, architecture.reach(model.config, layer))
         rebuilt = scores_BHTT.masked_fill(unseen_BTT[:, None], -torch.inf).softmax(-1)
         first, second = (shares_BHTT.float().transpose(1, 2)[mask_BT.bool()] for shares_BHTT in (rebuilt, own[layer]))
         if not torch.allclose(first, second, atol=1e-4):
@@ -135,7 +135,7 @@ def prove_scores(model: Any, scores: dict[int, Tensor], inputs: dict[str, Tensor
             )
 
 
-def far(mask_BT: Tensor, reach: int | None) -> Tensor:
+def beyond_window(mask_BT: Tensor, reach: int | None) -> Tensor:
     """Return which pairs of tokens [1, T, T] lie farther apart than a local layer looks."""
     at_T = torch.arange(mask_BT.shape[1], device=mask_BT.device)
     apart_TT = (at_T[:, None] - at_T[None, :]).abs()

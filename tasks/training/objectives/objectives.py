@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tasks.errors import RecipeError
-from tasks.training.objectives.lesson import Lesson, Objective
-from tasks.training.objectives.matching import layers
-from tasks.training.objectives.relating import relations
-from tasks.training.objectives.replacing import replacing
+from tasks.training.objectives.context import DistillationContext, Objective
+from tasks.training.objectives.distilbert import distilbert_loss
+from tasks.training.objectives.layers import layers
+from tasks.training.objectives.relations import relations
 from tasks.training.objectives.self_attention import self_attention
-from tasks.training.objectives.triple import triple
+from tasks.training.objectives.theseus import replacing
 
-OBJECTIVES: dict[str, Callable[[Lesson], Objective]] = {
+OBJECTIVES: dict[str, Callable[[DistillationContext], Objective]] = {
     "layers": layers,
     "relations": relations,
     "replacing": replacing,
     "self-attention": self_attention,
-    "triple": triple,
+    "triple": distilbert_loss,
 }
 
 
-def objective_of(lesson: Lesson) -> Objective:
-    """Return what a lesson's knobs ask for."""
-    if lesson.knobs.method not in OBJECTIVES:
-        raise RecipeError(f"unknown method {lesson.knobs.method!r}; choose one of {', '.join(sorted(OBJECTIVES))}")
-    return OBJECTIVES[lesson.knobs.method](lesson)
+def objective_of(context: DistillationContext) -> Objective:
+    """Return what a distillation context's knobs ask for."""
+    if context.knobs.method not in OBJECTIVES:
+        raise RecipeError(f"unknown method {context.knobs.method!r}; choose one of {', '.join(sorted(OBJECTIVES))}")
+    return OBJECTIVES[context.knobs.method](context)

@@ -1,6 +1,6 @@
 """Copying the self-attention of the teacher's last layer: where tokens look, and how their values relate.
 
-Method: Wang et al. 2020, MiniLM, arXiv:2002.10957. Its successor, in ``relating.py``, needs no equal heads.
+Method: Wang et al. 2020, MiniLM, arXiv:2002.10957. Its successor, in ``relations.py``, needs no equal heads.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tasks.methods.losses.means import Loss
 from tasks.methods.losses.relations import relation_loss
 from tasks.recipe.methods import SelfAttention as SelfAttentionKnobs
 from tasks.training.data.rows import Batch
-from tasks.training.objectives.capture import Capture, Signals, prove
-from tasks.training.objectives.lesson import Lesson, Objective
+from tasks.training.objectives.capture import Capture, Signals, check_capture
+from tasks.training.objectives.context import DistillationContext, Objective
 
 
 class SelfAttention(Objective):
@@ -28,9 +28,9 @@ class SelfAttention(Objective):
         self.of_student = Capture(student, attention=[self.own], states=[self.own])
         self.of_teacher = Capture(teacher, attention=[self.copied], states=[self.copied])
 
-    def prove(self, job: Job, batch: Batch) -> None:
+    def check_capture(self, job: Job, batch: Batch) -> None:
         """Check the capture of the teacher."""
-        prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
+        check_capture(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the weighted sum of both terms."""
@@ -44,6 +44,6 @@ class SelfAttention(Objective):
         return self.knobs.attention * attention + self.knobs.value * relation
 
 
-def self_attention(lesson: Lesson) -> SelfAttention:
-    """Return the objective of a lesson."""
-    return SelfAttention(lesson.student, lesson.teacher, lesson.knobs.self_attention)
+def self_attention(context: DistillationContext) -> SelfAttention:
+    """Return the objective of a distillation context."""
+    return SelfAttention(context.student, context.teacher, context.knobs.self_attention)

@@ -38,7 +38,7 @@ from tasks.training.data.rows import (
 )
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture, Signals
-from tasks.training.objectives.matching import wanted
+from tasks.training.objectives.layers import weighted_signals
 from tasks.training.precision import arithmetic, device, store_as_multiplied
 
 LARGEST = 60_000.0  # what 16 bits can hold is a little more
@@ -72,7 +72,7 @@ def record_signals(job: Job) -> dict[str, Any]:
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
     mapped = layer_map(knobs.layer_map, knobs.layers, teacher.config.num_hidden_layers)
     wide = {"width": teacher.config.hidden_size, "heads": teacher.config.num_attention_heads}
-    plan = Plan(**wanted(knobs, mapped.hidden, mapped.attention), **wide, left=encoded.left)  # type: ignore[arg-type]
+    plan = Plan(**weighted_signals(knobs, mapped.hidden, mapped.attention), **wide, left=encoded.left)  # type: ignore[arg-type]
     size = 2 * sum(plan.numbers(encoded.lengths_N))
     if size > knobs.signal_budget_gb * 1e9:
         return live(job, f"they would take {size / 1e9:.1f} GB, and signal_budget_gb is {knobs.signal_budget_gb:g}")
@@ -104,8 +104,8 @@ def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: Plan, pad: int
         with torch.inference_mode(), arithmetic(precision, teacher.device):
             batch = collate(encoded, rows, pad, teacher.device)
             shown = capture(**batch.inputs(teacher))
-        states_BTME = narrow([shown.hidden[layer] for layer in plan.hidden], 2)
-        scores_BLHTT = narrow([shown.scores[layer] for layer in plan.attention], 1)
+        states_BTME = to_16_bits([shown.hidden[layer] for layer in plan.hidden], 2)
+        scores_BLHTT = to_16_bits([shown.scores[layer] for layer in plan.attention], 1)
         for at, row in enumerate(rows):
             there = valid(int(encoded.lengths_N[row]), batch.mask_BT.shape[1], left=plan.left)
             if states_BTME is not None:
@@ -118,7 +118,7 @@ def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: Plan, pad: int
         values.flush()
 
 
-def narrow(signals: list[Tensor], axis: int) -> np.ndarray | None:
+def to_16_bits(signals: list[Tensor], axis: int) -> np.ndarray | None:
     """Put the signals of several layers side by side, in 16 bits."""
     if not signals:
         return None

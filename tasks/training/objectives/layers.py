@@ -22,8 +22,8 @@ from tasks.methods.losses.means import Loss
 from tasks.recipe.methods import Matching
 from tasks.recipe.slices import SignalSlice
 from tasks.training.data.rows import Batch
-from tasks.training.objectives.capture import Capture, Signals, far, prove
-from tasks.training.objectives.lesson import Lesson, Objective
+from tasks.training.objectives.capture import Capture, Signals, beyond_window, check_capture
+from tasks.training.objectives.context import DistillationContext, Objective
 
 MASKED_SCORE = -10_000.0  # what the reference code adds to the scores of padded keys
 
@@ -43,17 +43,17 @@ class Matcher(Objective):
         self.projections = Projections(layers + 1, *widths, kind=knobs.projection).to(student.device)
         # A map may end early: what the student's last layers show is then not asked for.
         ours = range(len(self.map.hidden)), range(len(self.map.attention))
-        self.of_student = Capture(student, **wanted(knobs, *ours))
-        self.of_teacher = Capture(teacher, **wanted(knobs, self.map.hidden, self.map.attention))
+        self.of_student = Capture(student, **weighted_signals(knobs, *ours))
+        self.of_teacher = Capture(teacher, **weighted_signals(knobs, self.map.hidden, self.map.attention))
 
         self.modules = nn.ModuleDict({"student": student, "projections": self.projections})
         self.width = longest if knobs.formula == "paper" else None
         for model in (student, teacher) if self.width is not None else ():
             require_positions(model.config, self.width)  # type: ignore[arg-type]
 
-    def prove(self, job: Job, batch: Batch) -> None:
+    def check_capture(self, job: Job, batch: Batch) -> None:
         """Check the capture on a real batch before hours are spent on it, and say the map."""
-        prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
+        check_capture(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
         job.log(
             f"layer map: student states {list(range(len(self.map.hidden)))} copy teacher states {list(self.map.hidden)}"
         )
@@ -96,7 +96,7 @@ class Matcher(Objective):
             )
         for index, mapped in enumerate(self.map.attention if self.knobs.attention else ()):
             total = total + self.knobs.attention * self.attention_loss(
-                ours.scores[index], theirs.scores[mapped], mask_BT, self.far(index, mapped, mask_BT)
+                ours.scores[index], theirs.scores[mapped], mask_BT, self.unseen_pairs(index, mapped, mask_BT)
             )
         return total
 
@@ -107,13 +107,13 @@ class Matcher(Objective):
             return hidden_state_loss_paper(student_BTD, teacher_BTE, projection)
         return hidden_state_loss(student_BTD, teacher_BTE, mask_BT, projection)
 
-    def far(self, index: int, mapped: int, mask_BT: Tensor) -> Tensor | None:
+    def unseen_pairs(self, index: int, mapped: int, mask_BT: Tensor) -> Tensor | None:
         """Return which pairs of tokens one of two mapped layers does not look at, because they lie too far apart; None
         where both are global."""
         pair = ((self.student, index), (self.teacher, mapped))
         reaches = [architecture_of(model.config).reach(model.config, layer) for model, layer in pair]
         local = [reach for reach in reaches if reach is not None]
-        return far(mask_BT, min(local)) if local else None
+        return beyond_window(mask_BT, min(local)) if local else None
 
     def attention_loss(
         self, student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor, far_1TT: Tensor | None = None
@@ -152,12 +152,12 @@ def map_between(student: Any, teacher: Any, name: str) -> LayerMap:
     return of_kept([theirs.index(layer) for layer in ours])
 
 
-def layers(lesson: Lesson) -> Matcher:
-    """Return the objective of a lesson."""
-    return Matcher(lesson.student, lesson.teacher, lesson.knobs.matching, lesson.longest)
+def layers(context: DistillationContext) -> Matcher:
+    """Return the objective of a distillation context."""
+    return Matcher(context.student, context.teacher, context.knobs.matching, context.longest)
 
 
-def wanted(
+def weighted_signals(
     knobs: Matching | SignalSlice, hidden: Iterable[int], attention: Iterable[int]
 ) -> dict[str, tuple[int, ...]]:
     """Leave out the signals whose weight is zero."""

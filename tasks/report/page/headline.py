@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.report.format.page_words import (
+from tasks.report.format.numbers import (
     DASH,
     amount,
     bounds,
@@ -20,7 +20,7 @@ from tasks.report.format.page_words import (
     times,
 )
 from tasks.report.format.pareto import ERRORS, number
-from tasks.report.format.speed_words import latency_said, times_as_fast
+from tasks.report.format.speeds import format_latency, times_as_fast
 from tasks.report.page.charts import interval_strip
 from tasks.report.tables.exports_section import FILES, facts_of
 from tasks.report.tables.results import conditions
@@ -43,7 +43,7 @@ def standing(model: ResultRow) -> int:
     return 0 if model.gate == "champion" else 1 if accepted else 2 if model.closest else 3
 
 
-def standing_said(model: ResultRow) -> str:
+def gate_tag(model: ResultRow) -> str:
     """Return a model's standing at the gate in a few words, as a tag; "not judged" for a model without a verdict."""
     return (
         STANDINGS[standing(model)]
@@ -151,7 +151,7 @@ def good(result: RunResult, model: ResultRow, teacher: ResultRow) -> dict[str, A
 
 def fast(model: ResultRow) -> dict[str, Any]:
     """Return the tile on the model's speed."""
-    return tile("How fast", latency_said(model), "ms", [times_as_fast(model), f"median at {conditions(model)}"])
+    return tile("How fast", format_latency(model), "ms", [times_as_fast(model), f"median at {conditions(model)}"])
 
 
 def big(model: ResultRow, teacher: ResultRow) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def exports_inside(result: RunResult, model: ResultRow) -> list[str]:
     ]
     return [
         f"onnx/{FILES[facts_of(one).format]}: {figure(one.score(result.split).value)} {one.headline}, "
-        f"{latency_said(one)} ms, {figure(one.bytes, '.1f', 1e-6)} MB"
+        f"{format_latency(one)} ms, {figure(one.bytes, '.1f', 1e-6)} MB"
         for one in published
     ]
 
@@ -252,7 +252,7 @@ def aliases_of(entry: Registered) -> list[str]:
     return list(entry.aliases or one)
 
 
-def seeds_said(model: ResultRow) -> str:
+def seeds_sentence(model: ResultRow) -> str:
     """Return the number of seeds of a mean, in words."""
     seeds = len(model.seeds or ()) or max(
         (len(values) for found in model.per_seed.values() for values in found.values()), default=1

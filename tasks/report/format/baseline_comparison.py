@@ -9,7 +9,7 @@ from typing import Protocol
 from tasks.results.row import Comparison, Number, ResultRow
 
 
-def against_lines(models: Sequence[ResultRow], split: str) -> list[str]:
+def baseline_lines(models: Sequence[ResultRow], split: str) -> list[str]:
     """Return a line for every comparison on a split, and one that says how far the words carry; nothing where nothing
     was compared."""
     said = [(model.name, baseline, one) for model in models for baseline, one in model.compared(split)]
@@ -54,7 +54,7 @@ def caveat(said: Sequence[Comparison]) -> str:
     )
 
 
-def against_sentence(model: ResultRow, split: str) -> str:
+def baseline_sentence(model: ResultRow, split: str) -> str:
     """Say in one sentence how a model stands to the same shape trained on labels alone; nothing where there is none."""
     found = model.compared(split)
     if not found:

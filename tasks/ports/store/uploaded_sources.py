@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tasks.contracts import Parcel
+from tasks.contracts import Artifact
 from tasks.errors import StoreError
 from tasks.ports.code.fingerprint import key_of
 from tasks.ports.files.sources import copy_source, place_of
@@ -27,19 +27,19 @@ def explanation_of(digest: str) -> dict[str, Any]:
     return {"stage": STAGE, "inputs": {}, "source": digest}
 
 
-def find_brought(store: Store, digest: str) -> Parcel | None:
+def find_uploaded(store: Store, digest: str) -> Artifact | None:
     """Return the artifact of an uploaded source, or None."""
     return store.find(key_of(explanation_of(digest)))
 
 
-async def bring(store: Store, source: Parcel) -> None:
+async def upload_source(store: Store, source: Artifact) -> None:
     """Upload a source to the store, unless it is already present."""
-    if await asyncio.to_thread(find_brought, store, source.sha256):
+    if await asyncio.to_thread(find_uploaded, store, source.sha256):
         return
     explanation = explanation_of(source.sha256)
     key = key_of(explanation)
     async with store.lease(key, {"stage": STAGE, "key": key, "inputs": {}}) as lease:
-        if await asyncio.to_thread(find_brought, store, source.sha256):
+        if await asyncio.to_thread(find_uploaded, store, source.sha256):
             return
         with tempfile.TemporaryDirectory(prefix="source-", dir=store.workspace()) as folder:
             await asyncio.to_thread(copy_source, source, Path(folder))

@@ -48,7 +48,7 @@ def milliseconds(value: Any) -> str:
     return DASH if found is None else f"{found:.2f}" if found >= 1 else f"{found:.3g}"
 
 
-def latency_said(model: Timed) -> str:
+def format_latency(model: Timed) -> str:
     """Return a latency with how far its interval reaches, in whole per cent of it, rounded up."""
     spread = spread_of(model)
     return milliseconds(model.latency_ms) + ("" if spread is None else f" ±{math.ceil(100 * spread - 1e-9)}%")
@@ -60,7 +60,7 @@ def spread_of(model: Timed) -> float | None:
     return None if not latency or low is None or high is None else max(high - latency, latency - low) / latency
 
 
-def speedup_said(model: Timed, unit: str = "x") -> str:
+def format_speedup(model: Timed, unit: str = "x") -> str:
     """Return a speed-up; that of the teacher over itself is a dash."""
     found = number(model.speedup)
     if found is None or model.role == "teacher":

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 SAVED = ("rows_VD", "token_V", "standing")
 
 
-class UsedRows(nn.Module):
+class SparseEmbedding(nn.Module):
     """Stands in for ``table`` while a model is trained. ``standing`` holds how many rows are in use, and the factor
     that the others are due."""
 
@@ -64,7 +64,7 @@ class UsedRows(nn.Module):
         """Return the gradient of the rows that the last batch looked up, if it looked any up."""
         return [self.gradient.index_select(0, torch.cat(self.touched).unique())] if self.touched else []
 
-    def stepped(self, decay: float) -> None:
+    def after_step(self, decay: float) -> None:
         """Make the gradient zero again after a step that decayed the rows in use by a factor, and note it for those
         that wait."""
         if self.touched:
@@ -72,7 +72,7 @@ class UsedRows(nn.Module):
             self.standing[1] *= decay
         self.touched.clear()
 
-    def admit(self, tokens: np.ndarray, pad: int, optimizer: torch.optim.Optimizer) -> None:
+    def activate(self, tokens: np.ndarray, pad: int, optimizer: torch.optim.Optimizer) -> None:
         """Take the rows of tokens, and of what batches are padded with, into use, with moments of zero, as they would
         be by now."""
         if tokens is self.seen:
@@ -92,14 +92,14 @@ class UsedRows(nn.Module):
             if value.ndim == 2:
                 optimizer.state[self.weight][name] = torch.cat([value, value.new_zeros(len(new), value.shape[1])])
 
-    def settle(self) -> None:
+    def flush_decay(self) -> None:
         """Decay the rows that wait by what they are due."""
         self.rows_VD[int(self.standing[0]) :] *= float(self.standing[1])
         self.standing[1] = 1.0
 
     def write_whole(self, table_VD: Tensor) -> None:
         """Fill a table in the order of the vocabulary."""
-        self.settle()
+        self.flush_decay()
         torch.index_select(self.rows_VD, 0, self.row_V, out=table_VD)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
@@ -122,7 +122,7 @@ class Lookup(torch.autograd.Function):
     zeros, at every step."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, places: Tensor, table: UsedRows) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, places: Tensor, table: SparseEmbedding) -> Tensor:
         """Return rows of ``weight``."""
         ctx.places, ctx.table = places, table
         return F.embedding(places, weight)
@@ -135,7 +135,7 @@ class Lookup(torch.autograd.Function):
 
 
 @contextmanager
-def used_rows_only(modules: nn.Module) -> Iterator[UsedRows | None]:
+def used_rows_only(modules: nn.Module) -> Iterator[SparseEmbedding | None]:
     """Train the input embedding of a model among ``modules`` by the rows in use; None where it is tied to an output, or
     of another kind."""
     model, table = input_table(modules)
@@ -148,7 +148,7 @@ def used_rows_only(modules: nn.Module) -> Iterator[UsedRows | None]:
     if not plain or sum(value is table.weight for _, value in modules.named_parameters(remove_duplicate=False)) > 1:
         yield None
         return
-    stand_in = UsedRows(table)
+    stand_in = SparseEmbedding(table)
     model.set_input_embeddings(stand_in)
     try:
         yield stand_in

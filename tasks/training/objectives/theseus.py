@@ -14,13 +14,13 @@ from tasks.architectures.requirements import require_alone
 from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.methods.layers.layer_dropping import encoder_layers
-from tasks.methods.layers.replacing import Replaceable, chance, groups
+from tasks.methods.layers.theseus import Replaceable, chance, groups
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import label_loss
 from tasks.recipe.slices import IntermediateSlice
 from tasks.training.data.rows import Batch
 from tasks.training.objectives.capture import Signals
-from tasks.training.objectives.lesson import Lesson, Objective
+from tasks.training.objectives.context import DistillationContext, Objective
 
 
 class Replacing(Objective):
@@ -38,7 +38,7 @@ class Replacing(Objective):
             successor = self.stack[number].requires_grad_(True)
             self.stack[number] = Replaceable(successor, [theirs[layer] for layer in group])
 
-    def prove(self, job: Job, batch: Batch) -> None:
+    def check_capture(self, job: Job, batch: Batch) -> None:
         """Say which layers are replaced."""
         job.log(
             "each layer replaces the teacher's (counted from 0): "
@@ -70,8 +70,8 @@ class Replacing(Objective):
         return {"replaced": self.replaced}
 
 
-def replacing(lesson: Lesson) -> Replacing:
-    """Return the objective of a lesson on labelled rows."""
-    if lesson.labels_N is None or not isinstance(lesson.knobs, IntermediateSlice):
+def replacing(context: DistillationContext) -> Replacing:
+    """Return the objective of a distillation context on labelled rows."""
+    if context.labels_N is None or not isinstance(context.knobs, IntermediateSlice):
         raise ModelError("replacing layers needs labelled rows; use it as task_distillation.intermediate.method")
-    return Replacing(lesson.student, lesson.teacher, lesson.knobs, lesson.labels_N, lesson.kind)
+    return Replacing(context.student, context.teacher, context.knobs, context.labels_N, context.kind)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tasks.report.format.against import Bounded
+from tasks.report.format.baseline_comparison import Bounded
 from tasks.report.format.pareto import number
 
 DASH = "—"

@@ -28,7 +28,7 @@ STEP = re.compile(r"step-\d{9}")
 log = logging.getLogger("limbeck.store")
 
 
-class TravellingCheckpoints:
+class SyncedCheckpoints:
     """Synchronises a local folder of checkpoints with its copy in a bucket, in a separate thread."""
 
     def __init__(self, bucket: Bucket, prefix: str, folder: Path) -> None:
@@ -36,7 +36,7 @@ class TravellingCheckpoints:
         self.done = threading.Event()
         self.thread = threading.Thread(target=self.watch, name="checkpoints", daemon=True)
 
-    def bring(self, tell: Callable[[str], None]) -> None:
+    def download(self, tell: Callable[[str], None]) -> None:
         """Fetch the newest complete checkpoint, unless this host has the same or a newer one. A damaged one is removed
         from the bucket, and the one before it is tried."""
         mine = max(

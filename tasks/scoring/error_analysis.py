@@ -68,7 +68,7 @@ def read_classes(logits_NC: np.ndarray) -> dict[str, np.ndarray]:
     return {"logp": logp_NC, "answer": logp_NC.argmax(-1), "certainty": np.exp(logp_NC.max(-1))}
 
 
-def weigh_classes(said: Answers, labels_N: np.ndarray, bins: int) -> dict[str, Any]:
+def analyse_classes(said: Answers, labels_N: np.ndarray, bins: int) -> dict[str, Any]:
     """Return the confusion matrix (a row for each true class), the calibration, and the scores that reward honest
     probabilities."""
     classes, rows = said["logp"].shape[1], len(labels_N)
@@ -129,7 +129,7 @@ def compare_classes(ours: Answers, theirs: Answers, rows: StoredRows, examples: 
         "corrected": pick(ours_right_N & differ_N, surest_N, ids_N, examples),
     }
 
-    def shown(row: int) -> dict[str, Any]:
+    def example(row: int) -> dict[str, Any]:
         told = {
             who: {"answer": int(said["answer"][row]), "probability": float(said["certainty"][row])}
             for who, said in (("student", ours), ("teacher", theirs))
@@ -138,7 +138,7 @@ def compare_classes(ours: Answers, theirs: Answers, rows: StoredRows, examples: 
 
     return {
         "counts": {name: int(count) for name, count in counts.items()},
-        "examples": {name: [shown(row) for row in kept] for name, kept in chosen.items()},
+        "examples": {name: [example(row) for row in kept] for name, kept in chosen.items()},
     }
 
 
@@ -150,7 +150,7 @@ def read_values(logits_NC: np.ndarray) -> dict[str, np.ndarray]:
     return {"value": logits_NC[:, 0]}
 
 
-def weigh_values(said: Answers, labels_N: np.ndarray, bins: int) -> dict[str, Any]:
+def analyse_values(said: Answers, labels_N: np.ndarray, bins: int) -> dict[str, Any]:
     """Return residual figures, their histogram, and a sample of points (true, said) spread evenly over the rows."""
     residual_N = said["value"] - labels_N
     if not len(residual_N):
@@ -182,7 +182,7 @@ def compare_values(ours: Answers, theirs: Answers, rows: StoredRows, examples: i
         "corrected": pick(ours_off_N < theirs_off_N, theirs_off_N - ours_off_N, ids_N, examples),
     }
 
-    def shown(row: int) -> dict[str, Any]:
+    def example(row: int) -> dict[str, Any]:
         return {
             "id": int(ids_N[row]),
             "label": float(labels_N[row]),
@@ -193,7 +193,7 @@ def compare_values(ours: Answers, theirs: Answers, rows: StoredRows, examples: i
     return {
         "counts": counts,
         "gap": finite(apart_N.mean()) if len(apart_N) else None,
-        "examples": {name: [shown(row) for row in kept] for name, kept in chosen.items()},
+        "examples": {name: [example(row) for row in kept] for name, kept in chosen.items()},
     }
 
 
@@ -221,6 +221,6 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "classification": Kind(read_classes, weigh_classes, compare_classes),
-    "regression": Kind(read_values, weigh_values, compare_values),
+    "classification": Kind(read_classes, analyse_classes, compare_classes),
+    "regression": Kind(read_values, analyse_values, compare_values),
 }

@@ -20,7 +20,7 @@ from tasks.training.data.rows import Encoded, Rows, encode
 
 
 @dataclass(frozen=True)
-class Varied:
+class AugmentedRows:
     """Rows whose text changes from epoch to epoch."""
 
     rows: Rows

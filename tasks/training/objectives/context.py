@@ -20,7 +20,7 @@ from tasks.training.objectives.capture import Signals
 
 
 @dataclass(frozen=True)
-class Lesson:
+class DistillationContext:
     """Who takes part: the student, its frozen teacher, the phase's knobs, and what some objectives need to know of the
     text."""
 
@@ -44,7 +44,7 @@ class Objective:
     width: int | None = None
     """Tokens that every row is padded to, where padding is part of the loss; None: to the longest row of a batch."""
 
-    def prove(self, job: Job, batch: Batch) -> None:
+    def check_capture(self, job: Job, batch: Batch) -> None:
         """Check on a real batch that what is read of the models is what it is taken for, before hours are spent on
         it."""
 

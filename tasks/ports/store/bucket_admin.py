@@ -1,7 +1,7 @@
 """Administration of buckets for ``limbeck up``, ``doctor`` and ``backup``: create one, test for the features that the
 store needs, copy to a folder and back.
 
-``python -m tasks.ports.store.whole_buckets NAME`` creates a bucket from inside a container; the environment there has
+``python -m tasks.ports.store.bucket_admin NAME`` creates a bucket from inside a container; the environment there has
 the usual AWS settings.
 """
 

@@ -16,8 +16,8 @@ from tasks.methods.losses.means import Loss
 from tasks.methods.losses.relations import relation_heads, relation_loss, require_heads
 from tasks.recipe.methods import Relations as RelationsKnobs
 from tasks.training.data.rows import Batch
-from tasks.training.objectives.capture import Capture, Signals, prove
-from tasks.training.objectives.lesson import Lesson, Objective
+from tasks.training.objectives.capture import Capture, Signals, check_capture
+from tasks.training.objectives.context import DistillationContext, Objective
 
 KINDS = ("query", "key", "value")
 
@@ -38,9 +38,9 @@ class Relations(Objective):
             require_heads(self.heads, width)
         self.of_student, self.of_teacher = Capture(student, states=[self.own]), Capture(teacher, states=[self.copied])
 
-    def prove(self, job: Job, batch: Batch) -> None:
+    def check_capture(self, job: Job, batch: Batch) -> None:
         """Check the capture of the teacher, and say what is compared."""
-        prove(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
+        check_capture(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
         job.log(
             f"relations: the student's last layer copies the teacher's layer {self.copied + 1}, in {self.heads} "
             f"relation heads"
@@ -66,6 +66,6 @@ class Relations(Objective):
         return {"teacher_layer": self.copied + 1, "relation_heads": self.heads}
 
 
-def relations(lesson: Lesson) -> Relations:
-    """Return the objective of a lesson."""
-    return Relations(lesson.student, lesson.teacher, lesson.knobs.relations)
+def relations(context: DistillationContext) -> Relations:
+    """Return the objective of a distillation context."""
+    return Relations(context.student, context.teacher, context.knobs.relations)

@@ -21,18 +21,18 @@ from tasks.architectures.requirements import require_words
 from tasks.errors import ModelError
 from tasks.methods.losses.means import Loss, mean_of
 from tasks.methods.losses.soft_targets import softened_sum
-from tasks.methods.losses.triple_loss import direction_loss, draw_targets, masked_word_sum, rarity, shown
+from tasks.methods.losses.triple_loss import direction_loss, draw_targets, masked_inputs, masked_word_sum, rarity
 from tasks.recipe.methods import Triple as TripleKnobs
 from tasks.recipe.slices import GeneralSlice
 from tasks.training.data.rows import Batch, Encoded
 from tasks.training.objectives.capture import Signals
-from tasks.training.objectives.lesson import Lesson, Objective
+from tasks.training.objectives.context import DistillationContext, Objective
 
 CHUNK = 1024  # tokens whose vocabulary logits are in memory at once: 125 MB for each tensor of BERT's vocabulary
 
 
 class Triple(Objective):
-    """Three losses over masked text; ``knobs`` are those of the section ``triple``."""
+    """Three losses over masked text; ``knobs`` are those of the section ``distilbert_loss``."""
 
     def __init__(self, student: Any, teacher: Any, knobs: TripleKnobs, tokenizer: Any, text: Encoded) -> None:
         self.modules, self.student, self.teacher, self.knobs, self.tokenizer = (
@@ -65,7 +65,9 @@ class Triple(Objective):
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the weighted sum of the three terms."""
         drawn_BT = draw_targets(batch.ids_BT, batch.mask_BT, self.weights_V, share=self.knobs.mask_share)
-        ids_BT = shown(batch.ids_BT, drawn_BT, mask_token=self.tokenizer.mask_token_id, vocabulary=len(self.weights_V))
+        ids_BT = masked_inputs(
+            batch.ids_BT, drawn_BT, mask_token=self.tokenizer.mask_token_id, vocabulary=len(self.weights_V)
+        )
         masked, kept_BT = replace(batch, ids_BT=ids_BT), batch.mask_BT.bool()
         with torch.no_grad():
             teacher_ND = self.teacher.base_model(**masked.inputs(self.teacher)).last_hidden_state[kept_BT]
@@ -93,8 +95,8 @@ class Triple(Objective):
         )
 
 
-def triple(lesson: Lesson) -> Triple:
-    """Return the objective of a lesson on general text."""
-    if lesson.text is None or not isinstance(lesson.knobs, GeneralSlice):
+def distilbert_loss(context: DistillationContext) -> Triple:
+    """Return the objective of a distillation context on general text."""
+    if context.text is None or not isinstance(context.knobs, GeneralSlice):
         raise ModelError("the triple loss reads general text; use it as general_distillation.method")
-    return Triple(lesson.student, lesson.teacher, lesson.knobs.triple, lesson.tokenizer, lesson.text)
+    return Triple(context.student, context.teacher, context.knobs.triple, context.tokenizer, context.text)

@@ -9,13 +9,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tasks.report.format.against import against_lines
-from tasks.report.format.page_words import DASH, amount, bounds, count, figure, money, percent, span
+from tasks.report.format.baseline_comparison import baseline_lines
+from tasks.report.format.numbers import DASH, amount, bounds, count, figure, money, percent, span
 from tasks.report.format.pareto import Front, fronts, number
-from tasks.report.format.speed_words import latency_said, speed_lines, speedup_said
+from tasks.report.format.speeds import format_latency, format_speedup, speed_lines
 from tasks.report.page.charts import curve_chart, drop_chart, front_chart, spread
+from tasks.report.page.headline import UNREGISTERED, seeds_sentence, verdict_of
 from tasks.report.page.lineage_chart import lineage_chart
-from tasks.report.page.page_answer import UNREGISTERED, seeds_said, verdict_of
 from tasks.report.page.svg import MARKS, drawing, mark
 from tasks.report.tables.ledger import counted_lines
 from tasks.results.row import ResultRow
@@ -33,13 +33,13 @@ def front_parts(result: RunResult) -> list[dict[str, Any]]:
         {
             "title": f"Against {found.title}",
             "chart": front_chart(found, result.headline) if found.points else None,
-            "said": front_said(found),
+            "said": front_sentence(found),
         }
         for found in fronts(result)
     ]
 
 
-def front_said(found: Front) -> str:
+def front_sentence(found: Front) -> str:
     """Return the models on a front, its measure, and the models left out, in words."""
     best = [point.name for point in sorted(found.points, key=lambda point: point.cost) if point.name in found.best]
     said = f"On the front: {', '.join(best)}." if best else "Unknown for every model of this run."
@@ -85,14 +85,16 @@ def table_row(model: ResultRow, split: str, entry: Registered, on: Sequence[str]
         "engine": model.engine,
         "score": figure(score.value),
         "bounds": bounds(score),
-        "spread": f"mean {over} ± {deviation:.3f}, {seeds_said(model)}" if deviation is not None else seeds_said(model),
+        "spread": f"mean {over} ± {deviation:.3f}, {seeds_sentence(model)}"
+        if deviation is not None
+        else seeds_sentence(model),
         "retained": DASH if teacher else percent(retained.value),
         "retained_bounds": "" if teacher else bounds(retained, hundredth),
         "parameters": figure(model.parameters, ".2f", 1e-6),
         "size": figure(model.bytes, ".1f", 1e-6),
         "flops": figure(model.flops, ".2f", 1e-9),
-        "latency": latency_said(model),
-        "speedup": speedup_said(model, "×"),
+        "latency": format_latency(model),
+        "speedup": format_speedup(model, "×"),
         "memory": figure(model.memory_bytes, ".0f", 1e-6),
         "ece": figure((model.inspection or {}).get("ece"), ".3f"),
         "cost": money(model.cost.dollars_on_demand if model.cost else None),
@@ -118,7 +120,7 @@ def notes(result: RunResult) -> list[str]:
     """Return the comparisons of candidates with plain baselines, the notes of stages, and the models of unsteady
     speed."""
     noted = sorted({f"{model.note}." for model in result.models if model.note})
-    return [*against_lines(result.models, result.split), *noted, *speed_lines(result.models)]
+    return [*baseline_lines(result.models, result.split), *noted, *speed_lines(result.models)]
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ def label_and_seed(label: str) -> tuple[str, str]:
 # --- layers, lineage, ledger, reproduction ----------------------------------------------------------------------------
 
 
-def drop_part(result: RunResult) -> Markup | None:
+def dropped_section(result: RunResult) -> Markup | None:
     """Return the chart of models with dropped layers; None if there are none."""
     series: dict[str, list[dict[str, Any]]] = {}
     for model in result.models:
@@ -183,7 +185,7 @@ def drop_part(result: RunResult) -> Markup | None:
     return drop_chart(ordered, teacher, result.headline) if ordered else None
 
 
-def lineage_part(result: RunResult, model: ResultRow) -> Markup | None:
+def lineage_section(result: RunResult, model: ResultRow) -> Markup | None:
     """Return the graph of all stages and sources that a model depends on."""
     lineage = result.lineage or {}
     nodes, edges = lineage.get("nodes") or [], lineage.get("edges") or []
@@ -220,7 +222,7 @@ LEDGER = {
 }
 
 
-def ledger_part(result: RunResult) -> dict[str, Any] | None:
+def ledger_section(result: RunResult) -> dict[str, Any] | None:
     """Return the ledger's rows: the total, the savings by the cache, every model and every stage."""
     ledger = result.ledger
     if not ledger:

@@ -24,14 +24,14 @@ ASKED = 10  # steps between two questions to all processes on GPUs
 PATIENCE = timedelta(hours=1)  # how long the others wait for the first process, which alone scores and saves
 
 
-class Crew:
+class ProcessGroup:
     """The processes of one training; ``rank`` 0 is the one that speaks, scores and saves."""
 
     def __init__(self) -> None:
         self.rank, self.size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
     @property
-    def speaks(self) -> bool:
+    def is_main_process(self) -> bool:
         """Whether this process is the one that is heard."""
         return self.rank == 0
 
@@ -68,7 +68,7 @@ class Crew:
         """Let the first process find a number, and tell it to all."""
         if self.size == 1:
             return find()
-        known = torch.tensor(find() if self.speaks else 0.0, dtype=torch.float64, device=place)
+        known = torch.tensor(find() if self.is_main_process else 0.0, dtype=torch.float64, device=place)
         distributed.broadcast(known, 0)
         return float(known)
 
@@ -103,9 +103,9 @@ class Step(nn.Module):
         return self.loss(indices)
 
 
-def join(place: torch.device) -> Crew:
-    """Enter the crew that torchrun started, or return a crew of one."""
-    crew = Crew()
-    if crew.size > 1 and not distributed.is_initialized():
+def join(place: torch.device) -> ProcessGroup:
+    """Enter the process group that torchrun started, or return a process group of one."""
+    group = ProcessGroup()
+    if group.size > 1 and not distributed.is_initialized():
         distributed.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=PATIENCE)
-    return crew
+    return group
