@@ -21,7 +21,7 @@ from uvicorn.importer import import_from_string
 from flows.home import Home
 from flows.servers.access import Access
 from flows.servers.guard import Guard
-from tasks.ports.tracking.migrations import one_at_a_time
+from tasks.ports.tracking.migrations import create_mlflow_tables, one_at_a_time
 
 PASSWORD = "LIMBECK_SERVER_PASSWORD"
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
@@ -98,6 +98,7 @@ def mlflow(access: Access, given: argparse.Namespace) -> Any:
         "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     }
     with one_at_a_time(home.own_tracking_uri):
+        create_mlflow_tables(home.own_tracking_uri)
         import_from_string(STORES)(home.own_tracking_uri, home.own_tracking_uri, "mlflow-artifacts:/")
     return Guard(
         import_from_string(MLFLOW), access, also=given.also, keeps="cookie" if given.links else "", closed=True

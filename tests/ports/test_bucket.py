@@ -240,7 +240,7 @@ def test_a_checkpoint_that_climbs_touches_nothing(bucket: Bucket, tmp_path: Path
     bucket.write(f"checkpoints/key/{step}/whole.json", json.dumps(marker).encode())
     (tmp_path / "mine" / "other").mkdir(parents=True)
     (tmp_path / "mine" / "other" / "kept").write_text("kept")
-    SyncedCheckpoints(bucket, "checkpoints/key/", tmp_path / "mine" / "key").bring(lambda text: None)
+    SyncedCheckpoints(bucket, "checkpoints/key/", tmp_path / "mine" / "key").download(lambda text: None)
     assert [path.name for path in (tmp_path / "mine").rglob("*") if path.is_file()] == ["kept"]
 
 
@@ -249,7 +249,7 @@ def test_a_damaged_checkpoint_does_not_stand_before_its_successors(bucket: Bucke
     bucket.write("checkpoints/key/step-000000500/state.json", b"damaged")
     bucket.write("checkpoints/key/step-000000500/whole.json", json.dumps(marker).encode())
     travelling = SyncedCheckpoints(bucket, "checkpoints/key/", tmp_path / "key")
-    travelling.bring(lambda text: None)
+    travelling.download(lambda text: None)
     assert travelling.remote() == [] and not list((tmp_path / "key").glob("step-*"))
 
 
@@ -274,7 +274,7 @@ def test_a_torn_checkpoint_is_neither_uploaded_nor_taken_for_newer_than_a_whole_
     assert first.remote() == ["step-000000100"]
     write_checkpoint(there, 300, whole=False)
     told: list[str] = []
-    SyncedCheckpoints(bucket, "checkpoints/key/", there).bring(told.append)
+    SyncedCheckpoints(bucket, "checkpoints/key/", there).download(told.append)
     assert len(told) == 1 and read_marker(there / "step-000000100", of="key") is not None
 
 
@@ -294,5 +294,5 @@ def test_a_checkpoint_whose_marker_is_damaged_is_removed(bucket: Bucket, tmp_pat
     bucket.write("checkpoints/key/step-000000500/state.json", b"{}")
     bucket.write("checkpoints/key/step-000000500/whole.json", marker)
     travelling = SyncedCheckpoints(bucket, "checkpoints/key/", tmp_path / "key")
-    travelling.bring(lambda text: None)
+    travelling.download(lambda text: None)
     assert travelling.remote() == [] and not list((tmp_path / "key").glob("*"))

@@ -22,7 +22,7 @@ from tasks.ports.files.sources import data_files, digest_of, resolve_corpus, res
 from tasks.ports.store.artifacts import take_inventory
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.inputs import HeldInputs
-from tasks.ports.store.uploaded_sources import bring, find_uploaded
+from tasks.ports.store.uploaded_sources import find_uploaded, upload_source
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 BODY = b"text\nfirst line\nsecond line\n"
@@ -236,7 +236,7 @@ def test_a_source_that_was_brought_for_a_worker_is_read_from_the_store_as_what_i
     store: FolderStore, tmp_path: Path, kind: str
 ) -> None:
     source, path = resolved(kind, tmp_path)
-    asyncio.run(bring(store, source))
+    asyncio.run(upload_source(store, source))
     shutil.rmtree(path.parent)
     found = find_uploaded(FolderStore(store.root), source.sha256)
     assert found is not None and found.sha256 == source.sha256
@@ -249,5 +249,5 @@ def test_a_source_that_changes_before_it_is_brought_is_not_published(store: Fold
     source, path = resolved("file", tmp_path)
     rewrite(path)
     with pytest.raises(DataError, match="run again"):
-        asyncio.run(bring(store, source))
+        asyncio.run(upload_source(store, source))
     assert not list(store.manifests())

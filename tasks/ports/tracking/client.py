@@ -20,10 +20,10 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from tasks.errors import RegistryError
-from tasks.ports.tracking.migrations import one_at_a_time
+from tasks.ports.tracking.migrations import create_mlflow_tables, one_at_a_time
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}  # default ports of the databases that MLflow supports
-SQL_NOISE = ("(Background on", "[SQL:", "[parameters:")  # lines of a database error without information for people
+SQL_NOISE = re.compile(r"\n(?=\[SQL:|\[parameters:|\(Background on)")  # the statement of a database error follows
 
 
 class Client:
@@ -48,7 +48,8 @@ class Client:
         # Registration reads the model back through MLflow's default address, even if the client has another address.
         mlflow.set_tracking_uri(self.uri)
         resolve_served_artifacts(self.uri, self.served)
-        with one_at_a_time(self.uri):  # the client creates or migrates the tables of a SQLite database
+        with one_at_a_time(self.uri):
+            create_mlflow_tables(self.uri)
             return MlflowClient(tracking_uri=self.uri)
 
     @property
@@ -64,7 +65,7 @@ class Client:
         except Exception as error:
             if not isinstance(error, troubles()):
                 raise
-            said = [line for line in str(error).strip().splitlines() if not line.startswith(SQL_NOISE)]
+            said = SQL_NOISE.split(str(error).strip())[0].strip().splitlines()
             raise RegistryError(
                 without_secrets(f"MLflow at {self.uri} could not {what}: {said[-1] if said else type(error).__name__}")
             ) from error
