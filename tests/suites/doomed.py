@@ -35,7 +35,7 @@ WINDOWS = {
     "rename": [("pathlib", "Path", "rename")],
     "manifest": [("tasks.ports.store.s3", "S3Store", "commit")],
     "renewal": [("tasks.ports.store.leases", "BucketLease", "renew_once")],
-    "checkpoint": [("tasks.ports.store.checkpoint_sync", "TravellingCheckpoints", "send_new")],
+    "checkpoint": [("tasks.ports.store.checkpoint_sync", "SyncedCheckpoints", "send_new")],
     "registration": [("tasks.ports.tracking.tracker", "Tracker", "register")],
 }
 LEASE_SECONDS = 6.0  # a dead holder's lease is waited for
