@@ -23,6 +23,7 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.report.format.speeds import speed_lines
 from tasks.results.row import ResultRow
+from tasks.results.run import RunResult
 from tests.flows.test_compress import FAST
 
 STUDENT = {"name": "half", "layers": 2}
@@ -235,7 +236,7 @@ def test_what_is_no_more_the_same_model_in_fp32_is_not_tried_in_int8(
     assert not (tmp_path / "model" / "onnx").exists()
     from tasks.report.tables.results import results_markdown
 
-    assert "half-int8 is not published" in results_markdown(result["models"])
+    assert "half-int8 is not published" in results_markdown(RunResult.model_validate(result).models)
 
 
 def crushed(way: Callable[..., None]) -> Callable[..., None]:

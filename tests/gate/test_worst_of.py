@@ -218,10 +218,9 @@ def write_card(folder: Path, answers: list[list[int]]) -> Path:
 def test_intervals_on_a_set_are_read_from_the_answers_of_the_chosen_seed_to_it(tmp_path: Path) -> None:
     labels = [number % 2 for number in range(200)]
     (tmp_path / "rows").mkdir()
-    pq.write_table(
-        pa.table({"id": list(range(200)), "label": labels, "group": list(range(200))}),
-        tmp_path / "rows" / "validation.parquet",
-    )
+    texts = [f"text {number}" for number in range(200)]
+    columns = {"text": texts, "pair": pa.nulls(200, pa.string()), "label": labels, "group": list(range(200))}
+    pq.write_table(pa.table({"id": list(range(200)), **columns}), tmp_path / "rows" / "validation.parquet")
     wrong = [1 - label if number < 20 else label for number, label in enumerate(labels)]
     cards = {
         "teacher": write_card(tmp_path / "teacher", [labels]),

@@ -122,7 +122,7 @@ def test_a_champion_that_learned_from_rows_that_judge_is_compared_on_the_others(
     assert (
         len(common.ours.labels_N) == 300
         and not common.whole
-        and "on 300 of 1,000 rows, those that both answered and neither learned" in common.said
+        and "on 300 of 1,000 rows, those that both answered and neither learned" in common.row_scope
     )
     assert paired_gain("accuracy", common.ours, common.theirs).value == 0
     turned = unseen_by_both(cheat, honest)

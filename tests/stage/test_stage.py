@@ -78,7 +78,8 @@ def test_a_worker_that_slept_takes_what_another_made_meanwhile_and_publishes_not
     ]
 
     @flow
-    async def worker(session: Session, before: str, after: str) -> Path:
+    async def worker(number: int, before: str, after: str) -> Path:
+        session = NAPPERS[number]
         await EVENTS[before].wait()
         with use_session(session):
             made = await answers_of_a_napper(AnswerSlice(max_length=8))
@@ -88,7 +89,7 @@ def test_a_worker_that_slept_takes_what_another_made_meanwhile_and_publishes_not
     async def both() -> list[Path]:
         EVENTS.update({name: asyncio.Event() for name in (ASLEEP, DONE, "start", "end")})
         EVENTS["start"].set()
-        return await asyncio.gather(worker(NAPPERS[0], "start", "end"), worker(NAPPERS[1], ASLEEP, DONE))
+        return await asyncio.gather(worker(0, "start", "end"), worker(1, ASLEEP, DONE))
 
     files = asyncio.run(both())
     assert [file.read_text() for file in files] == ["1", "1"], "the first one's result came too late"
