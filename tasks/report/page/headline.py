@@ -114,8 +114,8 @@ def lead(result: RunResult, model: ResultRow, first: str) -> str:
     where = f"{count(rows)} {result.split} rows" if rows else f"the {result.split} rows"
     what = f"{ROLES.get(model.role, model.role)} for {result.task}"
     gap = model.gap(result.split)
-    lies = f" On {where} its {model.headline} lies {signed(gap.value)} from its teacher's {bounds(gap, signed)}."
-    return first.replace("{what}", what) + (lies if number(gap.value) is not None else "")
+    differs = f" On {where} its {model.headline} differs from its teacher's by {signed(gap.value)} {bounds(gap, signed)}."
+    return first.replace("{what}", what) + (differs if number(gap.value) is not None else "")
 
 
 ROLES = {
