@@ -114,7 +114,8 @@ def lead(result: RunResult, model: ResultRow, first: str) -> str:
     where = f"{count(rows)} {result.split} rows" if rows else f"the {result.split} rows"
     what = f"{ROLES.get(model.role, model.role)} for {result.task}"
     gap = model.gap(result.split)
-    differs = f" On {where} its {model.headline} differs from its teacher's by {signed(gap.value)} {bounds(gap, signed)}."
+    by = f"{signed(gap.value)} {bounds(gap, signed)}"
+    differs = f" On {where} its {model.headline} differs from its teacher's by {by}."
     return first.replace("{what}", what) + (differs if number(gap.value) is not None else "")
 
 
