@@ -58,8 +58,8 @@ class Indices:
 def planned(
     number: int, encoded: Encoded, knobs: SeededTraining, *, width: int | None = None, variants: Variants | None = None
 ) -> Epoch:
-    """Return an epoch over all rows of a task's text; each row is padded to ``width`` or, without it, to the longest of
-    its batch."""
+    """Return an epoch over all rows of a text with few tokens; each row is padded to ``width`` or, without it, to the
+    longest of its batch."""
     lengths_N, options = encoded.padded_to(width), {"size": knobs.batch_size, "tokens": knobs.batch_tokens}
     batches = plan(lengths_N, seed=knobs.seed, epoch=number, **options)
     return Epoch(number, encoded, batches, tokens_S=encoded.ids_S, variants=variants)

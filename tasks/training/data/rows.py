@@ -142,7 +142,7 @@ def fitted(tokenizer: Any, config: Any) -> Any:
     for name, value in wanted.items():
         if sorted(getattr(tokenizer, name)) != sorted(value):
             setattr(tokenizer, name, value)
-            tokenizer.init_kwargs[name] = value  # attributes that change after loading are saved only in here
+            tokenizer.init_kwargs[name] = value  # changes after loading are saved only if they are in here
     return tokenizer
 
 

@@ -61,8 +61,8 @@ class Plan:
 
 
 def record_signals(job: Job) -> dict[str, Any]:
-    """Run the teacher over every row that students learn from and store its mapped layers, unless computing them live
-    is better."""
+    """Run the teacher over every row that students learn from and store its mapped layers; store nothing on a GPU,
+    above the size budget, or if values are too large for float16."""
     task, place, knobs = read_task(job.inputs["rows"]), device(), job.read(SignalSlice)
     if place.type == "cuda":
         return live(job, "a GPU runs the teacher faster than a disk gives back what it said")

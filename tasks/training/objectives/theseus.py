@@ -63,7 +63,7 @@ class Replacing(Objective):
         )
 
     def finish(self) -> dict[str, Any]:
-        """Remove the teacher's layers from the student."""
+        """Remove the teacher's layers from the student, and unfreeze it."""
         for number, module in enumerate(self.stack):
             self.stack[number] = module.successor  # type: ignore[assignment]
         self.student.requires_grad_(True)
