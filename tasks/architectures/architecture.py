@@ -130,7 +130,8 @@ class Architecture:
     last_norm: str = ""
     """Path of a norm after the last layer that is already applied to the last hidden state."""
     state_maps: Mapping[str, str] = field(default_factory=dict)
-    """Paths, in a layer, of the maps that compute query, key and value, for families with their own attention code."""
+    """Paths, in a layer, of the maps that compute query, key and value, if attention is computed by the family's own
+    code in transformers."""
 
     # Words: masked language models.
     has_masked_lm: bool = True
@@ -153,7 +154,7 @@ class Architecture:
     export_mask: Callable[[Tensor], dict[str, Tensor]] = as_given
     """Returns the keyword arguments by which an exported graph passes the padding mask [B, T] to the model."""
     for_export: Callable[[Any], Any] = unfolded
-    """Returns the model whose graph is traced, with the same answers, for example with its norms folded into other
+    """Returns the model whose graph is traced; its answers do not change. For example, norms may be folded into other
     weights."""
     plain: bool = False
     """Whether FLOPs are computed by formula: all its work is self-attention, two feed-forward maps per layer, a pooler

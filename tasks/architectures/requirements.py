@@ -54,7 +54,8 @@ def require_words(config: Any, where: str = "") -> None:
 
 
 def require_alone(config: Any, where: str = "") -> None:
-    """Raise ModelError for replacing layers one by one if an architecture's layers cannot stand alone."""
+    """Raise ModelError for replacing layers one by one if an architecture's layers are not independent
+    (``stands_alone``)."""
     if not architecture_of(config).stands_alone:
         raise ModelError(
             f"{at(where)}layers of a {model_type_of(config)} model cannot be replaced one by one; use "

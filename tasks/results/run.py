@@ -100,4 +100,4 @@ class RunResult(Stated):
     lineage: dict[str, Any] | None = None
     licences: tuple[dict[str, str], ...] | None = None
     texts: str | None = None
-    """A file of example texts for the registered model."""
+    """The file of texts in the suggested commands for the registered model."""

@@ -133,7 +133,7 @@ def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], A
     student = from_nothing(model, shape, build)
     table_VE = (
         student.get_input_embeddings().weight
-    )  # in ELECTRA and ALBERT, a size of its own, which the student keeps
+    )  # ELECTRA and ALBERT: may be narrower than the layers, and is as wide as the teacher's
     axes_DE = principal_axes(model.get_input_embeddings().weight.detach(), table_VE.shape[1])
     teacher = tables(model)
     for name, value in tables(student).items():

@@ -28,9 +28,9 @@ SMALL = 0.02  # the standard deviation of BERT's initial weights
 class ValueHead(nn.Linear):
     """Replaces a randomly initialised ``nn.Linear`` of one output during training: scale · (weight · states) + bias.
 
-    AdamW moves every parameter by about the learning rate, whatever its size, so a scale of 1.5 would hardly change
-    while weights of 0.02 do. The parameter is therefore the logarithm of the scale, in units of such a weight; the
-    scale never becomes 0.
+    AdamW moves every parameter by about the learning rate, regardless of its size, so a scale of 1.5 would hardly
+    change while weights of 0.02 do. The parameter is therefore the logarithm of the scale, in units of such a weight;
+    the scale never becomes 0.
     """
 
     def __init__(self, drawn: nn.Linear, mean: float, deviation: float) -> None:
