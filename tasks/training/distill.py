@@ -186,9 +186,7 @@ def pair_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.d
     else:
         # Layers come from the fine-tuned teacher, or from the teacher's pretrained base if that is an input.
         origin = load_classifier(job.inputs["base"], task, place, seed=knobs.seed) if "base" in job.inputs else teacher
-        assert (
-            knobs.start is not None and knobs.shape is not None
-        )  # both are None only if an earlier stage built the student
+        assert knobs.start is not None and knobs.shape is not None  # None only if an earlier stage built the student
         shape: Any = knobs.shape
         student, tokenizer = (
             build_student(knobs.start, origin, shape, seed=knobs.seed, contributions=contributions(job)),

@@ -117,7 +117,7 @@ def rows_by_id(kept: Sequence[int] | np.ndarray, wanted_N: np.ndarray, what: str
 
 def load_tokenizer(folder: Path) -> Any:
     """Load a tokenizer with its model's settings; raise ModelError for one with few tokens (a vocabulary file that was
-    silently ignored leaves five)."""
+    silently ignored leaves five), or without a token to pad with."""
     from transformers import AutoConfig, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)

@@ -65,8 +65,8 @@ class SparseEmbedding(nn.Module):
         return [self.gradient.index_select(0, torch.cat(self.touched).unique())] if self.touched else []
 
     def after_step(self, decay: float) -> None:
-        """Reset the gradient after a step that decayed the active rows by a factor, and add this factor to the pending
-        decay of the others."""
+        """Reset the gradient after a step that decayed the active rows by a factor, and multiply the pending decay of
+        the others by it."""
         if self.touched:
             self.gradient[torch.cat(self.touched)] = 0
             self.standing[1] *= decay
