@@ -1,4 +1,5 @@
-"""ALBERT (Lan et al. 2019, arXiv:1909.11942): layers are turns of shared weights, and embeddings are factorised."""
+"""ALBERT (Lan et al. 2019, arXiv:1909.11942): layers are passes through shared weights, and embeddings are
+factorised."""
 
 from __future__ import annotations
 
@@ -13,19 +14,19 @@ if TYPE_CHECKING:
 
 
 def no_more_groups_than_turns(config: Any, kept: Sequence[int]) -> None:
-    """Have no more groups of shared weights than turns."""
+    """Limit the number of groups of shared weights to the number of layers."""
     config.num_hidden_groups = min(config.num_hidden_groups, len(kept))
 
 
 def groups(config: Mapping[str, Any], layers: int) -> int:
-    """Return the groups of shared weights, among which all turns are divided."""
+    """Return the number of groups of shared weights, among which all layers are divided."""
     return config.get("num_hidden_groups") or 1
 
 
 def keep_turns(model: Any, stack: Any, kept: Sequence[int]) -> None:
-    """Let the model run fewer times; it has no layers of its own to delete, only groups that no kept turn uses.
+    """Reduce the number of passes; the model has no layers of its own to delete, only groups that no kept layer uses.
 
-    Raises ModelError where the turns that are left would be divided otherwise among the groups.
+    Raises ModelError if the remaining layers would be divided among the groups in another way.
     """
     depth, groups = int(model.config.num_hidden_layers), int(model.config.num_hidden_groups)
     used = [int(index / (depth / groups)) for index in kept]

@@ -9,7 +9,7 @@ from tasks.architectures.architecture import HIDDEN, OWN_ATTENTION, STATES, Arch
 
 
 def pooler_and_heads(config: Any, kept: Sequence[int]) -> None:
-    """Let the pooler be as wide as the model, and heads as wide as their share of it."""
+    """Set the width of the pooler to the model's, and the size of a head to its share of it."""
     config.pooler_hidden_size = config.hidden_size
     if hasattr(config, "attention_head_size"):
         config.attention_head_size = config.hidden_size // config.num_attention_heads

@@ -1,8 +1,8 @@
-"""DistilBERT, and a student of this architecture out of a BERT: some of its layers, its word and position embeddings,
-its masked-LM head.
+"""DistilBERT, and the construction of a DistilBERT student from a BERT: some of its layers, its word and position
+embeddings, its masked-LM head.
 
-Paper: Sanh et al. 2019, DistilBERT, arXiv:1910.01108. There are no token types and no pooler; what tells two sentences
-apart in BERT is lost.
+Paper: Sanh et al. 2019, DistilBERT, arXiv:1910.01108. There are no token types and no pooler, so BERT's information
+that distinguishes two sentences is lost.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OUTSIDE = {
 
 
 def parameter_map(layers: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """Yield each of the student's parameters with the one of its teacher that it starts from; ``layers`` are the
+    """Yield each of the student's parameters with the teacher's parameter that it starts from; ``layers`` are the
     teacher's, counted from 0."""
     yield from OUTSIDE.items()
     for ours, theirs in enumerate(layers):
@@ -54,8 +54,8 @@ def parameter_map(layers: Sequence[int]) -> Iterator[tuple[str, str]]:
 
 
 def from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
-    """Build the student of a BERT, with the same kind of head; a classifier's head is drawn, since DistilBERT's has
-    another form."""
+    """Build the student of a BERT, with the same kind of head; a classifier's head is randomly initialised, since
+    DistilBERT's has another form."""
     import torch
 
     student = class_like(model)._from_config(config_of(model.config, len(kept)), dtype=torch.float32)
@@ -70,7 +70,7 @@ def from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
 
 
 def class_like(model: Any) -> Any:
-    """Return DistilBERT's class with the head that this BERT has."""
+    """Return DistilBERT's class with the same head as this BERT."""
     from transformers import (
         BertForMaskedLM,
         BertForSequenceClassification,
@@ -89,7 +89,7 @@ def class_like(model: Any) -> Any:
 
 
 def config_of(config: Any, layers: int) -> Any:
-    """Return DistilBERT's config for a BERT's."""
+    """Return DistilBERT's config for a BERT's config."""
     from transformers import DistilBertConfig
 
     head = {name: getattr(config, name) for name in ("id2label", "label2id", "problem_type")}
@@ -111,7 +111,7 @@ def config_of(config: Any, layers: int) -> Any:
 
 
 def prefixed(name: str, model: Any) -> str:
-    """Return a parameter's name as a model with a head has it."""
+    """Return a parameter's name as it is in a model with a head."""
     prefix = f"{model.base_model_prefix}."
     return name if model.base_model is not model else prefix + name
 

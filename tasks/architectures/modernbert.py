@@ -1,4 +1,4 @@
-"""ModernBERT (Warner et al. 2024, arXiv:2412.13663): rotary positions, and layers that attend to a neighbourhood."""
+"""ModernBERT (Warner et al. 2024, arXiv:2412.13663): rotary positions, and layers with local attention."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ if TYPE_CHECKING:
 
 
 def kinds_of_kept_layers(config: Any, kept: Sequence[int]) -> None:
-    """Give each layer the kind of attention, local or global, of the layer whose place it takes."""
+    """Give each layer the kind of attention, local or global, of the layer that it replaces."""
     config.layer_types = [config.layer_types[index] for index in kept]
 
 
 def neighbourhood(config: Any, layer: int) -> int | None:
-    """Return how far a token of a local layer attends to either side; None for a global layer."""
+    """Return how many tokens to either side a local layer attends to; None for a global layer."""
     return int(config.local_attention) // 2 if config.layer_types[layer] == "sliding_attention" else None
 
 
 def keep_layers(model: Any, stack: Any, kept: Sequence[int]) -> None:
-    """Keep layers; one that moves to the front gives its first norm up.
+    """Keep some layers, and remove the first norm of the layer that becomes the first.
 
-    The first layer reads embeddings that are normalised already and has no norm of its own: a reload builds it so.
+    The first layer reads embeddings that are already normalised, so transformers builds it without this norm when the
+    model is reloaded.
     """
     from torch import nn
 

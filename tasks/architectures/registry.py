@@ -1,4 +1,4 @@
-"""The architectures by their ``model_type``, and the first questions that are asked of a config."""
+"""The architectures by their ``model_type``, and the most common properties of a config."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ ARCHITECTURES: dict[str, Architecture] = {
     "xlm-roberta-xl": ROBERTA_LIKE,
     "xlnet": XLNET,
 }
-"""By the ``model_type`` of a config. A stage's key counts those entries that its inputs and its start name; it may be
-read whole only in a ``raise``, or by code that is in no key."""
+"""By the ``model_type`` of a config. A stage's key includes only the entries that its inputs and its start name. The
+whole dict may be read only in a ``raise``, or by code that no key includes."""
 
 
 def model_type_of(config: Any) -> str:
-    """Return the ``model_type`` of a config, be it an object or the contents of its file."""
+    """Return the ``model_type`` of a config object or of the contents of its file."""
     return str(config.get("model_type") if isinstance(config, Mapping) else config.model_type)
 
 
 def architecture_of(config: Any) -> Architecture:
-    """Return the architecture of a config, be it an object or the contents of its file."""
+    """Return the architecture of a config object or of the contents of its file."""
     return ARCHITECTURES.get(model_type_of(config), UNKNOWN)
 
 
 def shape_of(config: Any) -> dict[str, int | None]:
-    """Return a config's shape by the names of a student's knobs: layers, width, heads, feed-forward width, and what
-    else its architecture has."""
+    """Return a config's shape by the names of a student's knobs: layers, width, heads, feed-forward width, and others
+    of its architecture."""
     names = architecture_of(config).shape.items()
     return {
         knob: config.get(name) if isinstance(config, Mapping) else getattr(config, name, None) for knob, name in names
@@ -62,17 +62,17 @@ def shape_of(config: Any) -> dict[str, int | None]:
 
 
 def summary_token(config: Any) -> str:
-    """Return which token stands for the whole text: the first (``cls``) or the ``last``."""
+    """Return the token that represents the whole text: the first (``cls``) or the ``last``."""
     return "last" if architecture_of(config).summary_last else "cls"
 
 
 def is_told_segments(config: Any) -> bool:
-    """Tell whether a model is told which text of a pair a token is from."""
+    """Tell whether a model takes the segment of each token: the text of a pair that it belongs to."""
     return architecture_of(config).segments(config)
 
 
 def vocabulary_head(model: Any) -> Callable[[Tensor], Tensor] | None:
-    """Return a masked language model's head, from states of tokens [N, D] to logits [N, V], or None where it is not
+    """Return a masked language model's head, from states of tokens [N, D] to logits [N, V], or None if it is not
     known."""
     head = architecture_of(model.config).word_head
     return None if head is None else partial(head, model)

@@ -1,5 +1,5 @@
-"""What is refused of an architecture, each with a reason and a way out: signals that cannot be read, heads that are not
-known, shapes that cannot be built."""
+"""Checks of an architecture, each with a reason and an alternative: signals that cannot be read, unknown heads, shapes
+that cannot be built."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ INSTEAD = {
     STATES: "use method: layers with matching.attention: 0, which copies hidden states",
     HIDDEN: "leave the section out and learn from its answers (soft targets) alone",
 }
-"""What to do where a signal cannot be read."""
+"""Alternatives to a signal that cannot be read, for error messages."""
 MOST_PARAMETERS = 2e10
-"""Far beyond any encoder, and short of what a machine could not even build."""
+"""Far more than any encoder has, and below sizes that a machine could not even build."""
 
 
 def about_parameters(layers: int, width: int, inner: int, words: int) -> int:
-    """Return about how many parameters a model of this shape has; ``words`` are the numbers of its embeddings."""
+    """Return the approximate number of parameters of a model of this shape; ``words`` is the number of parameters in
+    its embeddings."""
     return layers * width * (4 * width + 2 * inner) + words
 
 
 def at(where: str) -> str:
-    """Return the beginning of a sentence about a place in a recipe."""
+    """Return the prefix of an error message that names a place in a recipe."""
     return f"{where}: " if where else ""
 
 
 def require_signal(config: Any, signal: str, where: str = "") -> None:
-    """Raise ModelError where an architecture cannot show a signal, with the reason and what can be done."""
+    """Raise ModelError if a signal of an architecture cannot be read, with the reason and alternatives."""
     architecture = architecture_of(config)
     if signal not in architecture.signals:
         raise ModelError(
@@ -41,7 +42,7 @@ def require_signal(config: Any, signal: str, where: str = "") -> None:
 
 
 def require_words(config: Any, where: str = "") -> None:
-    """Raise ModelError for the triple loss where the vocabulary head is not known."""
+    """Raise ModelError for the triple loss if the vocabulary head is not known."""
     architecture = architecture_of(config)
     if architecture.word_head is None:
         layers = "use method: layers with matching.attention: 0"
@@ -53,7 +54,8 @@ def require_words(config: Any, where: str = "") -> None:
 
 
 def require_alone(config: Any, where: str = "") -> None:
-    """Raise ModelError for replacing layers one by one where they cannot stand alone."""
+    """Raise ModelError for replacing layers one by one if an architecture's layers are not independent
+    (``stands_alone``)."""
     if not architecture_of(config).stands_alone:
         raise ModelError(
             f"{at(where)}layers of a {model_type_of(config)} model cannot be replaced one by one; use "
@@ -63,7 +65,7 @@ def require_alone(config: Any, where: str = "") -> None:
 
 
 def require_global(config: Any, where: str = "") -> None:
-    """Raise ModelError for comparing where tokens attend to, where some layers attend to a neighbourhood only."""
+    """Raise ModelError for comparing attention distributions if some layers have local attention only."""
     if architecture_of(config).reach is not everywhere:
         raise ModelError(
             f"{at(where)}tokens of a {model_type_of(config)} model may look at their neighbours only, so where they "
@@ -72,7 +74,8 @@ def require_global(config: Any, where: str = "") -> None:
 
 
 def require_heads(config: Any, width: int, heads: int, where: str = "") -> None:
-    """Raise ModelError for a number of heads that a width cannot be divided by."""
+    """Raise ModelError if the width is not divisible by the number of heads, or if the family needs heads of an even
+    size."""
     if width % heads:
         raise ModelError(f"{at(where)}width {width} does not divide by {heads} heads; choose heads that divide it")
     if architecture_of(config).even_heads and width // heads % 2:

@@ -1,5 +1,5 @@
-"""RoBERTa (Liu et al. 2019, arXiv:1907.11692) and its like: CamemBERT, XLM-R (arXiv:1911.02116), XLM-R XL with norms
-before the blocks (arXiv:2105.00572), data2vec (arXiv:2202.03555)."""
+"""RoBERTa (Liu et al. 2019, arXiv:1907.11692) and similar families: CamemBERT, XLM-R (arXiv:1911.02116), XLM-R XL with
+norms before the blocks (arXiv:2105.00572), data2vec (arXiv:2202.03555)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XLNet (Yang et al. 2019, arXiv:1906.08237): relative positions, segments that are compared, the summary last."""
+"""XLNet (Yang et al. 2019, arXiv:1906.08237): relative positions and segments, and a summary token at the end."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 def size_of_heads(config: Any, kept: Sequence[int]) -> None:
-    """Let the size of a head follow width and heads."""
+    """Set the size of a head to the width divided by the number of heads."""
     config.d_head = config.d_model // config.n_head
 
 
 def always(config: Any) -> bool:
-    """Return True: segments are told apart by comparing them, without a table and without a limit."""
+    """Return True: XLNet compares the segments of two tokens, without an embedding table and without a limit."""
     return True
 
 
 def as_hidden(mask_BT: Tensor) -> dict[str, Tensor]:
-    """Say which tokens are hidden: XLNet would invert the mask in a way that ONNX cannot express."""
+    """Pass the inverted mask, 1 for padding: XLNet would invert it in a way that ONNX cannot express."""
     import torch
 
     return {"input_mask": 1.0 - mask_BT.to(torch.float32)}

@@ -1,8 +1,8 @@
-"""A metric, defined once: its value on some rows, and its values on many weighted resamples of the same rows.
+"""A metric, defined once: its value on a set of rows, and its values on many weighted resamples of the same rows.
 
 Most metrics are a function of sums over rows (``SumMetric``). The sums of all rows give the value that is reported and
-by which checkpoints are selected; sums weighted by how often each row was drawn give a bootstrap. Shape letters: N
-rows, U distinct rows, K parts of a metric, R resamples.
+that selects checkpoints; sums weighted by how often each row was drawn give a bootstrap. Shape letters: N rows, U
+distinct rows, K parts of a metric, R resamples.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import numpy as np
 
 
 class Metric(Protocol):
-    """A figure of predictions beside the truth."""
+    """A figure computed from predictions and true values."""
 
     @property
     def description(self) -> str:
-        """One sentence for people."""
+        """One sentence for users."""
 
     @property
     def lower_is_better(self) -> bool:
-        """Tell an error from a score: a share of the teacher's error is no share of its quality."""
+        """Whether the metric is an error, so that its ratio to the teacher's value is not a share of the teacher's
+        quality."""
 
     def __call__(self, predictions_N: np.ndarray, truth_N: np.ndarray) -> float:
         """Return the metric of all rows."""
@@ -38,9 +39,9 @@ class SumMetric:
 
     description: str
     parts: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    """Predictions [N] and truth [N] to K numbers a row [N, K]; K may depend on the classes that occur."""
+    """Maps predictions [N] and truth [N] to K numbers per row [N, K]; K may depend on the classes that occur."""
     of_sums: Callable[[np.ndarray, Any], np.ndarray]
-    """Sums of parts [..., K] and numbers of rows [...] to values [...]."""
+    """Maps sums of parts [..., K] and numbers of rows [...] to values [...]."""
     lower_is_better: bool = False
 
     def __call__(self, predictions_N: np.ndarray, truth_N: np.ndarray) -> float:
@@ -57,8 +58,8 @@ class SumMetric:
 
 @dataclass(frozen=True)
 class Correlation:
-    """A metric that sums do not give: ranks depend on all rows, and sums of squares about zero lose the digits that
-    sums about the mean keep."""
+    """A metric that cannot be computed from sums: ranks depend on all rows, and sums of squares about zero lose digits
+    that sums about the mean keep."""
 
     description: str
     value: Callable[[np.ndarray, np.ndarray], float]

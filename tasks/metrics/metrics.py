@@ -1,4 +1,4 @@
-"""The metrics by the names that recipes have for them."""
+"""The metrics by their names in recipes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ METRICS: dict[str, Metric] = {
 
 
 def is_error(name: str) -> bool:
-    """Tell whether less of the named metric is better; a name that is unknown is refused where rows are scored."""
+    """Tell whether lower values of the named metric are better; an unknown name is False here, and an error when rows
+    are scored."""
     found = METRICS.get(name)
     return found is not None and found.lower_is_better

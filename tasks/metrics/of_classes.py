@@ -1,8 +1,8 @@
-"""Metrics of classification, as sums over rows: accuracy, F1 and Matthews' correlation.
+"""Classification metrics, as sums over rows: accuracy, F1 and Matthews' correlation.
 
-A case without a definition has the value 0, so that no table breaks: F1 of a class that is neither predicted nor true,
-Matthews' correlation where one side is constant. Which classes there are is decided on all rows, so that no resample
-changes the definition. Shape letters: N rows, C classes, K parts.
+Undefined cases have the value 0, so that no table breaks: F1 of a class that is neither predicted nor true, Matthews'
+correlation if one side is constant. The set of classes is determined on all rows, so that it is the same in every
+resample. Shape letters: N rows, C classes, K parts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from tasks.metrics.definition import SumMetric
 
 
 def columns(*parts_N: np.ndarray) -> np.ndarray:
-    """Put parts [N] or [K, N] side by side [N, K]; each column is contiguous, which sums fastest."""
+    """Stack parts [N] or [K, N] side by side [N, K]; each column is contiguous, which is the fastest layout for
+    sums."""
     return np.concatenate([np.atleast_2d(each) for each in parts_N]).T
 
 
 def hits(predictions_N: np.ndarray, truth_N: np.ndarray) -> np.ndarray:
-    """Return whether each row is right [N, 1]."""
+    """Return whether each prediction is correct [N, 1]."""
     return columns(predictions_N == truth_N)
 
 
@@ -30,9 +31,10 @@ def share(sums_K: np.ndarray, rows: Any) -> np.ndarray:
 
 
 def f1_parts(predictions_N: np.ndarray, truth_N: np.ndarray) -> np.ndarray:
-    """Return for every class whether a row is rightly of it, predicted as it, and truly of it [N, 3C].
+    """Return for every class whether a row is a true positive, is predicted as the class, and truly belongs to it [N,
+    3C].
 
-    Of two classes, only class 1 counts.
+    With two classes, only class 1 counts.
     """
     classes = np.union1d(predictions_N, truth_N)
     counted_C = classes if classes.max(initial=0) > 1 else np.asarray([1])
@@ -49,7 +51,8 @@ def f1_of_counts(counts_K: np.ndarray, rows: Any) -> np.ndarray:
 
 
 def matthews_parts(predictions_N: np.ndarray, truth_N: np.ndarray) -> np.ndarray:
-    """Return whether a row is right, and for every class whether it is predicted and whether it is true [N, 1 + 2C]."""
+    """Return whether each prediction is correct, and for every class whether it is predicted and whether it is true [N,
+    1 + 2C]."""
     classes_C = np.union1d(predictions_N, truth_N)[:, None]
     return columns(predictions_N == truth_N, predictions_N == classes_C, truth_N == classes_C)
 

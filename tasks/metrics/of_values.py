@@ -1,7 +1,7 @@
-"""Metrics of regression: the mean squared error, and the correlations of Pearson and Spearman.
+"""Regression metrics: the mean squared error, and the correlations of Pearson and Spearman.
 
-Where a correlation is undefined (one side is constant), it is 0. Shape letters: N rows, U distinct rows, R resamples, G
-groups of equal values.
+An undefined correlation (one side is constant) is 0. Shape letters: N rows, U distinct rows, R resamples, G groups of
+equal values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def weighted_pearson(predictions: np.ndarray, truth: np.ndarray, weights_RU: np.
 
 
 def centred(values: np.ndarray, weights_RU: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return values about their mean [R, U], and the root of their summed squares [R]: exactly 0 where all are
+    """Return values about their mean [R, U], and the root of their summed squares [R], which is exactly 0 if all are
     equal."""
     rows_R = weights_RU.sum(1)
     about_RU = values - ((weights_RU * values).sum(1) / rows_R)[:, None]
@@ -44,7 +44,7 @@ def centred(values: np.ndarray, weights_RU: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def ranks(values_N: np.ndarray) -> np.ndarray:
-    """Return ranks from 1; ties share their mean rank, and where a value is no number, no rank is one."""
+    """Return ranks from 1; ties share their mean rank. If any value is NaN, all ranks are NaN."""
     if np.isnan(values_N).any():
         return np.full(len(values_N), np.nan)
     _, which_N, counts_G = np.unique(values_N, return_inverse=True, return_counts=True)
@@ -66,7 +66,7 @@ def spearman(predictions_N: np.ndarray, truth_N: np.ndarray) -> float:
 
 
 def weighted_spearman(predictions_U: np.ndarray, truth_U: np.ndarray, weights_RU: np.ndarray) -> np.ndarray:
-    """Return Spearman's correlation [R] of every resample: rows are ranked anew within each."""
+    """Return Spearman's correlation [R] of every resample; rows are ranked anew within each."""
     ours_RU, true_RU = (weighted_ranks(values_U, weights_RU) for values_U in (predictions_U, truth_U))
     return weighted_pearson(ours_RU, true_RU, weights_RU)
 

@@ -1,8 +1,8 @@
-"""One row of a run's results: everything that a run states about one model, as ``results.json`` has it.
+"""One row of a run's results: all figures and decisions about one model, as stored in ``results.json``.
 
-A row grows while a run ends: scores first, then latency, judging sets, exports, cost and the gate's decision. A field
-that was never set is not written, so the file of a run has the keys that it always had; rows of older releases lack
-fields, and may have others, which are kept as they are.
+A row is completed step by step at the end of a run: scores first, then latency, judging sets, exports, cost and the
+gate's decision. Fields that were never set are not written, so the keys of a run's file are stable; rows of older
+releases lack fields, and may have others, which are preserved.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 Number = int | float
-"""A figure as the file has it: a count stays a whole number."""
+"""A figure as stored in the file: counts stay integers."""
 
 
 class Stated(BaseModel):
-    """A frozen part of a result; names that are not known here are kept and written again."""
+    """A frozen part of a result; unknown names are preserved and written again."""
 
     model_config = ConfigDict(frozen=True, extra="allow", ser_json_inf_nan="constants", protected_namespaces=())
 
     def replaced(self, **changes: object) -> Self:
-        """Return a copy with other values; they are checked, and a name that is no field is a TypeError."""
+        """Return a copy with other values, which are validated; an unknown field name is a TypeError."""
         unknown = sorted(changes.keys() - type(self).model_fields.keys())
         if unknown:
             raise TypeError(f"{type(self).__name__} has no field {', '.join(unknown)}")
@@ -30,7 +30,7 @@ class Stated(BaseModel):
         return type(self).model_validate({**own, **changes})
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plain values that are written to files; fields that were never set are left out."""
+        """Return the values to write to JSON files, without fields that were never set."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -76,7 +76,7 @@ class SetScores(Stated):
     difference: Estimate | None = None
     agreement: Number | None = None
     drop: Number | None = None
-    """How far the headline score lies below that on the task's own rows; None where classes are merged."""
+    """How far the headline score is below that on the task's own rows; None if classes are merged."""
     merges: tuple[str, ...] = ()
 
 
@@ -91,7 +91,7 @@ class Conditions(Stated):
 
 
 class Timing(Stated):
-    """Medians of one timing in turn with the teacher, in ms, and the number of calls."""
+    """Median latencies, in ms, of one measurement that alternates with the teacher, and the number of calls."""
 
     measured_ms: Number
     teacher_ms: Number
@@ -99,7 +99,8 @@ class Timing(Stated):
 
 
 class Amount(Stated):
-    """One figure of a ledger, with its method; of a sum with unknown parts, ``at_least`` is the sum of the others."""
+    """One figure of a ledger, with its method; for a sum with unknown parts, ``at_least`` is the sum of the known
+    parts."""
 
     value: Number | None = None
     how: str = ""
@@ -120,25 +121,25 @@ class Cost(Stated):
     joules: Amount | None = None
 
     def amounts(self) -> dict[str, Amount]:
-        """Return the figures that are stated, by name."""
+        """Return the known figures by name."""
         found = {name: getattr(self, name) for name in Cost.model_fields}
         return {name: amount for name, amount in found.items() if amount is not None}
 
 
 class Fp32Score(Stated):
-    """The score of the fp32 graph that an int8 one was made of."""
+    """The score of the fp32 graph from which an int8 graph was quantized."""
 
     score: Number | None = None
 
 
 class ExportFacts(Stated):
-    """Facts of one exported graph: parity with the model that it was made of, and whether it is published."""
+    """Facts about one exported graph: parity with its original model, and whether it is published."""
 
     format: str = ""
     published: bool = False
     because: str = ""
     speedup: Number | None = None
-    """Speed-up over its own fp32 graph; None where it was not timed."""
+    """Speed-up over its own fp32 graph; None if it was not timed."""
     unsteady: str | None = None
     rows: int = 0
     equal_answers: Number | None = None
@@ -152,7 +153,7 @@ class ExportFacts(Stated):
 
 
 def word_of(verdict: object) -> object:
-    """Return the word of a verdict; older releases wrote a mapping around it."""
+    """Return the word of a verdict; older releases wrote a mapping that contains it."""
     return verdict.get("verdict") or verdict.get("word") if isinstance(verdict, Mapping) else verdict
 
 
@@ -160,9 +161,11 @@ Verdict = Annotated[str | None, BeforeValidator(word_of)]
 
 
 class ResultRow(Stated):
-    """Everything that a run states about one model; figures are those of the registered seed, ``means`` are over all.
+    """All figures and decisions about one model; figures are those of the registered seed, ``means`` are over all
+    seeds.
 
-    Bytes are those of the weights, ``flops`` those of one input of ``flops_length`` tokens, latencies milliseconds.
+    ``bytes`` is the size of the weights, ``flops`` is for one input of ``flops_length`` tokens, latencies are in
+    milliseconds.
     """
 
     name: str
@@ -201,18 +204,18 @@ class ResultRow(Stated):
     latency_p95_ms: Number | None = None
     speedup: Number | None = None
     unsteady: str | None = None
-    """The reason why its speed decides nothing; None where it is steady."""
+    """The reason why its speed is too unstable to be used in decisions; None if it is stable."""
     timed: Timing | None = None
     judged: dict[str, SetScores] | None = None
     """By judging set."""
     against: dict[str, dict[str, Comparison]] | None = None
     """By plain baseline and split."""
     plain: bool = False
-    """Whether it learned from labels alone."""
+    """Whether the model was trained with labels alone."""
     inspection: dict[str, Any] | None = None
-    """Facts of its error analysis."""
+    """Results of its error analysis."""
     of: str | None = None
-    """The model that an export was made of."""
+    """The original model of an export."""
     engine: str | None = None
     export: ExportFacts | None = None
     cost: Cost | None = None
@@ -225,7 +228,7 @@ class ResultRow(Stated):
     steps: tuple[Number, ...] | None = None
 
     def score(self, split: str, metric: str | None = None) -> Estimate:
-        """Return a score on a split, the headline's unless another metric is named."""
+        """Return a score on a split, by the headline metric unless another is named."""
         return self.metrics.get(split, {}).get(metric or self.headline, UNDEFINED)
 
     def share(self, split: str) -> Estimate:
@@ -237,12 +240,12 @@ class ResultRow(Stated):
         return (self.difference or {}).get(split, UNDEFINED)
 
     def spread(self, split: str, metric: str | None = None) -> float | None:
-        """Return the standard deviation of a score over seeds; None where there is one seed."""
+        """Return the standard deviation of a score over seeds; None for one seed."""
         value = (self.deviation or {}).get(split, {}).get(metric or self.headline)
         return None if value is None else float(value)
 
     def mean(self, split: str, metric: str | None = None) -> Estimate | None:
-        """Return the mean of a score over seeds; None where there is one seed, and in results of older releases."""
+        """Return the mean of a score over seeds; None for one seed, and in results of older releases."""
         if self.spread(split, metric) is None:
             return None
         found = (self.means or {}).get(split)
@@ -253,7 +256,7 @@ class ResultRow(Stated):
         return [(name, splits[split]) for name, splits in (self.against or {}).items() if split in splits]
 
     def on_sets(self) -> Self:
-        """Return the row in which judging sets stand for splits."""
+        """Return the row with judging sets in place of splits."""
         sets = self.judged or {}
         return self.replaced(
             metrics={name: found.metrics for name, found in sets.items()},
@@ -266,7 +269,7 @@ class ResultRow(Stated):
         )
 
     def unscored(self) -> dict[str, Any]:
-        """Return the figures of a row in which nothing was scored, with the splits and metrics of this one."""
+        """Return the figures of a row without scores, with the splits and metrics of this one."""
         metrics = {split: dict.fromkeys(found, UNKNOWN) for split, found in self.metrics.items()}
         return {
             "metrics": metrics,
@@ -280,4 +283,4 @@ class ResultRow(Stated):
 
 
 UNKNOWN = Estimate(value=None, low=None, high=None)
-"""An estimate that is written as three unknown figures."""
+"""An estimate that is written as three null values."""

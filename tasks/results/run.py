@@ -1,7 +1,7 @@
-"""The results of one run: its rows and decisions, as ``results.json``, ``--json`` and MLflow keep them.
+"""The results of one run: its rows and decisions, as stored in ``results.json``, ``--json`` and MLflow.
 
-The one reader is ``RunResult.model_validate``, the one writer ``RunResult.as_json``. Only what every release wrote is
-required, so that a run of an older release is still shown and reported.
+``RunResult.model_validate`` is the only reader, ``RunResult.as_json`` the only writer. Only fields that every release
+wrote are required, so that a run of an older release can still be displayed and reported.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from tasks.results.row import Number, ResultRow, Stated, Verdict
 
 
 def listed(aliases: object) -> object:
-    """Return aliases as a list: older releases wrote one, or several with commas between them."""
+    """Return aliases as a list: older releases wrote one string, with commas between several aliases."""
     if isinstance(aliases, str):
         return [one.strip() for one in aliases.split(",")]
     return aliases
 
 
 def counted(rows: object) -> object:
-    """Return rows by split: older releases wrote null where none were counted."""
+    """Return the numbers of rows by split: older releases wrote null if none were counted."""
     return {} if rows is None else rows
 
 
 class StageLine(Stated):
-    """One stage of a run; ``seconds`` is the time that it took this run."""
+    """One stage of a run; ``seconds`` is its duration in this run."""
 
     name: str
     label: str = ""
@@ -37,7 +37,7 @@ class StageLine(Stated):
 
 
 class Registered(Stated):
-    """One registered candidate: its version, the gate's decision, and the aliases that it has."""
+    """One registered candidate: its version, the gate's decision, and its aliases."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
@@ -56,7 +56,7 @@ class Registered(Stated):
 
 
 class Champion(Stated):
-    """The version that has the alias champion after a run."""
+    """The version with the alias champion after a run."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
@@ -65,7 +65,7 @@ class Champion(Stated):
 
 
 class Promotion(Stated):
-    """The moves of aliases that followed from a run, and who is champion."""
+    """The changes of aliases after a run, and the champion."""
 
     moves: dict[str, str | None] = {}
     aliases: dict[str, str] = {}
@@ -74,7 +74,7 @@ class Promotion(Stated):
 
 
 class RunResult(Stated):
-    """The results of a run that has ended."""
+    """The results of a finished run."""
 
     recipe: str
     task: str
@@ -85,7 +85,7 @@ class RunResult(Stated):
     synthetic: bool = False
     stages: tuple[StageLine, ...] = ()
     models: tuple[ResultRow, ...]
-    """The teacher first."""
+    """One row per model; the teacher first."""
     registered: tuple[Registered, ...] = ()
     promotion: Promotion | None = None
     links: dict[str, str] | None = None
@@ -100,4 +100,4 @@ class RunResult(Stated):
     lineage: dict[str, Any] | None = None
     licences: tuple[dict[str, str], ...] | None = None
     texts: str | None = None
-    """A file of texts that the registered model can answer."""
+    """The file of texts in the suggested commands for the registered model."""

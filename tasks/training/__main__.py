@@ -1,5 +1,5 @@
-"""Run one job: ``python -m tasks.training JOB.json``; needs torch, transformers, numpy, pyarrow and pydantic, nothing
-else."""
+"""Run one job: ``python -m tasks.training JOB.json``. Requires only torch, transformers, numpy, pyarrow and
+pydantic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Set the threads that the job may use, then load torch and run it."""
+    """Load torch, limit it to the threads of the job, and run the job."""
     if len(sys.argv) != 2:
         print("usage: python -m tasks.training JOB.json", file=sys.stderr)
         return 2
@@ -28,9 +28,9 @@ def main() -> int:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     if "RANK" in os.environ:
-        die_with_parent(signal.SIGKILL)  # torchrun, if it is killed itself, cannot end us any more
+        die_with_parent(signal.SIGKILL)  # a torchrun that was killed cannot end its workers
     if int(os.environ.get("RANK", 0)):
-        return serve_beside(JOBS, sys.argv[1])  # one of several that share a training: the first one speaks and writes
+        return serve_beside(JOBS, sys.argv[1])  # a distributed training: only rank 0 reports and writes
     return serve(JOBS, sys.argv[1])
 
 

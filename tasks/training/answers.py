@@ -1,7 +1,7 @@
-"""The teacher's answers: asked for once for every row, mixed where there are several teachers, and looked up as
-students learn.
+"""The teacher's answers: computed once for every row, mixed if there are several teachers, and looked up while students
+train.
 
-A teacher reads its own tokenization of a text. Answers, and the states of its summary token, are about whole texts: a
+A teacher uses its own tokenization of a text. Answers, and the states of its summary token, belong to whole texts, so a
 student with another tokenizer may learn from them. Methods: Hinton et al. 2015, arXiv:1503.02531; summary tokens, Sun
 et al. 2019, PKD, arXiv:1908.09355. Shape letters: N rows, B batch, T tokens, C classes, L compared layers, D width, M
 teachers.
@@ -44,15 +44,15 @@ from tasks.training.precision import arithmetic, device, store_as_multiplied
 
 @dataclass(frozen=True)
 class Answered:
-    """What a teacher says of a batch: logits [B, C] and, where they are compared, its summary token at some layers [B,
-    L, D]."""
+    """A teacher's answers to a batch: logits [B, C] and, if they are compared, the states of its summary token at some
+    layers [B, L, D]."""
 
     logits_BC: Tensor
     summaries_BLD: Tensor | None = None
 
 
 def answer(job: Job) -> dict[str, Any]:
-    """Ask the teacher once about every row that students will see; write what it says by row id."""
+    """Run the teacher once over every row that students learn from, and write its answers by row id."""
     task, knobs = read_task(job.inputs["rows"]), job.read(AnswerSlice)
     tokenizer = load_tokenizer(job.inputs["teacher"])
     teacher = freeze(load_classifier(job.inputs["teacher"], task, device()))
@@ -72,7 +72,7 @@ def answer(job: Job) -> dict[str, Any]:
 def all_answers(
     job: Job, knobs: AnswerSlice, teacher: Any, layers: Sequence[int], encoded: Encoded, pad: int
 ) -> dict[str, np.ndarray]:
-    """Return logits [N, C] and, where layers are named, summaries [N, L, D] in 16 bits, in row order."""
+    """Return logits [N, C] and, if layers are named, summary states [N, L, D] in float16, in row order."""
     capture, order, parts = Capture(teacher, hidden=layers), [], []
     for rows in by_length(encoded.lengths_N, size=64, tokens=16_384):
         with torch.inference_mode(), arithmetic(knobs.precision, teacher.device):
@@ -89,7 +89,7 @@ def all_answers(
 
 
 def answers_of(capture: Capture, batch: Batch) -> Answered:
-    """Ask a teacher about one batch."""
+    """Return a teacher's answers to one batch."""
     shown = capture(**batch.inputs(capture.model))
     assert shown.logits_BC is not None
     states = [summary_of(capture.model, shown.hidden[layer], batch.mask_BT) for layer in capture.hidden]
@@ -97,14 +97,14 @@ def answers_of(capture: Capture, batch: Batch) -> Answered:
 
 
 def summary_of(model: Any, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-    """Return the state [B, D] of the token that stands for each row: the first, or XLNet's last."""
+    """Return the state [B, D] of the token that represents each row: the first, or the last in XLNet."""
     last = summary_token(model.config) == "last"
     at_B = mask_BT.shape[1] - 1 - mask_BT.flip(1).long().argmax(1) if last else mask_BT.long().argmax(1)
     return states_BTD[torch.arange(len(states_BTD), device=states_BTD.device), at_B]
 
 
 def mix(job: Job) -> dict[str, Any]:
-    """Mix the answers of several teachers into one file of the same form."""
+    """Mix the answers of several teachers into one file of the same format."""
     knobs, said = job.read(MixSlice), [load_file(folder / "answers.safetensors") for folder in job.lists["answers"]]
     ids_N = said[0]["ids"]
     logits_MNC = torch.stack(
@@ -116,7 +116,8 @@ def mix(job: Job) -> dict[str, Any]:
 
 
 class Answers:
-    """The teacher's answers for a batch: looked up for rows as they are, asked afresh for variants only."""
+    """The teacher's answers to a batch: looked up for rows with their own text, computed only for augmented
+    variants."""
 
     def __init__(
         self, folder: Path, varied: AugmentedRows, teacher: Any, tokenizer: Any, layers: Sequence[int] = ()
@@ -128,7 +129,7 @@ class Answers:
         self.summaries_NLD = torch.from_numpy(stored["summaries"][order]) if layers else None
 
     def of(self, indices: Indices) -> Answered:
-        """Return the answers for a batch of rows."""
+        """Return the answers to a batch of rows."""
         rows, changed, variants = indices.rows_B, indices.changed(), indices.epoch.variants
         logits_BC = self.logits_NC[rows]
         summaries_BLD = None if self.summaries_NLD is None else self.summaries_NLD[rows].to(self.place).float()
@@ -141,7 +142,7 @@ class Answers:
                 self.capture, collate(encoded, np.arange(len(changed)), self.tokenizer.pad_token_id, self.place)
             )
         at = torch.from_numpy(changed).to(self.place)
-        # Tensors of inference mode cannot be compared with gradients: they are copied into plain ones.
+        # Autograd cannot use inference tensors in a loss: copy them into normal tensors.
         logits_BC = logits_BC.clone().index_copy_(0, at, fresh.logits_BC.clone())
         if summaries_BLD is not None and fresh.summaries_BLD is not None:
             summaries_BLD = summaries_BLD.index_copy_(0, at, fresh.summaries_BLD.clone())

@@ -1,8 +1,8 @@
-"""Finding substitutes for words: a masked language model for words of one piece, word vectors for the others.
+"""Find substitutes for words: by a masked language model for words of one token, by word vectors for the others.
 
-Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Unlike the reference, all masked places go through the model in
-batches, the states of the masked places are gathered before the vocabulary projection, and a sentence that occurs twice
-is asked about once. Shape letters: P places, B batch, T tokens, V vocabulary, E vector width.
+Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Unlike in the reference code, all masked places pass through the
+model in batches, the states of the masked places are gathered before the vocabulary projection, and repeated sentences
+are processed once. Shape letters: P places, B batch, T tokens, V vocabulary, E vector width.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tasks.training.data.rows import Encoded, collate, flat, load_tokenizer, rea
 from tasks.training.models.students import freeze, load_masked_lm
 from tasks.training.precision import arithmetic, device
 
-SPARE = 10  # asked for beside the wanted options, because word pieces and the word itself are struck out
+SPARE = 10  # more than the requested options, because word pieces and the word itself are removed
 
 Found = dict[tuple[str, int], list[str]]
 """Substitutes by (sentence, number of the word)."""
@@ -38,7 +38,7 @@ Found = dict[tuple[str, int], list[str]]
 
 @dataclass(frozen=True)
 class Place:
-    """One word that may be replaced: where it stands, and its token if it is a single piece (-1 otherwise)."""
+    """One word that may be replaced: its position, and its token id if it is a single token (-1 otherwise)."""
 
     sentence: str
     word: int
@@ -65,13 +65,13 @@ def augment(job: Job) -> dict[str, Any]:
 
 
 def words_with_options(sentence: str, found: Found) -> Options:
-    """Return the words of a sentence, and what was found for each."""
+    """Return the words of a sentence, and the substitutes of each."""
     words = sentence.split(" ")
     return words, [found.get((sentence, index), []) for index in range(len(words))]
 
 
 def substitutes(job: Job, knobs: Augmentation, sentences: list[str]) -> Found:
-    """Find substitutes by every source that the job was given."""
+    """Find substitutes by each of the job's sources."""
     found: Found = {}
     tokenizer = load_tokenizer(job.inputs.get("masked_lm", job.inputs.get("tokenizer")))  # type: ignore[arg-type]
     places = [place for sentence in sentences for place in places_of(sentence, tokenizer, knobs.max_length)]
@@ -87,7 +87,7 @@ def substitutes(job: Job, knobs: Augmentation, sentences: list[str]) -> Found:
 
 
 def places_of(sentence: str, tokenizer: Any, max_length: int) -> Iterator[Place]:
-    """Yield the replaceable words of a sentence that lie within the length limit."""
+    """Yield the replaceable words of a sentence that are within the length limit."""
     words = sentence.split(" ")
     pieces = tokenizer([spaced(words)], is_split_into_words=True, truncation=True, max_length=max_length).word_ids(0)
     tokens: dict[int, list[int]] = {}
@@ -100,14 +100,14 @@ def places_of(sentence: str, tokenizer: Any, max_length: int) -> Iterator[Place]
 
 
 def spaced(words: list[str]) -> list[str]:
-    """Return words with the space before them: a tokenizer that counts bytes reads "good" and " good" as different
-    words; others do not care."""
+    """Return words with a leading space, except the first: byte-level tokenizers read "good" and " good" as different
+    words; other tokenizers ignore the space."""
     return [*words[:1], *(f" {word}" for word in words[1:])]
 
 
 def word_mark(tokenizer: Any) -> str:
-    """Return what a vocabulary marks the beginning of a word with: bytes have one mark, sentence pieces another, and
-    word pieces none."""
+    """Return the prefix that marks the beginning of a word in a vocabulary; byte-level BPE and SentencePiece have
+    different ones, and WordPiece has none."""
     return next(
         (mark for mark in ("\u0120", "\u2581") if any(token.startswith(mark) for token in tokenizer.tokenize("a a"))),
         "",
@@ -117,7 +117,7 @@ def word_mark(tokenizer: Any) -> str:
 def by_masked_lm(
     model: Any, places: list[Place], tokenizer: Any, knobs: Augmentation, tell: Callable[..., None]
 ) -> Found:
-    """Ask the masked language model what could stand at each place."""
+    """Return the most likely substitutes at each place, by a masked language model."""
     encoded, asked = (
         masked_questions(places, tokenizer, knobs)
         if knobs.mode == "masked"
@@ -139,7 +139,8 @@ def by_masked_lm(
 
 
 def masked_questions(places: list[Place], tokenizer: Any, knobs: Augmentation) -> tuple[Encoded, list[list[Place]]]:
-    """Make one question per place: its sentence with that one token masked, alone or beside the sentence as it was."""
+    """Return one input per place: its sentence with that token masked, either alone or as a pair with the original
+    sentence."""
     if tokenizer.mask_token_id is None:
         raise ModelError(
             "the model for augmentation has no mask token; give a masked language model as augmentation.masked_lm"
@@ -164,7 +165,7 @@ def masked_questions(places: list[Place], tokenizer: Any, knobs: Augmentation) -
 
 
 def whole_questions(places: list[Place], tokenizer: Any, knobs: Augmentation) -> tuple[Encoded, list[list[Place]]]:
-    """Make one question per sentence, unmasked, with all its places: much cheaper, and a different method."""
+    """Return one input per sentence, unmasked, with all its places: much cheaper, and a different method."""
     by_sentence: dict[str, list[Place]] = {}
     for place in places:
         by_sentence.setdefault(place.sentence, []).append(place)
@@ -176,13 +177,13 @@ def whole_questions(places: list[Place], tokenizer: Any, knobs: Augmentation) ->
 
 
 def ragged(ids: list[list[int]], segments: list[list[int]]) -> Encoded:
-    """Lay token lists end to end."""
+    """Concatenate token lists."""
     offsets = np.concatenate([[0], np.cumsum([len(values) for values in ids])]).astype(np.int64)
     return Encoded(flat(ids), flat(segments), offsets)
 
 
 def top_tokens(model: Any, batch: Any, at: list[tuple[int, Place]], knobs: Augmentation) -> list[list[int]]:
-    """Return the likeliest tokens [P, K] at the given places."""
+    """Return the most likely tokens [P, K] at the given places."""
     rows_P = torch.tensor([row for row, _ in at], device=model.device)
     tokens_P = torch.tensor([place.token for _, place in at], device=model.device)
     with torch.inference_mode(), arithmetic(knobs.precision, model.device):
@@ -191,7 +192,7 @@ def top_tokens(model: Any, batch: Any, at: list[tuple[int, Place]], knobs: Augme
 
 
 def place_logits(model: Any, batch: Any, rows_P: Tensor, tokens_P: Tensor) -> Tensor:
-    """Return vocabulary logits [P, V]; where the head is known, only the asked places pass through it."""
+    """Return vocabulary logits [P, V]; if the head is known, only the requested places pass through it."""
     head = vocabulary_head(model)
     if head is None:
         return model(**batch.inputs(model)).logits[rows_P, tokens_P]
@@ -199,13 +200,13 @@ def place_logits(model: Any, batch: Any, rows_P: Tensor, tokens_P: Tensor) -> Te
 
 
 def options_of(place: Place, tokens: list[str], limit: int) -> list[str]:
-    """Turn likely tokens into substitutes in the case of the word that they replace."""
+    """Turn likely tokens into substitutes in the case of the replaced word."""
     original = place.sentence.split(" ")[place.word]
     return [match_case(token, original) for token in keep_candidates(tokens, original, limit)]
 
 
 def by_word_vectors(places: list[Place], path: Path, knobs: Augmentation) -> Found:
-    """Find the nearest words by cosine; words that the file does not know get none."""
+    """Find the nearest words by cosine; words that are not in the file get none."""
     words, vectors_VE = read_vectors(path, knobs.vocabulary)
     number = {word: index for index, word in enumerate(words)}
     wanted = sorted({word for place in places if (word := place.sentence.split(" ")[place.word].lower()) in number})

@@ -1,9 +1,9 @@
-"""What an interrupted training needs to go on as if nothing had happened: weights, optimizer, best weights so far,
-random state, position.
+"""Checkpoints that let an interrupted training continue exactly: weights, optimizer, best weights so far, random state,
+position.
 
-Tensors are safetensors, the rest is JSON; nothing is pickled. A checkpoint is written beside the old one, pushed to the
-disk and renamed, so that a crash leaves the older one whole; the last two are kept, and where the newest is torn the
-one before it is taken.
+Tensors are stored as safetensors and the rest as JSON; nothing is pickled. A checkpoint is written next to the old one,
+flushed to the disk and renamed, so that a crash leaves the older one intact. The last two are kept; if the newest is
+damaged, the one before it is loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILES = {"state.safetensors", "state.json"}
 
 @dataclass
 class Progress:
-    """Where a training stands."""
+    """The position of a training, with its best score and weights so far."""
 
     step: int = 0
     best: float | None = None
@@ -73,10 +73,10 @@ def save(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, pro
 def load(
     folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, tell: Callable[[str], None] = lambda words: None
 ) -> Progress:
-    """Load the newest whole checkpoint under ``folder`` into modules and optimizer; without one, start at step 0.
+    """Load the newest intact checkpoint under ``folder`` into modules and optimizer; without one, start at step 0.
 
-    One that is torn, or of another training, is told of and removed: it would stand before the steps that are trained
-    again.
+    A checkpoint that is damaged, or of another training, is reported and removed: its step number would rank above
+    those of the steps that are trained again.
     """
     for found in sorted(folder.glob("step-*"), reverse=True) if folder.is_dir() else ():
         if FILES <= (read_marker(found, of=folder.name) or {"inventory": {}})["inventory"].keys():
@@ -87,15 +87,14 @@ def load(
 
 
 def remove(checkpoint: Path) -> None:
-    """Remove a checkpoint that is of no use, whatever it is; of several processes that share a training each may
-    try."""
+    """Remove an unusable checkpoint, file or folder; several processes of one training may try at once."""
     shutil.rmtree(checkpoint, ignore_errors=True)
     with suppress(OSError):
         checkpoint.unlink(missing_ok=True)
 
 
 def restored(found: Path, modules: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Put the state in a whole checkpoint back into modules and optimizer, and return where the training stood."""
+    """Restore modules and optimizer from an intact checkpoint, and return the position of the training."""
     tensors = load_file(found / "state.safetensors")
     if not any(isinstance(module, SparseEmbedding) for module in modules.modules()):
         tensors = as_whole_tables(tensors, embedding_number(modules, optimizer))
@@ -109,7 +108,7 @@ def restored(found: Path, modules: nn.Module, optimizer: torch.optim.Optimizer) 
 
 
 def embedding_number(modules: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Return the number that an optimizer gives to the input embedding; -1 where it learns none."""
+    """Return the optimizer's number of the input embedding; -1 if the embedding is not trained."""
     _, table = input_table(modules)
     learned = [value for group in optimizer.param_groups for value in group["params"]]
     return next((number for number, value in enumerate(learned) if value is getattr(table, "weight", None)), -1)
@@ -127,7 +126,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> list[tuple[int, str, 
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put tensors back where ``optimizer_tensors`` found them; hyperparameters stay as the knobs set them."""
+    """Restore the tensors that ``optimizer_tensors`` listed; hyperparameters stay as the knobs set them."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         index, key = name.split(".", 1)

@@ -1,8 +1,8 @@
 """Task distillation in two phases: inner layers first, then the teacher's answers.
 
-Methods: Jiao et al. 2019, TinyBERT, arXiv:1909.10351; Hinton et al. 2015, soft targets, arXiv:1503.02531; what else an
-inner phase may copy is listed in ``objectives.py``. Patience beside the answers: Sun et al. 2019, PKD,
-arXiv:1908.09355.
+Methods: Jiao et al. 2019, TinyBERT, arXiv:1909.10351; Hinton et al. 2015, soft targets, arXiv:1503.02531.
+``objectives.py`` lists the other objectives of the inner phase. Patience in addition to the answers: Sun et al. 2019,
+PKD, arXiv:1908.09355.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tasks.training.selection import selector
 
 @dataclass(frozen=True)
 class TeacherStudent:
-    """Who takes part: the frozen teacher and how it reads, the student as it starts and how it reads."""
+    """The models of a distillation: the frozen teacher and the student before training, each with its tokenizer."""
 
     task: Task
     teacher: Any
@@ -51,7 +51,7 @@ class TeacherStudent:
 
 
 def distill_intermediate(job: Job) -> dict[str, Any]:
-    """First phase: the student's inner layers learn the fine-tuned teacher's on the task's own text."""
+    """First phase: the student's inner layers learn to match the fine-tuned teacher's on the task's text."""
     knobs, place = job.read(IntermediateSlice), device()
     make_deterministic(knobs.seed)
     pair = pair_of(job, knobs, place)
@@ -79,8 +79,8 @@ def distill_intermediate(job: Job) -> dict[str, Any]:
 def inner_spec(
     objective: Objective, varied: AugmentedRows, knobs: IntermediateSlice, kept: Recorded | None, place: torch.device
 ) -> TrainingSpec:
-    """Return what the first phase learns: the teacher's inner layers, run beside the student's or taken from what was
-    kept of them."""
+    """Return the training spec of the first phase; the teacher's inner layers are computed in each step, or read from
+    its recorded signals."""
     pad = varied.tokenizer.pad_token_id
 
     def loss(indices: Indices) -> Loss:
@@ -97,7 +97,7 @@ def inner_spec(
 
 
 def distill_prediction(job: Job) -> dict[str, Any]:
-    """Second phase: the student learns the teacher's softened answers, or plain labels where its signal is labels."""
+    """Second phase: the student learns the teacher's softened answers, or the labels if its signal is labels."""
     knobs, place = job.read(PredictionSlice), device()
     make_deterministic(knobs.seed)
     pair = pair_of(job, knobs, place)
@@ -110,7 +110,7 @@ def distill_prediction(job: Job) -> dict[str, Any]:
 
 
 def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: TeacherStudent) -> dict[str, Any]:
-    """Train a student on the teacher's answers in place."""
+    """Train a student on the teacher's answers, in place."""
     student, task, tokenizer = pair.student, pair.task, pair.tokenizer
     sampling = knobs.sampling if isinstance(knobs, PredictionSlice) else None
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
@@ -133,7 +133,7 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
         ),
         facts=lambda last: {"truncated": truncated(last.encoded, knobs.max_length)},
     )
-    # Of the task's own rows: transfer text has none, and may be all that is learned from.
+    # Take labels from the task's own rows: transfer text has none, and may be the only training text.
     labelled = read_rows(job.inputs["rows"], "train", task.kind) if task.kind == "regression" else varied.rows
     with started_at_labels(student, task, labelled.labels_N):
         return train(job, knobs, spec, student.device)
@@ -142,8 +142,8 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
 def answered_loss(
     job: Job, knobs: PredictionSlice | DropSlice, pair: TeacherStudent, varied: AugmentedRows
 ) -> Callable[[Indices], Loss]:
-    """Return the loss of a batch against the teacher's answers and, where the knobs say so, the labels and the
-    teacher's summary tokens."""
+    """Return the loss of a batch against the teacher's answers and, if the knobs enable them, against the labels and
+    the teacher's summary tokens."""
     student, pad = pair.student, pair.tokenizer.pad_token_id
     patience, formula = (knobs.patience, knobs.formula) if isinstance(knobs, PredictionSlice) else (None, "default")
     depths = student.config.num_hidden_layers, pair.teacher.config.num_hidden_layers
@@ -174,7 +174,7 @@ def answered_loss(
 
 
 def pair_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.device) -> TeacherStudent:
-    """Load who takes part."""
+    """Load the teacher, the student and their tokenizers."""
     task = read_task(job.inputs["rows"])
     teacher = load_classifier(job.inputs["teacher"], task, place)
     reads = load_tokenizer(job.inputs["teacher"])
@@ -184,9 +184,9 @@ def pair_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.d
             load_tokenizer(job.inputs["start"]),
         )
     else:
-        # Layers come from the fine-tuned teacher, unless the student starts where the teacher did.
+        # Layers come from the fine-tuned teacher, or from the teacher's pretrained base if that is an input.
         origin = load_classifier(job.inputs["base"], task, place, seed=knobs.seed) if "base" in job.inputs else teacher
-        assert knobs.start is not None and knobs.shape is not None  # they are empty where an earlier stage made it
+        assert knobs.start is not None and knobs.shape is not None  # None only if an earlier stage built the student
         shape: Any = knobs.shape
         student, tokenizer = (
             build_student(knobs.start, origin, shape, seed=knobs.seed, contributions=contributions(job)),
@@ -197,13 +197,13 @@ def pair_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.d
 
 
 def contributions(job: Job) -> list[float] | None:
-    """Return the measured contributions of layers, where the job was given them."""
+    """Return the measured contributions of layers, if they are an input of the job."""
     folder = job.inputs.get("contributions")
     return read_contributions(folder) if folder else None
 
 
 def same_vocabulary(pair: TeacherStudent) -> None:
-    """Refuse a student that would read the teacher's token ids in another vocabulary, where tokens are compared one by
+    """Raise ModelError if student and teacher have different vocabularies: their tokens could not be compared one by
     one."""
     ours, theirs = (tokenizer.get_vocab() for tokenizer in (pair.tokenizer, pair.teachers_tokenizer))
     if ours != theirs:
@@ -216,12 +216,12 @@ def same_vocabulary(pair: TeacherStudent) -> None:
 
 
 def candidates(job: Job) -> Any:
-    """Return stored substitutes, where the student uses augmentation."""
+    """Return the stored substitutes; none if the student uses no augmentation."""
     return read_candidates(job.inputs.get("candidates"))
 
 
 def varied_epochs(varied: AugmentedRows, knobs: SeededTraining, width: int | None = None) -> Callable[[int], Epoch]:
-    """Return the function that plans an epoch over that epoch's text, padded to ``width`` where it is given."""
+    """Return a function that plans an epoch over that epoch's text, padded to ``width`` if it is given."""
 
     def epoch(number: int) -> Epoch:
         encoded, variants = varied.at(number)
@@ -231,6 +231,6 @@ def varied_epochs(varied: AugmentedRows, knobs: SeededTraining, width: int | Non
 
 
 def first_rows(varied: AugmentedRows) -> Encoded:
-    """Return the tokens of the first two rows: enough to check a capture on."""
+    """Return the tokens of the first two rows, for the check of a capture."""
     rows = varied.rows
     return encode(varied.tokenizer, rows.texts[:2], None if rows.pairs is None else rows.pairs[:2], varied.max_length)

@@ -1,7 +1,7 @@
-"""Layer dropping: remove whole layers, then train what is left.
+"""Layer dropping: remove whole layers, then train the remaining ones.
 
-Method: Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844; which layers change most while a model is fine-tuned:
-Kornblith et al. 2019, arXiv:1905.00414. Shape letters: B batch, T tokens, D width, L layers, N rows or tokens.
+Method: Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844. Which layers change most during fine-tuning: Kornblith et
+al. 2019, arXiv:1905.00414. Shape letters: B batch, T tokens, D width, L layers, N rows or tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tasks.training.finetune import train_with_labels
 from tasks.training.models.students import freeze, load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
 
-SAMPLE = 500  # rows behind the contribution of a layer; its mean cosine settles long before
+SAMPLE = 500  # rows to measure the contribution of a layer on; its mean cosine converges with far fewer
 
 
 def measure_contributions(job: Job) -> dict[str, Any]:
@@ -44,8 +44,8 @@ def measure_contributions(job: Job) -> dict[str, Any]:
 
 
 def measure_similarity(job: Job) -> dict[str, Any]:
-    """Compare ``base`` with ``teacher``, which was fine-tuned from it, layer by layer on the selection rows; the
-    embeddings come first."""
+    """Compare ``base`` with ``teacher``, which was fine-tuned from it, layer by layer on the selection rows; the first
+    figure is that of the embeddings."""
     moments: list[Moments] = []
     knobs = job.read(ContributionSlice)
     cosines, token = [], token_of(job, knobs)
@@ -69,14 +69,15 @@ def measure_similarity(job: Job) -> dict[str, Any]:
 
 
 def token_of(job: Job, knobs: ContributionSlice) -> str:
-    """Return where layers are compared; ``cls`` means the summary token of the family, XLNet's last."""
+    """Return the token at which layers are compared; ``cls`` means the summary token of the family, which is the last
+    token in XLNet."""
     config = json.loads((job.inputs["base"] / "config.json").read_text())
     return summary_token(config) if knobs.token == "cls" else knobs.token
 
 
 def hidden_states(job: Job, names: Sequence[str], max_length: int) -> Iterator[tuple[list[list[Tensor]], Tensor]]:
-    """Yield the hidden states of the named models on the same batches of selection rows, of train rows where none are
-    held back, with their mask."""
+    """Yield the hidden states of the named models on the same batches, with their mask: selection rows, or train rows
+    if none are held back."""
     task, place = read_task(job.inputs["rows"]), device()
     tokenizer, models = (
         load_tokenizer(job.inputs[names[0]]),
@@ -94,7 +95,8 @@ def hidden_states(job: Job, names: Sequence[str], max_length: int) -> Iterator[t
 
 
 def states_of(model: Any, inputs: dict[str, Tensor]) -> list[Tensor]:
-    """Return hidden states as the layers put them out: a norm behind the last of them is no layer's contribution."""
+    """Return the hidden states as the layers output them, before a norm that follows the last layer: this norm is not
+    part of a layer's contribution."""
     path, raw = architecture_of(model.config).last_norm, list[Tensor]()
     hook = (
         model.base_model.get_submodule(path).register_forward_pre_hook(lambda module, given: raw.append(given[0]))
@@ -108,7 +110,7 @@ def states_of(model: Any, inputs: dict[str, Tensor]) -> list[Tensor]:
 
 
 def drop_and_train(job: Job) -> dict[str, Any]:
-    """Drop layers of ``base`` by a strategy, then train with labels or with the fine-tuned teacher's answers."""
+    """Drop layers of ``base`` by a strategy, then train with labels or with the answers of the fine-tuned teacher."""
     knobs, place = job.read(DropSlice), device()
     make_deterministic(knobs.seed)
     task, tokenizer = read_task(job.inputs["rows"]), load_tokenizer(job.inputs["base"])

@@ -1,4 +1,4 @@
-"""Fine-tuning with labels: the teacher, and every plain baseline.
+"""Fine-tuning with labels, for the teacher and for every plain baseline.
 
 Source: Devlin et al. 2018, BERT, arXiv:1810.04805.
 """
@@ -28,8 +28,8 @@ from tasks.training.selection import all_logits, selection_score, selector
 
 
 def finetune(job: Job) -> dict[str, Any]:
-    """Fine-tune the model in ``base`` on ``rows``; write a checkpoint; return scores on the selection rows and the
-    majority share."""
+    """Fine-tune the model in ``base`` on ``rows`` and write a checkpoint; return its scores on the selection rows and
+    the share of the majority class."""
     knobs, place = job.read(Teacher), device()
     make_deterministic(knobs.seed)
     task = read_task(job.inputs["rows"])
@@ -82,8 +82,8 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
 
 
 def score_teacher(job: Job, knobs: Teacher, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
-    """Score a finished teacher on the selection rows (on train rows where none are held back) beside what guessing
-    would score, and say on how many."""
+    """Return a finished teacher's scores on the selection rows (on train rows if none are held back), the score of
+    always guessing the majority class, and the number of rows."""
     held, split = read_rows(job.inputs["rows"], "selection", task.kind), "selection"
     if not len(held):
         held, split = read_rows(job.inputs["rows"], "train", task.kind), "train"
@@ -101,5 +101,5 @@ def score_teacher(job: Job, knobs: Teacher, model: Any, task: Task, tokenizer: A
 
 
 def truncated(encoded: Encoded, max_length: int) -> float:
-    """Return the share of rows that reach the length limit (cut, or exactly as long)."""
+    """Return the share of rows that reach the length limit (truncated, or exactly as long)."""
     return float((encoded.lengths_N >= max_length).mean())

@@ -25,8 +25,8 @@ from tasks.training.precision import arithmetic, device, make_deterministic, sto
 
 
 def distill_general(job: Job) -> dict[str, Any]:
-    """Distil the pretrained model in ``base`` into a student of shape ``knobs.shape`` on ``corpus``; what only training
-    needs is dropped at the end."""
+    """Distil the pretrained model in ``base`` into a student of shape ``knobs.shape`` on ``corpus``; save the student
+    without the parts that only training needs."""
     knobs, place = job.read(GeneralSlice), device()
     make_deterministic(knobs.seed)
     tokenizer = load_tokenizer(job.inputs["base"])
@@ -52,7 +52,7 @@ def distill_general(job: Job) -> dict[str, Any]:
 def general_spec(
     objective: Objective, encoded: Encoded, pad: int, knobs: GeneralSlice, place: torch.device
 ) -> TrainingSpec:
-    """Return what is learned of general text, and how it is watched on the sequences held back."""
+    """Return the training spec for general text, with a score on the sequences that are held back."""
     learned, held = learning_rows(encoded)
     lengths = encoded.padded_to(objective.width)[learned]
     options = {"size": knobs.batch_size, "tokens": knobs.batch_tokens, "seed": knobs.seed}
@@ -72,8 +72,9 @@ def held_loss(
 ) -> float:
     """Return the mean inner loss on held-back sequences.
 
-    An objective that draws masked words draws the same ones every time: between checkpoints that are judged on draws of
-    their own, the luck of the draw would choose. Draws are made on the CPU; the training's own go on as they were.
+    An objective that draws masked words draws the same ones at every evaluation; otherwise the choice between
+    checkpoints would depend on the draw. Masks are drawn on the CPU; the random state of the training is restored
+    afterwards.
     """
     losses = []
     with torch.random.fork_rng(devices=()):

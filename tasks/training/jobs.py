@@ -1,4 +1,4 @@
-"""What the engine can be asked to do, by name."""
+"""The jobs of the training engine, by name."""
 
 from __future__ import annotations
 

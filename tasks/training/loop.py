@@ -1,4 +1,4 @@
-"""The one training loop: every stage that learns is this loop with another loss.
+"""The training loop, shared by all stages that train: they differ in their loss.
 
 Source of the optimizer settings: Loshchilov, Hutter 2017, AdamW, arXiv:1711.05101.
 """
@@ -31,24 +31,24 @@ from tasks.training.precision import arithmetic
 
 @dataclass
 class TrainingSpec:
-    """What is learned: the modules that learn, an epoch by its number, the loss of a batch, and a score (higher is
-    better)."""
+    """The definition of a training: the modules to train, the epoch of a given number, the loss of a batch, and a score
+    (higher is better)."""
 
     modules: nn.Module
     epoch: Callable[[int], Epoch]
     loss: Callable[[Indices], Loss]
     score: Callable[[], float] | None = None
     pad: int = 0
-    """What batches are padded with."""
+    """Id of the token that pads batches."""
     begin: Callable[[int, int], None] = lambda step, total: None
-    """Told before every step which one it is, and of how many."""
+    """Called before every step with its number and the number of all steps."""
     facts: Callable[[Epoch], dict[str, Any]] = lambda last: {}
-    """What a table wants to know beside the loop's own facts, of the last epoch that was planned."""
+    """Further facts for result tables, computed from the last planned epoch."""
 
 
 def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.device) -> dict[str, Any]:
-    """Train to the end, resuming from a checkpoint where there is one; return facts. The best weights (or the last) end
-    up in the modules."""
+    """Train to the end, from the newest checkpoint if there is one; return facts. The modules end up with the best
+    weights, or with the last ones if there is no score."""
     epochs = Epochs(spec)
     total = knobs.steps or max(1, round(len(epochs.newest.batches) * knobs.epochs))
     group = join(place)
@@ -71,24 +71,24 @@ def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.devi
 def cpu_optimisations(
     spec: TrainingSpec, first: Epoch, group: ProcessGroup, place: torch.device
 ) -> Iterator[SparseEmbedding | None]:
-    """Spare a CPU what a GPU does not feel: embedding rows that no text uses, and dropout masks drawn one number at a
-    time."""
+    """Apply CPU-only optimisations: train only the embedding rows that the text uses, and draw dropout masks in bulk
+    instead of one number at a time."""
     with ExitStack() as spared:
         if place.type == "cpu":
             spared.enter_context(cheap_masks(spec.modules))
-        # Processes that share a step synchronise tables of one size, which rows that come into use would change.
+        # Processes that share a step synchronise tables of a fixed size, which activated rows would change.
         few = place.type == "cpu" and group.size == 1 and first.tokens_S is not None
         yield spared.enter_context(used_rows_only(spec.modules)) if few else None
 
 
 class Epochs:
-    """Finds the batch of a step; epochs are planned once, in order, and only the newest is kept."""
+    """Finds the batch of a step; epochs are planned once, in order, and only the newest is stored."""
 
     def __init__(self, spec: TrainingSpec) -> None:
         self.spec, self.start, self.newest = spec, 0, spec.epoch(0)
 
     def at(self, step: int) -> Indices:
-        """Return the batch of a step (steps only grow)."""
+        """Return the batch of a step; step numbers must not decrease."""
         while step >= self.start + len(self.newest.batches):
             self.start += len(self.newest.batches)
             self.newest = self.spec.epoch(self.newest.number + 1)
@@ -96,7 +96,7 @@ class Epochs:
 
 
 class Run:
-    """One training under way: a step, and everything that happens between steps."""
+    """A training in progress: one step, and all work between steps."""
 
     def __init__(
         self,
@@ -134,15 +134,15 @@ class Run:
         self.losses.append(loss.detach())
 
     def prepare(self, epoch: Epoch) -> None:
-        """Draw dropout anew, and take the rows of new tokens into use."""
+        """Seed the dropout masks of this step, and activate the embedding rows of new tokens."""
         self.group.seed(self.knobs.seed, self.progress.step)
         MASKS.start(self.knobs.seed, self.progress.step, self.group.rank)
         if self.table is not None and epoch.tokens_S is not None:
             self.table.activate(epoch.tokens_S, self.spec.pad, self.optimizer)
 
     def update(self) -> None:
-        """Clip the gradients and move the weights; the fused kernel divides by the norm on its way, so that no pass is
-        made for it."""
+        """Clip the gradients and update the weights. The fused kernel divides by the norm during the update, which
+        saves a pass over the gradients."""
         table = None if self.table is None else self.table.weight
         gradients = [value.grad for value in self.parameters if value.grad is not None and value is not table]
         norm = nn.utils.get_total_norm(gradients if self.table is None else [*gradients, *self.table.touched_rows()])
@@ -154,8 +154,7 @@ class Run:
             self.table.after_step(1 - decayed["lr"] * decayed["weight_decay"])
 
     def keep_watch(self, stop: StopSignal, place: torch.device) -> None:
-        """Report, score, save and stop where it is time to; what several processes decide, they decide at the same
-        step."""
+        """Report, score, save and stop when due; several processes stop at the same step."""
         step, last = self.progress.step, self.progress.step == self.total
         stop_now = self.group.agree(stop.asked, step, place)
         if len(self.losses) >= 50 or last:
@@ -173,7 +172,7 @@ class Run:
             )
 
     def report(self) -> None:
-        """Tell the watcher the mean loss since the last report; a loss that is not a number ends the stage."""
+        """Report the mean loss since the last report; raise ModelError if it is not finite."""
         loss = float(self.group.mean(torch.stack(self.losses).mean()))
         self.losses = []
         if not np.isfinite(loss):
@@ -185,7 +184,7 @@ class Run:
         self.job.progress(self.progress.step, self.total, loss=loss, examples_per_s=speed)
 
     def evaluate(self, place: torch.device) -> None:
-        """Score the held-back rows and remember the best weights."""
+        """Score the held-back rows and store the weights if they are the best so far."""
         assert self.spec.score is not None
         self.spec.modules.eval()
         if self.table is not None:
@@ -199,11 +198,11 @@ class Run:
             }
 
     def seconds(self) -> float:
-        """Return the seconds trained, interruptions left out."""
+        """Return the training time in seconds, without interruptions."""
         return self.seconds_before + time.monotonic() - self.started
 
     def facts(self) -> dict[str, Any]:
-        """Return what a table or a gate wants to know of this training."""
+        """Return the facts of this training for result tables and gates."""
         seconds = self.seconds()
         facts = {"steps": self.total, "train_seconds": round(seconds, 3)}
         if self.progress.best is not None:
@@ -212,7 +211,8 @@ class Run:
 
 
 class StopSignal:
-    """Turns SIGTERM and SIGINT into a question asked between steps, so that a checkpoint is always of a whole step."""
+    """Records SIGTERM and SIGINT in a flag that is read between steps, so that a checkpoint is always of a whole
+    step."""
 
     def __enter__(self) -> StopSignal:
         self.asked = False
@@ -220,7 +220,7 @@ class StopSignal:
         return self
 
     def ask(self, number: int, spec: object) -> None:
-        """Note that someone wants the stage to stop."""
+        """Record the request to stop."""
         self.asked = True
 
     def __exit__(self, *error: object) -> None:
@@ -242,7 +242,7 @@ def rate(step: int, total: int, warmup: float, schedule: str) -> float:
 
 
 def make_optimizer(modules: nn.Module, knobs: SeededTraining) -> torch.optim.Optimizer:
-    """Return AdamW; biases and norm weights, which are vectors, are not decayed."""
+    """Return AdamW without weight decay for biases and norm weights, which are vectors."""
     learned = [value for value in modules.parameters() if value.requires_grad]
     groups = [
         {"params": [value for value in learned if value.ndim > 1], "weight_decay": knobs.weight_decay},

@@ -1,6 +1,6 @@
-"""Where tensors live and in which arithmetic they are multiplied.
+"""The device of tensors, and the arithmetic of their products.
 
-Master weights and optimizer states stay in float32; only matrix products run in bfloat16, and only where the hardware
+Master weights and optimizer states stay in float32; only matrix products run in bfloat16, and only on hardware that
 multiplies it natively.
 """
 
@@ -19,8 +19,8 @@ from tasks.errors import ModelError
 
 
 def device() -> torch.device:
-    """Return what ``LIMBECK_DEVICE`` says, as a stage's key has it (``cpu``, ``cuda``); without it the accelerator, if
-    any."""
+    """Return the device named by ``LIMBECK_DEVICE`` (``cpu`` or ``cuda``), which is part of a stage's key; without it,
+    the accelerator if there is one."""
     wanted = os.environ.get("LIMBECK_DEVICE")
     if wanted == "cuda" and not torch.cuda.is_available():
         raise ModelError(
@@ -56,11 +56,11 @@ def is_bf16(precision: str, place: torch.device) -> bool:
 
 
 def store_as_multiplied(model: Any, precision: str) -> None:
-    """Keep a frozen model's weights in the arithmetic of its matrix products: the same numbers as a cast before every
-    product, without the casts.
+    """Store the linear layers of a frozen model in the arithmetic of its matrix products: the same numbers as a cast
+    before every product, without the casts.
 
-    From then on the model runs inside of ``arithmetic`` only. A vocabulary head that is tied to the embeddings stays as
-    it is: what is looked up in them is not multiplied, and would be rounded.
+    Afterwards the model must run inside ``arithmetic``. A vocabulary head that is tied to the embeddings stays in
+    float32: embeddings are looked up and not multiplied, and bfloat16 would round them.
     """
     looked_up = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
     for module in model.modules() if is_bf16(precision, model.device) else ():
@@ -69,13 +69,13 @@ def store_as_multiplied(model: Any, precision: str) -> None:
 
 
 def attention_for(place: torch.device) -> str | None:
-    """Return the attention of transformers that a model gets which cannot have ours; None leaves the choice to
-    transformers: not all have a fused one."""
+    """Return the transformers attention for models that cannot use Limbeck's own; None leaves the choice to
+    transformers, as not every family has a fused one."""
     return None if place.type == "cuda" else "eager"
 
 
 def make_deterministic(seed: int) -> None:
-    """Seed torch and refuse kernels whose result depends on the order of threads."""
+    """Seed torch and reject kernels whose result depends on the order of threads; with a GPU, only warn about them."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())

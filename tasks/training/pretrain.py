@@ -1,4 +1,4 @@
-"""Pretraining a small masked language model from nothing: the base of the demo's teacher, or of a language of your own.
+"""Pretrain a small masked language model from scratch: the base of the demo's teacher, or of a language of your own.
 
 Method: Devlin et al. 2018, BERT, arXiv:1810.04805.
 Shape letters: B batch, T tokens, P predicted places, D width, V vocabulary.
@@ -32,7 +32,7 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def pretrain(job: Job) -> dict[str, Any]:
-    """Learn a vocabulary from ``documents`` and train a BERT of the given shape on them; write it with its masked-LM
+    """Learn a vocabulary from ``documents``, train a BERT of the given shape on them, and save it with its masked-LM
     head."""
     knobs, place = job.read(Pretraining), device()
     make_deterministic(knobs.seed)
@@ -44,7 +44,7 @@ def pretrain(job: Job) -> dict[str, Any]:
     set_dropout(model, knobs.dropout)
     spec = TrainingSpec(
         modules=model,
-        # Masked tokens are replaced by any of the vocabulary, so that all of its rows are in use.
+        # Masked tokens may be replaced by any token of the vocabulary, so all embedding rows are in use.
         epoch=lambda number: replace(planned(number, encoded, knobs), tokens_S=None),
         loss=lambda indices: masked_loss(
             model, collate(encoded, indices.rows_B, tokenizer.pad_token_id, place), tokenizer, knobs.mask_share
@@ -56,10 +56,10 @@ def pretrain(job: Job) -> dict[str, Any]:
 
 
 def new_model(vocabulary: int, knobs: Pretraining, place: torch.device) -> Any:
-    """Draw a BERT with a masked-LM head."""
+    """Return a randomly initialised BERT with a masked-LM head."""
     from transformers import BertConfig, BertForMaskedLM
 
-    # BERT's 0.02 was chosen for a width of 768; a narrow model that starts so small stands still for hundreds of steps.
+    # BERT's 0.02 is for a width of 768; a narrow model with weights that small learns nothing for hundreds of steps.
     spread = 0.02 * (768 / knobs.hidden) ** 0.5
     config = BertConfig(  # type: ignore[call-arg]
         **{name: getattr(knobs, knob) for knob, name in ARCHITECTURES["bert"].shape.items()},
@@ -74,8 +74,8 @@ def new_model(vocabulary: int, knobs: Pretraining, place: torch.device) -> Any:
 
 
 def make_tokenizer(documents: Path, vocabulary: int, folder: Path) -> Any:
-    """Make a WordPiece tokenizer whose words are the commonest of the corpus, with single letters so that nothing is
-    unknown."""
+    """Return a WordPiece tokenizer of the most frequent words of the corpus, and of all single letters, so that no word
+    is unknown."""
     from transformers import BertTokenizer
 
     counts: Counter[str] = Counter()
@@ -84,19 +84,19 @@ def make_tokenizer(documents: Path, vocabulary: int, folder: Path) -> Any:
             counts.update(text.lower().split())
     letters = sorted({letter for word in counts for letter in word})
     pieces = [*letters, *(f"##{letter}" for letter in letters)]
-    # Equal counts fall back on the spelling, so that the vocabulary never depends on the order of reading.
+    # Words of equal counts are sorted alphabetically, so that the vocabulary does not depend on the reading order.
     words = [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if len(word) > 1]
     tokens = [*SPECIALS, *pieces, *words][: max(vocabulary, len(SPECIALS) + len(pieces))]
     return BertTokenizer(vocab={token: index for index, token in enumerate(tokens)}, do_lower_case=True)
 
 
 def masked_loss(model: Any, batch: Batch, tokenizer: Any, share: float) -> Loss:
-    """Return the loss of predicting masked tokens: of those drawn, 80 % are masked, 10 % replaced by any token, 10 %
-    left."""
+    """Return the loss of predicting the selected tokens, of which 80 % are masked, 10 % replaced by a random token, and
+    10 % left unchanged."""
     drawn_BT = torch.rand(batch.ids_BT.shape) < share
     drawn_BT &= (batch.ids_BT >= len(SPECIALS)).cpu()
     if not drawn_BT.any():
-        drawn_BT[0, 1] = True  # an empty batch of targets would give a loss that is not a number
+        drawn_BT[0, 1] = True  # the mean loss over no targets would be NaN
     rows_P, tokens_P = drawn_BT.nonzero(as_tuple=True)
     targets_P = batch.ids_BT[rows_P, tokens_P]
     dice_P = torch.rand(len(rows_P))

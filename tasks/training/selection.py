@@ -1,6 +1,7 @@
-"""Choosing checkpoints: one score of the held-back selection rows, higher is better.
+"""Checkpoint selection: one score on the held-back selection rows, higher is better.
 
-Scoring judges finished models; this file ranks checkpoints of one training, by the same metrics (``tasks/metrics``).
+The scoring stage evaluates finished models; this file ranks checkpoints of one training, by the same metrics
+(``tasks/metrics``).
 Shape letters: N rows, C classes.
 """
 
@@ -22,9 +23,9 @@ from tasks.training.precision import arithmetic
 
 
 def selection_score(task: Task, logits_NC: np.ndarray, labels_N: np.ndarray, choose_by: str = "headline") -> float:
-    """Score logits by the task's headline metric, or by the one that is named; more is better.
+    """Return the score of logits by the task's headline metric, or by the metric ``choose_by``; higher is better.
 
-    Raises RecipeError where the task's headline is no metric that is known here.
+    Raises RecipeError for an unknown metric.
     """
     metric = task.headline if choose_by == "headline" else choose_by
     if metric not in METRICS:
@@ -53,7 +54,7 @@ def all_logits(model: Any, encoded: Encoded, pad: int, *, precision: str, batch:
 def selector(
     model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int, knobs: TaskTraining
 ) -> Callable[[], float] | None:
-    """Return a function that scores the model on the selection rows, or None where there are none."""
+    """Return a function that scores the model on the selection rows, or None if there are none."""
     if not len(rows):
         return None
     answered = partial(all_logits, model, encoded, pad, precision=knobs.precision)

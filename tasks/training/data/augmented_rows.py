@@ -1,7 +1,8 @@
-"""Training text of an epoch: the rows as they are, or, for a share of them, a variant made from stored substitutes.
+"""Training text of an epoch: the rows' own text or, for a share of the rows, a variant made from stored substitutes.
 
-Substitutes are stored once and sentences are sampled per (example, epoch), so twenty variants of a row cost no disk and
-no memory. Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351; pairs are varied one side at a time, never mixing rows.
+Substitutes are stored once and sentences are sampled per (example, epoch), so twenty variants of a row need no disk and
+no memory. Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. One side of a pair is varied at a time, and rows are
+never mixed.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class AugmentedRows:
 
     @cached_property
     def encoded(self) -> Encoded:
-        """The tokens of the rows as they are."""
+        """The tokens of the rows' own text."""
         return encode(self.tokenizer, self.rows.texts, self.rows.pairs, self.max_length)
 
     def at(self, epoch: int) -> tuple[Encoded, Variants | None]:
-        """Return the tokens of an epoch and, where there are substitutes, its sentences."""
+        """Return the tokens of an epoch and, if there are substitutes, its sentences."""
         if not self.candidates:
             return self.encoded, None
         pairs = None if self.rows.pairs is None else list(self.rows.pairs)
@@ -53,7 +54,7 @@ class AugmentedRows:
         return np.flatnonzero(random.random(len(self.rows)) < self.sampling.share)
 
     def vary(self, row: int, epoch: int, variants: Variants) -> None:
-        """Replace one side of a row by a variant, if it has substitutes."""
+        """Replace one side of a row by a variant, if the row has substitutes."""
         number, pairs = int(self.rows.ids_N[row]), variants.pairs
         side = "pair" if pairs is not None and (number + epoch) % 2 else "text"
         found = self.candidates.get((number, side))

@@ -1,7 +1,7 @@
-"""Batches of rows of like length: random enough to learn from, even enough that almost no token is padding.
+"""Batches of rows of similar length: random enough for training, with almost no padding.
 
-Rows are shuffled, cut into pools of 100 batches, and sorted by length inside a pool; then the batches are shuffled. On
-SST-2 this computes 2.4 % more tokens than there are, where random batches compute three times as many.
+Rows are shuffled, divided into pools of 100 batches, and sorted by length inside a pool; then the batches are shuffled.
+On SST-2, padding adds 2.4 % to the computed tokens; random batches compute three times as many tokens as there are.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ POOL = 100  # batches sorted together: larger pools pad less and shuffle less
 
 
 def plan(lengths_N: np.ndarray, *, size: int, tokens: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Return the batches of one epoch as arrays of row numbers; the same arguments give the same batches, so position
-    alone resumes it."""
+    """Return the batches of one epoch as arrays of row numbers; the same arguments give the same batches, so the
+    position alone suffices to resume."""
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(lengths_N))
     batches: list[np.ndarray] = []
@@ -24,7 +24,8 @@ def plan(lengths_N: np.ndarray, *, size: int, tokens: int, seed: int, epoch: int
 
 
 def by_length(lengths_N: np.ndarray, *, size: int, tokens: int) -> list[np.ndarray]:
-    """Return batches for a pass in which order does not matter, longest first, so that memory trouble shows at once."""
+    """Return batches for a pass in which order does not matter, longest first, so that a lack of memory shows at
+    once."""
     return cut_batches(np.argsort(-lengths_N, kind="stable"), lengths_N, size, tokens)
 
 

@@ -1,4 +1,4 @@
-"""Stored substitutes for words: the only writer and the only reader of their file."""
+"""Stored substitutes for words; only this module writes and reads their file."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ SCHEMA = pa.schema(
 )
 
 Options = tuple[list[str], list[list[str]]]
-"""The words of a text, and for each word its substitutes, which may be none."""
+"""The words of a text, and for each word its substitutes, possibly none."""
 
 
 def write_candidates(folder: Path, found: Iterable[tuple[int, str, Options]]) -> None:
-    """Write substitutes of rows: a row's id, the side (``text`` or ``pair``), and what may be replaced by what."""
+    """Write the substitutes of rows: a row's id, the side (``text`` or ``pair``), and its words with their
+    substitutes."""
     rows = [(number, side, *options) for number, side, options in found]
     columns = {name: [row[at] for row in rows] for at, name in enumerate(SCHEMA.names)}
     pq.write_table(pa.table(columns, schema=SCHEMA), folder / FILE, compression="zstd")
 
 
 def read_candidates(folder: Path | None) -> dict[tuple[int, str], Options]:
-    """Read substitutes by row id and side; none where there is no folder."""
+    """Read substitutes by row id and side; none if there is no folder."""
     if folder is None:
         return {}
     table = pq.ParquetFile(folder / FILE).read().to_pydict()  # read_table would import pandas

@@ -1,4 +1,4 @@
-"""How much each layer of a model changes its input: the only writer and the only reader of these measurements."""
+"""Measurements of how much each layer of a model changes its input; only this module writes and reads their file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ FILE = "contributions.json"
 
 
 def write_contributions(folder: Path, cosines: Sequence[float], token: str) -> None:
-    """Write by layer the mean cosine between its input and its output, and at which token it was measured."""
+    """Write the mean cosine between input and output of each layer, and the token at which it was measured."""
     (folder / FILE).write_text(json.dumps({"cosines": cosines, "token": token}))
 
 
 def read_contributions(folder: Path) -> list[float]:
-    """Read by layer the mean cosine between its input and its output."""
+    """Read the mean cosine between input and output of each layer."""
     cosines: list[float] = json.loads((folder / FILE).read_text())["cosines"]
     return cosines

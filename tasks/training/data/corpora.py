@@ -19,7 +19,7 @@ from tasks.recipe.data import CorpusText
 from tasks.training.data.rows import Encoded, load_tokenizer
 
 DOCUMENTS_AT_ONCE = 200
-HELD_BACK = 100  # every hundredth sequence is kept for watching the loss
+HELD_BACK = 100  # every hundredth sequence is held back to measure the loss
 
 
 def tokenize_corpus(job: Job) -> dict[str, Any]:
@@ -57,28 +57,27 @@ def sequences(documents: Path, tokenizer: Any, max_length: int) -> Iterator[list
 
 
 def spec(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Return the special tokens that stand before and after a text: BERT's summary token is the first of all, XLNet's
-    the last."""
+    """Return the special tokens before and after a text: BERT's summary token is the first token, XLNet's the last."""
     bare, framed = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
     at = next(at for at in range(len(framed)) if framed[at : at + len(bare)] == bare)
     return framed[:at], framed[at + len(bare) :]
 
 
 def read_corpus(folder: Path, *, left: bool = False) -> Encoded:
-    """Open a tokenized corpus without reading it into memory; ``left`` is where its batches are padded."""
+    """Open a tokenized corpus without reading it into memory; ``left`` says whether batches are padded on the left."""
     index = json.loads((folder / "index.json").read_text())
     ids_S = np.memmap(folder / "tokens.raw", dtype=index["dtype"], mode="r")
-    # One zero, seen as often as there are tokens: general text has a single segment.
+    # One zero, broadcast to all tokens: general text has a single segment.
     return Encoded(ids_S, np.broadcast_to(np.int8(0), ids_S.shape), np.load(folder / "offsets.npy"), left)
 
 
 def longest_sequence(folder: Path) -> int:
-    """Return the tokens that a sequence of a tokenized corpus may have at most."""
+    """Return the maximum number of tokens in a sequence of a tokenized corpus."""
     return int(json.loads((folder / "index.json").read_text())["max_length"])
 
 
 def learning_rows(encoded: Encoded) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of the sequences to learn from, and of those held back to watch the loss."""
+    """Return the numbers of the training sequences, and of the sequences held back to measure the loss."""
     numbers = np.arange(len(encoded.offsets) - 1)
     held = numbers % HELD_BACK == HELD_BACK - 1
     return numbers[~held], numbers[held][:512]

@@ -1,6 +1,6 @@
-"""An epoch of a training as it was planned: its batches, and the text that the rows have in it.
+"""The plan of a training epoch: its batches, and the text of the rows in it.
 
-Batches carry their epoch, so that whatever reads the text of a row reads the one that the batch was planned for.
+A batch refers to its epoch, so that all readers of a row's text get the text that the batch was planned for.
 Shape letters: N rows, S tokens of all rows, B batch.
 """
 
@@ -17,7 +17,7 @@ from tasks.training.data.rows import Encoded
 
 @dataclass(frozen=True)
 class Variants:
-    """The sentences of all rows in an epoch, of which those in ``changed_N`` are not the rows' own."""
+    """The sentences of all rows in an epoch; those in ``changed_N`` differ from the rows' own text."""
 
     changed_N: np.ndarray
     texts: list[str]
@@ -37,9 +37,9 @@ class Epoch:
     encoded: Encoded
     batches: list[np.ndarray]
     tokens_S: np.ndarray | None = None
-    """Every token of the epoch, where they are known and few; one array for as long as they are the same."""
+    """All tokens of the epoch, if they are known and few; the same array object as long as they do not change."""
     variants: Variants | None = None
-    """None where all rows have their own text."""
+    """None if all rows have their own text."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Indices:
     rows_B: np.ndarray
 
     def changed(self) -> np.ndarray:
-        """Return the places in the batch whose rows have another text than their own."""
+        """Return the positions in the batch of rows whose text is a variant."""
         variants = self.epoch.variants
         return np.empty(0, np.int64) if variants is None else np.flatnonzero(variants.changed_N[self.rows_B])
 
@@ -58,8 +58,8 @@ class Indices:
 def planned(
     number: int, encoded: Encoded, knobs: SeededTraining, *, width: int | None = None, variants: Variants | None = None
 ) -> Epoch:
-    """Return an epoch over all rows of a text whose tokens are few; ``width`` is what each row is padded to, if not to
-    the longest of its batch."""
+    """Return an epoch over all rows of a text with few tokens; each row is padded to ``width`` or, without it, to the
+    longest of its batch."""
     lengths_N, options = encoded.padded_to(width), {"size": knobs.batch_size, "tokens": knobs.batch_tokens}
     batches = plan(lengths_N, seed=knobs.seed, epoch=number, **options)
     return Epoch(number, encoded, batches, tokens_S=encoded.ids_S, variants=variants)

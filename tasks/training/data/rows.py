@@ -1,4 +1,4 @@
-"""Rows of a task, and their tokens laid end to end: no padding is stored, so none is ever computed by accident.
+"""Rows of a task, and their tokens as one array: no padding is stored, so none is computed by accident.
 
 Shape letters: N rows, S tokens of all rows together, B batch, T tokens of a row (padded within a batch only).
 """
@@ -22,7 +22,7 @@ from tasks.ports.rows.row_files import read_facts, read_split
 
 @dataclass(frozen=True)
 class Task:
-    """What the engine needs to know of a task."""
+    """The facts about a task that the engine needs."""
 
     name: str
     kind: str
@@ -32,7 +32,7 @@ class Task:
 
     @property
     def outputs(self) -> int:
-        """Return the width of the head: classes, or one number."""
+        """Return the width of the head: the number of classes, or 1 for regression."""
         return len(self.labels) if self.labels else 1
 
 
@@ -51,8 +51,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Tokens of N rows laid end to end, with the segment of each token; ``left`` is where batches of them are
-    padded."""
+    """Tokens of N rows in one array, with the segment of each token; ``left`` says whether batches are padded on the
+    left."""
 
     ids_S: np.ndarray
     segments_S: np.ndarray
@@ -61,16 +61,16 @@ class Encoded:
 
     @property
     def lengths_N(self) -> np.ndarray:
-        """Return the tokens in each row."""
+        """Return the number of tokens in each row."""
         return np.diff(self.offsets)
 
     def padded_to(self, width: int | None) -> np.ndarray:
-        """Return the tokens that each row takes where all are padded to ``width``; its own where that is None."""
+        """Return the number of tokens in each row when padded to ``width``; without a width, its own length."""
         return self.lengths_N if width is None else np.full(len(self.offsets) - 1, width)
 
 
 def read_task(folder: Path) -> Task:
-    """Read what the task of a rows folder is."""
+    """Read the task of a rows folder."""
     facts = read_facts(folder)
     return Task(facts.name, facts.kind, facts.labels, facts.headline, facts.pairs)
 
@@ -85,7 +85,7 @@ def read_rows(folder: Path, split: str, kind: str) -> Rows:
 
 
 def join(first: Rows, second: Rows) -> Rows:
-    """Put two splits behind each other."""
+    """Concatenate two splits."""
     if (first.pairs is None) != (second.pairs is None):
         raise DataError(
             "training rows and transfer text differ: one has sentence pairs, the other does not; name the pair column"
@@ -104,7 +104,10 @@ def student_rows(job: Job, task: Task, *, transfer_alone: bool) -> Rows:
 
 
 def rows_by_id(kept: Sequence[int] | np.ndarray, wanted_N: np.ndarray, what: str, stage: str) -> np.ndarray:
-    """Return where each wanted row is among those of which the teacher's answers or layers were stored."""
+    """Return the position of each wanted row among the stored rows of the teacher's answers or layers.
+
+    Raises ModelError if rows are missing.
+    """
     place = {int(number): index for index, number in enumerate(kept)}
     missing = sum(int(number) not in place for number in wanted_N)
     if missing:
@@ -113,12 +116,12 @@ def rows_by_id(kept: Sequence[int] | np.ndarray, wanted_N: np.ndarray, what: str
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Load a tokenizer as its model needs it, and check that it is a real one (a swallowed vocabulary file leaves five
-    tokens)."""
+    """Load a tokenizer with its model's settings; raise ModelError for one with few tokens (a vocabulary file that was
+    silently ignored leaves five), or without a token to pad with."""
     from transformers import AutoConfig, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    if tokenizer.pad_token_id is None:  # what pads is masked everywhere: any token will do
+    if tokenizer.pad_token_id is None:  # padding is masked everywhere, so any token can pad
         tokenizer.pad_token = tokenizer.sep_token or tokenizer.eos_token or tokenizer.unk_token
     if len(tokenizer) < 20 or tokenizer.pad_token_id is None:
         raise ModelError(
@@ -129,8 +132,8 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def fitted(tokenizer: Any, config: Any) -> Any:
-    """Let a tokenizer pad where a model expects it and name the inputs that this model takes; whoever loads what is
-    saved then asks as we do."""
+    """Set the padding side and the input names that a model expects, and return the tokenizer; users who load the saved
+    tokenizer then get the same inputs."""
     segments = ["token_type_ids"] if is_told_segments(config) else []
     wanted = {
         "padding_side": "left" if architecture_of(config).summary_last else "right",
@@ -139,17 +142,17 @@ def fitted(tokenizer: Any, config: Any) -> Any:
     for name, value in wanted.items():
         if sorted(getattr(tokenizer, name)) != sorted(value):
             setattr(tokenizer, name, value)
-            tokenizer.init_kwargs[name] = value  # of what was changed after loading, only this is saved
+            tokenizer.init_kwargs[name] = value  # changes after loading are saved only if they are in here
     return tokenizer
 
 
 def pads_left(tokenizer: Any) -> bool:
-    """Tell on which side batches are padded."""
+    """Tell whether batches are padded on the left."""
     return bool(tokenizer.padding_side == "left")
 
 
 def encode(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> Encoded:
-    """Tokenize rows; longer ones are cut at ``max_length`` tokens."""
+    """Tokenize rows, truncated to ``max_length`` tokens."""
     out = tokenizer(
         list(texts),
         list(pairs) if pairs is not None else None,
@@ -164,7 +167,7 @@ def encode(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, ma
 
 
 def flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
-    """Lay lists of integers end to end."""
+    """Concatenate lists of integers."""
     return np.fromiter((value for values in lists for value in values), dtype=np.int32)
 
 
@@ -176,7 +179,7 @@ class Batch:
     mask_BT: Tensor
     segments_BT: Tensor
     rows_B: np.ndarray | None = None
-    """Which rows these are, for whoever needs their labels."""
+    """Numbers of the rows, for a loss that needs their labels."""
 
     def inputs(self, model: Any) -> dict[str, Tensor]:
         """Return the keyword arguments that this model's forward takes."""
@@ -189,7 +192,7 @@ class Batch:
 def collate(
     encoded: Encoded, rows: Sequence[int] | np.ndarray, pad: int, place: torch.device, width: int | None = None
 ) -> Batch:
-    """Pad the named rows to the longest of them, or to ``width`` tokens where that is given."""
+    """Pad the named rows to the longest of them, or to ``width`` tokens if it is given."""
     lengths = encoded.lengths_N[rows]
     width = int(lengths.max()) if width is None else width
     ids_BT = np.full((len(rows), width), pad, dtype=np.int64)
@@ -206,5 +209,5 @@ def collate(
 
 
 def valid(length: int, width: int, *, left: bool) -> slice:
-    """Return where the tokens of a row stand in a padded batch."""
+    """Return the positions of a row's tokens in a padded batch."""
     return slice(width - length, width) if left else slice(length)

@@ -1,9 +1,9 @@
-"""Attention as it runs here: written out on a CPU, torch's fused kernel on a GPU, and open to whoever wants to see a
-layer's scores.
+"""Limbeck's own attention functions: written out on a CPU, torch's fused kernel on a GPU, with access to the scores of
+each layer.
 
-At short lengths the written-out form trains faster on a CPU than the fused one. Whoever copies scores takes those that
-attention is computed from, and dropout comes from ``dropout.MASKS``. What is computed is Vaswani et al. 2017, Attention
-Is All You Need, arXiv:1706.03762. Shape letters: B batch, H heads, T tokens, K head size.
+On a CPU, the written-out form trains faster at short lengths than the fused one. Captured scores are the ones that
+attention is computed from; dropout masks come from ``dropout.MASKS``. Formula: Vaswani et al. 2017, Attention Is All
+You Need, arXiv:1706.03762. Shape letters: B batch, H heads, T tokens, K head size.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tasks.architectures.registry import architecture_of
 from tasks.training.models.dropout import MASKS
 
 WRITTEN_OUT, FUSED = "limbeck-written-out", "limbeck-fused"
-LANES = 16  # numbers of 32 bits that a vector register holds, at most
+LANES = 16  # 32-bit numbers in the largest vector register
 
 
 @dataclass(frozen=True)
 class Attended:
-    """What one layer's attention is computed from: queries, keys and values [B, H, T, K], and, for whoever asks, the
-    scores [B, H, T, T], unmasked."""
+    """The inputs of one layer's attention: queries, keys and values [B, H, T, K], and a function that returns the
+    unmasked scores [B, H, T, T]."""
 
     queries: Tensor
     keys: Tensor
@@ -40,13 +40,14 @@ class Attended:
 
 
 Watch = Callable[[Attended], None]
-"""Is called for every layer, in their order."""
+"""Called for every layer, in order."""
 
 _watches: list[Watch] = []
 
 
 def own_attention(model: Any) -> Any:
-    """Let a model compute its attention here, where its family allows that, and return it."""
+    """Make a model compute its attention by the functions of this file, if its family allows that, and return the
+    model."""
     if open_to_watch(model):
         AttentionInterface.register(WRITTEN_OUT, written_out)
         AttentionMaskInterface.register(WRITTEN_OUT, eager_mask)
@@ -63,7 +64,7 @@ def open_to_watch(model: Any) -> bool:
 
 @contextmanager
 def watched_by(watch: Watch) -> Iterator[None]:
-    """Show the attention of every layer that runs in this block."""
+    """Call ``watch`` for the attention of every layer that runs in this block."""
     _watches.append(watch)
     try:
         yield
@@ -81,7 +82,7 @@ def written_out(
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Return what attention puts out [B, T, H, K], and the shares [B, H, T, T]."""
+    """Return the output of attention [B, T, H, K], and the probabilities [B, H, T, T]."""
     tokens, key_BHTK, value_BHTK = key.shape[2], key, value
     if tokens < LANES:
         key, value, attention_mask = widened(key, value, attention_mask)
@@ -98,8 +99,8 @@ def written_out(
 
 
 def widened(key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Add masked keys up to the width that torch's softmax takes at one go: below it, number by number, it is up to ten
-    times slower."""
+    """Add masked keys up to the width of torch's vectorised softmax: below it, softmax runs number by number and is up
+    to ten times slower."""
     width = LANES - key.shape[2]
     if mask is None:
         mask = key.new_zeros(1, 1, 1, key.shape[2], dtype=torch.float32)
@@ -116,13 +117,13 @@ def fused(
     scaling: float | None = None,
     **named: Any,
 ) -> tuple[Tensor, None]:
-    """Run torch's fused kernel, which keeps no scores: whoever wants to see them has them computed."""
+    """Run torch's fused kernel, which does not return scores; a watch can compute them."""
     for watch in _watches[-1:]:
         watch(Attended(query, key, value, lambda: scored(query, key, scaling)))
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **named)
 
 
 def scored(query: Tensor, key: Tensor, scaling: float | None) -> Tensor:
-    """Return QK^T / sqrt(K) [B, H, T, T]: multiplied in the arithmetic of the pass, then float32, so that scaling and
-    softmax round no more."""
+    """Return QK^T / sqrt(K) [B, H, T, T], multiplied in the arithmetic of the pass; scaling and softmax are then in
+    float32 and add no rounding."""
     return (query @ key.transpose(2, 3)).float() * (query.shape[-1] ** -0.5 if scaling is None else scaling)

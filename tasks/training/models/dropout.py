@@ -1,9 +1,9 @@
-"""Dropout whose masks cost next to nothing on a CPU.
+"""Dropout with fast masks on a CPU.
 
-Torch draws a mask there one number after another on one thread, which is a tenth of a training step on one core and
-more on several. A mask needs 16 random bits for a unit, of which numpy's SFC64 gives four at a time. Every step has its
-own stream, named by seed, step and process, so that a resumed training draws what it would have drawn. Method:
-Srivastava et al. 2014, Dropout, Journal of Machine Learning Research 15.
+On a CPU, torch draws a mask one number after another on one thread, which takes a tenth of a training step on one core
+and a larger share on several. A mask needs 16 random bits per unit, and numpy's SFC64 draws four units at a time. Every
+step has its own random stream, named by seed, step and process, so that a resumed training draws the same masks as an
+uninterrupted one. Method: Srivastava et al. 2014, Dropout, Journal of Machine Learning Research 15.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ LEVELS = 2**16
 
 
 class Masks:
-    """Where the masks of this process's training come from."""
+    """The source of the dropout masks of this process."""
 
     def __init__(self) -> None:
         self.start(0)
 
     def start(self, *names: int) -> None:
-        """Begin a stream of its own for a step."""
+        """Start the random stream of a step."""
         seed, *place = names
         self.random = np.random.SFC64(np.random.SeedSequence(seed, spawn_key=place))
 
     def draw(self, like: Tensor, share: float) -> Tensor:
-        """Return factors of the shape and type of ``like``: 0 for ``share`` of the units, and what keeps the mean for
-        the others."""
+        """Return factors of the shape and type of ``like``: 0 for ``share`` of the units, and for the others the factor
+        that preserves the mean."""
         dropped = round(share * LEVELS)
         words = self.random.random_raw(-(-like.numel() // 4))
-        # numpy compares and multiplies these several times faster than torch, which goes through booleans one by one.
+        # numpy compares and multiplies these several times faster than torch, which handles booleans one by one.
         kept = (words.view(np.int16)[: like.numel()] >= dropped - LEVELS // 2) * np.float32(LEVELS / (LEVELS - dropped))
         return torch.from_numpy(kept).view(like.shape).to(like.dtype)
 
@@ -43,7 +43,7 @@ MASKS = Masks()
 
 
 class Dropout(nn.Module):
-    """Stands in for ``torch.nn.Dropout``."""
+    """Replaces ``torch.nn.Dropout``."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Dropout(nn.Module):
 
 @contextmanager
 def cheap_masks(modules: nn.Module) -> Iterator[None]:
-    """Let every dropout among ``modules`` take its masks from ``MASKS``; afterwards all is as it was."""
+    """Make every dropout among ``modules`` use masks from ``MASKS``; restore the original modules afterwards."""
     places = [
         (parent, name, child)
         for parent in modules.modules()

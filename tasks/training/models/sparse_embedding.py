@@ -1,10 +1,10 @@
-"""An embedding table of which only those rows are trained that the text uses.
+"""An embedding table that trains only the rows used by the text.
 
-The table holds half of a small model's numbers, and a task's text names a third of its rows. The others never get a
-gradient; AdamW only decays them, and yet a dense gradient is zeroed, measured and worked into moments for each of them
-at every step. Here the rows in use stand first and are the parameter; the rest waits, with the decay that is due as one
-factor. What comes out is what training the whole table gives, up to the order of the sums in the gradient's norm and
-the rounding of that factor. Shape letters: V vocabulary, D width.
+The table holds half of a small model's parameters, and a task's text uses a third of its rows. The others never get a
+gradient; AdamW only decays them. Yet in every step a dense gradient is zeroed, included in the norm and added to the
+moments for each of them. Here the active rows come first and are the parameter; the inactive rows store their pending
+decay as one factor. The result equals training of the whole table, up to the order of the sums in the gradient's norm
+and the rounding of that factor. Shape letters: V vocabulary, D width.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SAVED = ("rows_VD", "token_V", "standing")
 
 
 class SparseEmbedding(nn.Module):
-    """Stands in for ``table`` while a model is trained. ``standing`` holds how many rows are in use, and the factor
-    that the others are due."""
+    """Replaces ``table`` while a model is trained. ``standing`` holds the number of active rows, and the pending decay
+    factor of the others."""
 
     rows_VD: Tensor
     token_V: Tensor
@@ -39,21 +39,21 @@ class SparseEmbedding(nn.Module):
         self.arrange()
 
     def arrange(self) -> None:
-        """Make everything else agree with what is saved."""
+        """Recompute all attributes that depend on the saved ones."""
         self.row_V = torch.argsort(self.token_V)
         self.padding = None if self.pad is None else int(self.row_V[self.pad])
         self.weight.data = self.rows_VD[: int(self.standing[0])]
         self.gradient, self.touched = torch.zeros_like(self.weight.data), list[Tensor]()
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Look tokens up; only rows in use may be asked for in training."""
+        """Look tokens up; in training, all of them must be active."""
         places = self.row_V[ids]
         found: Tensor = Lookup.apply(self.weight, places, self) if self.training else F.embedding(places, self.rows_VD)
         return found
 
     def collect(self, places: Tensor, gradient: Tensor) -> None:
-        """Add up the gradient of the rows that a batch looked up; there is one gradient for all steps, of which few
-        rows are ever other than zero."""
+        """Add up the gradient of the rows that a batch looked up. One gradient buffer serves all steps, because few of
+        its rows are ever non-zero."""
         self.gradient.index_add_(0, places.flatten(), gradient.reshape(-1, gradient.shape[-1]).to(self.gradient.dtype))
         if self.padding is not None:
             self.gradient[self.padding] = 0
@@ -61,20 +61,20 @@ class SparseEmbedding(nn.Module):
         self.weight.grad = self.gradient
 
     def touched_rows(self) -> list[Tensor]:
-        """Return the gradient of the rows that the last batch looked up, if it looked any up."""
+        """Return the gradient of the rows that the last batch looked up, or nothing if it looked none up."""
         return [self.gradient.index_select(0, torch.cat(self.touched).unique())] if self.touched else []
 
     def after_step(self, decay: float) -> None:
-        """Make the gradient zero again after a step that decayed the rows in use by a factor, and note it for those
-        that wait."""
+        """Reset the gradient after a step that decayed the active rows by a factor, and multiply the pending decay of
+        the others by it."""
         if self.touched:
             self.gradient[torch.cat(self.touched)] = 0
             self.standing[1] *= decay
         self.touched.clear()
 
     def activate(self, tokens: np.ndarray, pad: int, optimizer: torch.optim.Optimizer) -> None:
-        """Take the rows of tokens, and of what batches are padded with, into use, with moments of zero, as they would
-        be by now."""
+        """Activate the rows of ``tokens`` and of the padding token, with moments of zero, which is their value after
+        steps without a gradient."""
         if tokens is self.seen:
             return
         self.seen, used = tokens, int(self.standing[0])  # type: ignore[assignment]
@@ -93,23 +93,21 @@ class SparseEmbedding(nn.Module):
                 optimizer.state[self.weight][name] = torch.cat([value, value.new_zeros(len(new), value.shape[1])])
 
     def flush_decay(self) -> None:
-        """Decay the rows that wait by what they are due."""
+        """Apply the pending decay to the inactive rows."""
         self.rows_VD[int(self.standing[0]) :] *= float(self.standing[1])
         self.standing[1] = 1.0
 
     def write_whole(self, table_VD: Tensor) -> None:
-        """Fill a table in the order of the vocabulary."""
+        """Write the whole table, in the order of the vocabulary."""
         self.flush_decay()
         torch.index_select(self.rows_VD, 0, self.row_V, out=table_VD)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        """The parameter is a part of ``rows_VD``, which is saved anyway."""
+        """Save all but the parameter, which is a part of ``rows_VD``."""
         destination |= {prefix + name: getattr(self, name) for name in SAVED}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        if (
-            prefix + "weight" in state_dict
-        ):  # written by processes that shared the training, and trained the whole table
+        if prefix + "weight" in state_dict:  # written by a distributed training, which trains the whole table
             self.rows_VD, self.token_V = state_dict[prefix + "weight"].clone(), torch.arange(len(self.token_V))
             self.standing = torch.tensor([len(self.token_V), 1.0], dtype=torch.float64)
         else:
@@ -118,8 +116,8 @@ class SparseEmbedding(nn.Module):
 
 
 class Lookup(torch.autograd.Function):
-    """Looks rows up; their gradient goes to the table itself, which would else be handed one of its own size, full of
-    zeros, at every step."""
+    """Looks rows up and sends their gradient to ``SparseEmbedding.collect``; autograd would otherwise create a gradient
+    of the size of the table, mostly zeros, in every step."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, places: Tensor, table: SparseEmbedding) -> Tensor:
@@ -129,15 +127,15 @@ class Lookup(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None]:
-        """Hand the gradient to the table."""
+        """Add the gradient to the table's."""
         ctx.table.collect(ctx.places, gradients[0])
         return None, None, None
 
 
 @contextmanager
 def used_rows_only(modules: nn.Module) -> Iterator[SparseEmbedding | None]:
-    """Train the input embedding of a model among ``modules`` by the rows in use; None where it is tied to an output, or
-    of another kind."""
+    """Train only the used rows of a model's input embedding; yield None, and change nothing, for an embedding that is
+    tied to an output or of another kind."""
     model, table = input_table(modules)
     plain = (
         type(table) is nn.Embedding
@@ -158,7 +156,8 @@ def used_rows_only(modules: nn.Module) -> Iterator[SparseEmbedding | None]:
 
 
 def input_table(modules: nn.Module) -> tuple[Any, Any]:
-    """Return the model among ``modules`` and its input embedding; None for what is not there, or not in one piece."""
+    """Return the model among ``modules`` and its input embedding; None for a part that does not exist, or is not a
+    single module."""
     model: Any = next((module for module in modules.modules() if hasattr(module, "get_input_embeddings")), None)
     try:
         return model, None if model is None else model.get_input_embeddings()
@@ -167,8 +166,8 @@ def input_table(modules: nn.Module) -> tuple[Any, Any]:
 
 
 def as_whole_tables(tensors: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
-    """Turn a checkpoint of rows in use into one of a whole table, the optimizer's parameter ``number``, for processes
-    that share the training."""
+    """Convert a checkpoint of active rows into one of a whole table, whose number in the optimizer is ``number``, for
+    distributed training."""
     whole = dict(tensors)
     for name in [name for name in tensors if name.endswith(".rows_VD")]:
         prefix = name.removesuffix("rows_VD")
@@ -176,7 +175,7 @@ def as_whole_tables(tensors: Mapping[str, Tensor], number: int) -> dict[str, Ten
         used = int(standing[0])
         rows_VD[used:] *= float(standing[1])
         whole[prefix + "weight"] = rows_VD[torch.argsort(token_V)]
-        if name.startswith("weight."):  # the best weights so far have a table too, but no moments
+        if name.startswith("weight."):  # the best weights so far contain a table too, but no moments
             for moment in [
                 other for other in tensors if other.startswith(f"optimizer.{number}.") and tensors[other].ndim == 2
             ]:

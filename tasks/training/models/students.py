@@ -1,8 +1,8 @@
-"""Building models: a student smaller than its teacher, started from nothing, from the teacher's layers, or from its
+"""Building models: a student smaller than its teacher, started at random, from the teacher's layers, or from its
 embeddings.
 
 Sources: layers copied at even distances from Sanh et al. 2019, DistilBERT, arXiv:1910.01108; random starts from Jiao et
-al. 2019, TinyBERT, arXiv:1909.10351. Everything that is built here is a plain Hugging Face model.
+al. 2019, TinyBERT, arXiv:1909.10351. All models built here are plain Hugging Face models.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from tasks.training.precision import attention_for
 
 
 def load_classifier(folder: Path, task: Task, place: torch.device, *, seed: int = 0) -> Any:
-    """Load a folder as a sequence classifier of the task in float32; a head that is missing is drawn from ``seed``."""
+    """Load a folder as a sequence classifier of the task in float32; a missing head is randomly initialised from
+    ``seed``."""
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     torch.manual_seed(seed)
@@ -55,8 +56,8 @@ def load_encoder(folder: Path, place: torch.device) -> Any:
 
 
 def load_masked_lm(folder: Path, place: torch.device) -> Any:
-    """Load a folder as a masked language model in float32; one without a trained head would answer at random, and is
-    refused."""
+    """Load a folder as a masked language model in float32; raise ModelError if it has no trained head, since its
+    answers would be random."""
     from transformers import AutoModelForMaskedLM
 
     options = {"dtype": torch.float32, "attn_implementation": attention_for(place), "use_safetensors": True}
@@ -72,7 +73,7 @@ def load_masked_lm(folder: Path, place: torch.device) -> Any:
 
 
 def with_head(config: Any, task: Task) -> Any:
-    """Give a config the task's head and label names."""
+    """Set the task's outputs and label names in a config, and return it."""
     config.num_labels = task.outputs
     if task.labels:
         config.id2label = dict(enumerate(task.labels))
@@ -82,7 +83,7 @@ def with_head(config: Any, task: Task) -> Any:
 
 
 def smaller(config: Any, shape: SimpleNamespace) -> Any:
-    """Return the teacher's config with the student's shape; refuse what cannot be built."""
+    """Return the teacher's config with the student's shape; raise ModelError for a shape that cannot be built."""
     small, architecture, depth = copy.deepcopy(config), architecture_of(config), config.num_hidden_layers
     if shape.layers > depth:
         raise ModelError(f"the student has {shape.layers} layers and its teacher {depth}; give it at most as many")
@@ -98,17 +99,17 @@ def smaller(config: Any, shape: SimpleNamespace) -> Any:
 
 
 def same_widths(config: Any, small: Any) -> bool:
-    """Tell whether the teacher's layers fit the student."""
+    """Tell whether teacher and student have the same widths, so that layers can be copied."""
     return {**shape_of(config), "layers": 0} == {**shape_of(small), "layers": 0}
 
 
 def from_teacher(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
-    """Keep evenly spaced layers of the teacher, head included."""
+    """Build a student of evenly spaced layers of the teacher, head included."""
     return with_layers(model, shape, initial_layers(shape.layers, model.config.num_hidden_layers))
 
 
 def with_layers(model: Any, shape: SimpleNamespace, kept: Sequence[int]) -> Any:
-    """Keep some layers of the teacher, counted from 0, head included."""
+    """Build a student of some layers of the teacher, counted from 0, head included."""
     small = smaller(model.config, shape)
     if not same_widths(model.config, small):
         raise ModelError(
@@ -122,17 +123,17 @@ def with_layers(model: Any, shape: SimpleNamespace, kept: Sequence[int]) -> Any:
 
 
 def from_nothing(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
-    """Draw every weight."""
+    """Build a student with random weights."""
     return build(smaller(model.config, shape))
 
 
 def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
-    """Draw the layers, and start the embeddings from the teacher's, projected on their principal axes where the student
-    is narrower."""
+    """Build a student with random layers and the teacher's embeddings, projected on their principal axes if the
+    student's are narrower."""
     student = from_nothing(model, shape, build)
     table_VE = (
         student.get_input_embeddings().weight
-    )  # narrower than the layers in ELECTRA and ALBERT, and then as it was
+    )  # ELECTRA and ALBERT: may be narrower than the layers, and is as wide as the teacher's
     axes_DE = principal_axes(model.get_input_embeddings().weight.detach(), table_VE.shape[1])
     teacher = tables(model)
     for name, value in tables(student).items():
@@ -141,7 +142,7 @@ def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], A
 
 
 def tables(model: Any) -> dict[str, Tensor]:
-    """Return the tables of a model's embeddings by name: of words, positions and segments, as far as it has them."""
+    """Return a model's embedding tables by name: words, positions and segments, as far as they exist."""
     root = model.base_model.get_submodule(architecture_of(model.config).embeddings)
     return {name: module.weight for name, module in root.named_modules() if isinstance(module, nn.Embedding)}
 
@@ -151,14 +152,14 @@ STARTS: dict[str, Callable[[Any, SimpleNamespace, Callable[[Any], Any]], Any]] =
     "embeddings": from_embeddings,
     "random": from_nothing,
 }
-"""Starts in the teacher's own architecture; one in another architecture bears that one's name."""
+"""Starts in the teacher's own architecture; a start in another architecture has the name of that architecture."""
 
 
 def in_architecture(target: Architecture, start: str, model: Any, shape: SimpleNamespace) -> Any:
-    """Build a student of the architecture ``target`` from evenly spaced layers of a teacher of another.
+    """Build a student of the architecture ``target`` from evenly spaced layers of a teacher of another architecture.
 
-    Raises ModelError for a teacher of which it is not built, and for widths of the student's own where whole layers are
-    copied.
+    Raises ModelError for a teacher that ``target`` cannot be built from, and for other widths than the teacher's if
+    whole layers are copied.
     """
     config = model.config
     build = target.from_teachers.get(config.model_type)
@@ -179,10 +180,10 @@ def in_architecture(target: Architecture, start: str, model: Any, shape: SimpleN
 def build_student(
     start: str, model: Any, shape: SimpleNamespace, *, seed: int, contributions: Sequence[float] | None = None
 ) -> Any:
-    """Build a student of ``model`` (a classifier or a bare encoder) in the given shape; the teacher is left as it is.
+    """Build a student of ``model`` (a classifier or a bare encoder) in the given shape; the teacher is not changed.
 
-    ``start`` may also be a strategy of layer dropping, which says which of the teacher's layers stay, or the name of
-    another architecture that is built from this one.
+    ``start`` may also be a strategy of layer dropping, which selects the teacher's layers, or the name of another
+    architecture that can be built from the teacher's.
     """
     torch.manual_seed(seed)
     if start in STRATEGIES:
@@ -203,8 +204,8 @@ def build_student(
 
 
 def principal_axes(values_VD: Tensor, width: int) -> Tensor:
-    """Return the ``width`` leading principal axes [D, E]; a column's sign is fixed so that every machine draws the same
-    student."""
+    """Return the ``width`` leading principal axes [D, E]; the sign of each column is fixed, so that every machine
+    builds the same student."""
     if width > values_VD.shape[1]:
         raise ModelError(
             f"the student's width {width} is larger than its teacher's {values_VD.shape[1]}; make it narrower or "
@@ -219,7 +220,7 @@ def principal_axes(values_VD: Tensor, width: int) -> Tensor:
 
 
 def set_dropout(model: nn.Module, share: float | None) -> None:
-    """Set every dropout of a model for this training; None leaves the model's own. The saved config is not touched."""
+    """Set every dropout of a model for this training; None keeps the model's own. The saved config does not change."""
     if share is None:
         return
     for module in model.modules():
@@ -231,21 +232,21 @@ def set_dropout(model: nn.Module, share: float | None) -> None:
 
 
 def freeze(model: Any) -> Any:
-    """Make a model a teacher: no dropout, no gradients."""
+    """Turn a model into a frozen teacher: no dropout, no gradients."""
     return model.eval().requires_grad_(False)
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a plain Hugging Face folder: config, safetensors, tokenizer; nothing that names where it was made."""
+    """Write a plain Hugging Face folder: config, safetensors, tokenizer; local paths are removed."""
     model.config._name_or_path = ""
     model.save_pretrained(folder)
     tokenizer.name_or_path = ""
     fitted(tokenizer, model.config).save_pretrained(
         folder
-    )  # it was loaded with a teacher, which may be of another family
+    )  # it was loaded for a teacher, which may be of another family
 
 
 def describe(config: Any) -> str:
-    """Say a model's shape in a few words."""
+    """Return a short description of a model's shape."""
     shape = shape_of(config)
     return f"{shape['layers']} x {shape['hidden']}, {shape['heads']} heads, feed-forward {shape['feed_forward']}"

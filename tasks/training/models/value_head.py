@@ -1,9 +1,9 @@
-"""Regression heads that start where the labels are: the mean of the training rows as bias, and a scale that learns.
+"""Regression heads that start at the labels: the mean of the training rows as bias, and a learned scale.
 
-A drawn head answers about 0 for every row. Labels from 0 to 5 are then far away, and a training's first hundreds of
-steps go into moving all answers to their mean and apart from each other, through layers that should learn the task. A
-head that starts at the mean, in units of the labels' deviation, leaves that to no step. The idea is old: LeCun et al.
-1998, Efficient BackProp, shift and scale what a network is to answer.
+A randomly initialised head answers about 0 for every row. Labels from 0 to 5 are then far away, and hundreds of steps
+are spent on moving all answers to the mean and apart from each other, through layers that should learn the task. A head
+that starts at the mean, in units of the labels' standard deviation, avoids these steps. The idea is old: LeCun et al.
+1998, Efficient BackProp, shift and scale the targets of a network.
 
 A trained model is a plain one: the scale is multiplied into the weights at the end.
 Shape letters: N rows, B batch, D width.
@@ -22,14 +22,15 @@ from torch.nn import functional as F
 
 from tasks.training.data.rows import Task
 
-SMALL = 0.02  # the size of a weight as BERT draws it
+SMALL = 0.02  # the standard deviation of BERT's initial weights
 
 
 class ValueHead(nn.Linear):
-    """Stands in for a drawn ``nn.Linear`` of one output while it is trained: scale · (weight · states) + bias.
+    """Replaces a randomly initialised ``nn.Linear`` of one output during training: scale · (weight · states) + bias.
 
-    AdamW moves every number by about the learning rate, whatever its size, so a scale of 1.5 would stand still where
-    weights of 0.02 move. What is learned is therefore its logarithm, in units of such a weight; and it never becomes 0.
+    AdamW moves every parameter by about the learning rate, regardless of its size, so a scale of 1.5 would hardly
+    change while weights of 0.02 do. The parameter is therefore the logarithm of the scale, in units of such a weight;
+    the scale never becomes 0.
     """
 
     def __init__(self, drawn: nn.Linear, mean: float, deviation: float) -> None:
@@ -40,7 +41,7 @@ class ValueHead(nn.Linear):
 
     @property
     def scale(self) -> Tensor:
-        """The labels' units in one unit of what the weights give, [1]."""
+        """The size, in the labels' unit, of one unit of the weights' output, [1]."""
         return self.deviation * torch.exp(self.growth / SMALL)
 
     def forward(self, states_BD: Tensor) -> Tensor:
@@ -50,11 +51,11 @@ class ValueHead(nn.Linear):
 
 @contextmanager
 def started_at_labels(model: Any, task: Task, labels_N: np.ndarray) -> Iterator[None]:
-    """Train a drawn regression head of ``model`` from the mean and deviation of ``labels_N``, those of the training
-    rows.
+    """Train a randomly initialised regression head of ``model`` from the mean and deviation of ``labels_N``, the labels
+    of the training rows.
 
-    A head that has learned already, be it the teacher's, and heads of other tasks are left alone. Afterwards the model
-    has its own ``nn.Linear`` again, with the scale in its weights.
+    A head that is already trained, such as the teacher's, and heads of other tasks are not changed. Afterwards the
+    model has its own ``nn.Linear`` again, with the scale in its weights.
     """
     known_N = labels_N[~np.isnan(labels_N)] if task.kind == "regression" else labels_N[:0]
     found = drawn_head(model) if len(known_N) else None
@@ -73,9 +74,10 @@ def started_at_labels(model: Any, task: Task, labels_N: np.ndarray) -> Iterator[
 
 
 def drawn_head(model: Any) -> tuple[nn.Module, str, nn.Linear] | None:
-    """Return where a head of one output stands that has never learned: its parent, its name in it, and itself.
+    """Return an untrained head of one output: its parent, its name in the parent, and the head itself; None if there is
+    none.
 
-    A drawn head's bias is exactly 0 in every family, and one step moves it.
+    The bias of an untrained head is exactly 0 in every family, and the first step changes it.
     """
     inside = set(model.base_model.modules())
     places = [(parent, name, child) for parent in model.modules() for name, child in parent.named_children()]

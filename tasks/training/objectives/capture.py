@@ -2,9 +2,10 @@
 at the mapped layers only.
 
 Transformers' own ``output_attentions`` gives probabilities after dropout, or nothing at all under a fused kernel. The
-scores QK^T / sqrt(head size) are therefore taken where attention is computed (``tasks/training/models/attention.py``),
-and so are queries, keys and values, under a fused kernel too. A family whose attention is its own shows queries, keys
-and values where its linear maps make them; what cannot be read is refused (``tasks/architectures/requirements.py``).
+scores QK^T / sqrt(head size), and queries, keys and values, are therefore read in Limbeck's own attention functions
+(``tasks/training/models/attention.py``), also under a fused kernel. In a family with its own attention code, queries,
+keys and values are read at the outputs of its linear maps; signals that cannot be read are refused
+(``tasks/architectures/requirements.py``).
 
 Shape letters: B batch, T tokens, D width, H heads, K head size.
 """
@@ -29,7 +30,7 @@ from tasks.training.models.attention import Attended, open_to_watch, own_attenti
 
 @dataclass(frozen=True)
 class Signals:
-    """What one forward pass showed: logits [B, C] (or None), and by layer hidden states, scores [B, H, T, T], and
+    """The signals of one forward pass: logits [B, C] (or None), and by layer hidden states, scores [B, H, T, T], and
     queries, keys and values [B, H, T, K]."""
 
     logits_BC: Tensor | None
@@ -40,8 +41,8 @@ class Signals:
 
 
 class Capture:
-    """Runs a model and returns the wanted signals. ``hidden`` counts from 0 (embeddings); ``attention`` and ``states``
-    list layers from 0."""
+    """Runs a model and returns the requested signals. ``hidden`` counts from 0 (embeddings); ``attention`` and
+    ``states`` list layers from 0."""
 
     def __init__(
         self, model: Any, *, hidden: Sequence[int] = (), attention: Sequence[int] = (), states: Sequence[int] = ()
@@ -66,14 +67,14 @@ class Capture:
         )
 
     def open(self) -> AbstractContextManager[None]:
-        """Look where this model's attention can be seen, if anything of it is wanted."""
+        """Return the context in which this model's attention is read, if any of its signals are requested."""
         if not self.attention and not self.states:
             return nullcontext()
         return watched_by(self.see) if open_to_watch(self.model) else self.at_the_maps()
 
     @contextmanager
     def at_the_maps(self) -> Iterator[None]:
-        """Read queries, keys and values where the linear maps of a layer make them."""
+        """Read queries, keys and values at the outputs of a layer's linear maps."""
         layers, maps = encoder_layers(self.model), architecture_of(self.model.config).state_maps
         hooks = [
             layers[layer].get_submodule(path).register_forward_hook(self.keep(layer, name))
@@ -87,7 +88,8 @@ class Capture:
                 hook.remove()
 
     def keep(self, layer: int, name: str) -> Callable[[nn.Module, Any, Tensor], None]:
-        """Return what keeps the first output of a map; where it maps positions too, it does so after the text."""
+        """Return a hook that stores the first output of a map; a map that also projects positions does so after the
+        text."""
 
         def hook(module: nn.Module, given: Any, made_BTD: Tensor) -> None:
             split_BHTK = made_BTD.unflatten(-1, (self.model.config.num_attention_heads, -1)).transpose(1, 2)
@@ -96,7 +98,7 @@ class Capture:
         return hook
 
     def see(self, layer: Attended) -> None:
-        """Keep what is wanted of a layer."""
+        """Store the requested signals of a layer."""
         if self.layer in self.attention:
             self.seen.scores[self.layer] = layer.scores()
         if self.layer in self.states:
@@ -116,7 +118,7 @@ def check_capture(capture: Capture, inputs: dict[str, Tensor], mask_BT: Tensor) 
 
 
 def check_scores(model: Any, scores: dict[int, Tensor], inputs: dict[str, Tensor], mask_BT: Tensor) -> None:
-    """Check scores by layer against the probabilities that transformers' own attention finds for valid tokens."""
+    """Check the scores of each layer against the attention probabilities of transformers, at valid tokens."""
     if not scores:
         return
     before, architecture = model.config._attn_implementation, architecture_of(model.config)
@@ -136,21 +138,21 @@ def check_scores(model: Any, scores: dict[int, Tensor], inputs: dict[str, Tensor
 
 
 def beyond_window(mask_BT: Tensor, reach: int | None) -> Tensor:
-    """Return which pairs of tokens [1, T, T] lie farther apart than a local layer looks."""
+    """Return which pairs of tokens [1, T, T] lie farther apart than a local layer attends."""
     at_T = torch.arange(mask_BT.shape[1], device=mask_BT.device)
     apart_TT = (at_T[:, None] - at_T[None, :]).abs()
     return (apart_TT > (len(at_T) if reach is None else reach))[None]
 
 
 def tensors(signals: Signals) -> list[Tensor]:
-    """Return everything that a pass showed."""
+    """Return all tensors of a forward pass."""
     states = [state for by_name in signals.states.values() for state in by_name.values()]
     logits = [] if signals.logits_BC is None else [signals.logits_BC]
     return [*logits, *signals.hidden.values(), *signals.scores.values(), *states]
 
 
 def scores_of(signals: Signals) -> dict[int, Tensor]:
-    """Return scores by layer: as they were read, or made of the queries and keys that were."""
+    """Return scores by layer: as captured, or computed from the captured queries and keys."""
     return signals.scores | {
         layer: scored(states["query"], states["key"], None) for layer, states in signals.states.items()
     }

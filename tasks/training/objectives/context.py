@@ -1,6 +1,6 @@
-"""What an inner objective is: who learns from whom, and the few things that every objective can do.
+"""The interface of an inner objective: the models and data that it gets, and the methods that every objective has.
 
-An objective is a way for a student to copy more of its teacher than the answers; each is one file, and
+An objective is a way for a student to copy more of its teacher than the answers; each has a file of its own, and
 ``objectives.py`` lists them by name.
 """
 
@@ -21,40 +21,39 @@ from tasks.training.objectives.capture import Signals
 
 @dataclass(frozen=True)
 class DistillationContext:
-    """Who takes part: the student, its frozen teacher, the phase's knobs, and what some objectives need to know of the
-    text."""
+    """The inputs of an objective: the student, its frozen teacher, the phase's knobs, and the facts about the text that
+    some objectives need."""
 
     student: Any
     teacher: Any
     knobs: GeneralSlice | IntermediateSlice
     tokenizer: Any
     text: Encoded | None = None
-    """General text, where that is what is read."""
+    """The tokens of general text, in general distillation."""
     labels_N: np.ndarray | None = None
     kind: str = "classification"
     longest: int | None = None
-    """Tokens of the longest row that there can be: what a loss pads to that counts padding."""
+    """Upper limit of the tokens in a row; a loss that counts padding pads every row to it."""
 
 
 class Objective:
-    """What the student learns inside. ``modules`` is what is trained, the student among it; most objectives need
-    nothing but a loss."""
+    """The student's inner objective. ``modules`` are the trained modules, including the student; most objectives only
+    define a loss."""
 
     modules: nn.Module
     width: int | None = None
-    """Tokens that every row is padded to, where padding is part of the loss; None: to the longest row of a batch."""
+    """Tokens that every row is padded to, if padding is part of the loss; None: to the longest row of a batch."""
 
     def check_capture(self, job: Job, batch: Batch) -> None:
-        """Check on a real batch that what is read of the models is what it is taken for, before hours are spent on
-        it."""
+        """Check on a real batch that the captured signals are correct, before hours of training depend on them."""
 
     def begin(self, step: int, total: int) -> None:
-        """Get ready for a step."""
+        """Prepare for a step."""
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
-        """Return the loss of a batch; ``theirs`` is what the teacher shows of it, where that was kept."""
+        """Return the loss of a batch; ``theirs`` are the teacher's recorded signals of the batch, if there are any."""
         raise NotImplementedError
 
     def finish(self) -> dict[str, Any]:
-        """Leave the student a plain model, and return what a table wants to know."""
+        """Turn the student into a plain model again, and return facts for result tables."""
         return {}

@@ -1,5 +1,5 @@
-"""General distillation with three losses: the teacher's softened words, masked words, and the direction of the last
-hidden states.
+"""General distillation with three losses: the teacher's softened predictions of words, the masked words, and the
+direction of the last hidden states.
 
 Method: Sanh et al. 2019, DistilBERT, arXiv:1910.01108. Student and teacher read the same masked text.
 Shape letters: B batch, T tokens, N tokens that count, D width, V vocabulary.
@@ -32,7 +32,7 @@ CHUNK = 1024  # tokens whose vocabulary logits are in memory at once: 125 MB for
 
 
 class Triple(Objective):
-    """Three losses over masked text; ``knobs`` are those of the section ``distilbert_loss``."""
+    """Three losses over masked text; ``knobs`` are those of the recipe's section ``triple``."""
 
     def __init__(self, student: Any, teacher: Any, knobs: TripleKnobs, tokenizer: Any, text: Encoded) -> None:
         self.modules, self.student, self.teacher, self.knobs, self.tokenizer = (
@@ -56,7 +56,7 @@ class Triple(Objective):
         self.weights_V = rarity(torch.from_numpy(counts_V), tokenizer.all_special_ids)
 
     def head(self, model: Any) -> Callable[[Tensor], Tensor]:
-        """Return a model's vocabulary head; refuse a family whose head is not known."""
+        """Return a model's vocabulary head; raise ModelError for a family whose head is not known."""
         require_words(model.config)
         found = vocabulary_head(model)
         assert found is not None
@@ -78,15 +78,15 @@ class Triple(Objective):
         return total + self.knobs.direction * direction_loss(student_ND, teacher_ND) if self.knobs.direction else total
 
     def over_vocabulary(self, student_ND: Tensor, teacher_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sums of both losses over words. Logits of a chunk of tokens are made, compared, and made again for
-        the gradient, never kept."""
+        """Return the sums of both losses over words. The logits of a chunk of tokens are recomputed for the gradient
+        instead of stored."""
         chunks = zip(student_ND.split(CHUNK), teacher_ND.split(CHUNK), targets_N.split(CHUNK), strict=True)
         sums = [checkpoint(self.of_chunk, *chunk, use_reentrant=False) for chunk in chunks]
         soft, words = (torch.stack(parts).sum() for parts in zip(*sums, strict=True))
         return soft, words
 
     def of_chunk(self, student_ND: Tensor, teacher_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-        """Compare the words of a chunk of tokens."""
+        """Return the sums of both losses over a chunk of tokens."""
         student_NV = self.heads[0](student_ND)
         with torch.no_grad():
             teacher_NV = self.heads[1](teacher_ND)
@@ -96,7 +96,7 @@ class Triple(Objective):
 
 
 def distilbert_loss(context: DistillationContext) -> Triple:
-    """Return the objective of a distillation context on general text."""
+    """Return the objective for a distillation context on general text."""
     if context.text is None or not isinstance(context.knobs, GeneralSlice):
         raise ModelError("the triple loss reads general text; use it as general_distillation.method")
     return Triple(context.student, context.teacher, context.knobs.triple, context.tokenizer, context.text)

@@ -1,4 +1,4 @@
-"""Copying a teacher's inner layers: which signals, which layers, which formula.
+"""Copying a teacher's inner layers: choice of signals, layers and formula.
 
 Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351.
 Shape letters: B batch, T tokens.
@@ -25,14 +25,14 @@ from tasks.training.data.rows import Batch
 from tasks.training.objectives.capture import Capture, Signals, beyond_window, check_capture
 from tasks.training.objectives.context import DistillationContext, Objective
 
-MASKED_SCORE = -10_000.0  # what the reference code adds to the scores of padded keys
+MASKED_SCORE = -10_000.0  # the reference code adds this to the scores of padded keys
 
 
 class Matcher(Objective):
     """Computes the inner loss of a batch: the student's mapped layers against the teacher's.
 
-    ``knobs`` are those of the section ``matching``. ``longest`` is what the paper's formula pads every row to: its
-    means are taken over padding as well, so that their size depends on how much of it there is.
+    ``knobs`` are those of the section ``matching``. The paper's formula pads every row to ``longest`` tokens: its means
+    are taken over padding as well, so their size depends on the amount of padding.
     """
 
     def __init__(self, student: Any, teacher: Any, knobs: Matching, longest: int | None = None) -> None:
@@ -41,7 +41,7 @@ class Matcher(Objective):
         self.map = map_between(student.config, teacher.config, knobs.layer_map)
         widths = student.config.hidden_size, teacher.config.hidden_size
         self.projections = Projections(layers + 1, *widths, kind=knobs.projection).to(student.device)
-        # A map may end early: what the student's last layers show is then not asked for.
+        # A map may end early: signals of the student's last layers are then not captured.
         ours = range(len(self.map.hidden)), range(len(self.map.attention))
         self.of_student = Capture(student, **weighted_signals(knobs, *ours))
         self.of_teacher = Capture(teacher, **weighted_signals(knobs, self.map.hidden, self.map.attention))
@@ -52,25 +52,25 @@ class Matcher(Objective):
             require_positions(model.config, self.width)  # type: ignore[arg-type]
 
     def check_capture(self, job: Job, batch: Batch) -> None:
-        """Check the capture on a real batch before hours are spent on it, and say the map."""
+        """Check the capture on a real batch before hours of training depend on it, and log the layer map."""
         check_capture(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
         job.log(
             f"layer map: student states {list(range(len(self.map.hidden)))} copy teacher states {list(self.map.hidden)}"
         )
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
-        """Return the inner loss of one batch; the teacher is run unless what it shows of this batch is known.
+        """Return the inner loss of one batch; run the teacher unless its signals ``theirs`` are recorded.
 
-        Raises ModelError where padding counts and is not there.
+        Raises ModelError if the formula counts padding that the batch or the recorded signals do not have.
         """
         self.require_padding(batch, theirs)
         if theirs is None:
-            with torch.no_grad():  # tensors of inference mode could not be compared with gradients without a copy
+            with torch.no_grad():  # autograd cannot use tensors of inference mode in a loss without a copy
                 theirs = self.of_teacher(**batch.inputs(self.teacher))
         return self.compare(self.of_student(**batch.inputs(self.student)), theirs, batch.mask_BT)
 
     def require_padding(self, batch: Batch, theirs: Signals | None) -> None:
-        """Refuse a batch without the padding that the formula counts, and kept layers, which have none."""
+        """Refuse a batch without the padding that the formula counts, and recorded signals, which have no padding."""
         tokens = batch.mask_BT.shape[1]
         if self.width is not None and tokens != self.width:
             raise ModelError(
@@ -84,11 +84,11 @@ class Matcher(Objective):
             )
 
     def finish(self) -> dict[str, Any]:
-        """Return the map."""
+        """Return the layer map."""
         return {"layer_map": list(self.map.hidden)}
 
     def compare(self, ours: Signals, theirs: Signals, mask_BT: Tensor) -> Loss:
-        """Sum the losses over the mapped layers."""
+        """Return the sum of the losses over the mapped layers."""
         total = Loss()
         for index, mapped in enumerate(self.map.hidden if self.knobs.hidden else ()):
             total = total + self.knobs.hidden * self.hidden_loss(
@@ -101,15 +101,15 @@ class Matcher(Objective):
         return total
 
     def hidden_loss(self, student_BTD: Tensor, teacher_BTE: Tensor, mask_BT: Tensor, index: int) -> Loss:
-        """Compare one pair of hidden states by the chosen formula."""
+        """Return the loss of one pair of hidden states by the chosen formula."""
         projection = self.projections.of(index)
         if self.knobs.formula == "paper":
             return hidden_state_loss_paper(student_BTD, teacher_BTE, projection)
         return hidden_state_loss(student_BTD, teacher_BTE, mask_BT, projection)
 
     def unseen_pairs(self, index: int, mapped: int, mask_BT: Tensor) -> Tensor | None:
-        """Return which pairs of tokens one of two mapped layers does not look at, because they lie too far apart; None
-        where both are global."""
+        """Return which pairs of tokens are too far apart for one of two mapped layers to attend to; None if both layers
+        are global."""
         pair = ((self.student, index), (self.teacher, mapped))
         reaches = [architecture_of(model.config).reach(model.config, layer) for model, layer in pair]
         local = [reach for reach in reaches if reach is not None]
@@ -118,7 +118,7 @@ class Matcher(Objective):
     def attention_loss(
         self, student_BHTT: Tensor, teacher_BHTT: Tensor, mask_BT: Tensor, far_1TT: Tensor | None = None
     ) -> Loss:
-        """Compare one pair of score tensors by the chosen formula."""
+        """Return the loss of one pair of score tensors by the chosen formula."""
         if self.knobs.formula == "paper":
             unseen_BTT = mask_BT[:, None, :] == 0 if far_1TT is None else (mask_BT[:, None, :] == 0) | far_1TT
             added_B1TT = unseen_BTT[:, None] * MASKED_SCORE
@@ -127,10 +127,10 @@ class Matcher(Objective):
 
 
 def require_positions(config: Any, width: int) -> None:
-    """Refuse to pad rows to a ``width`` for which a model has no positions."""
+    """Raise ModelError if a model has too few positions for rows of ``width`` tokens."""
     positions = getattr(config, "max_position_embeddings", None) or width
     room = positions - ((config.pad_token_id or 0) + 1 if architecture_of(config).reserved_positions else 0)
-    if 0 <= room < width:  # relative positions have no limit: some models say -1
+    if 0 <= room < width:  # relative positions have no limit, which some configs express as -1
         raise ModelError(
             f"formula: paper pads every row to max_length, here {width} tokens, "
             f"and this {config.model_type} model takes {room}; lower max_length"
@@ -138,8 +138,8 @@ def require_positions(config: Any, width: int) -> None:
 
 
 def map_between(student: Any, teacher: Any, name: str) -> LayerMap:
-    """Return the layer map of two configs; ``kept`` is not made of two depths, but of the layers that the student has
-    from its teacher."""
+    """Return the layer map of two configs; ``kept`` does not depend on the two depths, but on the layers that the
+    student took from its teacher."""
     if name != "kept":
         return layer_map(name, student.num_hidden_layers, teacher.num_hidden_layers)
     ours = getattr(student, "kept_layers", None)
@@ -153,12 +153,12 @@ def map_between(student: Any, teacher: Any, name: str) -> LayerMap:
 
 
 def layers(context: DistillationContext) -> Matcher:
-    """Return the objective of a distillation context."""
+    """Return the objective for a distillation context."""
     return Matcher(context.student, context.teacher, context.knobs.matching, context.longest)
 
 
 def weighted_signals(
     knobs: Matching | SignalSlice, hidden: Iterable[int], attention: Iterable[int]
 ) -> dict[str, tuple[int, ...]]:
-    """Leave out the signals whose weight is zero."""
+    """Return the layers of each signal, without the signals whose weight is zero."""
     return {"hidden": tuple(hidden) if knobs.hidden else (), "attention": tuple(attention) if knobs.attention else ()}

@@ -1,4 +1,4 @@
-"""The inner objectives by name: what a student copies of its teacher beside the answers."""
+"""The inner objectives by name: ways for a student to copy more of its teacher than the answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OBJECTIVES: dict[str, Callable[[DistillationContext], Objective]] = {
 
 
 def objective_of(context: DistillationContext) -> Objective:
-    """Return what a distillation context's knobs ask for."""
+    """Return the objective that a distillation context's knobs name."""
     if context.knobs.method not in OBJECTIVES:
         raise RecipeError(f"unknown method {context.knobs.method!r}; choose one of {', '.join(sorted(OBJECTIVES))}")
     return OBJECTIVES[context.knobs.method](context)

@@ -1,7 +1,7 @@
-"""Copying how tokens relate: one layer of the teacher, the student's last.
+"""Copying relations between tokens, from one layer of the teacher to the student's last.
 
-Method: Wang et al. 2020, MiniLMv2, arXiv:2012.15828. Layers, widths and heads of the two need not agree, and attention
-may run in a fused kernel.
+Method: Wang et al. 2020, MiniLMv2, arXiv:2012.15828. Teacher and student may differ in layers, widths and heads, and
+attention may run in a fused kernel.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Relations(Objective):
         self.of_student, self.of_teacher = Capture(student, states=[self.own]), Capture(teacher, states=[self.copied])
 
     def check_capture(self, job: Job, batch: Batch) -> None:
-        """Check the capture of the teacher, and say what is compared."""
+        """Check the capture of the teacher, and log which layers are compared."""
         check_capture(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
         job.log(
             f"relations: the student's last layer copies the teacher's layer {self.copied + 1}, in {self.heads} "
@@ -62,10 +62,10 @@ class Relations(Objective):
         return total
 
     def finish(self) -> dict[str, Any]:
-        """Return which layer was copied, counted from 1, and in how many relation heads."""
+        """Return the number of the copied layer, counted from 1, and the number of relation heads."""
         return {"teacher_layer": self.copied + 1, "relation_heads": self.heads}
 
 
 def relations(context: DistillationContext) -> Relations:
-    """Return the objective of a distillation context."""
+    """Return the objective for a distillation context."""
     return Relations(context.student, context.teacher, context.knobs.relations)

@@ -1,6 +1,7 @@
-"""Copying the self-attention of the teacher's last layer: where tokens look, and how their values relate.
+"""Copying the self-attention of the teacher's last layer: its attention distributions and its value relations.
 
-Method: Wang et al. 2020, MiniLM, arXiv:2002.10957. Its successor, in ``relations.py``, needs no equal heads.
+Method: Wang et al. 2020, MiniLM, arXiv:2002.10957. Its successor, in ``relations.py``, does not require equal numbers
+of heads.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tasks.training.objectives.context import DistillationContext, Objective
 
 
 class SelfAttention(Objective):
-    """Compares the last layers of both; ``knobs`` are those of the section ``self_attention``."""
+    """Compares the last layers of student and teacher; ``knobs`` are those of the section ``self_attention``."""
 
     def __init__(self, student: Any, teacher: Any, knobs: SelfAttentionKnobs) -> None:
         self.modules, self.student, self.teacher, self.knobs = student, student, teacher, knobs
@@ -45,5 +46,5 @@ class SelfAttention(Objective):
 
 
 def self_attention(context: DistillationContext) -> SelfAttention:
-    """Return the objective of a distillation context."""
+    """Return the objective for a distillation context."""
     return SelfAttention(context.student, context.teacher, context.knobs.self_attention)

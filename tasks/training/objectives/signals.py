@@ -1,10 +1,10 @@
-"""The teacher's inner signals, asked for once and kept by row: later epochs, other seeds and other students of one map
-never run the teacher.
+"""The teacher's inner signals, computed once and stored by row: later epochs, other seeds and other students of the
+same layer map do not run the teacher.
 
-Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Kept in 16 bits with 11 of precision, valid tokens only; whether
-they are kept at all is decided by what the stage's key is made of, so that a run and its repetition decide alike. Shape
-letters: N rows, S tokens of all rows, B batch, T tokens, E teacher width, H heads, M mapped hidden states, L mapped
-attention layers.
+Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Signals are stored in float16 (11 bits of precision), for valid
+tokens only. The decision to store them depends only on inputs of the stage's key, so that a repeated run decides alike.
+Shape letters: N rows, S tokens of all rows, B batch, T tokens, E teacher width, H heads, M mapped hidden states, L
+mapped attention layers.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from tasks.training.objectives.capture import Capture, Signals
 from tasks.training.objectives.layers import weighted_signals
 from tasks.training.precision import arithmetic, device, store_as_multiplied
 
-LARGEST = 60_000.0  # what 16 bits can hold is a little more
+LARGEST = 60_000.0  # a little less than the largest float16, 65,504
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is kept of each row: which hidden states, which layers' scores, and their widths."""
+    """The signals to store of each row: the layers of hidden states and of scores, and their sizes."""
 
     hidden: tuple[int, ...]
     attention: tuple[int, ...]
@@ -55,14 +55,14 @@ class Plan:
     left: bool = False
 
     def numbers(self, lengths_N: np.ndarray) -> tuple[int, int]:
-        """Return how many numbers rows of these lengths take: in hidden states, and in scores."""
+        """Return how many numbers rows of these lengths take, in hidden states and in scores."""
         tokens, pairs = int(lengths_N.sum()), int(np.square(lengths_N.astype(np.int64)).sum())
         return tokens * len(self.hidden) * self.width, pairs * len(self.attention) * self.heads
 
 
 def record_signals(job: Job) -> dict[str, Any]:
-    """Run the teacher over every row that students will see and keep its mapped layers; nothing is kept where that
-    would not pay."""
+    """Run the teacher over every row that students learn from and store its mapped layers; store nothing on a GPU,
+    above the size budget, or if values are too large for float16."""
     task, place, knobs = read_task(job.inputs["rows"]), device(), job.read(SignalSlice)
     if place.type == "cuda":
         return live(job, "a GPU runs the teacher faster than a disk gives back what it said")
@@ -87,7 +87,7 @@ def record_signals(job: Job) -> dict[str, Any]:
 
 
 def live(job: Job, reason: str) -> dict[str, Any]:
-    """Keep nothing: students run the teacher as they learn."""
+    """Store no signals: students run the teacher while they learn."""
     job.log(f"the teacher's layers are not kept, students ask it as they learn: {reason}")
     for path in job.output.iterdir():
         path.unlink()
@@ -96,7 +96,7 @@ def live(job: Job, reason: str) -> dict[str, Any]:
 
 
 def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: Plan, pad: int, *, precision: str) -> None:
-    """Write what the teacher shows of each row, in row order."""
+    """Write the teacher's signals of each row, in row order."""
     hidden_SME, scores = open_files(job.output, encoded.lengths_N, plan, "r+")
     places = score_places(encoded.lengths_N, plan)
     capture, done = Capture(teacher, hidden=plan.hidden, attention=plan.attention), 0
@@ -119,7 +119,7 @@ def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: Plan, pad: int
 
 
 def to_16_bits(signals: list[Tensor], axis: int) -> np.ndarray | None:
-    """Put the signals of several layers side by side, in 16 bits."""
+    """Stack the signals of several layers, in float16; raise OverflowError if a value is too large."""
     if not signals:
         return None
     values = torch.stack(signals, axis).float()
@@ -132,10 +132,12 @@ def open_files(folder: Path, lengths_N: np.ndarray, plan: Plan, mode: Any) -> tu
     """Open the two files by memory map: hidden states [S, M, E], and scores end to end."""
     states, scores = plan.numbers(lengths_N)
     shape = (int(lengths_N.sum()), len(plan.hidden), plan.width)
-    # A file of no bytes cannot be mapped: a signal that is not asked for is one number long.
+    # An empty file cannot be mapped: a signal that is not stored gets a file of one number.
     shapes = {"hidden.raw": shape if states else (1, 1, 1), "scores.raw": (max(1, scores),)}
     for name, wanted_shape in shapes.items() if mode == "r+" else ():
-        with (folder / name).open("wb") as stream:  # a disk too full for a map would end the process without a word
+        with (folder / name).open(
+            "wb"
+        ) as stream:  # on a full disk, a write to the map would kill the process without a message
             os.posix_fallocate(stream.fileno(), 0, 2 * math.prod(wanted_shape))
     hidden_SME, ends = (
         np.memmap(folder / name, np.float16, mode, shape=wanted_shape) for name, wanted_shape in shapes.items()
@@ -144,15 +146,14 @@ def open_files(folder: Path, lengths_N: np.ndarray, plan: Plan, mode: Any) -> tu
 
 
 def score_places(lengths_N: np.ndarray, plan: Plan) -> np.ndarray:
-    """Return where each row's scores begin, and where the last ones end."""
+    """Return the offset of each row's scores, and the end of the last ones."""
     sizes = np.square(lengths_N.astype(np.int64)) * len(plan.attention) * plan.heads
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """Kept signals, given back a batch at a time; ``row_of`` says where each row of the student is among the kept
-    ones."""
+    """Stored signals, read one batch at a time; ``row_of`` is the stored position of each row of the student."""
 
     plan: Plan
     lengths_N: np.ndarray
@@ -164,7 +165,7 @@ class Recorded:
 
     @classmethod
     def over(cls, folder: Path, plan: Plan, lengths_N: np.ndarray, row_of: np.ndarray | None = None) -> Recorded:
-        """Open what was written for rows of these lengths."""
+        """Open the stored signals of rows of these lengths."""
         order = np.arange(len(lengths_N)) if row_of is None else row_of
         starts = np.concatenate([[0], np.cumsum(lengths_N)])
         return cls(
@@ -174,7 +175,7 @@ class Recorded:
     def of(self, indices: Indices, place: torch.device) -> Signals:
         """Return the signals of a batch of rows, padded with zeros to the longest of them.
 
-        Raises ModelError for rows whose text was varied: signals are kept of the rows' own text alone.
+        Raises ModelError for rows whose text was augmented: signals are stored for the rows' own text only.
         """
         if len(indices.changed()):
             raise ModelError(
@@ -205,7 +206,8 @@ class Recorded:
 
 
 def recorded(job: Job, ids_N: np.ndarray) -> Recorded | None:
-    """Open the kept signals of a job for rows of these ids, if it was given some that were worth keeping."""
+    """Open the recorded signals of a job for rows of these ids; None if the job has none, or if they were not
+    stored."""
     if "signals" not in job.inputs:
         return None
     index = json.loads((job.inputs["signals"] / "index.json").read_text())

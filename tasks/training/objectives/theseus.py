@@ -1,4 +1,4 @@
-"""Learning the task while layers of the student take the places of the teacher's, more and more of them.
+"""Learning the task while layers of the student replace layers of the teacher, with growing probability.
 
 Method: Xu et al. 2020, BERT-of-Theseus, arXiv:2002.02925.
 """
@@ -24,8 +24,8 @@ from tasks.training.objectives.context import DistillationContext, Objective
 
 
 class Replacing(Objective):
-    """Trains the student's layers in the teacher's places; ``knobs`` are those of the phase. What is not a layer is
-    frozen, as in the paper."""
+    """Trains the student's layers in place of the teacher's; ``knobs`` are those of the phase. All weights outside the
+    layers are frozen, as in the paper."""
 
     def __init__(self, student: Any, teacher: Any, knobs: IntermediateSlice, labels_N: np.ndarray, kind: str) -> None:
         require_alone(student.config)
@@ -39,31 +39,31 @@ class Replacing(Objective):
             self.stack[number] = Replaceable(successor, [theirs[layer] for layer in group])
 
     def check_capture(self, job: Job, batch: Batch) -> None:
-        """Say which layers are replaced."""
+        """Log which layers are replaced."""
         job.log(
             "each layer replaces the teacher's (counted from 0): "
             + "; ".join(", ".join(map(str, group)) for group in self.replaced)
         )
 
     def begin(self, step: int, total: int) -> None:
-        """Draw which layers stand in; the draw depends on seed and step alone, so that a resumed training and every
-        process draw alike."""
+        """Draw the layers of the student that are active in this step; the draw depends on seed and step alone, so a
+        resumed training and all processes draw alike."""
         now = chance(step, total, first=self.knobs.replacing.first, share=self.knobs.replacing.share)
         drawn = np.random.default_rng([self.knobs.seed, step]).random(len(self.stack)) < now
-        # A step in which no layer of the student stands in would teach nothing.
+        # A step without any layer of the student would train nothing.
         drawn[step % len(drawn)] |= not drawn.any()
         for module, stands_in in zip(self.stack, drawn, strict=True):
             module.replaced = bool(stands_in)  # type: ignore[assignment]
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
-        """Return the task's loss."""
+        """Return the loss of the task."""
         assert batch.rows_B is not None
         return label_loss(
             self.student(**batch.inputs(self.student)).logits, self.labels_N[batch.rows_B], kind=self.kind
         )
 
     def finish(self) -> dict[str, Any]:
-        """Let the student's layers stand alone."""
+        """Remove the teacher's layers from the student, and unfreeze it."""
         for number, module in enumerate(self.stack):
             self.stack[number] = module.successor  # type: ignore[assignment]
         self.student.requires_grad_(True)
@@ -71,7 +71,7 @@ class Replacing(Objective):
 
 
 def replacing(context: DistillationContext) -> Replacing:
-    """Return the objective of a distillation context on labelled rows."""
+    """Return the objective for a distillation context on labelled rows."""
     if context.labels_N is None or not isinstance(context.knobs, IntermediateSlice):
         raise ModelError("replacing layers needs labelled rows; use it as task_distillation.intermediate.method")
     return Replacing(context.student, context.teacher, context.knobs, context.labels_N, context.kind)
