@@ -219,7 +219,7 @@ class StopSignal:
         self.before = {number: signal.signal(number, self.ask) for number in (signal.SIGTERM, signal.SIGINT)}
         return self
 
-    def ask(self, number: int, spec: object) -> None:
+    def ask(self, number: int, frame: object) -> None:
         """Record the request to stop."""
         self.asked = True
 

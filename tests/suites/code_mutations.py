@@ -41,16 +41,16 @@ class Watch:
     found: set[Definition] = field(default_factory=set)
     known: set[CodeType] = field(default_factory=set)
 
-    def __call__(self, spec: FrameType, event: str, argument: Any) -> None:
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """Note a function that is entered."""
-        module = spec.f_globals.get("__name__", "")
-        if event != "call" or spec.f_code in self.known or module not in program().sources:
+        module = frame.f_globals.get("__name__", "")
+        if event != "call" or frame.f_code in self.known or module not in program().sources:
             return
-        self.known.add(spec.f_code)
+        self.known.add(frame.f_code)
         defined = program().module(module).definitions
-        top = spec.f_code.co_qualname.split(".")[0]
+        top = frame.f_code.co_qualname.split(".")[0]
         if top in defined:
-            self.found |= {(module, top), *constants_of(module, spec.f_code)}
+            self.found |= {(module, top), *constants_of(module, frame.f_code)}
 
 
 def constants_of(module: str, code: CodeType) -> Iterator[Definition]:

@@ -48,12 +48,12 @@ class Lines:
     def __init__(self, limit: int | None = None, due: Callable[[str], None] | None = None) -> None:
         self.limit, self.due, self.count = limit, due, 0
 
-    def trace(self, spec: FrameType, event: str, _: Any) -> Any:
+    def trace(self, frame: FrameType, event: str, _: Any) -> Any:
         """Be told of every line."""
         if event == "line":
             self.count += 1
             if self.due is not None and self.count == self.limit:
-                self.due(f"{Path(spec.f_code.co_filename).name}:{spec.f_lineno}")
+                self.due(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
         return self.trace
 
     def __enter__(self) -> Lines:

@@ -47,7 +47,7 @@ def tokenize_corpus(job: Job) -> dict[str, Any]:
 
 def sequences(documents: Path, tokenizer: Any, max_length: int) -> Iterator[list[int]]:
     """Yield token ids of consecutive pieces of each document, with the tokenizer's special tokens around each piece."""
-    before, after = spec(tokenizer)
+    before, after = special_tokens_around(tokenizer)
     room = max_length - len(before) - len(after)
     for texts in document_batches(documents, DOCUMENTS_AT_ONCE):
         encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
@@ -56,7 +56,7 @@ def sequences(documents: Path, tokenizer: Any, max_length: int) -> Iterator[list
                 yield [*before, *ids[cut : cut + room], *after]
 
 
-def spec(tokenizer: Any) -> tuple[list[int], list[int]]:
+def special_tokens_around(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Return the special tokens before and after a text: BERT's summary token is the first token, XLNet's the last."""
     bare, framed = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
     at = next(at for at in range(len(framed)) if framed[at : at + len(bare)] == bare)
