@@ -110,26 +110,29 @@ def ended(scene: Scene, fault: str, here: Host, run: tuple[int, str, str]) -> Ou
 # --- the network ------------------------------------------------------------------------------------------------------
 
 
-def network(fault: str, break_it: Callable[[Chaos], None]) -> Fault:
-    """Return a fault of the network between a run and its store."""
+def network(fault: str, break_it: Callable[[Chaos], dict[str, int]]) -> Fault:
+    """Return a fault of the network between a run and its store; of what is planned, some must be met at least."""
 
     def happen(scene: Scene) -> Outcome:
         with chaos_before(scene.servers["AWS_ENDPOINT_URL_S3"]) as chaos:
             here = scene.host(fault.replace(" ", "-"), AWS_ENDPOINT_URL_S3=chaos.endpoint)
-            outcome = ended(scene, fault, here, scene.run(here, lambda: break_it(chaos)))
-            left = {name: count for name in ("busy", "hang", "cut", "deaf") if (count := getattr(chaos, name))}
-            return Outcome(fault, outcome.happened, outcome.problems + ([f"{left} never happened"] if left else []))
+            planned: dict[str, int] = {}
+            outcome = ended(scene, fault, here, scene.run(here, lambda: planned.update(break_it(chaos))))
+            unmet = [name for name, count in planned.items() if getattr(chaos, name) == count]
+            return Outcome(fault, outcome.happened, outcome.problems + [f"{name} never happened" for name in unmet])
 
     return happen
 
 
-def away(chaos: Chaos, seconds: float, **then: int) -> None:
-    """Break every connection for a while; connections that are made afterwards meet what is set in ``then``."""
+def away(chaos: Chaos, seconds: float, **then: int) -> dict[str, int]:
+    """Break every connection for a while; connections that are made afterwards meet what is set in ``then``, which is
+    returned."""
     chaos.down = True
     time.sleep(seconds)
     for name, count in then.items():
         setattr(chaos, name, count)
     chaos.down = False
+    return then
 
 
 # --- servers that are killed and come back ----------------------------------------------------------------------------
