@@ -126,7 +126,8 @@ def with_energy(cost: Mapping[str, Any], joules: Amount) -> Cost:
 
 
 def energy_of_inference(recipe: Recipe, row: ResultRow, run: Run) -> Amount:
-    """Return the energy of one inference of a candidate in joules, on the machine of its latency measurement."""
+    """Return the energy of one inference of a candidate in joules, for the machine and the threads of its latency
+    measurement."""
     pace = run.session.used_by("measure-speed", row.name)
     rates = run.session.rates
     return Amount.model_validate(

@@ -20,7 +20,7 @@ class SetAnswers:
     rows_sha256: str
     rows: int
     scorecards: Mapping[str, Callable[[], Path]]
-    """By the model's name."""
+    """Functions that return the folder of each model's scorecard, by its name."""
     overlaps: Mapping[str, int]
     """The number of its rows that overlap with the students' training data, by source."""
     workspace: Path

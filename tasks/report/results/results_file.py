@@ -107,8 +107,8 @@ class Hardware(Strict):
 
 
 class Minutes(Strict):
-    """Duration of the run, and total duration of its cached stages when they were computed (summed, not in
-    parallel)."""
+    """Duration of the run in minutes, and that of its cached stages when they were computed (the sum over stages, not
+    the time of a parallel run)."""
 
     run: float
     cached: float = 0.0
