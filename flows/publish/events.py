@@ -1,17 +1,17 @@
-"""What a run tells Prefect's event feed, so that automations can follow: a version was registered."""
+"""Events for Prefect's event feed, so that automations can react: a version was registered."""
 
 from __future__ import annotations
 
 from tasks.results.run import RunResult
 
 REGISTERED = "limbeck.model-version.registered"
-"""The event for each new version, once it is decided what becomes of it. Its payload: name, version, candidate,
+"""The event for each new version, emitted after the decision on its aliases. Its payload: name, version, candidate,
 decision, aliases, recipe."""
 
 
 def announce(result: RunResult) -> None:
-    """Emit an event for each version that a finished run has registered anew; Prefect sends them in the background, and
-    none can fail a run."""
+    """Emit an event for each new version of a finished run. Prefect sends events in the background, so they cannot fail
+    a run."""
     from prefect.events import emit_event
 
     for entry in result.registered:

@@ -1,5 +1,5 @@
-"""What a model was made from and under which licences, as the recipe states them: nobody else knows, so what it leaves
-out is unknown."""
+"""The sources of a model and their licences, as stated in the recipe: the only place that states them, so a licence
+left out there is unknown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.report.model_card import public
 
 
 def licences_of(recipe: Recipe) -> list[dict[str, str]]:
-    """Return every source of a run's models with its licence; of a local path only the last part is told."""
+    """Return every source of a run's models with its licence; a local path is reduced to its last part."""
     teacher, data, augmentation = recipe.teacher, recipe.data, recipe.augmentation
     named = teacher_name(recipe) if recipe.pretraining else teacher.model
     found = [("Teacher", named, teacher.licence), ("Data", data.source or recipe.spec.name, data.licence)]

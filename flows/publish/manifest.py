@@ -1,7 +1,8 @@
-"""A run's manifest: everything that decided what came out, and the digest of everything that did, so that another run
-can be held against it.
+"""A run's manifest: everything that determines its outputs, and a digest of every output, so that another run can be
+compared with it.
 
-It is part of the result file and lies with the MLflow run as ``run/manifest.json``; ``limbeck reproduce`` reads it.
+It is part of the result file and is stored with the MLflow run as ``run/manifest.json``; ``limbeck reproduce`` reads
+it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ ROOMS = ("flows", "tasks")
 def manifest_of(
     recipe: Recipe, run: Run, models: Sequence[ResultRow] = (), *, kind: str = "run", split: str = "validation"
 ) -> dict[str, Any]:
-    """Return the manifest of a run that has come to its end."""
+    """Return the manifest of a finished run."""
     return {
         "schema": SCHEMA,
         "kind": kind,
@@ -66,8 +67,8 @@ def manifest_of(
 
 
 def code_state() -> dict[str, Any]:
-    """Return which code this is: release, commit, whether files were changed since (None where there is no checkout),
-    and a digest over the sources."""
+    """Return the identity of the code: release, commit, whether files differ from the commit (None if unknown), and a
+    digest over the sources."""
     files = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
     lines = [f"{path.relative_to(ROOT).as_posix()}:{hash_file(path)}" for path in files]
     tags = made_with()
@@ -81,7 +82,7 @@ def code_state() -> dict[str, Any]:
 
 
 def changed() -> bool | None:
-    """Tell whether the sources differ from their commit; None where git does not say."""
+    """Return whether the sources differ from their commit; None if git fails."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         asked = subprocess.run(
             ["git", "-C", str(ROOT), "status", "--porcelain", "--", *ROOMS],
@@ -95,7 +96,7 @@ def changed() -> bool | None:
 
 
 def library_versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that numbers pass through."""
+    """Return the versions of Python and of the libraries that can affect results."""
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
         with contextlib.suppress(PackageNotFoundError):
@@ -104,7 +105,7 @@ def library_versions() -> dict[str, str]:
 
 
 def hardware_of(recipe: Recipe) -> dict[str, Any]:
-    """Return the machine, and how much of it the run used."""
+    """Return the machine, and the cores, threads and processes that the run used."""
     cores, threads, threads_alone = layout(recipe)
     return {
         "system": f"{platform.system()} {platform.machine()}",
@@ -120,7 +121,7 @@ def hardware_of(recipe: Recipe) -> dict[str, Any]:
 
 
 def seeds_in(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every seed of a recipe by where it stands; entries of a list by their names."""
+    """Yield every seed of a recipe with its path; entries of a list are identified by their names."""
     if isinstance(values, Mapping):
         for name, inner in values.items():
             if name in ("seed", "seeds") and inner is not None:
@@ -133,8 +134,8 @@ def seeds_in(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def stage_row(record: StageRecord) -> dict[str, Any]:
-    """Return what the manifest says of one stage. A stage that is keyed by its machine measures: what it makes is never
-    the same twice."""
+    """Return the manifest's entry of one stage. A stage with the machine in its key is a measurement: its output is
+    never the same twice."""
     return {
         "stage": record.display_name,
         "key": record.key,
@@ -148,5 +149,5 @@ def stage_row(record: StageRecord) -> dict[str, Any]:
 
 
 def model_row(model: ResultRow, split: str) -> dict[str, Any]:
-    """Return what the manifest says of one model: its weights, and its headline score."""
+    """Return the manifest's entry of one model: the digest of its weights, and its headline score."""
     return {"checkpoint": model.checkpoint, "headline": model.headline, "score": model.score(split).value}

@@ -1,5 +1,4 @@
-"""What a result file says of how it was made: when, by which command, from which code, on what, and how long it
-took."""
+"""The provenance part of a result file: date, command, commit, versions, machine and duration."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from tasks.recipe.recipe import Recipe
 def run_metadata(
     recipe: Recipe, result: Mapping[str, Any], *, home: Home, seconds: float, command: str
 ) -> dict[str, Any]:
-    """Return the kind of a result and how it was made; ``command`` is empty where nobody noted it."""
+    """Return the kind and the provenance of a result; ``command`` is empty if it was not recorded."""
     made = made_by(recipe, seconds=seconds, command=command)
     minutes = {**made["minutes"], "cached": round(cached_seconds(result, home) / 60, 2)}
     return {"kind": "sweep" if "cells" in result else "run", "made": {**made, "minutes": minutes}}
 
 
 def made_by(recipe: Recipe, *, seconds: float, command: str) -> dict[str, Any]:
-    """Return how a run was made, as far as the run itself knows."""
+    """Return the provenance of a run, as far as the run itself knows it."""
     return {
         "teacher": teacher_name(recipe),
         "date": datetime.now(UTC).date().isoformat(),
@@ -39,7 +38,7 @@ def made_by(recipe: Recipe, *, seconds: float, command: str) -> dict[str, Any]:
 
 
 def cached_seconds(result: Mapping[str, Any], home: Home) -> float:
-    """Return the seconds that the run's cached stages took when they were made."""
+    """Return the total seconds of the run's cached stages when they were computed."""
     hits = {stage["key"] for stage in result["stages"] if stage["cache"] == "hit"}
     if not hits:
         return 0.0

@@ -1,5 +1,5 @@
-"""The page of a run: made at its end and kept with it, or made again later from what MLflow kept. It is the last thing
-that a run does, and may fail alone."""
+"""The page of a run: rendered at its end and stored with it, or rendered again later from the result in MLflow. A
+failure here does not fail the run."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Result = dict[str, Any]
 
 
 def for_the_page(recipe: Recipe, run: Run) -> Result:
-    """Return what a page needs beside the figures: label names, the graph of stages, the confidence of intervals, and
-    how the run was made."""
+    """Return the content of a page beside the figures: the confidence of intervals, the run's id and provenance, the
+    graph of stages, licences, and the file of texts for the suggested commands."""
     options = RUN_OPTIONS.get()
     made = made_by(recipe, seconds=time.monotonic() - run.session.opened, command=options.command if options else "")
     lineage = lineage_of(run.session, run.sources)
@@ -54,8 +54,8 @@ def for_the_page(recipe: Recipe, run: Run) -> Result:
 
 
 async def leave_report(recipe: Recipe, run: Run, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep a run's result and its page with the run in MLflow; return where. What goes wrong here is said, and takes
-    nothing else with it."""
+    """Store a run's result and its page with the run in MLflow; return the page's path and link. An error here is
+    logged as a warning and affects nothing else."""
     try:
         await asyncio.to_thread(make_report, recipe, run, dict(result))
     except Exception as error:
@@ -69,10 +69,10 @@ async def leave_report(recipe: Recipe, run: Run, result: Mapping[str, Any]) -> d
 
 
 def make_report(recipe: Recipe, run: Run, result: Result) -> None:
-    """Render a run's page and pictures and log them, with the result that they come from."""
+    """Render a run's page and pictures, and log them together with the result."""
     if "cells" in result:
         return keep_report(run.tracker, sweep_page(result))
-    keep_result(run.tracker, result)  # first: a page that fails can be made of it later
+    keep_result(run.tracker, result)  # first: if the page fails, it can be rendered from the result later
     curves = read_curves(run.tracker, [stage["key"] for stage in result["stages"]])
     shown = RunResult.model_validate(result)
     page = run_page(shown, curves=curves, texts=texts_of(run.session) if recipe.report.texts else None)
@@ -80,8 +80,8 @@ def make_report(recipe: Recipe, run: Run, result: Result) -> None:
 
 
 def pictures_of(result: RunResult) -> dict[str, bytes]:
-    """Return the Pareto pictures; those of an equal result are drawn once a machine, for the library that draws takes
-    two seconds to load and to draw."""
+    """Return the Pareto pictures. They are cached on each machine by content, because matplotlib takes two seconds to
+    load and draw."""
     from tasks.report.format.pareto import fronts
 
     shown = (
@@ -96,12 +96,13 @@ def pictures_of(result: RunResult) -> dict[str, bytes]:
 
 
 def code_that_draws(room: Path) -> dict[str, str]:
-    """Return the digest of every source of a room, by its place there: an edit of any of them draws anew."""
+    """Return the digest of every source file of a folder, by relative path, so that an edit of any file redraws the
+    pictures."""
     return {path.relative_to(room).as_posix(): hash_file(path) for path in sorted(room.rglob("*.py"))}
 
 
 def drawn(result: RunResult) -> dict[str, str]:
-    """Draw the Pareto pictures; return them as text."""
+    """Draw the Pareto pictures; return them in base64."""
     from tasks.report.page.pareto_picture import pareto_pictures
 
     return {name: b64encode(picture).decode() for name, picture in pareto_pictures(result).items()}
@@ -111,8 +112,7 @@ def drawn(result: RunResult) -> dict[str, str]:
 
 
 def past_report(tracker: Tracker, found: Mapping[str, Any], *, home: Home, texts: bool) -> str:
-    """Return the page of a past run, from the result that MLflow keeps of it; texts come from the store, while it has
-    them."""
+    """Return the page of a past run, from its result in MLflow; texts come from the store, if they are still there."""
     name = "sweep" if found["kind"] == "sweep" else "result"
     if not keeps(tracker, found["run"], f"run/{name}.json"):
         about = f"run {found['run'][:8]} ({found['status'].lower()}) kept no result to make a page of"
@@ -129,12 +129,12 @@ def past_report(tracker: Tracker, found: Mapping[str, Any], *, home: Home, texts
 
 
 def shows_texts(tracker: Tracker, run: str) -> bool:
-    """Tell whether a run's recipe lets its page show texts."""
+    """Return whether a run's recipe allows texts on its page."""
     return bool((tracker.recall(run, "recipe").get("report") or {}).get("texts", True))
 
 
 def stored_texts(home: Home, result: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the texts of shown rows from the store; None where this store does not have them, or not any more."""
+    """Return the texts of displayed rows from the store; None if the store does not have them (any more)."""
     store = open_store(home.store, home.cache)
     try:
         found = [store.find(stage["key"]) for stage in result["stages"] if stage["name"] == "inspect-answers"]
@@ -145,7 +145,8 @@ def stored_texts(home: Home, result: Mapping[str, Any]) -> dict[str, Any] | None
 
 
 def place_of_report(output: Path | None, run: str, home: Home) -> Path:
-    """Return where a page goes: where it was asked for, else into the home folder."""
+    """Return the path of a page: the requested one, else one in the home folder. Raises RecipeError for a path that
+    cannot be written."""
     target = (output or home.root / "reports" / f"{run[:8]}.html").absolute()
     if output is None:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -155,12 +156,12 @@ def place_of_report(output: Path | None, run: str, home: Home) -> Path:
 
 
 def write_page(page: str, target: Path) -> None:
-    """Write a page whole or not at all."""
+    """Write a page atomically."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     temporary.write_text(page, encoding="utf-8")
     temporary.replace(target)
 
 
 def open_page(path: Path) -> bool:
-    """Show a page in the browser; tell whether there is one."""
+    """Open a page in the browser; return whether there is one."""
     return webbrowser.open(path.as_uri())

@@ -1,4 +1,4 @@
-"""The end of a run: who passed the gate, what was registered, and the table, the JSON and the pages that say so."""
+"""The end of a run: registration and promotion of its candidates, and the publication of table, JSON and pages."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ SHARED = {"distill-general", "pretrain-base"}
 async def publish_results(
     recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], *, data: Artifact
 ) -> dict[str, Any]:
-    """Log the figures, register the models, leave its pages, tell whom the recipe names, and return what ``--json``
-    writes."""
+    """Log the figures, register the models, publish the pages, send the recipe's notices, and return the content of the
+    ``--json`` file."""
     costs = costs_of_candidates([row.name for row in rows], run.session)
     rows = [row.replaced(cost=with_energy(costs[row.name], energy_of_inference(recipe, row, run))) for row in rows]
     registered, promotion = await register_and_promote(recipe, run, rows, candidates, data)
@@ -79,15 +79,14 @@ async def publish_results(
 async def register_and_promote(
     recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], data: Artifact
 ) -> tuple[list[Registered], dict[str, Any]]:
-    """Register every candidate that the gate takes, and decide on the aliases; return both, for the results."""
-    # What is registered already is not fetched: only a new version asks for its files.
+    """Register the candidates and decide on the aliases; return the registered versions and the promotion."""
+    # Functions, not folders: files are fetched only for a new version.
     folders = {candidate.name: partial(run.session.store.folder, candidate.model) for candidate in candidates}
     about = describe_run(recipe, run, data)
     exports = for_the_folders(rows, candidates, run.session.store)
     with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
         judging = new_judging(recipe, run, rows, data, Path(workspace))
-        # Quoted: Prefect looks for other tasks' results in whatever a task is given, twice, and in these there are
-        # none.
+        # Quoted: Prefect searches the arguments of a task for results of other tasks, twice, and these contain none.
         registered = await register_models(
             run.tracker, quote(folders), quote(judging), quote(about), Path(workspace), quote(exports)
         )
@@ -103,7 +102,7 @@ def result_of(
     promotion: Promotion,
     data: Artifact,
 ) -> RunResult:
-    """Return the figures and decisions of a run that is over, as ``--json`` writes them."""
+    """Return the figures and decisions of a finished run, in the form of the ``--json`` file."""
     return RunResult(
         recipe=recipe.name,
         task=recipe.spec.name,
@@ -122,12 +121,13 @@ def result_of(
 
 
 def with_energy(cost: Mapping[str, Any], joules: Amount) -> Cost:
-    """Return the cost of a candidate with the energy of one inference."""
+    """Return the cost of a candidate, extended by the energy of one inference."""
     return Cost.model_validate({**cost, "joules": joules})
 
 
 def energy_of_inference(recipe: Recipe, row: ResultRow, run: Run) -> Amount:
-    """Return what one inference of a candidate draws, where and as its latency was measured."""
+    """Return the energy of one inference of a candidate in joules, for the machine and the threads of its latency
+    measurement."""
     pace = run.session.used_by("measure-speed", row.name)
     rates = run.session.rates
     return Amount.model_validate(
@@ -136,14 +136,14 @@ def energy_of_inference(recipe: Recipe, row: ResultRow, run: Run) -> Amount:
 
 
 def summary(result: RunResult) -> list[str]:
-    """Say in a few lines of the run's log what came out."""
+    """Return the summary of a run for its log, in a few lines."""
     where = [f"MLflow run: {result.links['run']}"] if result.links else []
     became = [f"{entry.candidate}: {entry.why}" for entry in result.registered]
     return [f"{counts(result)}; {champion_line(result)}", *became, *spent(result.ledger), *where]
 
 
 def champion_line(result: RunResult) -> str:
-    """Say who is champion now, and whether it was before."""
+    """Return a phrase on the present champion, and on whether it is new."""
     champion = result.promotion.champion if result.promotion else None
     if champion is None:
         return (
@@ -156,8 +156,8 @@ def champion_line(result: RunResult) -> str:
 
 
 def new_judging(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Artifact, workspace: Path) -> Judging:
-    """Return what the gate needs: the figures, where every model's answers are, and where the rows that judge stand
-    besides."""
+    """Return the inputs of the gate: the figures, access to every model's predictions and to the rows, and the overlaps
+    of the gate's rows with training data."""
     store, session, split = run.session.store, run.session, recipe.gate.split
     cards = {row.name: session.artifact_of("score-model", row.name) for row in rows}
     return Judging(
@@ -174,7 +174,7 @@ def new_judging(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Artif
 
 
 def judged(decision: Decision | None) -> dict[str, object]:
-    """Return what a row of the results says of the gate's decision; the teacher has none."""
+    """Return the fields of a result row on the gate's decision; empty without a decision, as for the teacher."""
     if decision is None:
         return {}
     return {
@@ -186,14 +186,14 @@ def judged(decision: Decision | None) -> dict[str, object]:
 
 
 def counts(result: RunResult) -> str:
-    """Say how many stages were cached and how many versions are new."""
+    """Return the number of cached stages and of new versions, in words."""
     new = sum(entry.new for entry in result.registered)
     hits = sum(stage.cache == "hit" for stage in result.stages)
     return f"{hits} of {len(result.stages)} stages cached; {new} new model versions registered"
 
 
 def spent(ledger: Mapping[str, Any] | None) -> list[str]:
-    """Say what the run took and what the cache saved it; an older result says nothing of it."""
+    """Return a line on the cost of the run and the savings by the cache; empty for an older result without a ledger."""
     from tasks.report.tables.ledger import amount
 
     return (
@@ -204,7 +204,7 @@ def spent(ledger: Mapping[str, Any] | None) -> list[str]:
 
 
 def describe_run(recipe: Recipe, run: Run, data: Artifact) -> dict[str, Any]:
-    """Return what model cards say of where a model comes from."""
+    """Return the provenance of a run's models for their model cards."""
     sources = {name: artifact.sha256 for name, artifact in run.sources.items()}
     described = {
         "licences": licences_of(recipe),
@@ -221,7 +221,7 @@ def describe_run(recipe: Recipe, run: Run, data: Artifact) -> dict[str, Any]:
 
 
 def finished_row(row: ResultRow, verdict: Registered | None) -> ResultRow:
-    """Add the gate's word to a row of the results."""
+    """Return a row of the results with the gate's verdict added."""
     if row.export is not None:
         return row.replaced(gate=gate_word(row.export))
     gate = "—" if verdict is None else "champion" if verdict.alias == "champion" else verdict.decision
@@ -229,10 +229,10 @@ def finished_row(row: ResultRow, verdict: Registered | None) -> ResultRow:
 
 
 def efforts_of(recipe: Recipe, records: Sequence[StageRecord]) -> dict[str, dict[str, object]]:
-    """Return by candidate its seeds, and by seed the optimizer steps and training seconds of its own stages, cached or
-    not.
+    """Return, for each candidate, its seeds, and for each seed the optimizer steps and training seconds of its own
+    stages, cached or not.
 
-    What several share, such as general distillation, is not in it.
+    Stages shared by several candidates, such as general distillation, are not included.
     """
     dropping = recipe.layer_dropping
     dropped = (
@@ -252,7 +252,7 @@ def efforts_of(recipe: Recipe, records: Sequence[StageRecord]) -> dict[str, dict
 
 
 def effort_of(labels: Mapping[int, str], records: Sequence[StageRecord]) -> dict[str, object]:
-    """Add up what the stages of each seed's label took."""
+    """Return the seeds, and the summed steps and training seconds of the stages with each seed's label."""
     own = {
         seed: [record.artifact.facts for record in records if record.artifact and trains(record, shown)]
         for seed, shown in labels.items()
@@ -267,12 +267,12 @@ def effort_of(labels: Mapping[int, str], records: Sequence[StageRecord]) -> dict
 
 
 def trains(record: StageRecord, shown: str) -> bool:
-    """Tell whether a stage trained the candidate of this label; the teacher's has none."""
+    """Return whether a stage trained the candidate with this label; the teacher's label is empty."""
     return record.kind == "checkpoint" and record.label == shown and record.name not in SHARED
 
 
 def stage_row(record: StageRecord) -> StageLine:
-    """Return the line of a result file about one stage."""
+    """Return the entry of one stage in a result file."""
     return StageLine(
         name=record.name,
         label=record.label,

@@ -1,4 +1,4 @@
-"""The folder of results: one small file a finished run, and the page that is made of them."""
+"""The folder of results: one small file per finished run, and the page generated from them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PAGE, LITERATURE = "README.md", "literature.json"
 
 
 def add_result(folder: Path, source: Path, note: str) -> Path:
-    """Cut a finished run's file to what the page needs and put it beside the others; another run's file is never
-    overwritten."""
+    """Reduce a finished run's file to the content that the page needs and write it to the folder; the file of another
+    run is never overwritten."""
     require_folder(folder)
     result = trimmed(read_json(source), note, str(source))
     target = folder / file_name(result)
@@ -35,7 +35,7 @@ def add_result(folder: Path, source: Path, note: str) -> Path:
 
 
 def write_page(folder: Path) -> Path:
-    """Write the page of a folder's files."""
+    """Write the page of a folder's files; return its path."""
     target = folder / PAGE
     target.write_text(page_of(folder), encoding="utf-8")
     return target
@@ -57,7 +57,7 @@ def page_of(folder: Path) -> str:
 
 
 def table_of(folder: Path, name: str) -> str:
-    """Return the short table of one run's file, for a page that quotes it."""
+    """Return the short table of one run's file, for quoting on another page."""
     require_folder(folder)
     path = folder / name
     if not path.is_file():
@@ -70,19 +70,19 @@ def table_of(folder: Path, name: str) -> str:
 
 
 def literature(folder: Path) -> Literature | None:
-    """Return the figures of other people that stand beside ours, where the folder has them."""
+    """Return the published figures for comparison; None if the folder has none."""
     path = folder / LITERATURE
     return literature_of(read_json(path), str(path)) if path.is_file() else None
 
 
 def require_folder(folder: Path) -> None:
-    """Refuse a folder that is not there."""
+    """Raise RecipeError for a folder that does not exist."""
     if not folder.is_dir():
         raise RecipeError(f"there is no folder {str(folder)!r}; make it, or name deployments/results")
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file."""
+    """Return the content of a JSON file."""
     try:
         return read_bounded(path)
     except (OSError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""What a run leaves on its pages: in Prefect the table, the Pareto chart and links to MLflow and the report; in MLflow
-a text that is read first.
+"""The content of a run's pages: in Prefect the table, the Pareto chart and links to MLflow and the report; in MLflow
+the description above the figures.
 
-None of it can fail a run: where a server does not take it, the run's log says so.
+None of it can fail a run: if a server rejects it, a message is logged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_SERVER = "MLflow: start `limbeck ui` for links."
 
 
 async def leave_pages(result: RunResult, tracker: Tracker) -> None:
-    """Leave what a finished run has to show."""
+    """Publish a finished run on its pages."""
     from tasks.report.tables.judging_sets import judging_markdown
     from tasks.report.tables.results import results_markdown
 
@@ -37,7 +37,7 @@ async def leave_pages(result: RunResult, tracker: Tracker) -> None:
 
 
 async def leave_table(result: RunResult, table: str, files: Mapping[str, str]) -> None:
-    """Leave the results table, and say where everything else is."""
+    """Publish the results table in Prefect, with links to everything else."""
     from prefect.artifacts import acreate_markdown_artifact
 
     text = "\n\n".join([table.rstrip(), *where_lines(result, files)]) + "\n"
@@ -45,7 +45,7 @@ async def leave_table(result: RunResult, table: str, files: Mapping[str, str]) -
 
 
 async def leave_report(files: Mapping[str, str], tracker: Tracker) -> None:
-    """Leave the Pareto chart and a link to the report; without an MLflow server there is no link."""
+    """Publish the Pareto chart and a link to the report in Prefect; without an MLflow server there is no link."""
     from prefect.artifacts import acreate_image_artifact, acreate_link_artifact
 
     if files.get("report.html"):
@@ -63,17 +63,17 @@ async def leave_report(files: Mapping[str, str], tracker: Tracker) -> None:
 
 
 def shown_as(picture: bytes, link: str) -> str:
-    """Return what the Prefect page shows: the picture itself, or, of one that is too large for a page, its link, if
-    there is one.
+    """Return the source of a picture for the Prefect page: the picture itself as a data URL, or its link if it is too
+    large for a page and there is a link.
 
-    A link alone shows nothing where MLflow has accounts: the browser asks it for the picture from another site's page,
+    A link alone displays nothing if MLflow requires a login: the browser requests the picture from another site's page,
     and sends no password.
     """
     return link if link and len(picture) > LARGEST else f"data:image/png;base64,{base64.b64encode(picture).decode()}"
 
 
 def where_lines(result: RunResult, files: Mapping[str, str]) -> list[str]:
-    """Say where the MLflow run, the report and the chart are, by link or, without a server, by name."""
+    """Return lines with links to the MLflow run, the report and the chart; without a server, with their names."""
     link = (result.links or {}).get("run")
     named = {"report.html": "report", "pareto.png": "Pareto chart"}
     lines = [
@@ -87,14 +87,14 @@ def where_lines(result: RunResult, files: Mapping[str, str]) -> list[str]:
 
 
 def description_of(result: RunResult, table: str) -> str:
-    """Return what MLflow shows above a run's figures: what became of its candidates, how to get the one that counts,
-    and the table."""
+    """Return the description that MLflow displays above a run's figures: the outcome, the command to download the
+    model, the table, and the gate's reasons."""
     reasons = [f"- {entry.candidate}: {entry.decision}: {'; '.join(entry.reasons)}" for entry in result.registered]
     return "\n\n".join([head_of(result), table.rstrip(), *(["\n".join(reasons)] if reasons else [])])
 
 
 def head_of(result: RunResult) -> str:
-    """Say in a line or two what the decisions came to; a candidate that was accepted may still not be champion."""
+    """Return the outcome of the decisions in one or two sentences; an accepted candidate may still not be champion."""
     from tasks.report.page.headline import chosen, title_of
 
     if not result.registered:

@@ -1,5 +1,5 @@
-"""The end of a sweep: a row for every strategy and number of layers, the answer, and the table, plot, JSON and
-artifacts that say so."""
+"""The end of a sweep: a row for every strategy and number of layers, the answer, and their publication as table, plot,
+JSON and artifacts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tasks.recipe.recipe import Recipe
 
 
 async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any]:
-    """Log the figures, leave table and plot in the Prefect UI and in MLflow, and return what ``--json`` writes; nothing
-    is registered."""
+    """Log the figures, publish table and plot in the Prefect UI and in MLflow, and return the content of the ``--json``
+    file; nothing is registered."""
     from tasks.report.sweep_plot import sweep_svg
     from tasks.report.tables.sweep import answer_lines, sweep_markdown
 
@@ -89,7 +89,7 @@ def cell_row(swept: Swept, strategy: str, drop: int, split: str) -> dict[str, An
 
 
 def figures(swept: Swept, tried: Tried, split: str) -> dict[str, Any]:
-    """Return what the scales said of a candidate, or that it never came to them."""
+    """Return the scores of a candidate, or only its state if it dropped out before scoring."""
     if tried.candidate is None or tried.card is None:
         return {"state": "dropped out"}
     card, models = dict(tried.card.facts), tried.candidate.models
@@ -119,7 +119,7 @@ def similarity_rows(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 async def leave_artifacts(result: Mapping[str, Any], plot: str, text: str) -> None:
-    """Leave the answer, the table and the plot on the Prefect run page."""
+    """Publish the answer, the table and the plot on the Prefect run page."""
     from prefect.artifacts import acreate_image_artifact, acreate_markdown_artifact
 
     link = result["links"].get("run")

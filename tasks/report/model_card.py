@@ -1,4 +1,4 @@
-"""The model card: what a person who pulls the model must know, with every figure marked as measured or computed."""
+"""The model card: the information needed by users of the model, with every figure marked as measured or computed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def model_card(
     *,
     exports: Sequence[ResultRow] = (),
 ) -> str:
-    """Return a model card in Markdown with the hub's header; ``exports`` are the rows of those that travel with the
+    """Return a model card in Markdown with the hub's header; ``exports`` are the rows of the exports published with the
     model."""
     synthetic = SYNTHETIC if data.get("synthetic") else ""
     unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""
@@ -117,10 +117,10 @@ def model_card(
 
 
 def gate_words(decision: Decision, gate: Mapping[str, Any], registered: str) -> str:
-    """Return the gate's word with its reasons.
+    """Return the gate's verdict with its reasons.
 
-    The card is written before promotion, and who is champion is known only then: what is relative to the champion has
-    no verdict here, so that no card calls a version accepted that the registry calls refused.
+    The card is written before promotion, and the champion is known only at promotion: criteria relative to the champion
+    have no verdict here, so that no card calls a version accepted that the registry calls refused.
     """
     pending = [
         criterion["metric"] for criterion in gate.get("criteria", ()) if criterion.get("relative_to") == "champion"
@@ -143,12 +143,13 @@ def gate_words(decision: Decision, gate: Mapping[str, Any], registered: str) -> 
 
 
 def sentence(note: str | None) -> str:
-    """Return what a stage noted as a sentence of its own."""
+    """Return the note of a stage as a sentence; empty if there is none."""
     return f"Note: {escaped(note, 1000)}." if note else ""
 
 
 def summary(model: ResultRow, teacher: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """Say in a sentence what the model is, and in another how it stands to the same shape without a teacher."""
+    """Return a sentence that describes the model, and one that compares it with the same shape trained without a
+    teacher."""
     split = recipe.get("gate", {}).get("split", "validation")
     ours, theirs = (row.score(split, model.headline).value for row in (model, teacher))
     pace = f", {times_as_fast(model)}" if model.speedup is not None else ""
@@ -159,7 +160,7 @@ def summary(model: ResultRow, teacher: ResultRow, recipe: Mapping[str, Any], dat
 
 
 def header(model: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """Return the card's machine-readable part; the language is left out, because nobody stated it."""
+    """Return the card's machine-readable part; the language is left out, because the recipe does not state it."""
     from huggingface_hub import ModelCardData
 
     base = None if recipe.get("pretraining") else recipe["teacher"]["model"]
@@ -177,7 +178,7 @@ def header(model: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any])
 
 
 def results(model: ResultRow, task: str) -> list[Any] | None:
-    """Return the defined scores as the hub's index of results reads them."""
+    """Return the defined scores in the format of the hub's index of results."""
     from huggingface_hub import EvalResult
 
     found = [
@@ -203,7 +204,7 @@ def task_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def usage(recipe: Mapping[str, Any]) -> str:
-    """Return the lines that ask the model for an answer; pairs go in as two texts, and a regression's answer is its
+    """Return the lines of code that run the model; a pair is passed as two texts, and a regression's prediction is its
     only logit."""
     task = task_of(recipe)
     texts = '"first text", "second text"' if task.get("pair") else '"some text"'
@@ -217,14 +218,14 @@ def usage(recipe: Mapping[str, Any]) -> str:
 
 
 def public(source: str) -> str:
-    """Return a hub id as it is, and of a local path only the last part: the rest says something about a machine, not
-    about the model."""
+    """Return a hub id unchanged, and only the last part of a local path: the rest describes a machine, not the
+    model."""
     local = source.startswith(("/", ".", "~")) or source.count("/") > 1
     return PurePath(source).name if local else source
 
 
 def figure_rows(model: ResultRow) -> list[str]:
-    """Return the table of figures; each says whether it was measured or computed."""
+    """Return the rows of the table of figures, each marked as measured or computed."""
     at, shaky = model.measured_at or Conditions(), f"; unsteady: {model.unsteady}" if model.unsteady else ""
     where = f"batch {at.batch}, length {at.length}, {at.threads} thread(s), {at.engine}"
     return [
@@ -245,7 +246,7 @@ def figure_rows(model: ResultRow) -> list[str]:
 
 
 def quality_rows(model: ResultRow) -> list[str]:
-    """Return the figures of quality on every split."""
+    """Return the rows on quality for every split."""
     rows = []
     for split, metrics in model.metrics.items():
         rows += [f"| {name}, {split} | {with_interval(score, '.4f')} | measured |" for name, score in metrics.items()]
@@ -262,7 +263,8 @@ def quality_rows(model: ResultRow) -> list[str]:
 
 
 def means(model: ResultRow, split: str) -> list[tuple[str, Estimate, float, int]]:
-    """Return by metric the mean over seeds, their deviation and how many they are; nothing where there is one."""
+    """Return, for each metric, its name, the mean over seeds, their standard deviation and the number of seeds; empty
+    for one seed."""
     found = {name: (model.mean(split, name), model.spread(split, name)) for name in model.metrics[split]}
     return [
         (name, mean, deviation, len(model.per_seed[split][name]))
@@ -272,7 +274,8 @@ def means(model: ResultRow, split: str) -> list[tuple[str, Estimate, float, int]
 
 
 def seed_lines(model: ResultRow) -> list[str]:
-    """Say which of several seeds the model is, and what seeds vary."""
+    """Return a line on the seed of the model, the reason of its choice, and the differences between seeds; empty for
+    one seed."""
     scores = model.selection_scores or ()
     if len(scores) < 2:
         return []
@@ -291,5 +294,5 @@ def with_interval(score: Bounded, form: str) -> str:
 
 
 def format_figure(value: float | None, form: str = ".4f", factor: float | None = None) -> str:
-    """Return a figure, or a dash where it is undefined."""
+    """Return a figure, or a dash if it is undefined."""
     return DASH if value is None else f"{value if factor is None else value * factor:{form}}"

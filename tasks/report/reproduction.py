@@ -1,7 +1,7 @@
-"""Two manifests side by side: which stages made the same bytes, which did not, and what there is that explains it.
-Pure: manifests in, words out.
+"""The comparison of two manifests: the stages with the same bytes, the stages with different bytes, and the possible
+reasons. Pure: manifests in, text out.
 
-What a stage measures (speed, memory) is never the same twice, so such stages are shown and not compared.
+Measurements (speed, memory) are never the same twice, so measuring stages are listed but not compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHOWN = 3  # reasons in one line
 
 
 def compare(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Hold what was made now against what was made then."""
+    """Compare the stages, surroundings and scores of a new run with those of an earlier one."""
     around = [
         line for part in SURROUNDINGS for line in differences(now.get(part) or {}, then.get(part) or {}, f"{part}.")
     ]
@@ -33,8 +33,8 @@ def compare(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pairs(then: Sequence[Row], now: Sequence[Row]) -> list[tuple[Row | None, Row | None]]:
-    """Say which stage of now is which of then: the one with its key, else the one of its name that differs least. Who
-    asks twice counts once."""
+    """Return pairs of corresponding stages of both runs: by equal key, else the stage of the same name that differs
+    least. A stage requested more than once counts once."""
     left = {row["key"]: row for row in reversed(now)}
     earlier = {row["key"]: row for row in reversed(then)}
     found: list[tuple[Row | None, Row | None]] = []
@@ -49,7 +49,7 @@ def pairs(then: Sequence[Row], now: Sequence[Row]) -> list[tuple[Row | None, Row
 
 
 def compare_stage(before: Row | None, after: Row | None, around: Sequence[str]) -> dict[str, Any]:
-    """Say of one stage whether it made the same bytes, and why not."""
+    """Return the digests of one stage in both runs, the verdict on them, and its reason."""
     row = before or after
     assert row is not None
     digests = {"stage": row["stage"], "then": before and before["sha256"], "now": after and after["sha256"]}
@@ -65,8 +65,8 @@ def compare_stage(before: Row | None, after: Row | None, around: Sequence[str]) 
 
 
 def explain(before: Row, after: Row, around: Sequence[str]) -> list[str]:
-    """Say what explains that a stage made other bytes: its own inputs, knobs, code or libraries; else what is around
-    it."""
+    """Return possible reasons for a stage's different bytes: its own inputs, knobs, code, libraries or threads; if
+    there are none, differences between the machines, versions and code of the two runs."""
     own = list(differences(after["explanation"], before["explanation"]))
     counts = [name for name in ("threads", "processes") if name not in (*before["explanation"], *after["explanation"])]
     threads = [f"{name}: {before[name]} → {after[name]}" for name in counts if before.get(name) != after.get(name)]
@@ -85,7 +85,7 @@ def explain(before: Row, after: Row, around: Sequence[str]) -> list[str]:
 
 
 def scores(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the headline scores of models that both runs have."""
+    """Yield the headline scores of the models in both runs."""
     for name, model in then.items():
         if name in now and model["headline"] == now[name]["headline"]:
             before, after = model["score"], now[name]["score"]
@@ -94,7 +94,7 @@ def scores(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[dict[str
 
 
 def summary(found: Mapping[str, Any]) -> list[str]:
-    """Say in a few lines what came of it."""
+    """Return the result of the comparison in a few lines."""
     verdicts = [stage["verdict"] for stage in found["stages"]]
     measured = verdicts.count(MEASURED)
     apart = f"; {measured} measure speed and are not compared" if measured else ""
@@ -114,12 +114,12 @@ def summary(found: Mapping[str, Any]) -> list[str]:
 
 
 def figure(value: float | None) -> str:
-    """Return a score for people."""
+    """Return a score as text, or a dash."""
     return "—" if value is None else f"{value:.4f}"
 
 
 def moved(points: float | None) -> str:
-    """Say by how much a score moved."""
+    """Return the change of a score in words; empty if unknown."""
     return "" if points is None else f" ({points:+.2f} points)"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 SIZE = (8.0, 4.8)
 MARKERS = "osD^v<>PX*"
-SPREAD = 0.3  # how far apart the strategies of one number of layers are drawn, so that intervals do not hide each other
+SPREAD = 0.3  # width over which the strategies of one number of layers are spread, so that intervals do not overlap
 
 
 def sweep_svg(result: Mapping[str, Any]) -> str:
@@ -18,7 +18,7 @@ def sweep_svg(result: Mapping[str, Any]) -> str:
 
     logging.getLogger("matplotlib.font_manager").setLevel(
         logging.ERROR
-    )  # it says that it looks for fonts, once a machine
+    )  # it logs its search for fonts, once per machine
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -43,7 +43,7 @@ def sweep_svg(result: Mapping[str, Any]) -> str:
 
 
 def draw_teacher(axes: Any, result: Mapping[str, Any]) -> None:
-    """Draw the teacher's score and the distances that the answer names."""
+    """Draw the teacher's score and the lines at the distances of the answer."""
     score = 100 * result["teacher"]["score"]["value"]
     axes.axhline(score, color="black", linewidth=1.2, label="teacher")
     for answer in result["answer"]:
@@ -54,7 +54,7 @@ def draw_teacher(axes: Any, result: Mapping[str, Any]) -> None:
 
 
 def draw_strategy(axes: Any, result: Mapping[str, Any], strategy: str, number: int) -> None:
-    """Draw one strategy's means with their intervals; what dropped out or is undefined is not there."""
+    """Draw one strategy's means with their intervals; cells that dropped out or are undefined are left out."""
     cells = [cell for cell in result["cells"] if cell["strategy"] == strategy and cell["state"] == "scored"]
     if not cells:
         return

@@ -1,4 +1,4 @@
-"""Put a model on the scales: ``python -m tasks.scoring JOB.json``."""
+"""Run a scoring job in a process of its own: ``python -m tasks.scoring JOB.json``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ WITHOUT_MODELS = {"contrast", "inspect"}
 
 
 def main() -> int:
-    """Run the job in the file that is named; torch is loaded for those that ask a model, and would cost the others
-    seconds."""
+    """Run the job described by the given file. Torch takes seconds to import, so it is loaded only for jobs that run a
+    model."""
     if len(sys.argv) != 2:
         print("usage: python -m tasks.scoring JOB.json", file=sys.stderr)
         return 2
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def prepare_torch(threads: int | None) -> None:
-    """Load torch with the threads that the job may use."""
+    """Import torch and limit it to the number of threads that the job may use."""
     import torch
     import transformers
 

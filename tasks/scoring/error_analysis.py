@@ -1,11 +1,10 @@
-"""What lies behind a score: who is taken for what, how much a model's certainty is worth, and where student and teacher
-part.
+"""Error analysis: confusion between classes, calibration, and disagreement between student and teacher.
 
-Everything is computed from the answers that scorecards keep, of the first seed of each: the chosen one, which gets
-registered. Calibration: Guo et al. 2017, "On Calibration of Modern Neural Networks", arXiv:1706.04599 (equal bins of
-the highest probability; the expected calibration error is the mean gap between certainty and accuracy, weighted by the
-rows of each bin). Every choice of rows is by figures and then by row id, so that the same answers always show the same
-rows. Shape letters: N rows, C classes, K bins.
+Everything is computed from the predictions stored with the scorecards, of each one's first seed: the chosen model,
+which is the one to be registered. Calibration: Guo et al. 2017, "On Calibration of Modern Neural Networks",
+arXiv:1706.04599 (bins of equal width over the highest probability; the expected calibration error is the mean gap
+between confidence and accuracy, weighted by the rows of each bin). Rows are ranked by figures and then by row id, so
+that the same predictions always select the same rows. Shape letters: N rows, C classes, K bins.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from tasks.scoring.inspection_files import write_inspection
 from tasks.scoring.predictions import predictions_of
 
 POINTS = 300
-"""Points of a scatter plot; more of them would only be ink."""
+"""Points of a scatter plot; more of them would overlap without adding information."""
 
 CARDS = ("card", "teacher")
 
 Answers = Mapping[str, np.ndarray]
-"""What one model said: logits [N, C], and what follows from them."""
+"""The predictions of one model: arrays derived from its logits [N, C], as returned by ``Kind.read``."""
 
 
 def inspect_answers(job: Job) -> dict[str, Any]:
-    """Look into one scorecard's answers, beside the teacher's where it is given; keep the texts of the rows that are
-    shown."""
+    """Analyse one scorecard's predictions, beside the teacher's if given, and store the texts of the rows selected as
+    examples."""
     knobs = job.read(InspectSlice)
     kind = KINDS[knobs.kind]
     rows = read_split(job.inputs["rows"], knobs.split)
@@ -62,15 +61,15 @@ def inspect_answers(job: Job) -> dict[str, Any]:
 
 
 def read_classes(logits_NC: np.ndarray) -> dict[str, np.ndarray]:
-    """Return log-probabilities, the class chosen, and how certain the model is of it."""
+    """Return log-probabilities, the predicted class, and its probability."""
     shifted_NC = logits_NC - logits_NC.max(-1, keepdims=True) if logits_NC.size else logits_NC
     logp_NC = shifted_NC - np.log(np.exp(shifted_NC).sum(-1, keepdims=True))
     return {"logp": logp_NC, "answer": logp_NC.argmax(-1), "certainty": np.exp(logp_NC.max(-1))}
 
 
 def analyse_classes(said: Answers, labels_N: np.ndarray, bins: int) -> dict[str, Any]:
-    """Return the confusion matrix (a row for each true class), the calibration, and the scores that reward honest
-    probabilities."""
+    """Return the confusion matrix (a row for each true class), the calibration, and proper scoring rules: negative
+    log-likelihood and Brier score."""
     classes, rows = said["logp"].shape[1], len(labels_N)
     confusion_CC = np.zeros((classes, classes), dtype=int)
     np.add.at(confusion_CC, (labels_N, said["answer"]), 1)
@@ -105,8 +104,8 @@ def calibration(certainty_N: np.ndarray, right_N: np.ndarray, bins: int) -> dict
 
 
 def compare_classes(ours: Answers, theirs: Answers, rows: StoredRows, examples: int) -> dict[str, Any]:
-    """Count who is right where, and choose rows to look at: where both are surest of different answers, and where the
-    student corrects its teacher."""
+    """Count the rows that student and teacher predict correctly, and select examples: confident disagreements, and rows
+    that only the student predicts correctly."""
     labels_N, ids_N = rows.labels_N, np.asarray(rows.ids)
     ours_right_N, theirs_right_N, differ_N = (
         ours["answer"] == labels_N,
@@ -123,7 +122,7 @@ def compare_classes(ours: Answers, theirs: Answers, rows: StoredRows, examples: 
     }
     surest_N = np.minimum(
         ours["certainty"], theirs["certainty"]
-    )  # both must be sure: one that wavers disagrees by chance
+    )  # both must be confident: a model that is unsure disagrees by chance
     chosen = {
         "surest": pick(differ_N, surest_N, ids_N, examples),
         "corrected": pick(ours_right_N & differ_N, surest_N, ids_N, examples),
@@ -146,12 +145,13 @@ def compare_classes(ours: Answers, theirs: Answers, rows: StoredRows, examples: 
 
 
 def read_values(logits_NC: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the values."""
+    """Return the predicted values."""
     return {"value": logits_NC[:, 0]}
 
 
 def analyse_values(said: Answers, labels_N: np.ndarray, bins: int) -> dict[str, Any]:
-    """Return residual figures, their histogram, and a sample of points (true, said) spread evenly over the rows."""
+    """Return statistics of the residuals, their histogram, and a sample of points (label, prediction) spread evenly
+    over the rows."""
     residual_N = said["value"] - labels_N
     if not len(residual_N):
         return {"bias": None, "mae": None, "rmse": None, "residuals": [], "points": []}
@@ -167,8 +167,8 @@ def analyse_values(said: Answers, labels_N: np.ndarray, bins: int) -> dict[str, 
 
 
 def compare_values(ours: Answers, theirs: Answers, rows: StoredRows, examples: int) -> dict[str, Any]:
-    """Count who is nearer to the truth, and choose the rows where both lie furthest apart, and those where the student
-    is the nearer one."""
+    """Count the rows on which student or teacher is nearer to the label, and select examples: the largest
+    disagreements, and rows on which the student is nearer."""
     labels_N, ids_N = rows.labels_N, np.asarray(rows.ids)
     ours_off_N, theirs_off_N = np.abs(ours["value"] - labels_N), np.abs(theirs["value"] - labels_N)
     apart_N = np.abs(ours["value"] - theirs["value"])
@@ -197,23 +197,24 @@ def compare_values(ours: Answers, theirs: Answers, rows: StoredRows, examples: i
     }
 
 
-# --- what both have in common -----------------------------------------------------------------------------------------
+# --- both kinds -------------------------------------------------------------------------------------------------------
 
 
 def pick(wanted_N: np.ndarray, weight_N: np.ndarray, ids_N: np.ndarray, most: int) -> list[int]:
-    """Return the heaviest of the wanted rows, heaviest first; equal ones in the order of their ids."""
+    """Return the positions of the ``most`` selected rows with the greatest weight, greatest first; ties in the order of
+    their ids."""
     places = np.flatnonzero(wanted_N)
     order = np.lexsort((ids_N[places], -weight_N[places]))
     return [int(row) for row in places[order][:most]]
 
 
 def finite(value: Any) -> float | None:
-    """Return a plain number, or None for what is none."""
+    """Return a plain float, or None if the value is missing or not finite."""
     return float(value) if value is not None and np.isfinite(value) else None
 
 
 class Kind(NamedTuple):
-    """How answers of one kind are looked into."""
+    """The functions that analyse the predictions of one kind of task."""
 
     read: Callable[[np.ndarray], dict[str, np.ndarray]]
     alone: Callable[[Answers, np.ndarray, int], dict[str, Any]]

@@ -1,12 +1,12 @@
-"""What a model answered to the very rows that judged it: the evaluation that travels with a registered version.
+"""A model's predictions on the rows of the gate's split: the evaluation that is stored with a registered version.
 
-The model is one seed's; versions that were registered while means over seeds were judged hold the answers of every
-seed, the registered one's first. ``predictions.parquet`` holds seed, row, label, prediction and logits of the gate's
-split, no texts; ``evaluation.json`` the figures, and a digest of the rows. Two evaluations with equal digests are of
-the same rows in the same order, wherever and whenever they were made, so that they can be compared row by row.
-``sentences`` of ``predictions.parquet`` are digests of each row's texts, and ``learned.parquet`` those of what the
-model learned from: a champion is compared on rows that neither it nor its challenger has seen (``unseen_by_both``), for
-one that knows the rows beats everybody. Shape letters: N rows, S seeds.
+The model is that of one seed; versions registered by releases that judged means over seeds hold the predictions of
+every seed, the registered one's first. ``predictions.parquet`` holds seed, row, label, prediction and logits of the
+gate's split, no texts; ``evaluation.json`` holds the figures, and a digest of the rows. Two evaluations with equal
+digests are of the same rows in the same order, so that they can be compared row by row even across runs.
+``sentences`` of ``predictions.parquet`` are digests of each row's texts, and ``learned.parquet`` holds the digests of
+the model's training sentences: champion and challenger are compared on rows that neither has seen
+(``unseen_by_both``), because a model that was trained on the rows would always win. Shape letters: N rows, S seeds.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tasks.scoring.predictions import predictions_of
 from tasks.scoring.quality.gain import Gain
 
 SCHEMA = 1
-FEWEST = 200  # rows that neither has seen, where some had to be left out; fewer tell two models apart by luck
+FEWEST = 200  # rows unseen by both, if some had to be left out; a difference on fewer rows is mostly chance
 FOLDER = "evaluation"
 FIGURES, PREDICTIONS, LEARNED = "evaluation.json", "predictions.parquet", "learned.parquet"
 
 
 @dataclass(frozen=True)
 class JudgedRows:
-    """The rows of a split: their ids in one run, their labels, what they hash to, and which of them belong together."""
+    """The rows of a split: their ids in one run, their labels, their digest, and their groups."""
 
     split: str
     ids: list[int]
@@ -49,20 +49,20 @@ class JudgedRows:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A model's answers and figures, read back."""
+    """A model's predictions and figures, as read from disk."""
 
     about: Mapping[str, Any]
     labels_N: np.ndarray
     predictions_SN: np.ndarray
     groups_N: np.ndarray | None = None
-    """Which rows belong together; None of versions that were registered before this was kept."""
+    """The group of each row; None for versions registered by releases that did not store groups."""
     sentences_N: Sequence[tuple[int, ...]] | None = None
     learned: np.ndarray | None = None
-    """As in ``JudgedRows``; None of versions that were registered before they were kept."""
+    """As in ``JudgedRows``; None for versions registered by releases that did not store them."""
 
     @property
     def answers_1N(self) -> np.ndarray:
-        """The registered model's own answers."""
+        """The registered model's predictions."""
         return self.predictions_SN[:1]
 
     @property
@@ -72,17 +72,17 @@ class Evaluation:
 
 
 def read_judged_rows(folder: Path, split: str, digest: str) -> JudgedRows:
-    """Read ids and labels of a split; its digest was computed when the rows were prepared, of texts and labels in
-    order, whatever ids they had."""
+    """Return ids, labels and groups of a split. Its digest was computed when the rows were prepared, from texts and
+    labels in order, without the ids."""
     rows = read_split(folder, split)
     return JudgedRows(split, rows.ids, rows.labels_N, digest, rows.groups_N)
 
 
 def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Mapping[str, Any]) -> Path:
-    """Cut the model's answers to one split out of a scorecard, in the order of the rows, and write them with the
-    figures beside them.
+    """Write the model's predictions on one split, taken from a scorecard in the order of the rows, together with the
+    figures.
 
-    Of several seeds the model is a scorecard's first.
+    If a scorecard has several seeds, the model is the first.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -115,7 +115,7 @@ def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Map
 
 
 def read_evaluation(folder: Path) -> Evaluation:
-    """Read an evaluation; what is not whole is refused in one sentence."""
+    """Return an evaluation. Raises DataError where it is damaged or incomplete."""
     import pyarrow.parquet as pq
 
     try:
@@ -147,7 +147,7 @@ def read_evaluation(folder: Path) -> Evaluation:
 
 
 def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: float = 0.95) -> Gain:
-    """Return how far our metric lies above theirs on the same rows, errors are turned, so that more is better."""
+    """Return our metric minus theirs on the same rows; the sign is reversed for errors, so that more is better."""
     from tasks.scoring.quality.intervals import paired_difference
 
     require_same_rows(ours, theirs)
@@ -166,12 +166,13 @@ def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: f
 def bound_interval(
     metric: str, ours: Evaluation, theirs: Evaluation, by: str, confidence: float, resamples: int = 1000
 ) -> Gain:
-    """Return a figure of ours with the percentile interval that a bound reads, on the same resampled rows as theirs.
+    """Return a figure of ours with its percentile interval, as a bound of the gate reads it, on the same resampled rows
+    as theirs.
 
-    ``by`` says what is uncertain: "own" the metric itself, "retained" its share of theirs, "share" that share in the
-    metric's own unit (times theirs), "difference" the distance to theirs in the metric's own unit (beside theirs). At
-    0.95 these are the intervals of a scorecard. Raises DataError where rows differ, or where theirs is so small that a
-    share of it says nothing.
+    ``by`` names the uncertain quantity: "own" the metric itself, "retained" its share of theirs, "share" that share in
+    the metric's own unit (times theirs), "difference" the distance to theirs in the metric's own unit (added to
+    theirs). At 0.95 these are the intervals of a scorecard. Raises DataError where rows differ, or where theirs is so
+    small that a share of it is meaningless.
     """
     from tasks.scoring.quality.intervals import bounds, enough, shares
     from tasks.scoring.quality.resampling import resampled
@@ -195,21 +196,21 @@ def bound_interval(
 
 @dataclass(frozen=True)
 class Common:
-    """Two evaluations cut to the rows that both answered and neither model has seen."""
+    """Two evaluations restricted to the rows that both models answered and neither was trained on."""
 
     ours: Evaluation
     theirs: Evaluation
     of: int
-    """Rows that judge ours."""
+    """The number of rows of our evaluation."""
 
     @property
     def whole(self) -> bool:
-        """Tell whether nothing had to be left out."""
+        """Return whether no row had to be left out."""
         return len(self.ours.labels_N) == self.of
 
     @property
     def row_scope(self) -> str:
-        """Say on which rows they are compared; nothing where that is all of them."""
+        """Return a phrase that names the compared rows; empty if no row was left out."""
         return (
             ""
             if self.whole
@@ -219,10 +220,10 @@ class Common:
 
 
 def unseen_by_both(ours: Evaluation, theirs: Evaluation) -> Common:
-    """Cut two evaluations to the rows that both answered and whose sentences are in neither's training.
+    """Restrict two evaluations to the rows that both answered and whose sentences are in neither's training data.
 
-    Versions of older releases do not say what they learned from: they are compared on equal rows alone, as they are.
-    Raises DataError where too few rows are left for a word.
+    Versions of older releases do not record their training sentences: they are compared on equal rows, without this
+    restriction. Raises DataError where too few rows are left for a verdict.
     """
     pairs = shared_rows(ours, theirs)
     known = [learned for learned in (ours.learned, theirs.learned) if learned is not None and len(learned)]
@@ -243,8 +244,8 @@ def unseen_by_both(ours: Evaluation, theirs: Evaluation) -> Common:
 
 
 def shared_rows(ours: Evaluation, theirs: Evaluation) -> list[tuple[int, int]]:
-    """Return where rows that both answered stand in each; of rows with equal texts the first, and only if both have one
-    label for it."""
+    """Return the positions, in both evaluations, of the rows that both answered: the first of rows with equal texts,
+    and only if its labels agree."""
     if ours.rows == theirs.rows:
         return [(row, row) for row in range(len(ours.labels_N))]
     if ours.sentences_N is None or theirs.sentences_N is None:
@@ -261,20 +262,20 @@ def shared_rows(ours: Evaluation, theirs: Evaluation) -> list[tuple[int, int]]:
 
 
 def at_rows(one: Evaluation, rows: Sequence[int]) -> Evaluation:
-    """Return an evaluation of some of its rows, which says nothing any more of which whole they were."""
+    """Return an evaluation restricted to some of its rows; the digest of the full set of rows is removed."""
     kept = np.asarray(rows, dtype=np.int64)
     groups_N = None if one.groups_N is None else one.groups_N[kept]
     return Evaluation({**one.about, "rows_sha256": "common"}, one.labels_N[kept], one.predictions_SN[:, kept], groups_N)
 
 
 def require_same_rows(ours: Evaluation, theirs: Evaluation) -> None:
-    """Refuse to compare answers to other rows."""
+    """Raise DataError if two evaluations are of different rows."""
     if ours.rows != theirs.rows:
         raise DataError(f"judged on other rows ({ours.rows[:8]} and {theirs.rows[:8]})")
 
 
 def agreement(then: Evaluation, now: Evaluation, kind: str) -> float:
-    """Return the share of rows on which a model, asked again, answers as it did."""
+    """Return the share of rows on which a model, when run again, predicts the same as before."""
     require_same_rows(then, now)
     before_N, after_N = then.predictions_SN[0], now.predictions_SN[0]
     alike_N = before_N == after_N if kind == "classification" else np.isclose(before_N, after_N, rtol=1e-3, atol=1e-3)

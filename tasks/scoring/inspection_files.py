@@ -1,4 +1,4 @@
-"""The files of an error analysis: the only writer and the only reader of its figures and of the texts that it shows."""
+"""The files of an error analysis: the only writer and the only reader of its figures and of its example texts."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Texts = dict[str, tuple[str, str | None]]
 
 
 def write_inspection(folder: Path, figures: Mapping[str, Any], texts: Texts) -> None:
-    """Write figures and texts; raises ValueError for a figure that is no number."""
+    """Write figures and texts; raises ValueError for a figure that is not finite."""
     (folder / FIGURES).write_text(json.dumps(figures, allow_nan=False, sort_keys=True))
     (folder / TEXTS).write_text(json.dumps(texts, sort_keys=True))
 
 
 def read_figures(folder: Path) -> dict[str, Any]:
-    """Read the figures."""
+    """Return the figures."""
     figures: dict[str, Any] = json.loads((folder / FIGURES).read_text())
     return figures
 
 
 def read_texts(folder: Path) -> Texts:
-    """Read the texts of the rows that are shown."""
+    """Return the texts of the example rows."""
     return {row: (text, pair) for row, (text, pair) in json.loads((folder / TEXTS).read_text()).items()}

@@ -1,4 +1,4 @@
-"""What the scales can be asked to do, by name.
+"""The scoring jobs, by name.
 
 Shape letters: N rows, S seeds, C classes.
 """
@@ -41,8 +41,8 @@ PROVENANCE = {
 
 
 def score(job: Job) -> dict[str, Any]:
-    """Score a candidate (one checkpoint a seed) beside its teacher on every reporting split: the first, which is the
-    model, by itself, and means over all."""
+    """Score a candidate (one checkpoint a seed) and its teacher on every reporting split: figures of the first seed,
+    which is the model, and means over all seeds."""
     knobs, models = job.read(ScoreSlice), job.lists["models"]
     figures = figures_of(knobs)
     splits = {split: read_split(job.inputs["rows"], split) for split in SPLITS if has_split(job.inputs["rows"], split)}
@@ -55,7 +55,7 @@ def score(job: Job) -> dict[str, Any]:
         logits_SNC = np.stack(
             [ask(job, knobs, model, rows, done + seed * len(rows), total) for seed, model in enumerate(models)]
         )
-        # The teacher's own scorecard: it need not be asked twice.
+        # The teacher's own scorecard: its logits need not be computed twice.
         teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, knobs, split, rows)
         done += len(models) * len(rows)
         answers.extend(answers_of(split, rows, logits_SNC, figures.kind))
@@ -76,7 +76,7 @@ def score(job: Job) -> dict[str, Any]:
 
 
 def figures_of(knobs: ScoreSlice) -> JudgingScoreSlice:
-    """Return which figures the scores of a task's own rows have, as those of a judging set say it."""
+    """Return the settings for scoring a task's own rows, in the form used for judging sets."""
     task = knobs.task
     return JudgingScoreSlice(
         kind=task.kind,
@@ -116,8 +116,8 @@ def score_split(
     rows: StoredRows,
     knobs: JudgingScoreSlice,
 ) -> None:
-    """Enter one split's figures in the scorecard: of the first seed, of each, and over all, which are the first's where
-    it is alone."""
+    """Enter one split's figures in the scorecard: of the first seed, of each seed, and the means over all seeds (with
+    one seed, the same as the first's)."""
     for name in knobs.metrics:
         if name not in METRICS:
             raise RecipeError(f"unknown metric {name!r}; choose one of {', '.join(sorted(METRICS))}")
@@ -156,13 +156,13 @@ def figures_of_split(
 
 
 def decided(logits: np.ndarray, kind: str) -> np.ndarray:
-    """Return classes, or values for regression."""
+    """Return predicted classes, or values for regression."""
     return logits.argmax(-1) if kind == "classification" else logits[..., 0]
 
 
 def score_judging_set(job: Job) -> dict[str, Any]:
-    """Score a candidate (one checkpoint a seed; the first is the model) beside its teacher on a judging set, whose
-    merged classes count as one."""
+    """Score a candidate (one checkpoint a seed; the first is the model) and its teacher on a judging set; classes that
+    the set merges count as one."""
     knobs, models, folder = job.read(JudgingScoreSlice), job.lists["models"], job.inputs["rows"]
     rows, merged = read_split(folder, "validation"), read_merged(folder)
     many = len(rows)
@@ -183,8 +183,8 @@ def score_judging_set(job: Job) -> dict[str, Any]:
 
 
 def as_merged(logits_NC: np.ndarray, merged: list[int] | None) -> np.ndarray:
-    """Return logits in which the first of merged classes has the greatest of theirs and the others none: it is chosen
-    where one of them was."""
+    """Return logits in which the first of each group of merged classes has the group's maximum and the others are -inf,
+    so that the first is predicted wherever one of the group was."""
     if merged is None:
         return logits_NC
     found_NC = np.full_like(logits_NC, -np.inf)
@@ -194,7 +194,7 @@ def as_merged(logits_NC: np.ndarray, merged: list[int] | None) -> np.ndarray:
 
 
 def answers_of(split: str, rows: StoredRows, logits_SNC: np.ndarray, kind: str) -> list[Predictions]:
-    """Return every seed's answers to a split."""
+    """Return every seed's predictions on a split."""
     return [
         Predictions(split, seed, rows.ids, decided(logits_NC, kind), logits_NC)
         for seed, logits_NC in enumerate(logits_SNC)
@@ -202,7 +202,7 @@ def answers_of(split: str, rows: StoredRows, logits_SNC: np.ndarray, kind: str) 
 
 
 def teacher_logits(job: Job, knobs: ScoreSlice | JudgingScoreSlice, split: str, rows: StoredRows) -> np.ndarray:
-    """Return the teacher's logits: from its own scorecard where there is one, so that it runs once."""
+    """Return the teacher's logits, from its own scorecard if there is one, so that the teacher runs only once."""
     stored = job.inputs.get("teacher_predictions")
     if stored is not None:
         known = [one for one in read_predictions(stored) if one.split == split]
@@ -212,10 +212,10 @@ def teacher_logits(job: Job, knobs: ScoreSlice | JudgingScoreSlice, split: str, 
 
 
 def measure(job: Job) -> dict[str, Any]:
-    """Time a candidate and its teacher in turn, and measure what memory the candidate takes."""
+    """Time a candidate and its teacher in turn, and measure the candidate's memory."""
     knobs = job.read(Speed)
     folders = {"model": job.inputs["model"], "teacher": job.inputs["teacher"]}
-    # Memory first: this process has loaded the libraries and no model yet, so what is added is the candidate's alone.
+    # Memory first: this process has loaded the libraries and no model yet, so the increase is the candidate's alone.
     memory = peak_increase(folders["model"], batch=knobs.batch, length=knobs.length, threads=knobs.threads)
     timed = measure_latency(
         folders,
@@ -238,8 +238,8 @@ def measure(job: Job) -> dict[str, Any]:
 
 
 def contrast(job: Job) -> dict[str, Any]:
-    """Compare two candidates row by row, from the predictions that their scorecards keep, on every split that both were
-    judged on."""
+    """Compare two candidates row by row, from the predictions stored with their scorecards, on every split that both
+    were scored on."""
     knobs = job.read(ContrastSlice)
     metric = METRICS[knobs.metric]
     first, second = (by_split(read_predictions(job.inputs[name])) for name in ("candidate", "baseline"))
@@ -266,7 +266,7 @@ def contrast(job: Job) -> dict[str, Any]:
 
 
 def by_split(answers: Sequence[Predictions]) -> dict[str, list[Predictions]]:
-    """Return answers by split, each in the order of the seeds."""
+    """Return predictions by split, each in the order of the seeds."""
     found: dict[str, list[Predictions]] = {}
     for one in sorted(answers, key=lambda answer: answer.seed):
         found.setdefault(one.split, []).append(one)

@@ -1,5 +1,5 @@
-"""What a run's models answered to a judging set: what the gate reads intervals from, of bounds and of tests, on these
-rows."""
+"""The predictions of a run's models on a judging set, from which the gate computes the intervals of its bounds and
+tests."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tasks.scoring.evaluation import Evaluation, read_evaluation, read_judged_ro
 
 @dataclass
 class SetAnswers:
-    """One judging set of one run: where its rows and everybody's answers are; they are fetched when a criterion asks
-    for them."""
+    """One judging set of one run: access to its rows and to all models' predictions, which are fetched only when a
+    criterion needs them."""
 
     rows_folder: Callable[[], Path]
     rows_sha256: str
     rows: int
     scorecards: Mapping[str, Callable[[], Path]]
-    """By the model's name."""
+    """Functions that return the folder of each model's scorecard, by its name."""
     overlaps: Mapping[str, int]
-    """How many of its rows overlap with what students learn from, by where."""
+    """The number of its rows that overlap with the students' training data, by source."""
     workspace: Path
     known: dict[str, Evaluation] = field(default_factory=dict)
 
     def evaluation(self, name: str) -> Evaluation:
-        """Return a model's own answers. Raises DataError where it has none, or to other rows."""
+        """Return a model's predictions. Raises DataError where it has none, or where they are of other rows."""
         if name not in self.known:
             if name not in self.scorecards:
                 raise DataError(f"{name} has no answers to this set")

@@ -1,9 +1,9 @@
-"""Asking an exported model as its users do: with ONNX Runtime and the tokenizer's own file, without torch or
-transformers.
+"""Inference with an exported model as its users run it: with ONNX Runtime and the tokenizer's own file, without torch
+or transformers.
 
-Rows are asked one at a time. int8 activations share one scale within a call, so an answer would else depend on the rows
-beside it; on a CPU it costs nothing, because a small model is as fast row by row, and nothing is padded. Shape letters:
-N rows, B batch, T tokens, C classes.
+Rows are run one at a time: int8 activations share one scale within a call, so in a batch a prediction would depend on
+the other rows. On a CPU this costs nothing, because a small model is as fast row by row, and nothing is padded. Shape
+letters: N rows, B batch, T tokens, C classes.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ import numpy as np
 from tasks.errors import ModelError
 
 CARD = "onnx.json"
-"""What makes a folder an export: its inputs, its labels, how it is padded."""
+"""The file that marks a folder as an export; it holds the inputs, the labels and the padding."""
 FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx"}
-"""By format."""
+"""File names of graphs by format."""
 
 
 def is_export(folder: Path) -> bool:
-    """Tell an export from a checkpoint."""
+    """Return whether a folder is an export rather than a checkpoint."""
     return (folder / CARD).is_file()
 
 
 def card_of(folder: Path) -> dict[str, Any]:
-    """Read what an export says of itself."""
+    """Return the card of an export."""
     return dict(json.loads((folder / CARD).read_text()))
 
 
 def graph_of(folder: Path) -> Path:
-    """Return the graph that a folder is asked with: int8 where it is there."""
+    """Return the graph file to run: the int8 graph if there is one."""
     found = [folder / name for name in reversed(FILES.values()) if (folder / name).is_file()]
     if not found:
         raise ModelError(f"{folder} holds no {' and no '.join(FILES.values())}; name the onnx folder of a pulled model")
@@ -42,7 +42,7 @@ def graph_of(folder: Path) -> Path:
 
 
 def tokenizer_of(folder: Path) -> Path:
-    """Return the tokenizer's file; in a pulled model it lies one folder up."""
+    """Return the tokenizer's file; in a downloaded model it is one folder up."""
     return next(
         (place / "tokenizer.json" for place in (folder, folder.parent) if (place / "tokenizer.json").is_file()),
         folder / "tokenizer.json",
@@ -50,7 +50,7 @@ def tokenizer_of(folder: Path) -> Path:
 
 
 def open_session(graph: Path, threads: int) -> Any:
-    """Open a session on the CPU with so many threads."""
+    """Open a session on the CPU with the given number of threads."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -71,7 +71,7 @@ class OnnxModel:
         self.tokenizer.no_padding()
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> dict[str, np.ndarray]:
-        """Return what the graph takes; rows of unlike length are padded as the card says."""
+        """Return the inputs of the graph; rows of different lengths are padded as specified by the card."""
         pad = self.card["pad"]
         self.tokenizer.enable_truncation(min(max_length, self.card["positions"] or max_length))
         if len(texts) > 1:
@@ -99,7 +99,7 @@ class OnnxModel:
         *,
         report: Callable[[int], None] = lambda done: None,
     ) -> np.ndarray:
-        """Return logits [N, C], asked row by row."""
+        """Return logits [N, C], computed row by row."""
         found = []
         for row, text in enumerate(texts):
             found.append(self.ask(self.encode([text], None if pairs is None else [pairs[row]], max_length))[0])

@@ -1,5 +1,5 @@
-"""Asking a finished model: rows in, logits out, as any user of the folder would: a checkpoint with transformers alone,
-an export with ONNX Runtime.
+"""Inference with a finished model, as any user of the folder would run it: a checkpoint with transformers alone, an
+export with ONNX Runtime.
 
 Shape letters: N rows, B batch, C classes.
 """
@@ -27,8 +27,7 @@ def load(folder: Path) -> tuple[Any, Any]:
     model, found = AutoModelForSequenceClassification.from_pretrained(
         folder, local_files_only=True, dtype=torch.float32, use_safetensors=True, output_loading_info=True
     )
-    # transformers fills what a checkpoint lacks with random numbers and only warns: such answers would look like real
-    # ones.
+    # transformers initialises missing weights at random and only warns: the predictions would look like real ones.
     if found["missing_keys"]:
         raise ModelError(
             f"{folder} lacks the weights {', '.join(sorted(found['missing_keys'])[:3])}; give a model that was "
@@ -38,7 +37,7 @@ def load(folder: Path) -> tuple[Any, Any]:
 
 
 def longest(config: Any, wanted: int) -> int:
-    """Return how many tokens a model takes, ``wanted`` at most."""
+    """Return the longest input of a model in tokens, at most ``wanted``."""
     positions = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or wanted
     offset = (config.pad_token_id or 0) + 1 if architecture_of(config).reserved_positions else 0
     relative = positions < 0  # some relative-position models say -1: no limit
@@ -54,8 +53,8 @@ def logits_of(
     threads: int = 1,
     report: Callable[[int], None] = lambda done: None,
 ) -> np.ndarray:
-    """Return logits [N, C] of every row, in row order; ``threads`` are those of an export, torch has been given its
-    own."""
+    """Return logits [N, C] of every row, in row order. ``threads`` applies to an export only; the threads of torch are
+    set elsewhere."""
     if is_export(folder):
         logits_NC = OnnxModel(folder, threads=threads).logits(texts, pairs, max_length, report=report)
     else:
@@ -70,7 +69,7 @@ def logits_of(
 def logits_of_checkpoint(
     folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, report: Callable[[int], None]
 ) -> np.ndarray:
-    """Ask a checkpoint; rows of like length share a batch."""
+    """Return a checkpoint's logits [N, C] in row order; rows of similar length share a batch."""
     import torch
 
     model, tokenizer = load(folder)
@@ -95,7 +94,7 @@ def logits_of_checkpoint(
 
 
 def truncated_share(folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> float:
-    """Return the share of rows that are cut: longer than ``max_length`` tokens, or than the model takes."""
+    """Return the share of rows that are truncated: longer than ``max_length`` tokens, or than the model's limit."""
     from transformers import AutoConfig, AutoTokenizer
 
     max_length = longest(AutoConfig.from_pretrained(folder, local_files_only=True), max_length)
@@ -107,7 +106,7 @@ def truncated_share(folder: Path, texts: Sequence[str], pairs: Sequence[str] | N
 def predict_texts(
     folder: Path, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int = 128
 ) -> list[dict[str, Any]]:
-    """Return a label and a score, or a value, for every text."""
+    """Return a label and its probability, or a value, for every text."""
     names = label_names(folder)
     logits_NC = logits_of(folder, texts, pairs, max_length)
     if names is None:

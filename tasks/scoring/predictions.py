@@ -1,7 +1,7 @@
-"""What candidates answered, row by row: the only writer and the only reader of a scorecard's predictions.
+"""The predictions of candidates, row by row: the only writer and the only reader of a scorecard's predictions.
 
-``predictions.parquet`` holds, for every split and seed, row id, prediction and logits: any figure can be computed again
-from it, and two candidates compared row by row. Shape letters: N rows, C outputs.
+``predictions.parquet`` holds row id, prediction and logits for every split and seed, so that any figure can be computed
+again from it, and two candidates can be compared row by row. Shape letters: N rows, C outputs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ FILE = "predictions.parquet"
 
 @dataclass(frozen=True)
 class Predictions:
-    """The answers of one seed to one split."""
+    """The predictions of one seed on one split."""
 
     split: str
     seed: int
-    """Its place among the seeds of a scorecard; 0 is the model that gets registered."""
+    """Its position among the seeds of a scorecard; 0 is the model to be registered."""
     ids: list[int]
     predictions_N: np.ndarray
     """Classes or values, as floats."""
@@ -31,7 +31,7 @@ class Predictions:
     """In float32."""
 
     def in_order(self, ids: Sequence[int]) -> Predictions:
-        """Return the answers in the order of these rows. Raises DataError where they are answers to other rows."""
+        """Return the predictions in the order of the given rows. Raises DataError where they are of other rows."""
         place = {number: index for index, number in enumerate(self.ids)}
         if place.keys() != set(ids) or len(self.ids) != len(ids):
             raise DataError(
@@ -43,7 +43,7 @@ class Predictions:
 
 
 def write_predictions(folder: Path, answers: Sequence[Predictions]) -> None:
-    """Write the answers of all seeds to all splits."""
+    """Write the predictions of all seeds on all splits."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -63,7 +63,7 @@ def write_predictions(folder: Path, answers: Sequence[Predictions]) -> None:
 
 
 def read_predictions(folder: Path) -> list[Predictions]:
-    """Read the answers of all seeds to all splits, in the order in which they were written."""
+    """Return the predictions of all seeds on all splits, in the order in which they were written."""
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(folder / FILE).read()  # read_table would import pandas
@@ -80,8 +80,8 @@ def read_predictions(folder: Path) -> list[Predictions]:
 
 
 def predictions_of(folder: Path, split: str, ids: Sequence[int]) -> Predictions:
-    """Read what the registered model answered to a split, in the order of these rows. Raises DataError where there are
-    no such answers, or to other rows."""
+    """Return the registered model's predictions on a split, in the order of the given rows. Raises DataError where
+    there are none, or where they are of other rows."""
     found = [one for one in read_predictions(folder) if (one.split, one.seed) == (split, 0)]
     nothing = Predictions(split, 0, [], np.empty(0), np.empty((0, 0), np.float32))
     return (found or [nothing])[0].in_order(ids)

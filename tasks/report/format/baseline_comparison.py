@@ -1,5 +1,5 @@
-"""What may be said of a candidate beside its plain baseline: the difference, its interval, and the word that stands for
-all comparisons at once."""
+"""The comparison of a candidate with its plain baseline, in words: the difference, its interval, and the verdict, which
+is corrected for all comparisons."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tasks.results.row import Comparison, Number, ResultRow
 
 
 def baseline_lines(models: Sequence[ResultRow], split: str) -> list[str]:
-    """Return a line for every comparison on a split, and one that says how far the words carry; nothing where nothing
-    was compared."""
+    """Return a line for every comparison on a split, and one on the validity of the verdicts; empty if nothing was
+    compared."""
     said = [(model.name, baseline, one) for model in models for baseline, one in model.compared(split)]
     if not said:
         return []
@@ -43,7 +43,7 @@ def gap(one: Bounded) -> str:
 
 
 def caveat(said: Sequence[Comparison]) -> str:
-    """Say what the intervals hold and what the words are corrected for."""
+    """Return a sentence on the noise covered by the intervals and on the correction of the verdicts."""
     together = "Paired over rows and the seeds of both" + (
         f"; words hold for all {len(said)} comparisons together (Holm)." if len(said) > 1 else "."
     )
@@ -55,7 +55,8 @@ def caveat(said: Sequence[Comparison]) -> str:
 
 
 def baseline_sentence(model: ResultRow, split: str) -> str:
-    """Say in one sentence how a model stands to the same shape trained on labels alone; nothing where there is none."""
+    """Return a sentence that compares a model with one of the same shape trained on labels alone; empty if there is
+    none."""
     found = model.compared(split)
     if not found:
         return ""
@@ -67,7 +68,7 @@ def baseline_sentence(model: ResultRow, split: str) -> str:
 
 
 def seeds_of(one: Comparison) -> str:
-    """Say how many seeds stand on either side."""
+    """Return the number of seeds on either side, in words."""
     ours, theirs = one.seeds
     return f"{ours} seed{'s' if ours > 1 else ''} against {theirs}"
 

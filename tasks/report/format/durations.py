@@ -1,10 +1,10 @@
-"""Lengths of time for people."""
+"""Durations in a readable form."""
 
 from __future__ import annotations
 
 
 def duration(seconds: float) -> str:
-    """Return a number of seconds in the unit that people would choose."""
+    """Return a number of seconds in a suitable unit."""
     return (
         f"{seconds:.1f} s"
         if seconds < 100

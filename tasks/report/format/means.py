@@ -1,4 +1,4 @@
-"""Means over seeds, which stand beside a model's own figures: the sentence on what they vary."""
+"""Means over seeds, displayed beside a model's own figures: the sentence on the differences between seeds."""
 
 from __future__ import annotations
 

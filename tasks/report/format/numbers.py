@@ -1,4 +1,4 @@
-"""Figures in words: what is undefined, infinite or no number is a dash, never a number."""
+"""Figures as text: an undefined, infinite or non-numeric value is a dash, never a number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def count(value: Any) -> str:
 
 
 def amount(value: Any) -> str:
-    """Return a quantity of any size without powers of ten, to three digits where it is small."""
+    """Return a quantity of any size without powers of ten; a small one has three significant digits."""
     found = number(value)
     if found is None:
         return DASH
@@ -40,18 +40,19 @@ def percent(value: Any) -> str:
 
 
 def signed(value: Any) -> str:
-    """Return a figure with its sign, with a real minus."""
+    """Return a figure with its sign, with a typographic minus."""
     return figure(value, "+.3f").replace("-", "−")
 
 
 def bounds(found: Bounded, form: Callable[[Any], str] = figure) -> str:
-    """Return an interval; nothing where it is undefined."""
+    """Return an interval; empty if it is undefined."""
     low, high = found.low, found.high
     return "" if number(low) is None or number(high) is None else f"[{form(low)}, {form(high)}]"
 
 
 def times(larger: Any, smaller: Any, words: str) -> str:
-    """Say how many times smaller something is; nothing where it is not smaller, or not known."""
+    """Return in words how many times smaller the second quantity is than the first, or that it is not smaller; empty if
+    one is unknown."""
     first, second = number(larger), number(smaller)
     if first is None or not second:
         return ""
@@ -59,7 +60,7 @@ def times(larger: Any, smaller: Any, words: str) -> str:
 
 
 def span(seconds: Any) -> str:
-    """Return a length of time for people."""
+    """Return a duration in a suitable unit."""
     value = number(seconds)
     if value is None:
         return DASH
@@ -67,7 +68,7 @@ def span(seconds: Any) -> str:
 
 
 def money(dollars: Any) -> str:
-    """Return dollars; of less than a cent, as many digits as it takes."""
+    """Return an amount in dollars; small amounts with two significant digits."""
     value = number(dollars)
     if value is None:
         return DASH

@@ -1,6 +1,7 @@
-"""The Pareto front: the models of which none other is at once as good and as cheap, and better in one of the two.
+"""The Pareto front: the models that no other model dominates. A model dominates another if it is at least as good in
+score and in cost, and better in one of the two.
 
-Costs are latency, size and energy; a model whose cost is unknown is left out of that front and named, never drawn at
+Costs are latency, size and energy. A model of unknown cost is left out of that front and listed by name, never drawn at
 zero.
 """
 
@@ -15,12 +16,12 @@ from tasks.results.row import Amount, ResultRow
 from tasks.results.run import RunResult
 
 ERRORS = frozenset({"mse"})
-"""Metrics of which less is better."""
+"""Metrics for which less is better."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One model: what it costs, and its score with bounds."""
+    """One model: its cost, and its score with bounds."""
 
     name: str
     role: str
@@ -33,7 +34,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Front:
-    """One picture: the cost's name and unit, the points, which of them are on the front, and who is left out."""
+    """One chart: name and unit of the cost, the points, the names of those on the front, and the models left out."""
 
     title: str
     unit: str
@@ -42,11 +43,11 @@ class Front:
     left_out: tuple[str, ...]
     note: str = ""
     unsteady: tuple[str, ...] = ()
-    """Who is left out because the cost decides nothing: how long an inference takes, where that is unsteady."""
+    """Models left out because the cost depends on an unsteady latency."""
 
 
 def front(points: Sequence[Point], *, less_is_better: bool = False) -> list[Point]:
-    """Return the points that no other dominates, from the cheapest on; of points that are equal in both, all stay."""
+    """Return the points that no other dominates, the cheapest first; points with equal score and cost all remain."""
     sign = -1 if less_is_better else 1
 
     def dominated(one: Point) -> bool:
@@ -61,7 +62,7 @@ def front(points: Sequence[Point], *, less_is_better: bool = False) -> list[Poin
 
 
 def fronts(result: RunResult) -> list[Front]:
-    """Return the three pictures of a run: score against latency, size and energy."""
+    """Return the three charts of a run: score against latency, size and energy."""
     inference = any(energy_of_inference(model) is not None for model in result.models)
     energy = energy_of_inference if inference else energy_of_training
     trained = "energy of its own training stages; what one inference takes is not known"
@@ -82,8 +83,8 @@ def picture(
     *,
     timed: bool = False,
 ) -> Front:
-    """Return one picture; who has no score or no such cost is left out by name, and where it follows from a latency,
-    whose latency is unsteady."""
+    """Return one chart. Models without a score or without this cost are left out by name; if the cost depends on the
+    latency (``timed``), so are models of unsteady latency."""
     shaky = tuple(model.name for model in result.models if timed and model.unsteady)
     steady = [model for model in result.models if model.name not in shaky]
     found = [point_of(model, result.split, cost(model)) for model in steady]
@@ -94,7 +95,7 @@ def picture(
 
 
 def point_of(model: ResultRow, split: str, cost: float | None) -> Point | None:
-    """Return a model's point, if both its figures are known."""
+    """Return a model's point; None unless both figures are known."""
     score = model.score(split)
     value = number(score.value)
     if cost is None or value is None or cost <= 0:
@@ -111,17 +112,17 @@ def point_of(model: ResultRow, split: str, cost: float | None) -> Point | None:
 
 
 def energy_of_inference(model: ResultRow) -> float | None:
-    """Return the joules of one inference, where they are known."""
+    """Return the energy of one inference in joules, if known."""
     return number(model.cost.joules) if model.cost else None
 
 
 def energy_of_training(model: ResultRow) -> float | None:
-    """Return the watt-hours of a candidate's own training stages, where they are known."""
+    """Return the energy of a candidate's own training stages in watt-hours, if known."""
     return scaled(model.cost.kwh, 1e3) if model.cost else None
 
 
 def number(value: Any) -> float | None:
-    """Return a finite number, out of a ledger's figure too; None for what is none."""
+    """Return a finite number, also from a figure of the ledger; None for any other value."""
     if isinstance(value, (Mapping, Amount)):
         value = value.value if isinstance(value, Amount) else value.get("value")
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
@@ -129,6 +130,6 @@ def number(value: Any) -> float | None:
 
 
 def scaled(value: Any, factor: float) -> float | None:
-    """Return a number in other units, if there is one."""
+    """Return a number multiplied by a factor; None if there is no number."""
     found = number(value)
     return None if found is None else found * factor

@@ -1,5 +1,5 @@
-"""Latency and speed-up in words: with their spread, and called unsteady where they decide nothing. Results of older
-releases state no spread."""
+"""Latency and speed-up as text: with their spread, and marked as unsteady if so. Results of older releases contain no
+spread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNSTEADY = "unsteady"
 
 
 class Timed(Protocol):
-    """A model of which latency and speed-up are stated."""
+    """A model with latency and speed-up."""
 
     @property
     def role(self) -> str:
@@ -27,11 +27,11 @@ class Timed(Protocol):
 
     @property
     def latency_low_ms(self) -> Number | None:
-        """The lower bound of that."""
+        """The lower bound of the latency."""
 
     @property
     def latency_high_ms(self) -> Number | None:
-        """The upper bound of that."""
+        """The upper bound of the latency."""
 
     @property
     def speedup(self) -> Number | None:
@@ -39,23 +39,24 @@ class Timed(Protocol):
 
     @property
     def unsteady(self) -> str | None:
-        """The reason why its speed decides nothing."""
+        """The reason why its speed is unsteady and therefore decides nothing."""
 
 
 def milliseconds(value: Any) -> str:
-    """Return a latency with the digits to which it was rounded: two after the point, or three in all below 1 ms."""
+    """Return a latency with the digits to which it was rounded: two decimals, or three significant digits below
+    1 ms."""
     found = number(value)
     return DASH if found is None else f"{found:.2f}" if found >= 1 else f"{found:.3g}"
 
 
 def format_latency(model: Timed) -> str:
-    """Return a latency with how far its interval reaches, in whole per cent of it, rounded up."""
+    """Return a latency with the reach of its interval, in whole per cent of the latency, rounded up."""
     spread = spread_of(model)
     return milliseconds(model.latency_ms) + ("" if spread is None else f" ±{math.ceil(100 * spread - 1e-9)}%")
 
 
 def spread_of(model: Timed) -> float | None:
-    """Return how far the interval of a latency reaches from it, as a share of it; None where that was not stated."""
+    """Return the reach of the interval of a latency, as a share of the latency; None if there is no interval."""
     latency, low, high = map(number, (model.latency_ms, model.latency_low_ms, model.latency_high_ms))
     return None if not latency or low is None or high is None else max(high - latency, latency - low) / latency
 
@@ -69,7 +70,7 @@ def format_speedup(model: Timed, unit: str = "x") -> str:
 
 
 def times_as_fast(model: Timed) -> str:
-    """Say how fast a model is beside its teacher; nothing where that is not known."""
+    """Return a model's speed relative to its teacher, in words; empty if unknown."""
     found = number(model.speedup)
     if found is None:
         return ""
@@ -77,8 +78,8 @@ def times_as_fast(model: Timed) -> str:
 
 
 def speed_lines(models: Sequence[ResultRow]) -> list[str]:
-    """Return sentences on rows whose speed decides nothing, and on those whose products another library computes than
-    the teacher's."""
+    """Return sentences on rows of unsteady speed, and on rows whose matrix products use another library than the
+    teacher's."""
     shaky = [
         f"The speed of {model.name} is unsteady and decides nothing: {model.unsteady}."
         for model in models
@@ -94,7 +95,7 @@ def speed_lines(models: Sequence[ResultRow]) -> list[str]:
 
 
 def library_lines(models: Sequence[ResultRow]) -> list[str]:
-    """Say which rows were timed with another library for fp32 products than the first."""
+    """Return sentences on the rows that were timed with another library for fp32 products than the first row."""
     found = {model.name: library_of(model) for model in models if library_of(model)}
     first = next(iter(found.values()), "")
     others = sorted({library for library in found.values() if library != first})
@@ -103,6 +104,6 @@ def library_lines(models: Sequence[ResultRow]) -> list[str]:
 
 
 def library_of(model: ResultRow) -> str:
-    """Return the library that multiplied in a row's timing; none for an export."""
+    """Return the library of the matrix products in a row's timing; empty for an export."""
     words = (model.measured_at.engine if model.measured_at else "").split(" against ")[0].split(", ")
     return words[1] if len(words) == 2 and words[0].startswith("torch fp32") else ""

@@ -82,7 +82,7 @@ def tick_label(value: float, step: float = 0.0) -> str:
 
 
 def is_whole(step: float) -> bool:
-    """Tell whether a step has one digit only (2.5 has two)."""
+    """Return whether a step has only one significant digit (2.5 has two)."""
     return abs(step / 10.0 ** math.floor(math.log10(step) + 1e-9) % 1) < 1e-6
 
 

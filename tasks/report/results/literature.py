@@ -1,4 +1,4 @@
-"""Figures that others published, as the results page shows them."""
+"""Published figures from the literature, for the results page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Literature(Strict):
 
 
 def literature_of(values: Any, where: str) -> Literature:
-    """Read the literature's file."""
+    """Return the validated content of the literature's file."""
     try:
         return Literature.model_validate(values)
     except ValidationError as error:
@@ -47,7 +47,7 @@ def literature_of(values: Any, where: str) -> Literature:
 
 
 def literature_table(literature: Literature) -> str:
-    """Return the literature's table."""
+    """Return the table of published figures."""
     tasks = [task for task in PUBLISHED if any(task in row.scores for row in literature.rows)]
     lines = table(["model", *(PUBLISHED[task] for task in tasks), "source"])
     lines += [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def table(names: Sequence[str]) -> list[str]:
-    """Return the head of a table."""
+    """Return the header lines of a table."""
     return [line(names), "|" + "---|" * len(names)]
 
 

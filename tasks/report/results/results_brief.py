@@ -1,7 +1,8 @@
-"""One run's file as a short table, for a page that quotes it: who, how good on which rows, how much of the teacher, how
-big, how fast.
+"""One run's results file as a short table for quoting on another page: each model's kind, scores, share of the
+teacher's score, size and speed-up.
 
-The results page has all that a file says; whoever quotes a run has this printed, so that no figure is copied by hand.
+The results page has the full content of a file; this table is generated as well, so that no quoted figure is copied by
+hand.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from tasks.report.tables.held_back import purged_briefly
 from tasks.report.tables.results import number
 
 FIRST = ("holdout", "validation")
-"""Splits that are shown beside the one that decides, where a run scored them."""
+"""Splits displayed beside the reporting split, if the run scored them."""
 
 
 def brief_table(run: Run) -> str:
-    """Return a run's models as Markdown, the teacher first, and a line that says how they were made."""
+    """Return a run's models as a Markdown table, the teacher first, and a line on recipe, machine and purge."""
     splits = [run.split, *(split for split in FIRST if split != run.split and split in run.models[0].scores)]
     names = [f"{run.headline}, {run.rows[split]:,} {split} rows" for split in splits]
     lines = table(["model", "what", *names, "of the teacher", "parameters", "speed-up"])
@@ -29,7 +30,7 @@ def brief_table(run: Run) -> str:
 
 
 def cells(run: Run, entry: Entry, splits: list[str]) -> list[str]:
-    """Return one model's row; *of the teacher* is read on the split that decides."""
+    """Return one model's row; *of the teacher* is the share on the reporting split."""
     retained = entry.retained.get(run.split)
     scores = [entry.scores[split].get(run.headline) for split in splits]
     teacher = entry.role == "teacher"

@@ -1,4 +1,4 @@
-"""A finished run or sweep cut down to a results file: figures in few digits, no places of a machine."""
+"""The reduction of a finished run or sweep to a results file: figures with few digits, and no paths of a machine."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tasks.errors import RecipeError
 from tasks.report.results.results_file import KINDS, Run, Sweep
 from tasks.results.row import Estimate, Means, ResultRow, SetScores
 
-DIGITS = 5  # significant digits that are kept of a measured figure
+DIGITS = 5  # significant digits of a stored figure
 
 
 PLACES = ("/", "~", "./", "../")
 
 
 INSIDE = re.compile(r"(?<=[\s\[{,\"'])(/|~|\.\.?/)[^\s,\]}\"']*")
-"""A place within a list or a mapping."""
+"""A path inside a list or a mapping."""
 
 
 def trimmed(written: Any, note: str, where: str) -> Run | Sweep:
-    """Cut what ``--json`` wrote to what the page needs."""
+    """Reduce the output of ``--json`` to the content that the page needs."""
     if not isinstance(written, Mapping) or written.get("kind") not in CUTS or "made" not in written:
         raise RecipeError(
             f"{where} is not what limbeck run --json or limbeck sweep --json writes of a finished run; name such a file"
@@ -45,7 +45,7 @@ def trimmed(written: Any, note: str, where: str) -> Run | Sweep:
 
 
 def parsed(values: Any, where: str) -> Run | Sweep:
-    """Read a small file's values, or say in one sentence what is wrong with them."""
+    """Return the validated content of a results file. Raises RecipeError, with the first error in one sentence."""
     kind = values.get("kind") if isinstance(values, Mapping) else None
     if kind not in KINDS:
         raise RecipeError(
@@ -63,13 +63,13 @@ def parsed(values: Any, where: str) -> Run | Sweep:
 
 
 def purged_of(written: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what is kept of how the rows were divided."""
+    """Return the stored facts on the purge of training rows; None if they are unknown."""
     purged = (written.get("held_back") or {}).get("purged")
     return {name: purged[name] for name in ("rows", "of", "way")} if purged else None
 
 
 def cut_run(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a run."""
+    """Return the stored part of a run."""
     models = [ResultRow.model_validate(model) for model in written["models"]]
     if any(model.deviation is None or model.parameters is None for model in models):
         raise KeyError("deviation")
@@ -81,8 +81,8 @@ def cut_run(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entry_of(model: ResultRow) -> dict[str, Any]:
-    """Return what is kept of one model: means over its seeds, by which methods are compared, and beside them the
-    figures of the registered one."""
+    """Return the stored part of one model: means over its seeds, for comparing methods, and the registered model's own
+    figures."""
     means = model.means or {}
     scores = {split: {name: score_of(model, split, name) for name in found} for split, found in model.metrics.items()}
     kept = model.model_dump(mode="json", include=KEPT)
@@ -118,20 +118,20 @@ KEPT = {
 
 
 def score_of(model: ResultRow, split: str, name: str) -> dict[str, Any]:
-    """Return what is kept of one metric."""
+    """Return the stored part of one metric."""
     spread = {"deviation": (model.deviation or {})[split][name], "per_seed": model.per_seed[split][name]}
     return with_own(model.score(split, name), (model.means or {}).get(split), name, spread)
 
 
 def with_own(own: Estimate, means: Means | None, name: str, spread: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a metric's mean over seeds and beside it the registered model's own; older results have one figure."""
+    """Return a metric's mean over seeds and the registered model's own figure; older results have only one figure."""
     if means is None:
         return {**own.as_json(), **spread}
     return {**means.metrics[name].as_json(), **spread, "own": own.as_json()}
 
 
 def judged_of(found: SetScores) -> dict[str, Any]:
-    """Return what is kept of a model's scores on one judging set: means, and its own beside them, as on the task's
+    """Return the stored part of a model's scores on one judging set: means and its own figures, as on the task's
     rows."""
     means = found.means or Means()
     scores = {
@@ -145,7 +145,7 @@ def judged_of(found: SetScores) -> dict[str, Any]:
 
 
 def cut_sweep(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a sweep."""
+    """Return the stored part of a sweep."""
     most = lambda found: None if found is None else found["drop"]  # noqa: E731 - used twice here
     return {
         **{name: written[name] for name in ("recipe", "task", "headline", "split", "rows", "layers", "seeds")},
@@ -159,7 +159,7 @@ def cut_sweep(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cell_of(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of one cell of a sweep."""
+    """Return the stored part of one cell of a sweep."""
     score = (
         {**cell["score"], "deviation": cell["deviation"], "per_seed": cell["per_seed"]} if cell.get("score") else None
     )
@@ -170,12 +170,13 @@ CUTS = {"run": cut_run, "sweep": cut_sweep}
 
 
 def without_places(made: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out of a command the folders of the machine that it ran on; their last part says what was there."""
+    """Return the facts on how a result was produced, with the local paths in its command reduced to their last
+    part."""
     return {**made, "command": " ".join(shown_word(word) for word in shlex.split(made["command"]))}
 
 
 def shown_word(word: str) -> str:
-    """Return one word of a command as it may be published."""
+    """Return one word of a command with its local paths reduced to their last part."""
     names = (re.match(r"([\w.-]+=)*", word) or [""])[0]
     value = word.removeprefix(names)
     public = (
@@ -187,7 +188,8 @@ def shown_word(word: str) -> str:
 
 
 def rounded(value: Any) -> Any:
-    """Keep the digits of a figure that mean something, so that files stay small and differences readable."""
+    """Return values with figures rounded to ``DIGITS`` significant digits, so that files are small and diffs
+    readable."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, Mapping):
@@ -196,8 +198,8 @@ def rounded(value: Any) -> Any:
 
 
 def file_name(result: Run | Sweep) -> str:
-    """Return the name of a result's file: the recipe's, with the task where the recipe's name does not say it, and a
-    word for sweeps."""
+    """Return the name of a result's file: the recipe's name, the task's name if it is not part of it, and "layers" for
+    a sweep."""
     parts = [result.recipe]
     if result.task not in result.recipe.split("-"):
         parts.append(result.task)

@@ -1,8 +1,8 @@
-"""The small file that stays of a finished run: what its table needs, and how it was made. Nothing in it names a
-machine's folders.
+"""The results file of a finished run: the figures of its table, and how it was produced. It contains no paths of a
+machine.
 
-``trimmed`` makes one of what ``limbeck run --json`` or ``limbeck sweep --json`` wrote; ``Run`` and ``Sweep`` are what
-may be in it.
+``trimmed`` creates one from the output of ``limbeck run --json`` or ``limbeck sweep --json``; ``Run`` and ``Sweep`` are
+its schemas.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ MARKUP = re.compile(r"[\x00-\x1f\x7f`<]|\]\(")
 
 
 class Strict(BaseModel):
-    """Frozen, and strict about names."""
+    """A frozen model that refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
     def is_shown_as_it_is(cls, values: Any) -> Any:
-        """Refuse words that would become markup on the page: it shows names and commands as they are. Notes are
-        escaped."""
+        """Refuse texts that would become markup on the page, because names and commands are not escaped there. Notes
+        are escaped."""
         for name, value in values.items() if isinstance(values, Mapping) else ():
             for words in (name, value if name != "note" else ""):
                 if isinstance(words, str) and MARKUP.search(words):
@@ -36,7 +36,7 @@ class Strict(BaseModel):
 
 
 class Figure(Strict):
-    """A figure and its interval; all are empty where it is undefined."""
+    """A figure and its interval; all are None if the figure is undefined."""
 
     value: float | None = None
     low: float | None = None
@@ -44,8 +44,8 @@ class Figure(Strict):
 
 
 class Score(Figure):
-    """A mean over seeds, its deviation (empty for one seed), the score of every seed, and that of the registered one
-    (empty in older files)."""
+    """A mean over seeds, their standard deviation (None for one seed), the score of every seed, and the registered
+    model's own score (None in older files)."""
 
     deviation: float | None = None
     per_seed: tuple[float, ...] = ()
@@ -53,7 +53,8 @@ class Score(Figure):
 
 
 class Against(Figure):
-    """A paired difference to a plain baseline, its corrected p-value, the seeds on both sides, and the word for it."""
+    """A paired difference to a plain baseline, its corrected p-value, the number of seeds on both sides, and the
+    verdict."""
 
     p: float
     seeds: tuple[int, int]
@@ -61,14 +62,14 @@ class Against(Figure):
 
 
 class Judged(Strict):
-    """A model's scores on one judging set: means over seeds, and the registered model's own within each score."""
+    """A model's scores on one judging set: means over seeds, each with the registered model's own score."""
 
     rows: int
     scores: dict[str, Score]
     retained: Figure = Figure()
     difference: Figure = Figure()
     drop: float | None = None
-    """How far the headline score lies below that on the task's own rows; None where classes are merged."""
+    """The headline score on the task's own rows minus that on the set; None if classes are merged."""
     merges: tuple[str, ...] = ()
 
 
@@ -91,7 +92,7 @@ class Entry(Strict):
     latency_high_ms: float | None = None
     speedup: float | None = None
     unsteady: str | None = None
-    """Why its speed decides nothing; None where it is steady, and in files that were made before anybody asked."""
+    """The reason why its speed is unsteady; None if it is steady, and in files of releases that did not check it."""
     steps: tuple[int, ...] = ()
     train_seconds: tuple[float, ...] = ()
     judged: dict[str, Judged] = {}
@@ -106,15 +107,15 @@ class Hardware(Strict):
 
 
 class Minutes(Strict):
-    """How long the run took, and how long its cached stages took when they were made (stage by stage, not side by
-    side)."""
+    """Duration of the run in minutes, and that of its cached stages when they were computed (the sum over stages, not
+    the time of a parallel run)."""
 
     run: float
     cached: float = 0.0
 
 
 class Made(Strict):
-    """How a result was made."""
+    """How a result was produced."""
 
     teacher: str
     date: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
@@ -126,7 +127,8 @@ class Made(Strict):
 
 
 class Purged(Strict):
-    """How many rows of how many were taken out of train because they overlap with held-back ones, and by which way."""
+    """Training rows removed because they overlap with held-back rows: their number, the number of rows before, and the
+    way of splitting."""
 
     rows: int
     of: int
@@ -134,7 +136,7 @@ class Purged(Strict):
 
 
 class Kept(Strict):
-    """What runs and sweeps have in common."""
+    """The common fields of runs and sweeps."""
 
     recipe: str
     task: str
@@ -143,16 +145,16 @@ class Kept(Strict):
     made: Made
     note: str = ""
     purged: Purged | None = None
-    """None in files that were made before splits were purged."""
+    """None in files of releases that did not purge splits."""
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What makes two files files of the same run."""
+        """The values by which two files belong to the same run."""
         return type(self).__name__, self.recipe, self.task, self.made.teacher
 
 
 class Run(Kept):
-    """A run of a recipe: its models, and on how many rows they were judged."""
+    """A run of a recipe: its models, and the number of rows by split."""
 
     kind: Literal["run"] = "run"
     rows: dict[str, int]
@@ -171,7 +173,8 @@ class Cell(Strict):
 
 
 class Within(Strict):
-    """The most layers that can go within so many points of the teacher: with the interval, and by the mean alone."""
+    """The largest number of layers that can be dropped within a distance (in points) from the teacher: by the interval,
+    and by the mean alone."""
 
     points: float
     holds: int | None = None

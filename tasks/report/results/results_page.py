@@ -1,7 +1,7 @@
-"""The results page: small files of finished runs in, Markdown out. What was not run is not on it.
+"""The results page: results files of finished runs in, Markdown out. It contains nothing but results of actual runs.
 
-Runs of one task, teacher and reporting split share a table, but for those that were made before splits were purged; a
-model that several runs made, with the same scores, stands in it once.
+Runs of one task, teacher and reporting split share a table, except for those that predate the purge of splits; a model
+that is in several runs with the same scores is listed once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def results_page(results: Sequence[Run | Sweep], literature: Literature | None =
 
 
 def task_parts(results: Sequence[Run | Sweep]) -> list[str]:
-    """Return the tables of one task: runs that can share one, then sweeps."""
+    """Return the tables of one task: one for each set of comparable runs, then the sweeps."""
     tables: dict[tuple[Any, ...], list[Run]] = {}
     for result in results:
         if isinstance(result, Run):
@@ -71,7 +71,7 @@ def task_parts(results: Sequence[Run | Sweep]) -> list[str]:
 
 
 def run_section(runs: Sequence[Run]) -> str:
-    """Return one table of runs, and how each was made."""
+    """Return one table of runs, and a line for each run on how it was produced."""
     first = runs[0]
     judged = f"{first.headline} on {first.rows[first.split]:,} {first.split} rows"
     synthetic = (
@@ -89,7 +89,7 @@ def run_section(runs: Sequence[Run]) -> str:
 
 
 def judged_lines(runs: Sequence[Run]) -> list[str]:
-    """Return the table of scores on judging sets, where there are any."""
+    """Return the table of scores on judging sets; empty if there are none."""
     rows = [
         (name, found, run, entry, names) for run, entry, names in in_order(runs) for name, found in entry.judged.items()
     ]
@@ -132,8 +132,8 @@ def judged_lines(runs: Sequence[Run]) -> list[str]:
 
 
 def in_order(runs: Sequence[Run]) -> list[tuple[Run, Entry, str]]:
-    """Return models with the names of their runs: the teacher, then from the largest size on, each size's plain
-    baseline first."""
+    """Return models with the names of their runs: the teacher first, then by decreasing size, with the plain baseline
+    of each size first."""
     found: dict[str, tuple[Run, Entry, list[str]]] = {}
     for run in runs:
         for entry in run.models:
@@ -144,7 +144,7 @@ def in_order(runs: Sequence[Run]) -> list[tuple[Run, Entry, str]]:
 
 
 def place(run: Run, entry: Entry) -> tuple[Any, ...]:
-    """Return where a model stands in its table."""
+    """Return the sort key of a model in its table."""
     value = score_of(run, entry).value
     return (
         entry.role != "teacher",
@@ -156,7 +156,7 @@ def place(run: Run, entry: Entry) -> tuple[Any, ...]:
 
 
 def what(entry: Entry) -> str:
-    """Say what a model is."""
+    """Return the kind of a model: its role, or "plain baseline"."""
     return "plain baseline" if entry.plain else entry.role
 
 
@@ -180,7 +180,7 @@ def model_cells(run: Run, entry: Entry) -> list[str]:
 
 
 def score_of(run: Run, entry: Entry) -> Score:
-    """Return the score that decides."""
+    """Return the headline score on the reporting split."""
     return entry.scores.get(run.split, {}).get(run.headline, Score())
 
 
@@ -191,7 +191,7 @@ def scored(score: Score) -> str:
 
 
 def registered(score: Score, entry: Entry) -> str:
-    """Return the registered model's own score, and of several seeds which it is."""
+    """Return the registered model's own score, with its seed if there are several."""
     if score.own is None:
         return DASH
     seed = f" (seed {entry.selected_seed})" if len(score.per_seed) > 1 and entry.selected_seed is not None else ""
@@ -199,28 +199,28 @@ def registered(score: Score, entry: Entry) -> str:
 
 
 def bounds(figure: Figure, form: str) -> str:
-    """Return an interval, if there is one."""
+    """Return an interval; empty if there is none."""
     return f" [{figure.low:{form}}, {figure.high:{form}}]" if figure.low is not None and figure.high is not None else ""
 
 
 def baseline_cell(entry: Entry, split: str) -> str:
-    """Return what is said of a model beside its plain baselines."""
+    """Return the verdicts on a model against its plain baselines."""
     said = [(baseline, splits[split]) for baseline, splits in entry.against.items() if split in splits]
     return "; ".join(f"{one.verdict}, `{baseline}`: {gap(one)}{lonely(one.seeds)}" for baseline, one in said) or DASH
 
 
 def lonely(seeds: tuple[int, int]) -> str:
-    """Say where a comparison cannot know the noise between trainings."""
+    """Return a remark if one seed leaves the noise between trainings unknown."""
     return " (one seed: without the noise of training)" if min(seeds) < 2 else ""
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return a mean; of nothing, 0."""
+    """Return a mean; 0 if there are no values."""
     return sum(values) / len(values) if values else 0.0
 
 
 def conditions(at: Mapping[str, Any]) -> str:
-    """Say under which conditions latency was measured."""
+    """Return the conditions of the latency measurement, in words."""
     return (
         f"batch {at['batch']}, length {at['length']}, {at['threads']} thread{'s' if at['threads'] > 1 else ''}, "
         f"{at['engine']}"
@@ -231,7 +231,7 @@ def conditions(at: Mapping[str, Any]) -> str:
 
 
 def sweep_section(sweep: Sweep) -> str:
-    """Return the table of strategies by dropped layers, the answer, and how it was made."""
+    """Return the table of strategies by dropped layers, the answer, and a line on how the sweep was produced."""
     drops = sorted({cell.drop for cell in sweep.cells})
     strategies = list(dict.fromkeys(cell.strategy for cell in sweep.cells))
     found = {(cell.strategy, cell.drop): cell for cell in sweep.cells}
@@ -247,7 +247,7 @@ def sweep_section(sweep: Sweep) -> str:
 
 
 def cell_text(cell: Cell | None) -> str:
-    """Return one cell; what was not trained to the end has no figure."""
+    """Return one cell; a strategy that was not trained to the end has no figure."""
     if cell is None or cell.score is None:
         return DASH
     text = scored(cell.score)
@@ -255,7 +255,7 @@ def cell_text(cell: Cell | None) -> str:
 
 
 def answer(one: Within, layers: int) -> str:
-    """Say how many layers can go within a distance from the teacher."""
+    """Return a sentence on the number of layers that can be dropped within a distance from the teacher."""
     sure = (
         f"{one.holds} of {layers} layers can go, with an interval that holds"
         if one.holds
@@ -265,11 +265,11 @@ def answer(one: Within, layers: int) -> str:
     return f"Within {one.points:g} point{'s' if one.points != 1 else ''} of the teacher: {sure}{alone}."
 
 
-# --- what all have in common ------------------------------------------------------------------------------------------
+# --- runs and sweeps --------------------------------------------------------------------------------------------------
 
 
 def how(result: Run | Sweep, more: str = "") -> str:
-    """Say how a result was made: when, how long, on what, by which command."""
+    """Return a line on how a result was produced: date, duration, machine, versions and command."""
     made = result.made
     cached = f", and {made.minutes.cached:.0f} min in stages that were cached" if made.minutes.cached >= 0.5 else ""
     machine = f"{made.hardware.cpu}, {made.hardware.cores} cores, {made.hardware.gpu or 'no GPU'}"
@@ -292,5 +292,5 @@ def how(result: Run | Sweep, more: str = "") -> str:
 
 
 def divided(result: Run | Sweep) -> str:
-    """Say how the rows of a run were divided."""
+    """Return a few words on the purge of a run's training rows."""
     return purged_briefly(result.purged.model_dump() if result.purged else None)

@@ -1,7 +1,7 @@
-"""A figure that says where it is from: measured, estimated by some method, or unknown.
+"""A figure with its origin: measured, estimated by a named method, or unknown.
 
-Unknown is None, never 0. A sum with an unknown part is unknown itself; what its known parts come to stands beside it
-(``at_least``).
+Unknown is None, never 0. A sum with an unknown part is unknown itself; the sum of its known parts is recorded as
+``at_least``.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ Figure = dict[str, Any]
 
 
 def measured(value: float, by: str) -> Figure:
-    """Return what an instrument said."""
+    """Return a figure read from an instrument."""
     return {"value": value, "how": "measured", "by": by}
 
 
 def estimated(value: float, by: str) -> Figure:
-    """Return what a method came to."""
+    """Return a figure computed by a method of estimation."""
     return {"value": value, "how": "estimated", "by": by}
 
 
 def unknown(by: str) -> Figure:
-    """Return that something is not known, and why."""
+    """Return an unknown figure, with the reason."""
     return {"value": None, "how": "unknown", "by": by}
 
 
 def scaled(figure: Figure, factor: float | None, by: str) -> Figure:
-    """Multiply a figure by a factor out of a table: an estimate, whatever the figure was; unknown where one of the two
-    is."""
+    """Return a figure multiplied by a factor from a table: always an estimate, and unknown if either of the two is
+    unknown."""
     if figure["value"] is None:
         return {
             **figure,
@@ -41,7 +41,7 @@ def scaled(figure: Figure, factor: float | None, by: str) -> Figure:
 
 
 def total(figures: Iterable[Figure], *, nothing: str = "nothing was spent") -> Figure:
-    """Add figures up; nothing comes to a measured 0."""
+    """Return the sum of figures; the sum of no figures is a measured 0."""
     parts = list(figures)
     known = [part for part in parts if part["value"] is not None]
     come_to = math.fsum(least(part) for part in parts)
@@ -53,5 +53,5 @@ def total(figures: Iterable[Figure], *, nothing: str = "nothing was spent") -> F
 
 
 def least(figure: Mapping[str, Any]) -> float:
-    """Return what a figure comes to at least."""
+    """Return a lower bound of a figure."""
     return float(figure["value"] if figure["value"] is not None else figure.get("at_least", 0.0))

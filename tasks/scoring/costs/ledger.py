@@ -1,8 +1,9 @@
-"""What a stage took, in seconds, kWh, CO2e and dollars: from what the meter noted of it (``used``) and the rates of the
-run.
+"""The cost of a stage in seconds, kWh, CO2e and dollars, computed from the meter's record (``used``) and the rates of
+the run.
 
-Facts are noted when a stage is made and travel with its result; rates are looked up when the ledger is written. So a
-result made by another worker, or a year ago, is counted at today's price, and what nobody noted stays unknown.
+The meter's record is taken while a stage runs and is stored with its result; rates are looked up when the ledger is
+written. So a result computed by another worker, or a year ago, is priced at today's rates, and figures that were not
+recorded stay unknown.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from tasks.scoring.speed.energy import JOULES, cpu_joules, emitted_kg, kwh_of, m
 PARTS = ("seconds", "gpu_seconds", "kwh", "co2e_kg", "co2e_lb", "dollars_on_demand", "dollars_spot")
 NOT_NOTED = "not noted when it was made"
 Used = Mapping[str, Any]
-"""What a meter noted of one stage; see ``tasks/stage/meter.py``."""
+"""The meter's record of one stage; see ``tasks/stage/meter.py``."""
 
 
 def cost_of(used: Used, rates: Rates) -> dict[str, Figure]:
-    """Return what one stage took."""
+    """Return the cost of one stage."""
     kwh = energy_of(used, rates)
     kg = emissions_of(kwh, rates)
     return {
@@ -38,13 +39,13 @@ def cost_of(used: Used, rates: Rates) -> dict[str, Figure]:
 
 
 def sum_of(costs: Iterable[Mapping[str, Figure]]) -> dict[str, Figure]:
-    """Add up what several stages took."""
+    """Return the summed cost of several stages."""
     all_of = list(costs)
     return {part: total(cost[part] for cost in all_of) for part in PARTS}
 
 
 def foreseen(cost: Mapping[str, Figure]) -> dict[str, Figure]:
-    """Return what the like of a stage took as an estimate of what it will take."""
+    """Return the cost of a similar stage as an estimate of a future stage's cost."""
     return {
         part: figure if figure["value"] is None else estimated(figure["value"], "as the like of it took")
         for part, figure in cost.items()
@@ -52,7 +53,8 @@ def foreseen(cost: Mapping[str, Figure]) -> dict[str, Figure]:
 
 
 def headline_figures(cost: Mapping[str, Figure], market: str) -> dict[str, float]:
-    """Return what of a cost a chooser compares, by the short names that MLflow shows; what is unknown is left out."""
+    """Return the figures of a cost by which candidates are compared, under the short names shown in MLflow. Unknown
+    figures are left out."""
     named = {"kwh": "kwh", "co2e_kg": "co2e_kg", "dollars": f"dollars_{market.replace('-', '_')}"}
     return {
         name: cost[part]["value"] for name, part in named.items() if part in cost and cost[part]["value"] is not None
@@ -60,17 +62,18 @@ def headline_figures(cost: Mapping[str, Figure], market: str) -> dict[str, float
 
 
 def nothing_known(by: str) -> dict[str, Figure]:
-    """Return the cost of a stage of which nothing is known."""
+    """Return a cost whose figures are all unknown."""
     return {part: unknown(by) for part in PARTS}
 
 
 def energy_of(used: Used, rates: Rates) -> Figure:
-    """Return the kWh that a stage's machine drew for it: processor and memory, and its GPUs."""
+    """Return the kWh drawn for a stage by the processor, the memory and the GPUs."""
     return total([processor_kwh(used, rates), *([gpu_kwh(used, rates)] if number(used, "gpus") != 0 else [])])
 
 
 def processor_kwh(used: Used, rates: Rates) -> Figure:
-    """Return what the processor drew: by its own counter (RAPL), or by CPU seconds and watts, with memory."""
+    """Return the processor's energy: from its own counter (RAPL), else estimated from CPU seconds and watts, plus
+    memory."""
     counted, seconds, load = number(used, "cpu_joules"), number(used, "seconds"), number(used, "cpu_seconds")
     if counted is not None:
         return measured(kwh_of(counted), "RAPL of the whole package, by this stage's share of all CPU seconds")
@@ -103,7 +106,7 @@ def processor_kwh(used: Used, rates: Rates) -> Figure:
 
 
 def inference_joules(latency_ms: float | None, threads: int, cpu: str, rates: Rates) -> Figure:
-    """Return what one inference draws of a processor, in joules: an estimate, its latency times a constant."""
+    """Return the processor's energy for one inference in joules: an estimate, its latency times a constant."""
     row = rates.drawn_by("cpu", cpu)
     watts = rates.core_watts if rates.core_watts is not None else row.load if row else None
     if latency_ms is None or not math.isfinite(latency_ms) or watts is None:
@@ -113,8 +116,8 @@ def inference_joules(latency_ms: float | None, threads: int, cpu: str, rates: Ra
 
 
 def gpu_kwh(used: Used, rates: Rates) -> Figure:
-    """Return what GPUs drew: by their own counter (NVML), or their seconds at full load, which is a bound from
-    above."""
+    """Return the energy of the GPUs: from their own counter (NVML), else their seconds at full load, which is an upper
+    bound."""
     counted, seconds, model = number(used, "gpu_joules"), number(used, "gpu_seconds"), str(used.get("gpu") or "")
     if counted is not None:
         return measured(kwh_of(counted), "NVML's energy counter, shared by stages side by side")
@@ -126,7 +129,7 @@ def gpu_kwh(used: Used, rates: Rates) -> Figure:
 
 
 def emissions_of(kwh: Figure, rates: Rates) -> Figure:
-    """Return the kg of CO2e behind kWh."""
+    """Return the kg of CO2e emitted for some kWh."""
     if rates.kg_per_kwh is None:
         return unknown("no grid factor: set costs.region")
     factor = emitted_kg(1.0, kg_per_kwh=rates.kg_per_kwh, pue=rates.pue)
@@ -134,8 +137,8 @@ def emissions_of(kwh: Figure, rates: Rates) -> Figure:
 
 
 def dollars_of(used: Used, rates: Rates, market: str) -> Figure:
-    """Return a stage's share of the instance's price: for the seconds that were its own, among the stages that ran side
-    by side."""
+    """Return a stage's share of the instance's price: for the machine seconds attributed to it among the stages that
+    ran at the same time."""
     price, seconds = rates.dollars_per_hour(market), number(used, "machine_seconds")
     if price is None:
         return unknown("no price: set costs.instance and costs.region")
@@ -145,14 +148,14 @@ def dollars_of(used: Used, rates: Rates, market: str) -> Figure:
 
 
 def noted(used: Used, name: str, by: str) -> Figure:
-    """Return a fact that was measured, if it was noted."""
+    """Return a recorded measurement, or an unknown figure."""
     value = number(used, name)
     return unknown(NOT_NOTED) if value is None else measured(value, by)
 
 
 def number(used: Used, name: str) -> float | None:
-    """Return a figure out of a manifest, which somebody else may have written: a finite number that is not negative, or
-    None."""
+    """Return a number from a manifest, or None unless it is finite and not negative: the manifest may come from an
+    untrusted source."""
     value = used.get(name)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
     return float(value) if is_number and value is not None else None

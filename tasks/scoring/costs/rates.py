@@ -1,5 +1,5 @@
-"""What things cost and give off here: small tables with source and date, a user's own before ours, and the recipe's
-word before both.
+"""Prices, grid factors and watts: small tables with source and date. A user's tables override the built-in ones, and
+the recipe overrides both.
 
 Old figures are used with a warning: prices after 90 days, grid factors after two years.
 """
@@ -33,7 +33,7 @@ class Row(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def empty_is_unknown(cls, value: Any, info: Any) -> Any:
-        """Read an empty cell as None where a figure stands, and as itself where a name stands."""
+        """Read an empty cell as None in a column of figures, and as an empty string in a column of names."""
         return None if value == "" and info.field_name not in NAMES else value
 
 
@@ -64,7 +64,7 @@ class Grid(Row):
 
 
 class Watts(Row):
-    """What a processor (per core), a GPU (each) or memory (per GB) draws at rest and under load."""
+    """Power of a processor (per core), a GPU (each) or memory (per GB), in watts at rest and under load."""
 
     kind: str
     name: str
@@ -77,13 +77,13 @@ AnyRow = TypeVar("AnyRow", bound=Row)
 
 @dataclass(frozen=True)
 class Rates:
-    """What a run counts with; None is what is not known."""
+    """The rates by which a run's costs are computed; None means unknown."""
 
     market: str = "on-demand"
     price: Instance | None = None
     kg_per_kwh: float | None = None
     grid: str = ""
-    """Where the factor is from."""
+    """The source of the factor: the recipe, or a region."""
     pue: float = 1.0
     core_watts: float | None = None
     gpu_watts: float | None = None
@@ -91,7 +91,7 @@ class Rates:
     warnings: Sequence[str] = field(default_factory=tuple)
 
     def dollars_per_hour(self, market: str | None = None) -> float | None:
-        """Return the price of the instance on a market; without one, on the recipe's own."""
+        """Return the instance's price in dollars per hour on a market, by default the recipe's."""
         return (
             None
             if self.price is None
@@ -101,21 +101,22 @@ class Rates:
         )
 
     def drawn_by(self, kind: str, model: str) -> Watts | None:
-        """Return the row for a processor or a GPU: of those whose name is in its own, the longest; a row without a name
-        fits all."""
+        """Return the row for a processor or GPU model: the longest row name whose words all occur in the model's name.
+        A row without a name matches every model."""
         fitting = [row for row in self.watts if row.kind == kind and (not row.name or names(row.name, model))]
         return max(fitting, key=lambda row: len(row.name), default=None)
 
 
 def names(words: str, model: str) -> bool:
-    """Tell whether every word of a row's name is a word of a model's: an L4 is no L40S, and no plain H100 an "H100
-    PCIe"."""
+    """Return whether every word of a row's name is a word of a model's name: a row "L4" does not match an L40S, nor
+    "H100 PCIe" a plain H100."""
     ours, theirs = (set(re.findall(r"[a-z0-9]+", text.lower())) for text in (words, model))
     return ours <= theirs
 
 
 def rates_for(costs: Any, *, today: date | None = None) -> Rates:
-    """Look up what a recipe's ``costs`` name; what they do not name is unknown, and what no table knows is refused."""
+    """Return the rates for a recipe's ``costs``. Settings left out are unknown; names that are in no table are
+    refused."""
     today, folder = today or date.today(), own_folder()
     price = find_instance(read("instances", Instance, folder), costs.instance, costs.region) if costs.instance else None
     grid = find_grid(read("grid", Grid, folder), costs.region) if costs.region else None
@@ -135,7 +136,7 @@ def rates_for(costs: Any, *, today: date | None = None) -> Rates:
 
 
 def own_folder() -> Path | None:
-    """Return the folder of a user's own tables."""
+    """Return the folder of a user's own tables, or None."""
     given = os.environ.get("LIMBECK_PRICES")
     if given and not Path(given).is_dir():
         raise RecipeError(f"LIMBECK_PRICES names {given!r}, which is no folder; make it, or leave LIMBECK_PRICES out")
@@ -143,13 +144,13 @@ def own_folder() -> Path | None:
 
 
 def read(name: str, kind: type[AnyRow], own: Path | None) -> list[AnyRow]:
-    """Read a table, a user's own rows first."""
+    """Return the rows of a table, the user's own first."""
     places = [folder / f"{name}.csv" for folder in (own, TABLES) if folder is not None]
     return [row for place in places if place.is_file() for row in rows_of(place, kind)]
 
 
 def rows_of(place: Path, kind: type[AnyRow]) -> list[AnyRow]:
-    """Read one file; a cell that does not fit is told with its line."""
+    """Return the rows of one file; an invalid cell is reported with its line."""
     found = []
     with place.open(newline="", encoding="utf-8") as stream:
         for number, cells in enumerate(csv.DictReader(stream), start=2):
@@ -165,7 +166,7 @@ def rows_of(place: Path, kind: type[AnyRow]) -> list[AnyRow]:
 
 
 def find_instance(rows: Sequence[Instance], instance: str, region: str | None) -> Instance:
-    """Return an instance's row; of one that is not there, say what is."""
+    """Return an instance's row; the error for a missing one lists the known ones."""
     for row in rows:
         if (row.instance, row.region) == (instance, region):
             return row
@@ -184,7 +185,7 @@ def find_instance(rows: Sequence[Instance], instance: str, region: str | None) -
 
 
 def find_grid(rows: Sequence[Grid], region: str) -> Grid:
-    """Return a grid's row; of one that is not there, say what is."""
+    """Return a grid's row; the error for a missing one lists the known ones."""
     for row in rows:
         if row.region == region:
             return row
@@ -197,18 +198,18 @@ def find_grid(rows: Sequence[Grid], region: str) -> Grid:
 
 
 def hint(given: str, known: Sequence[str]) -> str:
-    """Return the name that was most likely meant."""
+    """Return a question that names the closest known name, or an empty string."""
     near = get_close_matches(given, known, 1)
     return f"did you mean {near[0]!r}? " if near else ""
 
 
 def is_old(row: Any, days: int, today: date) -> bool:
-    """Tell whether a row's figures are from too long ago; those without a date are."""
+    """Return whether a row's figures are out of date; a row without a date is."""
     return row.as_of is None or (today - row.as_of).days > days
 
 
 def old(row: Any, days: int, what: str, today: date) -> str:
-    """Say that a row is old, and what to do about it."""
+    """Return the warning for an old row, with a remedy."""
     name = getattr(row, "instance", "")
     age = "of no date" if row.as_of is None else f"of {row.as_of.isoformat()}, {(today - row.as_of).days} days old"
     return (

@@ -1,5 +1,5 @@
-"""The metrics as ``evaluate.Metric`` classes that need no hub: for people who score elsewhere with the same
-definitions."""
+"""The metrics as ``evaluate.Metric`` classes that need no hub, for scoring with the same definitions outside of
+Limbeck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A figure with its interval, turned so that more is better."""
+"""A figure with its interval, with the sign chosen so that more is better."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Gain:
-    """A figure with its interval: what a bound is held against, or how far a candidate's metric lies above another's on
-    the same rows.
+    """A figure with its interval: a figure to compare with a bound, or the difference of a candidate's metric from
+    another's on the same rows.
 
-    Of a difference, errors are turned, so that more is better.
+    In a difference, the sign is reversed for errors, so that more is better.
     """
 
     value: float

@@ -1,11 +1,11 @@
-"""Bootstrap intervals: of a figure, of a difference between two models on the same rows, and of the share that a
-student retains.
+"""Bootstrap intervals: of a figure, of a difference between two models on the same rows, and of the share of the
+teacher's score that a student retains.
 
-Method: Efron 1979, the bootstrap; rows are resampled, or groups of rows where they come in groups (Davison and Hinkley
-1997, section 3.8), and where there are several seeds, seeds are resampled too. With only two or three seeds the spread
-between seeds is underestimated (by the factor (S - 1) / S in variance): a score's interval is then a little too narrow.
-The paired difference, on which the words "better" and "worse" stand, takes the seeds' part from their variance instead
-(see there). Shape letters: N rows, S seeds, R resamples.
+Method: Efron 1979, the bootstrap; rows are resampled, or groups of rows if the data is grouped (Davison and Hinkley
+1997, section 3.8), and with several seeds, seeds are resampled too. With only two or three seeds the spread between
+seeds is underestimated (by the factor (S - 1) / S in variance): a score's interval is then a little too narrow. The
+paired difference, on which the words "better" and "worse" are based, takes the seeds' part from their variance instead
+(see ``paired_difference``). Shape letters: N rows, S seeds, R resamples.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 from tasks.metrics.definition import Metric
 from tasks.scoring.quality.resampling import resampled
 
-LEAST = 0.05  # a share of a smaller score than this says nothing, so none is given
-TAIL = 10  # resamples that lie beyond each end of an interval at least, or its ends would be single draws
+LEAST = 0.05  # a share of a smaller score than this is meaningless, so none is computed
+TAIL = 10  # minimum number of resamples beyond each end of an interval; with fewer, its ends would be single draws
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure and the bounds it lies between with the stated confidence."""
+    """A figure and the bounds of its confidence interval."""
 
     value: float
     low: float
@@ -48,14 +48,14 @@ def bounds(value: float, values_R: np.ndarray, confidence: float) -> Interval:
 
 
 def enough(resamples: int, confidence: float) -> int:
-    """Return as many resamples as were asked for, or more where the ends of so wide an interval would rest on fewer
-    than ``TAIL`` of them."""
+    """Return the requested number of resamples, or more if at this confidence fewer than ``TAIL`` of them would lie
+    beyond each end of the interval."""
     return max(resamples, int(np.ceil(2 * TAIL / (1 - confidence))))
 
 
 def shares(metric: Metric, theirs: float, theirs_R: np.ndarray) -> bool:
-    """Tell whether a share of the other model's score says something: errors are no quality, and by a score near zero
-    nothing can be divided."""
+    """Return whether a share of the other model's score is meaningful: not for metrics of error, nor for a score near
+    zero, by which one cannot divide."""
     return bool(not metric.lower_is_better and theirs > LEAST and theirs_R.min() > LEAST / 5)
 
 
@@ -80,16 +80,16 @@ def compare(
     seed: int = 0,
     groups_N: np.ndarray | None = None,
 ) -> Comparison:
-    """Score a candidate (one row of predictions a seed) beside its teacher, all on the same resampled rows, or groups
-    of them."""
+    """Score a candidate (one row of predictions a seed) and its teacher, all on the same resampled rows or groups of
+    rows."""
     everyone = np.concatenate([ours_SN, theirs_N[None]])
     values = resampled(metric, everyone, references_N, resamples, seed, groups_N)
     ours_R, theirs_R = over_seeds(values[:-1], seed), values[-1]
     ours_S, theirs = np.asarray([metric(each, references_N) for each in ours_SN]), metric(theirs_N, references_N)
     ours = float(ours_S.mean())
     retained = bounds(ours / theirs, ours_R / theirs_R, confidence) if shares(metric, theirs, theirs_R) else None
-    # The difference decides how many layers can go: as in ``paired_difference``, its interval is not narrower than few
-    # seeds allow.
+    # The difference decides how many layers can be dropped: as in ``paired_difference``, its interval takes account of
+    # a small number of seeds.
     gaps_R = values[:-1].mean(0) - theirs_R
     difference = welch(ours - theirs, float(gaps_R.var(ddof=1)), [ours_S, np.asarray([theirs])], confidence)
     return Comparison(bounds(ours, ours_R, confidence), difference, retained)
@@ -97,7 +97,7 @@ def compare(
 
 @dataclass(frozen=True)
 class Difference(Interval):
-    """How far two candidates are apart, and how likely so much would be if they were equal."""
+    """The difference between two candidates, with its two-sided p-value."""
 
     p: float
 
@@ -113,13 +113,13 @@ def paired_difference(
     seed: int = 0,
     groups_N: np.ndarray | None = None,
 ) -> Difference:
-    """Return how far the first model's metric lies above the second's on the same rows, over the seeds of both.
+    """Return the first model's metric minus the second's on the same rows, over the seeds of both.
 
-    Rows: the variance of the difference over resamples, in which both models meet the same rows. Seeds: the variance of
-    a mean of so few, and as few seeds are a poor estimate of it, Student's t with Welch's degrees of freedom.
-    Percentiles of resampled seeds would leave zero out too often: where seeds make all the noise, of equal models with
-    three seeds each every seventh time instead of every twentieth. What rows and seeds do together is in both parts, so
-    the interval is rather a little too wide.
+    Rows: the variance of the difference over resamples, in which both models get the same rows. Seeds: the variance of
+    the mean over seeds; because few seeds estimate it poorly, the interval uses Student's t with Welch's degrees of
+    freedom. Percentiles of resampled seeds would exclude zero too often: if all noise is between seeds, for equal
+    models with three seeds each one time in seven instead of one in twenty. The interaction of rows and seeds is
+    counted in both parts, so the interval tends to be a little too wide.
     """
     values = resampled(metric, np.concatenate([first_SN, second_SN]), references_N, resamples, seed, groups_N)
     gaps_R = values[: len(first_SN)].mean(0) - values[len(first_SN) :].mean(0)

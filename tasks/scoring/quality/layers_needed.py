@@ -1,15 +1,15 @@
-"""How many layers does a task need: what a sweep of dropped models says, and how sure it is of it.
+"""The number of layers that a task needs: the conclusion of a sweep of dropped models, and its confidence.
 
-For each number of dropped layers K there are several strategies, and the best of several noisy scores is better than it
-deserves. So the strategy of a K is chosen on the selection rows, which trained models were compared on anyway, and its
-figure is read on the reporting split, on which nothing was chosen: that figure is not flattered, however many
-strategies were tried.
+For each number of dropped layers K there are several strategies, and the best of several noisy scores is biased
+upwards. So the strategy of a K is chosen on the selection rows, on which trained models are compared anyway, and its
+figure is read on the reporting split, on which nothing is chosen: that figure is unbiased, however many strategies were
+tried.
 
-"Holds within 1 point" is said of a K where the lower bound of the difference to the teacher (paired over rows, Welch's
-t over seeds, see ``intervals.py``) is above -1 point. The bound is the low end of the two-sided interval: of 95 %,
-one-sided 97.5 %. The Ks are gone through from 1 on, and the first that does not hold ends the answer (testing in a
-fixed sequence, Maurer et al. 1995): so trying many Ks needs no other correction, and a large K that holds by luck after
-a smaller one failed is not believed. With one seed nothing holds: nobody knows then how much luck was in it.
+A K "holds within 1 point" if the lower bound of the difference to the teacher (paired over rows, Welch's t over seeds,
+see ``intervals.py``) is above -1 point. The bound is the low end of the two-sided interval: for 95 %, one-sided 97.5 %.
+The Ks are tested from 1 on, and the first that does not hold ends the test (fixed-sequence testing, Maurer et al.
+1995): so many Ks need no other correction, and a large K that holds by chance after a smaller one failed is not
+accepted. With one seed nothing holds, because the variance between trainings is unknown.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ high)."""
 
 
 def chosen_by_drop(cells: Sequence[Cell]) -> dict[int, Cell]:
-    """Return for each number of dropped layers the strategy that is best on the selection rows, among those that were
-    trained to the end."""
+    """Return, for each number of dropped layers, the strategy with the best score on the selection rows, among those
+    that were trained to the end."""
     final = [cell for cell in cells if cell["state"] == "scored"]
     drops = sorted({cell["drop"] for cell in final})
     return {
@@ -35,14 +35,15 @@ def chosen_by_drop(cells: Sequence[Cell]) -> dict[int, Cell]:
 
 
 def layers_needed(cells: Sequence[Cell], *, points: Sequence[float] = (1, 2, 3)) -> list[dict[str, Any]]:
-    """Return for each distance from the teacher the most layers that can go: by the mean over seeds, and with the
-    interval."""
+    """Return, for each distance from the teacher, the largest number of layers that can be dropped: by the mean over
+    seeds, and by the interval."""
     chosen = chosen_by_drop(cells)
     return [within(chosen, distance) for distance in points]
 
 
 def within(chosen: Mapping[int, Cell], distance: float) -> dict[str, Any]:
-    """Answer for one distance; ``alone`` are the Ks whose own interval is near enough although a smaller K's is not."""
+    """Return the answer for one distance; ``alone`` lists the Ks whose own interval is near enough although that of a
+    smaller K is not."""
     limit = -distance * POINT
     near = [drop for drop, cell in chosen.items() if cell["difference"]["value"] >= limit]
     sure = [drop for drop, cell in chosen.items() if len(cell["seeds"]) > 1 and cell["difference"]["low"] > limit]

@@ -1,12 +1,11 @@
 """Metrics of many bootstrap resamples at once: rows are never copied, each resample is a weight for every distinct
-answer.
+column of predictions and label.
 
-Where rows come in groups, groups are drawn: what rows of one group have in common would else count as often as the
-group has rows.
+If rows are grouped, groups are drawn; otherwise an effect common to a group would count once for each of its rows.
 
-Drawing N rows with replacement is drawing how often each distinct column of (predictions of every model, truth) comes
-up, which is multinomial. A classifier has few distinct columns, however many rows it answered, so this costs next to
-nothing. Method: Efron 1979. Shape letters: N rows, U distinct columns, M models, R resamples, G groups.
+Drawing N rows with replacement amounts to drawing the counts of each distinct column of (predictions of every model,
+label), which are multinomial. A classifier has few distinct columns, however many rows it predicted, so this is cheap.
+Method: Efron 1979. Shape letters: N rows, U distinct columns, M models, R resamples, G groups.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ def resampled(
     seed: int,
     groups_N: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the metric [M, R] of every model on the same resampled rows, or groups of rows where ``groups_N`` says
-    which belong together."""
+    """Return the metric [M, R] of every model on the same resampled rows, or on resampled groups of rows if
+    ``groups_N`` is given."""
     random, rows = np.random.default_rng(seed), len(references_N)
     columns, column_N, counts_U = np.unique(
         np.vstack([predictions_MN, references_N]), axis=1, return_inverse=True, return_counts=True
@@ -46,14 +45,14 @@ def resampled(
 
 
 def comes_in_groups(groups_N: np.ndarray) -> bool:
-    """Tell whether there are groups to be drawn; of a single one nothing can be said but by its rows."""
+    """Return whether groups can be resampled: there are at least two, and not every row is its own group."""
     return 1 < len(np.unique(groups_N)) < len(groups_N)
 
 
 def drawn_groups(
     random: np.random.Generator, groups_N: np.ndarray, column_N: np.ndarray
 ) -> Callable[[int], np.ndarray]:
-    """Return a function that draws groups with replacement, and says how often each distinct column comes up [R, U]."""
+    """Return a function that draws groups with replacement and returns the counts of each distinct column [R, U]."""
     names, group_N = np.unique(groups_N, return_inverse=True)
     order_N = np.argsort(column_N, kind="stable")
     starts_U = np.flatnonzero(np.diff(column_N[order_N], prepend=-1))

@@ -1,11 +1,11 @@
-"""Whether a candidate is better than its plain baseline: words that are only said outside the noise.
+"""Verdicts on whether a candidate is better than its plain baseline, given only for significant differences.
 
-A table compares many candidates, and of twenty that are equal to their baseline one would look better at 95 %. So the
-words hold for all comparisons of one table and split at once: the p-values go through Holm's step-down correction (Holm
-1979, "A simple sequentially rejective multiple test procedure"), which keeps the chance of even one wrong word below 5
-% whatever the comparisons have in common. The intervals beside the words stay those of each comparison alone. "better"
-needs both: a corrected p-value that small, and an interval that excludes zero. With one seed on a side nobody knows how
-much luck was in its training: a difference that rows alone do not explain is then left open.
+A table compares many candidates, and of twenty that are equal to their baseline one would look different at 95 %. So
+the verdicts hold for all comparisons of one table and split at once: the p-values are corrected by Holm's step-down
+procedure (Holm 1979, "A simple sequentially rejective multiple test procedure"), which keeps the probability of even
+one wrong verdict below 5 %, whatever the dependence between comparisons. The intervals beside the verdicts are those of
+each comparison alone. "better" needs both: a corrected p-value below 5 %, and an interval that excludes zero. With one
+seed on a side the variance between trainings is unknown: a difference that rows alone do not explain is then left open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Pair = tuple[str, str]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for how many there are, in the order given."""
+    """Return p-values corrected for their number, in the given order."""
     corrected, largest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
@@ -29,10 +29,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def verdicts(found: Mapping[Pair, Mapping[str, Any]], confidence: float) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return what is said of every candidate: against which baseline, on which split, the difference, its interval and
-    the word.
+    """Return the verdicts on every candidate by baseline and split, each with the difference, its interval and its
+    p-value.
 
-    ``found`` holds what the comparisons measured, by pair; they are corrected together, split by split.
+    ``found`` holds the results of the comparisons by pair; they are corrected together, split by split.
     """
     said: dict[str, dict[str, dict[str, Any]]] = {}
     for split in sorted({split for facts in found.values() for split in facts["splits"]}):
@@ -55,7 +55,7 @@ def verdicts(found: Mapping[Pair, Mapping[str, Any]], confidence: float) -> dict
 
 
 def verdict(difference: Mapping[str, float], p: float, confidence: float, *, lower_is_better: bool) -> str:
-    """Return the word for one difference; the interval must exclude zero by itself, whatever the p-value says."""
+    """Return the verdict on one difference; the interval must exclude zero as well, independently of the p-value."""
     if p > 1 - confidence or difference["low"] <= 0 <= difference["high"]:
         return INSIDE
     return "better" if (difference["value"] > 0) != lower_is_better else "worse"

@@ -1,9 +1,9 @@
-"""From what a machine did to kWh, and from kWh to what the grid gave off for them.
+"""The energy of a machine in kWh, and the grid's emissions for it.
 
 Paper: Strubell, Ganesh, McCallum 2019, "Energy and Policy Considerations for Deep Learning in NLP", arXiv:1906.02243.
-Its table gives kWh with the overhead of a data centre in them (1.58 times what the machine drew) and multiplies them by
-0.954 lb of CO2e. Here kWh are what the machine drew, and the overhead (``pue``) comes in with the grid's factor; the
-table is reproduced with ``pue=1``.
+Its table gives kWh including the overhead of a data centre (1.58 times the machine's energy) and multiplies them by
+0.954 lb of CO2e. Here kWh are the machine's own energy, and the overhead (``pue``) is applied with the grid's factor;
+the table is reproduced with ``pue=1``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def kwh_of(joules: float) -> float:
 
 
 def emitted_kg(kwh: float, *, kg_per_kwh: float, pue: float = 1.0) -> float:
-    """Return the kg of CO2e that a grid gives off for what a machine drew and its data centre needed beside it."""
+    """Return the grid's emissions in kg of CO2e for the energy of a machine and the overhead of its data centre."""
     return kwh * pue * kg_per_kwh
 
 
@@ -30,11 +30,11 @@ def pounds(kg: float) -> float:
 
 
 def cpu_joules(*, cpu_seconds: float, held_seconds: float, rest_watts: float, load_watts: float) -> float:
-    """Estimate what cores drew: each at rest for as long as it was held, and what load adds to that for as long as it
-    computed."""
+    """Return an estimate of the energy of cores in joules: power at rest for the time that they were held, and the
+    additional power under load for their CPU seconds."""
     return held_seconds * rest_watts + cpu_seconds * (load_watts - rest_watts)
 
 
 def memory_joules(*, peak_bytes: float, seconds: float, watts_per_gb: float) -> float:
-    """Estimate what memory drew, had all of the peak been in use from the start."""
+    """Return an estimate of the energy of memory in joules, assuming that the peak was in use all the time."""
     return peak_bytes / GIB * watts_per_gb * seconds

@@ -1,4 +1,4 @@
-"""Size of a model and work of one forward pass, computed from its config, not measured.
+"""Size of a model and FLOPs of one forward pass, computed from its config, not measured.
 
 Two floating-point operations per multiply-add, at a stated length; BERT-base at 128 tokens gives about 22.4 G, as in
 the literature.
@@ -16,27 +16,27 @@ from tasks.scoring.onnx_models import card_of, graph_of, is_export
 
 
 def flops_of(folder: Path, length: int) -> int:
-    """Return the FLOPs of a model folder: by formula where its family is plain, else counted operation by operation."""
+    """Return the FLOPs of a model folder: by formula for a plain encoder, else counted operation by operation."""
     config = read_config(folder)
     plain = not config.get("model_type") or architecture_of(config).plain
     return forward_flops(config, length) if plain else counted_flops(folder, length)
 
 
 def counted_flops(folder: Path, length: int) -> int:
-    """Count the FLOPs of the matrix products of one input, by running a model of this config (its weights do not
-    matter)."""
+    """Return the FLOPs of the matrix products of one input, counted while running a model of this config with random
+    weights."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     if 0 < getattr(config, "max_position_embeddings", 0) < length + 2:
-        config.max_position_embeddings = length + 2  # as the formula does, say what a longer input would cost
-    # Eager attention is plain matrix products; torch has no count for every fused kernel.
+        config.max_position_embeddings = length + 2  # as in the formula, an input longer than the model's limit counts
+    # Eager attention is plain matrix products; torch cannot count every fused kernel.
     model = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
     model.requires_grad_(
         False
-    )  # the counter asks for the gradient of a weight that is handed to a module, as DeBERTa does, and finds none
+    )  # the counter requests the gradient of a weight that is passed to a module, as in DeBERTa, and finds none
     ids_BT = torch.ones(1, length, dtype=torch.long)
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
         model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
@@ -55,19 +55,19 @@ def forward_flops(config: Mapping[str, Any], length: int) -> int:
     narrow = config.get(
         "embedding_size", width
     )  # ALBERT and ELECTRA widen their embeddings once, below the first layer
-    # ALBERT does so even where there is nothing to widen.
+    # ALBERT has this projection even if both widths are equal.
     widening = length * narrow * width if narrow != width or architecture_of(config).always_widens else 0
     return int(2 * (layers * length * (projections + feed_forward + attention) + widening + pooler))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read a model folder's config."""
+    """Return a model folder's config."""
     return dict(json.loads((folder / "config.json").read_text()))
 
 
 def parameters_of(folder: Path) -> int:
-    """Count a model's parameters from its safetensors headers, without loading them; an export says how many its
-    checkpoint had."""
+    """Return a model's number of parameters, from its safetensors headers without loading the weights; for an export,
+    the number recorded for its checkpoint."""
     from safetensors import safe_open
 
     if is_export(folder):

@@ -1,10 +1,10 @@
-"""Latency and speed-up as the results state them: all of a run by one teacher's latency, and which of them are
-unsteady.
+"""Latency and speed-up as reported in the results, all relative to one latency of the teacher, and the detection of
+unsteady ones.
 
-Every candidate is timed in turn with its teacher, in a stage of its own, and between two stages a machine may change
-its pace. So what a stage says is how many times as fast as the teacher a candidate is; its latency is the teacher's
-own, measured once, divided by that. What is unsteady is shown and decides nothing: no alias, no criterion, no
-preference, no front.
+Every candidate is timed in turn with its teacher, in a stage of its own, and a machine may change its speed between two
+stages. So a stage measures a candidate's speed-up over the teacher; the candidate's reported latency is the teacher's
+own, measured once, divided by that speed-up. Unsteady figures are displayed but decide nothing: no alias, no criterion,
+no preference, no Pareto front.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tasks.scoring.speed.timing import NEAR
 
 
 def with_paces(rows: Sequence[ResultRow], paces: Sequence[Mapping[str, Any]]) -> list[ResultRow]:
-    """Enter latency and speed-up in the rows of the results, the teacher's first; ``paces`` are what their stages
-    measured."""
+    """Return the rows of the results, the teacher's first, with latency and speed-up; ``paces`` are the measurements of
+    their stages."""
     first = paces[0]
     paced = [
         row.replaced(**pace_of(pace, first, alone=number == 0))
@@ -36,7 +36,7 @@ def pace_of(pace: Mapping[str, Any], teachers: Mapping[str, Any], *, alone: bool
     bounds = [measured / pace["model"]["high_ms"], measured / pace["model"]["low_ms"]]
     if not alone:
         bounds = [pace["speedup_low"] / pace["speedup"], pace["speedup_high"] / pace["speedup"]]
-    low, high = min(1.0, *bounds), max(1.0, *bounds)  # figures are rounded, and may lie beside a narrow interval
+    low, high = min(1.0, *bounds), max(1.0, *bounds)  # figures are rounded, and may lie outside of a narrow interval
     because = pace["unsteady"] or (f"its teacher is unsteady: {teachers['unsteady']}" if teachers["unsteady"] else None)
     return {
         "latency_ms": latency,
@@ -50,8 +50,8 @@ def pace_of(pace: Mapping[str, Any], teachers: Mapping[str, Any], *, alone: bool
 
 
 def out_of_step(rows: Sequence[ResultRow]) -> dict[str, str]:
-    """Return by name why a row is unsteady that is asked like others of its shape and takes longer or shorter than most
-    of them."""
+    """Return, by name, the reasons of rows that are unsteady because they are faster or slower than most rows of the
+    same shape and engine."""
     shapes: dict[tuple[Any, ...], list[ResultRow]] = {}
     for row in rows:
         if not row.unsteady:
@@ -60,15 +60,15 @@ def out_of_step(rows: Sequence[ResultRow]) -> dict[str, str]:
 
 
 def shape_of(row: ResultRow) -> tuple[Any, ...]:
-    """Return what models of one shape have in common: parameters, work, and what asks them; by which library is a
-    finding of the timing."""
+    """Return the key of models of one shape: parameters, FLOPs, and the engine without its matrix library, which is
+    chosen by the timing."""
     engine = row.measured_at.engine if row.measured_at else ""
     return row.parameters, row.flops, engine.split(" against ")[0].split(",")[0]
 
 
 def apart_in(same: Sequence[ResultRow]) -> dict[str, str]:
-    """Return whom of one shape the others contradict: all but the most that agree within 5 %, and everybody where those
-    are no majority."""
+    """Return, by name, the reasons of rows of one shape that the others contradict: all but the largest group that
+    agrees within 5 %, and all rows if that group is no majority."""
     ordered = sorted((row.latency_ms or 0.0, row.name) for row in same)
     agree = max(
         (

@@ -1,9 +1,8 @@
-"""By which library torch multiplies fp32 matrices: as it does by itself, or by oneDNN with weights laid out for it
-beforehand.
+"""The library with which torch multiplies fp32 matrices: its default, or oneDNN with weights packed beforehand.
 
-On x86 torch asks MKL for fp32 products, and MKL takes slower kernels on processors of other makers. oneDNN chooses by
-the instructions that there are. Which is faster depends on the processor and on the shape, so each model is timed with
-the faster one of the two. Elsewhere torch asks the library of the processor's maker by itself.
+On x86 torch calls MKL for fp32 products, and MKL uses slower kernels on processors that are not Intel's. oneDNN chooses
+by the available instructions. The faster one depends on the processor and on the shape, so each model is timed with
+the faster of the two. On other platforms torch's default is already the library of the processor's maker.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ X86 = ("x86_64", "AMD64")
 
 
 def libraries() -> list[str]:
-    """Return the libraries that can multiply here, torch's choice first."""
+    """Return the libraries available on this machine, torch's default first."""
     if platform.machine() not in X86:
         return [OWN]
     return [
@@ -29,7 +28,8 @@ def libraries() -> list[str]:
 
 
 class PackedLinear(nn.Module):
-    """A linear layer whose weight oneDNN has laid out for inputs of so many rows; weight and bias can still be read."""
+    """A linear layer whose weight is packed by oneDNN for inputs of a given number of rows; weight and bias can still
+    be read."""
 
     def __init__(self, linear: nn.Linear, rows: int) -> None:
         super().__init__()
@@ -42,13 +42,13 @@ class PackedLinear(nn.Module):
         self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), rows)
 
     def forward(self, input_ROWSxI: Tensor) -> Tensor:
-        """Return the layer's output; any leading axes."""
+        """Return the layer's output; the input may have any leading axes."""
         out: Tensor = torch.ops.mkldnn._linear_pointwise(input_ROWSxI, self.packed, self.bias, "none", [], "")
         return out
 
 
 def by_onednn(model: Any, rows: int) -> Any:
-    """Return a model, changed in place, with oneDNN's products in all of its linear layers; ``rows`` are the tokens of
+    """Return a model, changed in place, whose linear layers multiply with oneDNN; ``rows`` is the number of tokens of
     one call."""
     with torch.inference_mode():
         for name, layer in list(model.named_modules()):

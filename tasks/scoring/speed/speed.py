@@ -1,4 +1,4 @@
-"""Latency and memory of inference, measured: the candidate and its teacher in turn, so that a busy moment hits both.
+"""Latency and memory of inference, measured: candidate and teacher in turn, so that a busy moment affects both.
 
 Shape letters: B batch, T tokens.
 """
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ENGINE = "torch fp32 sdpa"
-FORGET_THE_PEAK = "5"  # what Linux reads as: the peak resident size starts anew from the present one
+FORGET_THE_PEAK = "5"  # tells Linux to reset the peak resident size to the present one
 TRIAL = {"repeats": 9, "warmup": 2, "seconds": 0.0}
-"""Calls by which the faster library is found."""
+"""Settings of the timing that finds the faster library."""
 
 
 class Checkpoint:
@@ -37,7 +37,7 @@ class Checkpoint:
         self.config, self.vocabulary = self.model.config, self.model.config.vocab_size
 
     def call(self, ids_BT: np.ndarray) -> Callable[[], Any]:
-        """Return what asks it once about these tokens."""
+        """Return a function that runs the model once on these tokens."""
         import torch
 
         inputs = asked(self.tokenizer, torch.from_numpy(ids_BT))
@@ -55,20 +55,20 @@ class Export:
         self.engine, self.vocabulary = str(card_of(folder)["engine"]), self.config.vocab_size
 
     def call(self, ids_BT: np.ndarray) -> Callable[[], Any]:
-        """Return what asks it once about these tokens."""
+        """Return a function that runs the model once on these tokens."""
         every = {"input_ids": ids_BT, "attention_mask": np.ones_like(ids_BT), "token_type_ids": np.zeros_like(ids_BT)}
         inputs = {name: every[name] for name in self.model.card["inputs"]}
         return lambda: self.model.ask(inputs)
 
 
 def opened(folder: Path, threads: int) -> Checkpoint | Export:
-    """Load what a folder holds."""
+    """Load the model in a folder, a checkpoint or an export."""
     return Export(folder, threads) if is_export(folder) else Checkpoint(folder, threads)
 
 
 def fastest_call(folder: Path, model: Checkpoint | Export, ids_BT: np.ndarray) -> tuple[str, Callable[[], Any]]:
-    """Return how a model is asked fastest here, and the call; of a checkpoint this tries each library that can multiply
-    in fp32."""
+    """Return the name of the fastest engine for a model on this machine, and its call; for a checkpoint, each library
+    for fp32 products is tried."""
     from tasks.scoring.speed.products import ONEDNN, by_onednn, libraries
 
     if isinstance(model, Export):
@@ -87,8 +87,8 @@ def fastest_call(folder: Path, model: Checkpoint | Export, ids_BT: np.ndarray) -
 def measure_latency(
     folders: Mapping[str, Path], *, batch: int, length: int, threads: int, repeats: int, warmup: int, seconds: float
 ) -> dict[str, Any]:
-    """Time ``model`` and ``teacher`` in turn on the same random tokens; return milliseconds of each, their quotient,
-    and why they are unsteady."""
+    """Time ``model`` and ``teacher`` in turn on the same random tokens; return the milliseconds of each, their
+    quotient, and the reason if they are unsteady."""
     import torch
 
     torch.set_num_threads(threads)
@@ -108,7 +108,7 @@ def measure_latency(
 
 
 def paces_of(times: Mapping[str, list[float]]) -> dict[str, Any]:
-    """Return what the milliseconds of model and teacher, timed in turn, come to."""
+    """Return the figures computed from the milliseconds of model and teacher, timed in turn."""
     middles = {name: median_of(values) for name, values in times.items()}
     apart = quotient_of(times["teacher"], times["model"])
     figures = {
@@ -131,13 +131,12 @@ def paces_of(times: Mapping[str, list[float]]) -> dict[str, Any]:
 
 
 def figure_of(milliseconds: float) -> float:
-    """Round a latency to the digits that are printed, so that the quotient of two printed figures is the speed-up that
-    stands beside them."""
+    """Round a latency to the printed digits, so that the quotient of two printed figures is the printed speed-up."""
     return round(milliseconds, 2) if milliseconds >= 1 else float(f"{milliseconds:.3g}")
 
 
 def unsteady_because(found: Mapping[str, Median], calls: int) -> str:
-    """Return why figures decide nothing; empty where every interval is narrow enough."""
+    """Return the reason why figures are unsteady; empty if every interval is narrow enough."""
     wide = {name: one.spread for name, one in found.items() if not one.known}
     said = ", ".join(f"{WHOSE[name]} ± {100 * spread:.1f} %" for name, spread in wide.items())
     return f"after {calls:,} calls each {said}, beyond {100 * NEAR:g} %" if wide else ""
@@ -147,7 +146,8 @@ WHOSE = {"model": "its median", "teacher": "its teacher's median", "quotient": "
 
 
 def asked(tokenizer: Any, ids_BT: Tensor) -> dict[str, Tensor]:
-    """Return what a model is asked with: all that its tokenizer would give, of which XLNet's segments cost time."""
+    """Return the inputs of a model: all that its tokenizer would return, because some cost time, such as XLNet's
+    segments."""
     import torch
 
     every = {"input_ids": ids_BT, "attention_mask": torch.ones_like(ids_BT), "token_type_ids": torch.zeros_like(ids_BT)}
@@ -155,7 +155,7 @@ def asked(tokenizer: Any, ids_BT: Tensor) -> dict[str, Tensor]:
 
 
 def require_length(config: object, length: int) -> None:
-    """Refuse to time a length that a model has no positions for."""
+    """Raise ModelError for a length beyond the model's positions."""
     from tasks.scoring.predict import longest
 
     if length > longest(config, length):
@@ -165,23 +165,23 @@ def require_length(config: object, length: int) -> None:
 
 
 def memory(field: str) -> int:
-    """Return bytes of this process's memory: VmRSS is what it holds now, VmHWM its peak.
+    """Return a figure of this process's memory in bytes: VmRSS is its present size, VmHWM its peak.
 
-    Not ``ru_maxrss``: a process inherits that from the one that started it, so it would report the parent's size.
+    Not ``ru_maxrss``: a process inherits that from its parent, so it would report the parent's size.
     """
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
 
 
 def forget_peak() -> None:
-    """Let the peak start anew, where the system allows it; elsewhere the peak of importing libraries may count too."""
+    """Reset the peak of memory if the system allows it; otherwise the peak while importing libraries may count too."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text(FORGET_THE_PEAK)
 
 
 def import_family(folder: Path) -> None:
-    """Import the code of a model's family by building it on shapes alone: some 120 MB that are the library's, not the
-    model's."""
+    """Import the code of a model's family by building it without weights: it takes some 120 MB, which are the
+    library's, not the model's."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -195,9 +195,9 @@ def import_family(folder: Path) -> None:
 
 
 def peak_increase(folder: Path, *, batch: int, length: int, threads: int) -> int:
-    """Load and run a model in this process; return its peak memory in bytes less what the process held before.
+    """Load and run a model in this process; return the increase of the peak memory in bytes.
 
-    Measure before any other model is loaded: memory that one freed would be used again and not be counted.
+    Call it before any other model is loaded: memory freed by another model would be reused and not be counted.
     """
     import torch
 

@@ -1,8 +1,8 @@
-"""Calls timed in turn, until their medians are known or the time for it is over.
+"""Timing of calls in turn, until their medians are known precisely enough or the time limit is reached.
 
-A machine is disturbed for longer than one call takes, so calls that follow one another are no independent draws. Their
-times are cut into blocks in the order of time, and the interval of the median is that of the blocks' medians, by rank:
-nothing is assumed about the shape of the noise. Source: Schmeiser 1982, "Batch size effects in the analysis of
+Disturbances of a machine last longer than one call, so successive calls are not independent samples. Their times are
+divided into consecutive blocks, and the interval of the median is computed from the ranks of the blocks' medians,
+without assumptions about the distribution of the noise. Source: Schmeiser 1982, "Batch size effects in the analysis of
 simulation output", Operations Research 30(3): 10 to 30 batches are enough.
 """
 
@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 BLOCKS = 20
-"""Of 20 medians the 6th and the 15th hold the true one with 95.9 %."""
-FEWEST = 6  # calls of which the shortest and the longest hold the median with 95 %
+"""Of 20 ordered medians, the 6th and the 15th enclose the true one with a probability of 95.9 %."""
+FEWEST = 6  # the least number of calls of which the shortest and the longest enclose the median with 95 %
 NEAR = 0.05
-"""How far both ends of an interval may lie from their median, as a share of it, where that is called known."""
+"""Largest distance of an interval's ends from the median, as a share of it, at which the median counts as known."""
 LEAST_SHARE = 0.1
-"""Of the time that timing may take, the part that it always takes: what lasts as long as all calls together would pass
-for their own pace."""
-# of the number of calls from one look at the intervals to the next; many looks would find a narrow one by chance
+"""The share of the time limit that timing always takes: a disturbance as long as all calls together would pass for
+their normal speed."""
+# factor on the number of calls between two checks of the intervals; frequent checks would find a narrow one by chance
 GROWTH = 1.3
 
 
@@ -38,7 +38,7 @@ class Median:
 
     @property
     def spread(self) -> float:
-        """How far the interval reaches from the median, as a share of it."""
+        """The largest distance of the interval's ends from the median, as a share of it."""
         return max(self.high - self.value, self.value - self.low) / self.value
 
     @property
@@ -48,8 +48,8 @@ class Median:
 
 
 def median_of(times: Sequence[float], value: float | None = None) -> Median:
-    """Return the median of what followed in time, with its interval; ``value`` stands for the median where that was
-    computed otherwise."""
+    """Return the median of successive times, with its interval; ``value`` replaces the median if it was computed in
+    another way."""
     middles = sorted(float(np.median(block)) for block in np.array_split(np.asarray(times), min(BLOCKS, len(times))))
     outside = outside_of(len(middles))
     middle = float(np.median(times)) if value is None else value
@@ -57,8 +57,8 @@ def median_of(times: Sequence[float], value: float | None = None) -> Median:
 
 
 def outside_of(draws: int) -> int:
-    """Return how many of the ordered draws lie outside of a 95 % interval of their median, at each end; of fewer than 6
-    none."""
+    """Return the number of ordered draws outside of the 95 % interval of their median, at each end; 0 for fewer than
+    6 draws."""
     below, outside = 0.5**draws, 0
     while below + math.comb(draws, outside + 1) * 0.5**draws <= 0.025:
         outside += 1
@@ -67,19 +67,19 @@ def outside_of(draws: int) -> int:
 
 
 def quotient_of(theirs: Sequence[float], ours: Sequence[float]) -> Median:
-    """Return how many times as long the first take as the second, of which each was timed right after the other: the
-    quotient of the medians."""
+    """Return the quotient of the medians of two calls timed in turn, the first divided by the second, with its
+    interval."""
     return median_of(np.divide(theirs, ours).tolist(), float(np.median(theirs) / np.median(ours)))
 
 
 def time_in_turn(
     calls: Mapping[str, Callable[[], Any]], *, repeats: int, warmup: int, seconds: float
 ) -> dict[str, list[float]]:
-    """Return the milliseconds of calls, made in turn (A, B, A, B …): at least ``repeats`` of each, and more until all
-    is known.
+    """Return the milliseconds of calls in turn (A, B, A, B …): at least ``repeats`` of each, and more until all medians
+    are known.
 
-    All is known when the medians and the quotients to the first are; no call begins after ``seconds`` of timed calls,
-    beside the repeats.
+    That includes the quotients to the first call. After ``seconds`` of timed calls no new turn begins, except for the
+    repeats.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(warmup):
@@ -104,6 +104,6 @@ def time_in_turn(
 
 
 def all_known(times: Mapping[str, Sequence[float]]) -> bool:
-    """Tell whether every median is known, and how each stands to the first."""
+    """Return whether every median and every quotient to the first is known."""
     first, *others = times.values()
     return all(median_of(one).known for one in times.values()) and all(quotient_of(first, one).known for one in others)
