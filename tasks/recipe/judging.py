@@ -179,7 +179,7 @@ class Criterion(Knobs):
             )
         if self.by == "difference" and self.reference is None:
             raise ValueError(
-                f"criterion {self.metric!r} is a difference, but to nothing; set relative_to: teacher or champion"
+                f"criterion {self.metric!r} is a difference and needs a reference; set relative_to: teacher or champion"
             )
         if self.reading == "mean" and (self.test is not None or not self.is_quality):
             raise ValueError(

@@ -435,7 +435,7 @@ def test_an_unsteady_speed_meets_no_criterion_and_is_preferred_to_nothing() -> N
         ({"test": "superiority", "relative_to": "champion", "at_least": 1}, "leave at_least and at_most out"),
         ({"metric": "bytes", "test": "superiority", "relative_to": "champion"}, "a test compares a metric of the task"),
         ({"at_least": 1, "of_teacher": True, "relative_to": "champion"}, "write it as two criteria"),
-        ({"at_least": -0.01, "by": "difference"}, "a difference, but to nothing"),
+        ({"at_least": -0.01, "by": "difference"}, "a difference and needs a reference"),
         (
             {"test": "superiority", "relative_to": "teacher", "reading": "mean"},
             "reading: mean is for bounds on quality",

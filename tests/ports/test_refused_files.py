@@ -171,7 +171,7 @@ def test_a_store_without_a_name_of_its_own_is_refused(tmp_path: Path, spoil: Cal
     store = FolderStore(tmp_path / "store")
     assert store.identity() == store.identity()
     spoil(tmp_path / "store" / artifacts.IDENTITY)
-    with pytest.raises(StoreError, match="holds no name of a store|is a link, or no file"):
+    with pytest.raises(StoreError, match="holds no name of a store|is a link or is not a file"):
         store.identity()
 
 

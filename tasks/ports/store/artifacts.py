@@ -143,7 +143,7 @@ def plain_files(folder: Path) -> tuple[dict[str, Path], set[str]]:
     while waiting:
         inside, place = waiting.pop()
         if not stat.S_ISDIR(place.lstat().st_mode):
-            raise StoreError(f"{place.name} is a link, or no folder; an artifact holds plain files only")
+            raise StoreError(f"{place.name} is a link or is not a folder; an artifact holds plain files only")
         for entry in list(os.scandir(place)):
             name = inside + entry.name
             if entry.is_dir(follow_symlinks=False):

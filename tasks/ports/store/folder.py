@@ -85,7 +85,7 @@ class FolderStore:
         try:
             if place.is_symlink() or (place.exists() and not place.is_file()):
                 raise StoreError(
-                    f"{place} is a link, or no file; a store's name is a file of its own: put one back, or delete "
+                    f"{place} is a link or is not a file; a store's name is a file of its own: put one back, or delete "
                     f"the link"
                 )
             if not place.exists():

@@ -95,7 +95,7 @@ class Triple(Objective):
         )
 
 
-def distilbert_loss(context: DistillationContext) -> Triple:
+def distilbert(context: DistillationContext) -> Triple:
     """Return the objective for a distillation context on general text."""
     if context.text is None or not isinstance(context.knobs, GeneralSlice):
         raise ModelError("the triple loss reads general text; use it as general_distillation.method")

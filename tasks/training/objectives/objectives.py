@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tasks.errors import RecipeError
 from tasks.training.objectives.context import DistillationContext, Objective
-from tasks.training.objectives.distilbert import distilbert_loss
+from tasks.training.objectives.distilbert import distilbert
 from tasks.training.objectives.layers import layers
 from tasks.training.objectives.relations import relations
 from tasks.training.objectives.self_attention import self_attention
@@ -17,7 +17,7 @@ OBJECTIVES: dict[str, Callable[[DistillationContext], Objective]] = {
     "relations": relations,
     "replacing": replacing,
     "self-attention": self_attention,
-    "triple": distilbert_loss,
+    "triple": distilbert,
 }
 
 
