@@ -120,3 +120,43 @@ def test_recipes_are_valid_and_say_what_they_are(path: Path) -> None:
     load_recipe(str(path))
     head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
     assert "What it makes" in head and "What it costs" in head and "Command" in head
+
+
+def set_from_outside(path: Path) -> list[tuple[str, str]]:
+    """Return module and name of every top-level value of ours that a test file assigns to."""
+    tree = parsed(path)
+    modules = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("flows", "tasks")
+        for alias in node.names
+    }
+    targets = [target for node in ast.walk(tree) if isinstance(node, ast.Assign) for target in node.targets]
+    return [
+        (modules[target.value.id], target.attr)
+        for target in targets
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in modules
+    ]
+
+
+def test_what_tests_set_is_there() -> None:
+    """A value that was renamed would be set under its old name, without an error and without effect."""
+    found = {(path, module, name) for path in (ROOT / "tests").rglob("*.py") for module, name in set_from_outside(path)}
+    assert found, "tests shorten what would only be waited for"
+    for path, module, name in found:
+        spec = importlib.util.find_spec(module)
+        assert spec is None or spec.origin is None or name in top_names(Path(spec.origin)), (
+            f"{path.relative_to(ROOT)} sets {module}.{name}, which is not there"
+        )
+
+
+def top_names(path: Path) -> set[str]:
+    """Return the names that the top level of a module binds."""
+    names = set()
+    for node in parsed(path).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        names |= {one.id for target in targets if target for one in ast.walk(target) if isinstance(one, ast.Name)}
+        names |= {node.name} if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else set()
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names

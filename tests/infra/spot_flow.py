@@ -15,7 +15,7 @@ from tasks.recipe.slices import RowsSlice
 @flow
 async def teacher_alone(recipe: Recipe) -> str:
     """Make the recipe's rows and its teacher; return the teacher's digest."""
-    spot.LOOK = 0.5  # AWS advises five seconds, in which a tiny teacher has learned everything
+    spot.NOTICE_POLL_SECONDS = 0.5  # AWS advises five seconds, in which a tiny teacher has learned everything
     async with spot.heeding_notices(), open_run(recipe) as run:
         rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=run.sources["data"])
         return (await finetune_teacher(recipe.teacher, rows=rows, base=run.sources["teacher"])).sha256

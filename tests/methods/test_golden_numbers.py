@@ -69,7 +69,7 @@ WITHOUT_NUMBERS = {
         "Loss": "the terms of a loss; sums of several are in prediction_loss",
     },
     "relations": {"require_heads": "refuses, and returns nothing"},
-    "replacing": {"Replaceable": "runs one module or the other; tested by weights set by hand"},
+    "theseus": {"Replaceable": "runs one module or the other; tested by weights set by hand"},
     "triple_loss": {
         "draw_targets": "draws by torch's generator; its weights are rarity",
         "masked_inputs": "draws by torch's generator; tested by its shares",

@@ -93,7 +93,7 @@ def prepare(plan: dict[str, Any]) -> None:
 
     from tasks.ports.store import checkpoint_sync, s3
 
-    checkpoint_sync.LOOK = LOOK
+    checkpoint_sync.CHECKPOINT_POLL_SECONDS = LOOK
     if "ahead" in plan:
         set_clock(plan["ahead"])
     (s3.S3Store.__init__.__kwdefaults__ or {})["lease_seconds"] = LEASE_SECONDS

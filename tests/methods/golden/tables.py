@@ -46,8 +46,8 @@ def maps_and_strategies() -> list[Case]:
         ),
         "layer_strategies.greedy": ({"layers": 6, "drop": 3, "kept": [5, 0, 2]},),
         "layer_strategies.after_a_round": ({"kept": [0, 2, 5]},),
-        "replacing.groups": tuple(depths),
-        "replacing.chance": tuple(
+        "theseus.groups": tuple(depths),
+        "theseus.chance": tuple(
             {"step": step, "total": 100, "first": 0.25, "share": share}
             for share in (0.5, 1.0, 0.0)
             for step in (0, 1, 25, 50, 75, 99)
