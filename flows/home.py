@@ -92,9 +92,8 @@ class Home:
                 os.close(file)
         for name in OURS:
             close(self.root / name, 0o007 if shared else 0o077)
-        data = (
-            self.root / "stack" / "data"
-        )  # if this is a folder, the users of a stack's servers must be able to enter the home
+        # if this is a folder, the users of a stack's servers must be able to enter the home
+        data = self.root / "stack" / "data"
         if all(entry.name in (*OURS, "stack") or entry.name.startswith(".") for entry in os.scandir(self.root)):
             close(self.root, 0o007 if shared else 0o066 if data.is_dir() and not data.is_symlink() else 0o077)
 

@@ -26,11 +26,12 @@ from tasks.recipe.students import (
     takes_layers,
 )
 
+# class names of models that were saved with a head for words
 WITH_WORDS = (
     "ForMaskedLM",
     "ForPreTraining",
     "LMHeadModel",
-)  # class names of models that were saved with a head for words
+)
 
 NOUNS = {"layers": "layers", "hidden": "units", "heads": "heads", "feed_forward": "units in its feed-forward blocks"}
 """The units of a student's knobs, for messages."""

@@ -57,9 +57,8 @@ class Watcher:
         self.ended += 1
         if record.number in self.bars:
             self.progress_view.remove_task(self.bars.pop(record.number))
-        self.expected = max(
-            self.ended, self.expected
-        )  # a plan cannot foresee which dropped models are as large as a baseline
+        # a plan cannot foresee which dropped models are as large as a baseline
+        self.expected = max(self.ended, self.expected)
         self.console.print(
             f"[{self.ended}/{self.expected}] {record.display_name}: {SHOWN[record.state]} ({record.seconds:.1f} s)",
             highlight=False,

@@ -81,9 +81,8 @@ class Guard:
             await self.app(scope, receive, protecting(send))
         elif scope["type"] == "websocket":
             await receive()
-            await send(
-                {"type": "websocket.close", "code": 1008}
-            )  # closed before it is accepted: the browser sees status 403
+            # closed before it is accepted: the browser sees status 403
+            await send({"type": "websocket.close", "code": 1008})
         else:
             await answer(scope, receive, protecting(send))
 
@@ -110,9 +109,8 @@ class Guard:
         if path == PROOF:
             return PlainTextResponse(self.access.signed("proof", scope["query_string"].decode("latin-1")))
         if self.keeps and headers.get("host") != urlsplit(self.access.url).netloc and is_navigation(scope, headers):
-            return RedirectResponse(
-                self.access.url + path
-            )  # localhost is another origin, where the browser is not logged in
+            # localhost is another origin, where the browser is not logged in
+            return RedirectResponse(self.access.url + path)
         if self.keeps and path == LOGIN:
             if method == "POST":
                 return await self.log_in(Request(scope, receive))

@@ -282,9 +282,8 @@ def let_go(patience: float = LAST_WORDS) -> None:
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
 
-    logging.getLogger("prefect._internal.concurrency").setLevel(
-        logging.CRITICAL
-    )  # users need no message about the data dropped below
+    # users need no message about the data dropped below
+    logging.getLogger("prefect._internal.concurrency").setLevel(logging.CRITICAL)
     services = [
         (service, service._loop, service._task) for service in list(_active_services) if service._loop and service._task
     ]

@@ -49,9 +49,8 @@ def backup(home: Home, target: Path, tell: Callable[[str], None]) -> dict[str, A
         raise StackError(
             f"there is no folder {target.absolute().parent} to write {target.name} to; make it, or name another"
         )
-    unfinished = Path(
-        tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent)
-    )  # mode 0700: it contains passwords
+    # mode 0700: it contains passwords
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))
     try:
         contents = save(stack, unfinished, tell)
         if target.name.endswith(ARCHIVES):

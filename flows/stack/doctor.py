@@ -129,9 +129,8 @@ def machine(stack: Stack) -> Iterator[Finding]:
 
 def clock(stack: Stack) -> Iterator[Finding]:
     """Report whether this machine's clock is synchronised, and whether it agrees with a foreign S3 server's."""
-    state = ctypes.CDLL(None).adjtimex(
-        ctypes.create_string_buffer(512)
-    )  # a zeroed request sets nothing and returns the state
+    # a zeroed request sets nothing and returns the state
+    state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
     kept = state != UNSYNCHRONISED
     said = "kept by a time server" if kept else "nobody keeps it, by what the kernel knows"
     yield Finding(

@@ -36,9 +36,8 @@ def main() -> None:
     if service.children_live:
         temporary = Path(environment["TMPDIR"])
         temporary.mkdir(exist_ok=True)
-        sweep_workspaces(
-            [temporary], older=0.0
-        )  # left by an earlier process of this worker; workspaces of live runs are skipped
+        # left by an earlier process of this worker; workspaces of live runs are skipped
+        sweep_workspaces([temporary], older=0.0)
     os.chdir(stack.data / "workers" if service.children_live else stack.data)
     if service.software:
         become(owner(service.software))

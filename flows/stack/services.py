@@ -79,9 +79,8 @@ def postgres(stack: Stack) -> Service:
         str(stack.data / "postgres" / "cluster"),
         *(word for one in set_to for word in ("-c", one)),
     ]
-    return Service(
-        "postgres", command, software="postgres", stop="INT"
-    )  # INT is a fast shutdown: connections are closed, committed data is safe
+    # INT is a fast shutdown: connections are closed, committed data is safe
+    return Service("postgres", command, software="postgres", stop="INT")
 
 
 def redis(stack: Stack) -> Service:
@@ -153,9 +152,8 @@ def api(stack: Stack, secret: Mapping[str, str], name: str) -> Service:
         public_url(stack),
         *also,
     )
-    told = (
-        {} if name == "api-1" else {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
-    )  # of two servers that register the same blocks at once, one fails
+    # of two servers that register the same blocks at once, one fails
+    told = {} if name == "api-1" else {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
     return Service(name, command, prefect_server(stack, secret) | told)
 
 

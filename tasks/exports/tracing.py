@@ -41,9 +41,8 @@ def trace(
 ) -> list[str]:
     """Write a model's graph; return the names of its inputs. Raise torch's OnnxExporterError for a model that ONNX
     cannot express."""
-    model.set_attn_implementation(
-        "eager"
-    )  # matrix products and a softmax: fewer operations in the graph than torch's fused kernel
+    # matrix products and a softmax: fewer operations in the graph than torch's fused kernel
+    model.set_attn_implementation("eager")
     given = example(model, tokenizer, texts, pairs)
     names = list(given)
     most = longest(model.config, UNLIMITED)

@@ -16,9 +16,8 @@ def sweep_svg(result: Mapping[str, Any]) -> str:
     """Return the plot; equal results give equal text."""
     import logging
 
-    logging.getLogger("matplotlib.font_manager").setLevel(
-        logging.ERROR
-    )  # it logs its search for fonts, once per machine
+    # it logs its search for fonts, once per machine
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

@@ -120,9 +120,8 @@ def compare_classes(ours: Answers, theirs: Answers, rows: StoredRows, examples: 
         "only_teacher": (~ours_right_N & theirs_right_N).sum(),
         "both_wrong": (~ours_right_N & ~theirs_right_N).sum(),
     }
-    surest_N = np.minimum(
-        ours["certainty"], theirs["certainty"]
-    )  # both must be confident: a model that is unsure disagrees by chance
+    # both must be confident: a model that is unsure disagrees by chance
+    surest_N = np.minimum(ours["certainty"], theirs["certainty"])
     chosen = {
         "surest": pick(differ_N, surest_N, ids_N, examples),
         "corrected": pick(ours_right_N & differ_N, surest_N, ids_N, examples),

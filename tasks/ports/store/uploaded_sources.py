@@ -43,9 +43,8 @@ async def upload_source(store: Store, source: Artifact) -> None:
             return
         with tempfile.TemporaryDirectory(prefix="source-", dir=store.workspace()) as folder:
             await asyncio.to_thread(copy_source, source, Path(folder))
-            one = (
-                {"file": place_of(source).name} if place_of(source).is_file() else {}
-            )  # word vectors are one file, and engines expect a file
+            # word vectors are one file, and engines expect a file
+            one = {"file": place_of(source).name} if place_of(source).is_file() else {}
             publish = partial(
                 store.publish,
                 key,

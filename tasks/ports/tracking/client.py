@@ -85,9 +85,8 @@ def require_reachable(uri: str) -> None:
     advice = "start it, or set MLFLOW_TRACKING_URI to one that is there"
     if uri.startswith("sqlite:///"):
         file = Path(unquote(urlparse(uri).path.removeprefix("/")))
-        place = next(
-            path for path in (file, *file.absolute().parents) if path.exists()
-        )  # MLflow creates missing folders
+        # MLflow creates missing folders
+        place = next(path for path in (file, *file.absolute().parents) if path.exists())
         if place.is_dir() == (place == file) or not os.access(place, os.W_OK):
             raise RegistryError(
                 f"MLflow's database {file} cannot be written; set LIMBECK_HOME or MLFLOW_TRACKING_URI to a place "

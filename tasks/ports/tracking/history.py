@@ -13,12 +13,13 @@ from typing import Any
 from tasks.ports.tracking.client import Client, every
 from tasks.ports.tracking.figures import best_of
 
+# the main metrics that fit into a list of runs
 SHOWN = (
     "score",
     "retained_pct",
     "speedup_x",
     "size_mb",
-)  # the main metrics that fit into a list of runs
+)
 
 
 class RunHistory(Client):

@@ -62,9 +62,8 @@ def keep_judged_files(source: Path, output: Path) -> None:
 
 def serve() -> None:
     """Execute orders until stdin ends, and answer each with its error message, or with an empty one."""
-    answers = os.fdopen(
-        os.dup(1), "w", closefd=False
-    )  # stays open until the process ends, which may be later than this function
+    # stays open until the process ends, which may be later than this function
+    answers = os.fdopen(os.dup(1), "w", closefd=False)
     # Libraries print to stdout: redirect that to stderr, so that only answers use the pipe.
     os.dup2(2, 1)
     for line in sys.stdin:

@@ -37,10 +37,11 @@ from tasks.ports.tracking.versions import require_legal_name
 DECISION = "decision."
 STORE = "limbeck.store"
 LONGEST = 5000  # characters of a tag that MLflow's databases can store
+# maximum characters of the gate's and of a person's reason if a decision is too long for a tag
 REASON, BECAUSE = (
     120,
     500,
-)  # maximum characters of the gate's and of a person's reason if a decision is too long for a tag
+)
 
 
 @dataclass(frozen=True)

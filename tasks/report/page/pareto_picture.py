@@ -19,9 +19,8 @@ def pareto_pictures(result: RunResult) -> dict[str, bytes]:
     bytes."""
     import logging
 
-    logging.getLogger("matplotlib.font_manager").setLevel(
-        logging.ERROR
-    )  # it logs its search for fonts, once per machine
+    # it logs its search for fonts, once per machine
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

@@ -34,9 +34,8 @@ def counted_flops(folder: Path, length: int) -> int:
         config.max_position_embeddings = length + 2  # as in the formula, an input longer than the model's limit counts
     # Eager attention is plain matrix products; torch cannot count every fused kernel.
     model = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
-    model.requires_grad_(
-        False
-    )  # the counter requests the gradient of a weight that is passed to a module, as in DeBERTa, and finds none
+    # the counter requests the gradient of a weight that is passed to a module, as in DeBERTa, and finds none
+    model.requires_grad_(False)
     ids_BT = torch.ones(1, length, dtype=torch.long)
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
         model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
@@ -52,9 +51,8 @@ def forward_flops(config: Mapping[str, Any], length: int) -> int:
     feed_forward = 2 * width * inner
     attention = 2 * length * width  # scores, and the weighted sum of values
     pooler = width * width + width * labels
-    narrow = config.get(
-        "embedding_size", width
-    )  # ALBERT and ELECTRA widen their embeddings once, below the first layer
+    # ALBERT and ELECTRA widen their embeddings once, below the first layer
+    narrow = config.get("embedding_size", width)
     # ALBERT has this projection even if both widths are equal.
     widening = length * narrow * width if narrow != width or architecture_of(config).always_widens else 0
     return int(2 * (layers * length * (projections + feed_forward + attention) + widening + pooler))

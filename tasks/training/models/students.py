@@ -131,9 +131,8 @@ def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], A
     """Build a student with random layers and the teacher's embeddings, projected on their principal axes if the
     student's are narrower."""
     student = from_nothing(model, shape, build)
-    table_VE = (
-        student.get_input_embeddings().weight
-    )  # ELECTRA and ALBERT: may be narrower than the layers, and is as wide as the teacher's
+    # ELECTRA and ALBERT: may be narrower than the layers, and is as wide as the teacher's
+    table_VE = student.get_input_embeddings().weight
     axes_DE = principal_axes(model.get_input_embeddings().weight.detach(), table_VE.shape[1])
     teacher = tables(model)
     for name, value in tables(student).items():
@@ -241,9 +240,8 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     model.config._name_or_path = ""
     model.save_pretrained(folder)
     tokenizer.name_or_path = ""
-    fitted(tokenizer, model.config).save_pretrained(
-        folder
-    )  # it was loaded for a teacher, which may be of another family
+    # it was loaded for a teacher, which may be of another family
+    fitted(tokenizer, model.config).save_pretrained(folder)
 
 
 def describe(config: Any) -> str:
