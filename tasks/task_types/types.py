@@ -1,0 +1,85 @@
+"""Task types as plain data: the kinds of question that a model can be trained to answer.
+
+Everything that is particular to a task type stands in its folder beside this file, one small file for each room that
+needs to know (``interfaces.py``); here is only the data that every room may read, without torch or pyarrow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from tasks.errors import RecipeError
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a user's table, by its role."""
+
+    role: str
+    description: str
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tensor that a model of the task type returns: its name in transformers' output and in exported graphs, and its
+    axes."""
+
+    name: str
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TaskType:
+    """One kind of question to a model."""
+
+    name: str
+    description: str
+    """One sentence for users."""
+    hub_task: str
+    """Its name at Hugging Face, for model cards and pipelines."""
+    auto_class: str
+    """The class of transformers that loads its models."""
+    columns: tuple[Column, ...]
+    outputs: tuple[Output, ...]
+    metrics: tuple[str, ...]
+    """The metrics that a recipe may name."""
+    headline: str
+    """The metric that decides unless the recipe names another."""
+
+
+TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
+
+CLASSIFICATION = TaskType(
+    name="classification",
+    description="One class of each text, or of each pair of texts.",
+    hub_task="text-classification",
+    auto_class="AutoModelForSequenceClassification",
+    columns=(TEXT, PAIR, Column("label", "the class, by name or number")),
+    outputs=(Output("logits", ("batch", "classes")),),
+    metrics=("accuracy", "f1", "matthews"),
+    headline="accuracy",
+)
+
+REGRESSION = TaskType(
+    name="regression",
+    description="One number for each text, or for each pair of texts.",
+    hub_task="text-classification",
+    auto_class="AutoModelForSequenceClassification",
+    columns=(TEXT, PAIR, Column("label", "the number")),
+    outputs=(Output("logits", ("batch", "one")),),
+    metrics=("pearson", "spearman", "pearson_spearman", "mse"),
+    headline="pearson",
+)
+
+TASK_TYPES: dict[str, TaskType] = {"classification": CLASSIFICATION, "regression": REGRESSION}
+
+
+def task_type(name: str) -> TaskType:
+    """Return a task type by its name in a recipe. Raises RecipeError for an unknown one."""
+    if name not in TASK_TYPES:
+        near = get_close_matches(name, TASK_TYPES, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise RecipeError(f"unknown task type {name!r}; {hint}known are {', '.join(TASK_TYPES)}")
+    return TASK_TYPES[name]

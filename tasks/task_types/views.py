@@ -1,0 +1,7 @@
+"""Descriptions of predictions of all task types, by the name of the type in a recipe."""
+
+from __future__ import annotations
+
+from tasks.task_types.interfaces import View
+
+VIEWS: dict[str, View] = {}
