@@ -126,7 +126,8 @@ def old_words(names: set[str]) -> set[str]:
 
 def found() -> set[str]:
     """Return the old words in the names of modules and rooms, and in what they define."""
-    named = [path for path in SOURCES if path.parent.name != "task_types"]  # heads.py and graphs.py are the field's there
+    # There, heads and graphs are those of a task type.
+    named = [path for path in SOURCES if path.parent.name != "task_types"]
     modules = {f"{path.stem}.py" for path in named} | {f"{path.parent.name}.py" for path in named}
     return old_words(modules | {name for path in SOURCES for name in identifiers(parsed(path))})
 
