@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tasks.errors import RecipeError
+from tasks.task_types.types import task_type
 
 GLUE_HUB = "nyu-mll/glue"
 
 Kind = Literal["classification", "regression"]
+
+
+def known_task_type(name: str) -> str:
+    """Return the name of a task type; raise ValueError for an unknown one, as pydantic expects."""
+    try:
+        return task_type(name).name
+    except RecipeError as error:
+        raise ValueError(str(error)) from None
+
+
+TaskTypeName = Annotated[str, AfterValidator(known_task_type)]
 
 
 class TaskSpec(BaseModel):

@@ -25,7 +25,7 @@ async def inspect_all(
     recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], rows: Artifact
 ) -> dict[str, dict[str, Any]]:
     """Return the error analysis of every candidate by name, each beside the teacher's predictions (the first)."""
-    knobs = InspectSlice(kind=recipe.spec.kind, split=recipe.gate.split)
+    knobs = InspectSlice(task_type=recipe.spec.kind, split=recipe.gate.split)
     teachers = [None, *([cards[0]] * (len(cards) - 1))]
     looks = await asyncio.gather(
         *(

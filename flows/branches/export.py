@@ -73,7 +73,7 @@ async def make_exports(recipe: Recipe, candidates: Sequence[Candidate], rows: Ar
 async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows: Artifact) -> list[Export]:
     """Export one candidate. The fp32 graph is always built, because int8 is computed from it; if fp32 fails its check,
     int8 is not tried."""
-    judged = {"kind": recipe.spec.kind, "max_length": recipe.scoring.max_length}
+    judged = {"task_type": recipe.spec.kind, "max_length": recipe.scoring.max_length}
     slice_ = ExportSlice(**stage_knobs(knobs, Exporting), **judged)
     full = await export_onnx(slice_, model=candidate.model, rows=rows, label=candidate.name)
     because = against_full(full.facts, knobs.parity) if full.facts else ""  # a plan has no figures

@@ -74,7 +74,7 @@ def rows_slice(recipe: Recipe, name: str) -> JudgingRowsSlice:
     given, spec = recipe.judging_sets[name], recipe.spec
     return JudgingRowsSlice(
         name=name,
-        kind=spec.kind,
+        task_type=spec.kind,
         text=given.text or spec.text,
         pair=given.pair or spec.pair,
         label=given.label or spec.label,
@@ -123,7 +123,7 @@ async def score_set(
     """Score all candidates on one set; return the scorecards by candidate."""
     spec, scoring, teacher = recipe.spec, recipe.scoring, await shared.teacher
     knobs = JudgingScoreSlice(
-        kind=spec.kind,
+        task_type=spec.kind,
         metrics=spec.metrics,
         headline=spec.headline,
         max_length=scoring.max_length,

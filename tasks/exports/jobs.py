@@ -69,7 +69,7 @@ def export(job: Job) -> dict[str, Any]:
     theirs_NC = ask_torch(*load(folder), texts, pairs, card["max_length"])
     return facts_of(path, card) | {
         "rows": len(texts),
-        **apart(ask_together(job, texts, pairs, card["max_length"]), theirs_NC, knobs.kind),
+        **apart(ask_together(job, texts, pairs, card["max_length"]), theirs_NC, knobs.task_type),
     }
 
 
@@ -137,7 +137,7 @@ def quantize(job: Job) -> dict[str, Any]:
             "enough rows"
         )
     full_NC = asked(job, knobs, source / FILES["onnx"], rows, 0, "fp32")
-    full = score(full_NC, rows.labels_N, knobs.metric, knobs.kind)
+    full = score(full_NC, rows.labels_N, knobs.metric, knobs.task_type)
     found: dict[str, dict[str, Any]] = {}
     for number, way in enumerate(knobs.ways, start=1):
         found[way] = quantize_and_score(job, knobs, way, rows, full_NC, full, number)
@@ -187,12 +187,12 @@ def quantize_and_score(
     except Exception as error:  # a quantizer can raise any exception of its graph library
         said = str(error).strip().splitlines()
         return {"because": f"{type(error).__name__}: {said[0][:160] if said else ''}"}
-    value = score(ours_NC, rows.labels_N, knobs.metric, knobs.kind)
+    value = score(ours_NC, rows.labels_N, knobs.metric, knobs.task_type)
     return {
         "score": value,
         "loss": loss(value, full, knobs.metric),
         "bytes": path.stat().st_size,
-        **apart(ours_NC, full_NC, knobs.kind),
+        **apart(ours_NC, full_NC, knobs.task_type),
     }
 
 

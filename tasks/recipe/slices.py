@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.catalog import TaskSpec
+from tasks.catalog import TaskSpec, TaskTypeName
 from tasks.recipe.data import Data
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
 from tasks.recipe.judging import Exporting, Quantizing, Scoring
@@ -25,7 +25,7 @@ class JudgingRowsSlice(Knobs):
     """Knobs that determine the rows of a judging set, besides the names of the task's classes."""
 
     name: str = runtime_knob(..., "What the recipe calls it, for what is said.")
-    kind: Literal["classification", "regression"] = Field(description="What its labels are.")
+    task_type: TaskTypeName = Field(description="Type of its task.")
     text: str = Field(description="Column of the text.")
     pair: str | None = Field(description="Column of the second text.")
     label: str = Field(description="Column of the label.")
@@ -48,7 +48,7 @@ class PurgeSlice(Knobs):
 class JudgingScoreSlice(Knobs):
     """Knobs that determine the scores on a judging set."""
 
-    kind: Literal["classification", "regression"] = Field(description="What answers are.")
+    task_type: TaskTypeName = Field(description="Type of the task.")
     metrics: tuple[str, ...] = Field(description="Metrics to report.")
     headline: str = Field(description="The metric that decides.")
     max_length: int = Field(128, description="Longest input in tokens.")
@@ -165,14 +165,14 @@ class ScoreSlice(Scoring):
 class ExportSlice(Exporting):
     """Knobs that determine one checkpoint's graph."""
 
-    kind: str = Field(description="classification or regression.")
+    task_type: TaskTypeName = Field(description="Type of the task.")
     max_length: int = Field(128, description="Longest input in tokens, as the model is judged.")
 
 
 class QuantizeSlice(Quantizing):
     """Knobs that determine one graph in int8."""
 
-    kind: str = Field(description="classification or regression.")
+    task_type: TaskTypeName = Field(description="Type of the task.")
     metric: str = Field(description="The metric by which ways are compared.")
     max_length: int = Field(128, description="Longest input in tokens, as the model is judged.")
     reduce_range: bool = Field(False, description="Seven bits for weights.")
@@ -189,7 +189,7 @@ class ContrastSlice(Knobs):
 class InspectSlice(Knobs):
     """Knobs that determine an error analysis, besides the predictions."""
 
-    kind: Literal["classification", "regression"] = Field(description="What the answers are.")
+    task_type: TaskTypeName = Field(description="Type of the task.")
     split: str = Field(description="Which rows.")
     bins: int = Field(10, ge=2, description="Bins of the reliability diagram, or of the residuals.")
     examples: int = Field(6, ge=0, description="Rows shown of each sort of disagreement.")

@@ -33,7 +33,7 @@ def inspect_answers(job: Job) -> dict[str, Any]:
     """Analyse one scorecard's predictions, beside the teacher's if given, and store the texts of the rows selected as
     examples."""
     knobs = job.read(InspectSlice)
-    kind = KINDS[knobs.kind]
+    kind = KINDS[knobs.task_type]
     rows = read_split(job.inputs["rows"], knobs.split)
     said = {
         name: kind.read(predictions_of(job.inputs[name], knobs.split, rows.ids).logits_NC.astype(np.float64))

@@ -58,7 +58,7 @@ def score(job: Job) -> dict[str, Any]:
         # The teacher's own scorecard: its logits need not be computed twice.
         teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, knobs, split, rows)
         done += len(models) * len(rows)
-        answers.extend(answers_of(split, rows, logits_SNC, figures.kind))
+        answers.extend(answers_of(split, rows, logits_SNC, figures.task_type))
         score_split(card, split, logits_SNC, teacher_NC, rows, figures)
     write_predictions(job.output, answers)
     validation = splits["validation"]
@@ -79,7 +79,7 @@ def figures_of(knobs: ScoreSlice) -> JudgingScoreSlice:
     """Return the settings for scoring a task's own rows, in the form used for judging sets."""
     task = knobs.task
     return JudgingScoreSlice(
-        kind=task.kind,
+        task_type=task.kind,
         metrics=task.metrics,
         headline=task.headline,
         max_length=knobs.max_length,
@@ -121,7 +121,7 @@ def score_split(
     for name in knobs.metrics:
         if name not in METRICS:
             raise RecipeError(f"unknown metric {name!r}; choose one of {', '.join(sorted(METRICS))}")
-    ours_SN, theirs_N = (decided(logits, knobs.kind) for logits in (logits_SNC, teacher_NC))
+    ours_SN, theirs_N = (decided(logits, knobs.task_type) for logits in (logits_SNC, teacher_NC))
     card["rows"][split] = len(rows)
     card["per_seed"][split] = {name: [METRICS[name](each, rows.labels_N) for each in ours_SN] for name in knobs.metrics}
     own = figures_of_split(ours_SN[:1], theirs_N, rows, knobs)
@@ -146,7 +146,7 @@ def figures_of_split(
         )
         for name in knobs.metrics
     }
-    lead, alike = found[knobs.headline], ACCURACY if knobs.kind == "classification" else PEARSON
+    lead, alike = found[knobs.headline], ACCURACY if knobs.task_type == "classification" else PEARSON
     return {
         "metrics": {name: one.score.as_json() for name, one in found.items()},
         "difference": lead.difference.as_json(),
@@ -175,7 +175,7 @@ def score_judging_set(job: Job) -> dict[str, Any]:
     )
     card = new_card()
     score_split(card, "validation", logits_SNC, teacher_NC, rows, knobs)
-    write_predictions(job.output, answers_of("validation", rows, logits_SNC, knobs.kind))
+    write_predictions(job.output, answers_of("validation", rows, logits_SNC, knobs.task_type))
     facts = {name: found["validation"] for name, found in card.items()} | {"headline": knobs.headline}
     facts["truncated"] = truncated_share(models[0], rows.texts, rows.pairs, knobs.max_length)
     (job.output / "scorecard.json").write_text(json.dumps(facts, indent=1, sort_keys=True))

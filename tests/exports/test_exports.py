@@ -33,12 +33,12 @@ from tasks.scoring.predict import logits_of, predict_texts, truncated_share
 from tests.scoring.small import sentences, write_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
-EXPORT = {"opset": 20, "parity_rows": 24, "max_length": 32, "kind": "classification"}
+EXPORT = {"opset": 20, "parity_rows": 24, "max_length": 32, "task_type": "classification"}
 QUANTIZE = {
     "ways": ["dynamic", "static"],
     "calibration_rows": 12,
     "seed": 0,
-    "kind": "classification",
+    "task_type": "classification",
     "metric": "accuracy",
     "max_length": 32,
     "reduce_range": fits_seven_bits(Exports()),

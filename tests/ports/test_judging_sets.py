@@ -37,7 +37,7 @@ TRAIN = [
 
 
 def knobs(**changes: Any) -> JudgingRowsSlice:
-    values = {"name": "other", "kind": "classification", "text": "premise", "pair": "hypothesis", "label": "label"}
+    values = {"name": "other", "task_type": "classification", "text": "premise", "pair": "hypothesis", "label": "label"}
     return JudgingRowsSlice.model_validate(values | changes)
 
 
@@ -213,7 +213,7 @@ def test_fewer_rows_are_the_same_ones_wherever_they_stand(tmp_path: Path) -> Non
 
 def test_regression_keeps_its_numbers(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "sts.csv", [("a man", "a human", 4.5), ("a dog", "a plane", 0.0)])
-    split, facts = judging_rows(source, knobs(kind="regression"), None)
+    split, facts = judging_rows(source, knobs(task_type="regression"), None)
     assert split.labels == [4.5, 0.0] and facts["merged"] is None and facts["merges"] == []
 
 

@@ -247,7 +247,7 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "STRATEGIES": {"start", "strategy"},
         "MIXTURES": {"combine"},
         "METRICS": {"metric", "metrics", "whole"},
-        "KINDS": {"kind"},
+        "KINDS": {"task_type"},
         "WAYS": {"ways"},
     }
 

@@ -83,7 +83,7 @@ def test_moving_every_file_changes_no_digest_of_any_stage() -> None:
         "layer_map": "uniform",
         "start": "contribution",
         "strategy": "top",
-        "kind": "classification",
+        "task_type": "classification",
         "metric": "f1",
     }
     for spec in specs:

@@ -159,7 +159,7 @@ def card(folder: Path, logits: list[list[float]], ids: list[int]) -> Path:
 
 def job(place: Path, rows: Path, **cards: Path) -> Job:
     inputs = {name: str(folder) for name, folder in {"rows": rows, **cards}.items()}
-    knobs = {"kind": "classification", "split": "validation", "bins": 10, "examples": 2}
+    knobs = {"task_type": "classification", "split": "validation", "bins": 10, "examples": 2}
     place.mkdir(exist_ok=True)
     return Job({"job": "inspect", "knobs": knobs, "inputs": inputs, "output": str(place)}, silent=True)
 

@@ -19,7 +19,7 @@ from tests.scoring.small import sentences, write_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
 SCORE = {"max_length": 32, "resamples": 200, "confidence": 0.95, "flops_length": 16}
-FIGURES = {"kind": "classification", "metrics": ["accuracy", "f1"], "headline": "accuracy"}
+FIGURES = {"task_type": "classification", "metrics": ["accuracy", "f1"], "headline": "accuracy"}
 CLASSES = SCORE | {"task": {"name": "tiny", **FIGURES}}
 
 
@@ -174,7 +174,7 @@ def test_predictions_are_kept_row_by_row(place: Path, tmp_path: Path) -> None:
 
 
 def test_regression_is_scored(place: Path, tmp_path: Path) -> None:
-    figures = {"kind": "regression", "metrics": ["pearson_spearman", "mse"], "headline": "pearson_spearman"}
+    figures = {"task_type": "regression", "metrics": ["pearson_spearman", "mse"], "headline": "pearson_spearman"}
     knobs = SCORE | {"task": {"name": "tiny", **figures}}
     card = run_job(
         place, tmp_path / "card", "score", knobs, ("regressor",), rows=place / "values", teacher=place / "regressor"

@@ -222,7 +222,7 @@ CHOSEN_BY = {
     "OBJECTIVES": ("method",),
     "STRATEGIES": ("strategy", "start"),
     "STARTS": ("start",),
-    "KINDS": ("kind",),
+    "KINDS": ("task_type",),
     "WAYS": ("ways",),
     "ARCHITECTURES": ("architectures", "start"),
 }

@@ -85,7 +85,7 @@ def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, outpu
     names = read_facts(rows).labels
     split, facts = judging_rows(source, knobs, names, read_sentences(rows, "train") if knobs.leave_out else None)
     output.mkdir(parents=True, exist_ok=True)
-    write_split(output, SPLIT, numbered_rows(split, 0, split.numbers.tolist()), knobs.kind)
+    write_split(output, SPLIT, numbered_rows(split, 0, split.numbers.tolist()), knobs.task_type)
     write_merged(output, facts["merged"])
     return facts
 
@@ -97,9 +97,9 @@ def judging_rows(
     the rows and facts about them."""
     where = f"data.judge.{knobs.name}"
     files = files_of_set(source, knobs.split, where)
-    spec = TaskSpec(name="judging", kind=knobs.kind, text=knobs.text, pair=knobs.pair, label=knobs.label)
+    spec = TaskSpec(name="judging", kind=knobs.task_type, text=knobs.text, pair=knobs.pair, label=knobs.label)
     split, merged = read_split(files, spec), None
-    if knobs.kind == "classification":
+    if knobs.task_type == "classification":
         split.labels, merged = as_classes(
             split.labels, knobs, list(names or ()), declared_names(files[0], knobs.label), where
         )
