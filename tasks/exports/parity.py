@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tasks.metrics.metrics import METRICS
+from tasks.task_types.answers import ANSWERS
 
 
 def apart(ours_NC: np.ndarray, theirs_NC: np.ndarray, kind: str) -> dict[str, float]:
@@ -25,9 +26,9 @@ def apart(ours_NC: np.ndarray, theirs_NC: np.ndarray, kind: str) -> dict[str, fl
     return {"largest_difference": float(np.abs(ours_NC - theirs_NC).max()), "equal_answers": float(same_N.mean())}
 
 
-def score(logits_NC: np.ndarray, labels_N: np.ndarray, metric: str, kind: str) -> float:
+def score(logits_NC: np.ndarray, labels_N: np.ndarray, metric: str, task_type: str) -> float:
     """Return a metric, computed from logits."""
-    return METRICS[metric](logits_NC.argmax(-1) if kind == "classification" else logits_NC[:, 0], labels_N)
+    return METRICS[metric](ANSWERS[task_type].decide({"logits": logits_NC}), labels_N)
 
 
 def loss(value: float, full: float, metric: str) -> float:
