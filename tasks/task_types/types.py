@@ -28,6 +28,8 @@ class Output:
 
     name: str
     axes: tuple[str, ...]
+    is_distribution: bool = True
+    """Whether its last axis holds the logits of a distribution: a temperature softens it, and it has a certainty."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,15 @@ class TaskType:
     headline: str
     """The metric that decides unless the recipe names another."""
 
+    @property
+    def is_softened(self) -> bool:
+        """Whether a temperature softens an answer, and an answer has a certainty."""
+        return any(output.is_distribution for output in self.outputs)
+
+
+CLASS_LOGITS = (Output("logits", ("batch", "classes")),)
+VALUES = (Output("logits", ("batch", "one"), is_distribution=False),)
+"""Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
 
@@ -57,7 +68,7 @@ CLASSIFICATION = TaskType(
     hub_task="text-classification",
     auto_class="AutoModelForSequenceClassification",
     columns=(TEXT, PAIR, Column("label", "the class, by name or number")),
-    outputs=(Output("logits", ("batch", "classes")),),
+    outputs=CLASS_LOGITS,
     metrics=("accuracy", "f1", "matthews"),
     headline="accuracy",
 )
@@ -68,7 +79,7 @@ REGRESSION = TaskType(
     hub_task="text-classification",
     auto_class="AutoModelForSequenceClassification",
     columns=(TEXT, PAIR, Column("label", "the number")),
-    outputs=(Output("logits", ("batch", "one")),),
+    outputs=VALUES,
     metrics=("pearson", "spearman", "pearson_spearman", "mse"),
     headline="pearson",
 )
