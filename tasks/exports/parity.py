@@ -28,7 +28,9 @@ def apart(ours_NC: np.ndarray, theirs_NC: np.ndarray, kind: str) -> dict[str, fl
 
 def score(logits_NC: np.ndarray, labels_N: np.ndarray, metric: str, task_type: str) -> float:
     """Return a metric, computed from logits."""
-    return METRICS[metric](ANSWERS[task_type].decide({"logits": logits_NC}), labels_N)
+    answers = ANSWERS[task_type]
+    (output,) = answers.outputs
+    return METRICS[metric](answers.decide({output.name: logits_NC}), labels_N)
 
 
 def loss(value: float, full: float, metric: str) -> float:

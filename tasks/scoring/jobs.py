@@ -52,9 +52,11 @@ def score(job: Job) -> dict[str, Any]:
     for split, rows in splits.items():
         if not len(rows):
             continue
-        ours_S = [ask(job, knobs, model, rows, done + seed * len(rows), total) for seed, model in enumerate(models)]
+        ours_S = [
+            ask(job, knobs, answers, model, rows, done + seed * len(rows), total) for seed, model in enumerate(models)
+        ]
         # The teacher's own scorecard: its outputs need not be computed twice.
-        theirs = ours_S[0] if models == [job.inputs["teacher"]] else teacher_outputs(job, knobs, split, rows)
+        theirs = ours_S[0] if models == [job.inputs["teacher"]] else teacher_outputs(job, knobs, answers, split, rows)
         done += len(models) * len(rows)
         found_S = [answers.decide(ours) for ours in ours_S]
         predictions.extend(predictions_of_seeds(split, rows, found_S, ours_S))
@@ -94,10 +96,17 @@ def new_card() -> dict[str, Any]:
 
 
 def ask(
-    job: Job, knobs: ScoreSlice | JudgingScoreSlice, model: Path, rows: StoredRows, done: int, total: int
+    job: Job,
+    knobs: ScoreSlice | JudgingScoreSlice,
+    answers: Answers,
+    model: Path,
+    rows: StoredRows,
+    done: int,
+    total: int,
 ) -> dict[str, np.ndarray]:
     """Return a model's outputs of a split, and report progress in rows."""
     return outputs_of(
+        answers,
         model,
         rows,
         knobs.max_length,
@@ -106,9 +115,10 @@ def ask(
     )
 
 
-def outputs_of(model: Path, rows: StoredRows, max_length: int, **how: Any) -> dict[str, np.ndarray]:
+def outputs_of(answers: Answers, model: Path, rows: StoredRows, max_length: int, **how: Any) -> dict[str, np.ndarray]:
     """Return a model's outputs of some rows, by name."""
-    return {"logits": logits_of(model, rows.texts, rows.pairs, max_length, **how)}
+    (output,) = answers.outputs
+    return {output.name: logits_of(model, rows.texts, rows.pairs, max_length, **how)}
 
 
 def score_split(
@@ -164,8 +174,12 @@ def score_judging_set(job: Job) -> dict[str, Any]:
     knobs, models, folder = job.read(JudgingScoreSlice), job.lists["models"], job.inputs["rows"]
     answers, rows, merged = ANSWERS[knobs.task_type], read_split(folder, "validation"), read_merged(folder)
     many = len(rows)
-    asked = [ask(job, knobs, model, rows, seed * many, len(models) * many) for seed, model in enumerate(models)]
-    teacher = asked[0] if models == [job.inputs["teacher"]] else teacher_outputs(job, knobs, "validation", rows)
+    asked = [
+        ask(job, knobs, answers, model, rows, seed * many, len(models) * many) for seed, model in enumerate(models)
+    ]
+    teacher = (
+        asked[0] if models == [job.inputs["teacher"]] else teacher_outputs(job, knobs, answers, "validation", rows)
+    )
     *ours_S, theirs = [one if merged is None else answers.merge(one, merged) for one in (*asked, teacher)]
     found_S = [answers.decide(ours) for ours in ours_S]
     card = new_card()
@@ -188,7 +202,7 @@ def predictions_of_seeds(
 
 
 def teacher_outputs(
-    job: Job, knobs: ScoreSlice | JudgingScoreSlice, split: str, rows: StoredRows
+    job: Job, knobs: ScoreSlice | JudgingScoreSlice, answers: Answers, split: str, rows: StoredRows
 ) -> Mapping[str, np.ndarray]:
     """Return the teacher's outputs, from its own scorecard if there is one, so that the teacher runs only once."""
     stored = job.inputs.get("teacher_predictions")
@@ -196,7 +210,7 @@ def teacher_outputs(
         known = [one for one in read_predictions(stored) if one.split == split]
         if len(known) == 1 and known[0].ids == rows.ids:
             return known[0].outputs
-    return outputs_of(job.inputs["teacher"], rows, knobs.max_length)
+    return outputs_of(answers, job.inputs["teacher"], rows, knobs.max_length)
 
 
 def measure(job: Job) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tasks.task_types.types import Output
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -57,6 +59,8 @@ class Answers:
     A stage's key counts only the fields that its code reads: a change of the error analysis trains nothing again.
     """
 
+    outputs: tuple[Output, ...]
+    """The outputs of a model that ``decide`` reads: those of ``TaskType.outputs``."""
     decide: Callable[[Mapping[str, np.ndarray]], np.ndarray]
     """Returns the predictions [N] of a model's outputs."""
     metrics: Mapping[str, Metric]

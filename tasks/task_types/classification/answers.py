@@ -16,6 +16,7 @@ from tasks.metrics.intervals import share_interval
 from tasks.metrics.of_classes import ACCURACY, F1, MATTHEWS
 from tasks.task_types.common_answers import finite, pick
 from tasks.task_types.interfaces import Answers, Floor
+from tasks.task_types.types import CLASS_LOGITS
 
 LOGITS = "logits"
 MARGIN = 0.05  # minimum margin of a teacher's accuracy above the majority class, as a share
@@ -153,6 +154,7 @@ def counts(ours_right_N: np.ndarray, theirs_right_N: np.ndarray) -> dict[str, in
 
 
 ANSWERS = Answers(
+    outputs=CLASS_LOGITS,
     decide=decide,
     metrics={"accuracy": ACCURACY, "f1": F1, "matthews": MATTHEWS},
     dtype="int64",

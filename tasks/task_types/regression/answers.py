@@ -12,6 +12,7 @@ from tasks.metrics.intervals import correlation_interval
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
 from tasks.task_types.common_answers import finite, pick
 from tasks.task_types.interfaces import Answers, Floor
+from tasks.task_types.types import VALUES
 
 LOGITS = "logits"
 CORRELATED = 0.3  # minimum correlation of a teacher
@@ -117,6 +118,7 @@ def compare(
 
 
 ANSWERS = Answers(
+    outputs=VALUES,
     decide=decide,
     metrics={"pearson": PEARSON, "spearman": SPEARMAN, "pearson_spearman": PEARSON_SPEARMAN, "mse": MSE},
     dtype="float64",
