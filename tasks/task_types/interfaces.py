@@ -2,7 +2,9 @@
 
 Each part of a task type is one file of its folder (``rows.py``, ``head.py``, ``answers.py``, ``view.py``, ``graph.py``)
 and one entry of a dict beside this file (``READERS``, ``HEADS``, ``ANSWERS``, ``VIEWS``, ``GRAPHS``), under the type's
-name in a recipe. Shape letters: N rows, B batch, C outputs of a row.
+name in a recipe. Of a part, a stage's key counts only the fields that the stage's code reads, as long as it takes the
+part from the dict itself: ``ANSWERS[knobs.task_type].decide``, also by a local name, or by an argument of our function;
+a part that is kept in an object counts whole. Shape letters: N rows, B batch, C outputs of a row.
 """
 
 from __future__ import annotations
@@ -56,7 +58,6 @@ class Answers:
     """Turns outputs into predictions, and predictions into figures (``answers.py``; numpy).
 
     Outputs are arrays by the names in ``TaskType.outputs``, rows first; predictions and labels have one entry a row.
-    A stage's key counts only the fields that its code reads: a change of the error analysis trains nothing again.
     """
 
     outputs: tuple[Output, ...]

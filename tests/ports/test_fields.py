@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tasks.ports.code.fingerprint import program
+from tasks.ports.code.fingerprint import narrowing, program
 from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Program
 from tests.stage_tasks import all_specs
@@ -185,18 +186,19 @@ def test_only_plain_records_are_read_in_part(changed: Callable[[str], str]) -> N
     assert hit is ("OTHERS" in changed(RECORDS))
 
 
-def changed_by(module: str, old: str, new: str, **knobs: str) -> set[str]:
+def changed_by(module: str, old: str, new: str, **knobs: Any) -> set[str]:
     """Return the stages with these knobs whose code digest an edit of a module changes."""
     source = program().sources[module]
     assert source.count(old) == 1
     edited = Program({**program().sources, module: source.replace(old, new)}, program().never_counted)
-    found = set()
-    for spec in all_specs():
-        before, after = (
-            one.digest(spec.roots, Narrowing(one, spec.roots).entries(knobs)) for one in (program(), edited)
-        )
-        found |= {spec.name} if before != after else set()
-    return found
+    edited.modules = {name: parsed for name, parsed in program().modules.items() if name != module}
+    edited.pieces = {one: piece for one, piece in program().pieces.items() if one[0] != module}
+    return {
+        spec.name
+        for spec in all_specs()
+        if program().digest(spec.roots, narrowing(spec.roots).entries(knobs))
+        != edited.digest(spec.roots, Narrowing(edited, spec.roots).entries(knobs))
+    }
 
 
 CHOICE = {"task_type": "classification", "kind": "classification", "task": {"kind": "classification"}}
@@ -207,7 +209,7 @@ def test_a_change_of_the_error_analysis_trains_and_scores_nothing_again() -> Non
     assert changed_by(place, "(certainty_N * bins)", "(1 * certainty_N * bins)", **CHOICE) == {"inspect-answers"}
     assert changed_by(place, "MARGIN = 0.05", "MARGIN = 0.06", **CHOICE) == set(), "the gate reads it, and no stage"
     deciding = changed_by(place, "outputs[LOGITS].argmax(-1)", "outputs[LOGITS].argmax(axis=-1)", **CHOICE)
-    assert {"finetune-teacher", "distill-prediction", "score-model"} <= deciding and "inspect-answers" not in deciding
+    assert {"finetune-teacher", "distill-predictions", "score-model"} <= deciding and "inspect-answers" not in deciding
 
 
 def test_a_change_of_one_task_type_changes_no_stage_of_another() -> None:
