@@ -175,7 +175,7 @@ def test_predictions_are_kept_row_by_row(place: Path, tmp_path: Path) -> None:
 
 
 def test_regression_is_scored(place: Path, tmp_path: Path) -> None:
-    figures = {"task_type": "regression", "metrics": ["pearson_spearman", "mse"], "headline": "pearson_spearman"}
+    figures = {"kind": "regression", "metrics": ["pearson_spearman", "mse"], "headline": "pearson_spearman"}
     knobs = SCORE | {"task": {"name": "tiny", **figures}}
     card = run_job(
         place, tmp_path / "card", "score", knobs, ("regressor",), rows=place / "values", teacher=place / "regressor"
@@ -191,7 +191,7 @@ def test_an_unknown_metric_is_one_sentence(place: Path, tmp_path: Path) -> None:
         place,
         tmp_path / "card",
         "score",
-        SCORE | {"task": {"name": "tiny", **FIGURES, "metrics": ["bleu"]}},
+        SCORE | {"task": TASK | {"metrics": ["bleu"]}},
         ("first",),
         rows=place / "rows",
         teacher=place / "teacher",
