@@ -9,6 +9,7 @@ from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS
 from tasks.recipe.judging import KIND_METRICS
 from tasks.recipe.training import TaskTraining
+from tasks.task_types.heads import HEADS
 from tasks.training.data.rows import Task
 from tasks.training.selection import selection_score
 
@@ -32,7 +33,8 @@ def logits_of(predicted: np.ndarray) -> np.ndarray:
 def test_checkpoints_are_ranked_by_the_numbers_of_the_scales(name: str) -> None:
     classes = name in KIND_METRICS["classification"]
     for predicted, labels in CLASSES if classes else VALUES:
-        task = Task("mine", "classification" if classes else "regression", None, name, pairs=False)
+        kind = "classification" if classes else "regression"
+        task = Task("mine", kind, None, name, False, HEADS[kind])
         found = selection_score(task, np.eye(5)[predicted] if classes else predicted[:, None], labels)
         assert found == (-1 if name == "mse" else 1) * METRICS[name](predicted, labels)
 
@@ -46,13 +48,13 @@ def test_the_headline_chooses_and_a_knob_says_otherwise() -> None:
     """Who calls everything the common class 0 is right more often, and finds nothing."""
     labels = np.array([1] * 3 + [0] * 7)
     idle, finder = logits_of(np.zeros(10, dtype=int)), logits_of(np.array([1] * 3 + [1] * 4 + [0] * 3))
-    task = Task("mine", "classification", ["no", "yes"], "f1", pairs=False)
+    task = Task("mine", "classification", ["no", "yes"], "f1", False, HEADS["classification"])
     assert selection_score(task, finder, labels) > selection_score(task, idle, labels)
     assert selection_score(task, finder, labels, "accuracy") < selection_score(task, idle, labels, "accuracy")
 
 
 def test_stsb_is_chosen_by_both_correlations() -> None:
-    task = Task("stsb", "regression", None, "pearson_spearman", pairs=True)
+    task = Task("stsb", "regression", None, "pearson_spearman", True, HEADS["regression"])
     labels = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
     straight, steep = np.array([0.0, 1.0, 3.0, 2.0, 4.0]), np.array([0.0, 0.1, 0.2, 0.3, 40.0])
     both = [selection_score(task, values[:, None], labels) for values in (straight, steep)]
@@ -62,4 +64,8 @@ def test_stsb_is_chosen_by_both_correlations() -> None:
 
 def test_an_unknown_headline_is_one_sentence() -> None:
     with pytest.raises(RecipeError, match="unknown metric 'bleu'; choose one of accuracy, f1"):
-        selection_score(Task("mine", "classification", ["a", "b"], "bleu", pairs=False), np.eye(2), np.array([0, 1]))
+        selection_score(
+            Task("mine", "classification", ["a", "b"], "bleu", False, HEADS["classification"]),
+            np.eye(2),
+            np.array([0, 1]),
+        )
