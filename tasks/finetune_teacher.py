@@ -22,7 +22,7 @@ async def answer_rows(
     await context.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
 
 
-@stage(makes="answers", engine="mix", libraries=("torch", "safetensors", "numpy"))
+@stage(makes="answers", engine="mix")
 async def mix_answers(context: StageContext, knobs: MixSlice, *, answers: list[Artifact]) -> None:
     """Mix the predictions of an ensemble's teachers."""
     await context.run(knobs.model_dump(mode="json"), lists={"answers": answers})

@@ -70,20 +70,29 @@ def from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
 
 
 def class_like(model: Any) -> Any:
-    """Return DistilBERT's class with the same head as this BERT."""
+    """Return DistilBERT's class with the same head as this BERT; every head that DistilBERT has is here."""
     from transformers import (
         BertForMaskedLM,
+        BertForMultipleChoice,
+        BertForQuestionAnswering,
         BertForSequenceClassification,
+        BertForTokenClassification,
         BertModel,
         DistilBertForMaskedLM,
+        DistilBertForMultipleChoice,
+        DistilBertForQuestionAnswering,
         DistilBertForSequenceClassification,
+        DistilBertForTokenClassification,
         DistilBertModel,
     )
 
     alike = {
         BertModel: DistilBertModel,
         BertForMaskedLM: DistilBertForMaskedLM,
+        BertForMultipleChoice: DistilBertForMultipleChoice,
+        BertForQuestionAnswering: DistilBertForQuestionAnswering,
         BertForSequenceClassification: DistilBertForSequenceClassification,
+        BertForTokenClassification: DistilBertForTokenClassification,
     }
     return alike[type(model)]
 

@@ -67,7 +67,7 @@ def score(job: Job) -> dict[str, Any]:
         "headline": figures.headline,
         "parameters": parameters_of(models[0]),
         "bytes": weight_bytes(models[0]),
-        "flops": flops_of(models[0], knobs.flops_length),
+        "flops": flops_of(models[0], knobs.flops_length, knobs.task.kind),
         "flops_length": knobs.flops_length,
         "truncated": truncated_share(models[0], validation.texts, validation.pairs, knobs.max_length),
         "provenance": PROVENANCE,

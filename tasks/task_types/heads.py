@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tasks.task_types.classification.head import HEAD as CLASSIFICATION
 from tasks.task_types.interfaces import Head
+from tasks.task_types.regression.head import HEAD as REGRESSION
 
-HEADS: dict[str, Head] = {}
+HEADS: dict[str, Head] = {"classification": CLASSIFICATION, "regression": REGRESSION}

@@ -10,14 +10,17 @@ a part that is kept in an object counts whole. Shape letters: N rows, B batch, C
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tasks.task_types.types import Output
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import Tensor
 
+    from tasks.methods.losses.means import Loss
     from tasks.metrics.definition import Metric
 
 # --- rows: reading and checking a user's table, for ports -------------------------------------------------------------
@@ -31,9 +34,48 @@ class Reader:
 # --- head: encoding, targets and losses, for training -----------------------------------------------------------------
 
 
+class TeacherLoss(Protocol):
+    """Returns the loss of a student's outputs against its teacher's, mixed with that against targets by
+    ``hard_weight``; ``formula`` is ``default`` or ``paper``."""
+
+    def __call__(
+        self,
+        ours: Mapping[str, Tensor],
+        theirs: Mapping[str, Tensor],
+        targets_B: Tensor,
+        *,
+        temperature: float,
+        hard_weight: float,
+        formula: str,
+    ) -> Loss:
+        """Raise RecipeError for an illegal knob, ModelError or DataError for tensors that do not fit each other."""
+
+
 @dataclass(frozen=True)
 class Head:
-    """Turns rows into targets and outputs into losses (``head.py``; torch)."""
+    """Turns rows into targets and outputs into losses (``head.py``; torch).
+
+    Outputs are tensors by the names in ``outputs``, rows first. Labels are as they are stored in rows, None where a row
+    has none; targets are the same as one array [N].
+    """
+
+    outputs: tuple[Output, ...]
+    """The outputs of a model that are its answer, and that a teacher's student learns."""
+    auto_class: Callable[[], Any]
+    """Returns the class of transformers that loads the models of the type."""
+    configure: Callable[[Any, Sequence[str]], None]
+    """Sets the outputs of a model in its config, from the names of the classes (none: the type has no classes)."""
+    targets: Callable[[Sequence[Any]], np.ndarray]
+    """Returns the targets [N] of labels, with a value of their own for rows that have none."""
+    label_loss: Callable[[Mapping[str, Tensor], Tensor], Loss]
+    """Returns the loss of outputs against targets, averaged over the labelled rows; 0 where no row has a label."""
+    teacher_loss: TeacherLoss
+    """Returns the loss of a student's outputs against its teacher's, and against targets."""
+    mix: Callable[[Tensor, Tensor, float], Tensor]
+    """Returns one output [N, C] of several teachers' [M, N, C], from their weights [M, N] and a temperature."""
+    start_from_labels: Callable[[Any, Callable[[], np.ndarray]], AbstractContextManager[None]]
+    """Prepares the untrained head of a model for a training, by the targets that the function returns; after the
+    context, the model is a plain one again."""
 
 
 # --- answers: predictions and their quality, for scoring and the selection of checkpoints -----------------------------

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,9 +21,10 @@ from torch import Tensor
 
 from tasks.architectures.registry import summary_token
 from tasks.engine.job import Job
-from tasks.methods.losses.ensembles import mixed
+from tasks.methods.losses.ensembles import mixture_weights
 from tasks.methods.losses.patience import patience_layers
 from tasks.recipe.slices import AnswerSlice, MixSlice
+from tasks.task_types.heads import HEADS
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.batches import by_length
 from tasks.training.data.epochs import Indices
@@ -41,19 +42,23 @@ from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture
 from tasks.training.precision import arithmetic, device, store_as_multiplied
 
+if TYPE_CHECKING:
+    from tasks.task_types.interfaces import Head
+
 
 @dataclass(frozen=True)
 class Answered:
-    """A teacher's answers to a batch: logits [B, C] and, if they are compared, the states of its summary token at some
-    layers [B, L, D]."""
+    """A teacher's answers to a batch: its outputs by name, rows first, and, if they are compared, the states of its
+    summary token at some layers [B, L, D]."""
 
-    logits_BC: Tensor
+    outputs: dict[str, Tensor]
     summaries_BLD: Tensor | None = None
 
 
 def answer(job: Job) -> dict[str, Any]:
     """Run the teacher once over every row that students learn from, and write its answers by row id."""
-    task, knobs = read_task(job.inputs["rows"]), job.read(AnswerSlice)
+    knobs = job.read(AnswerSlice)
+    task = read_task(job.inputs["rows"], knobs.task_type)
     tokenizer = load_tokenizer(job.inputs["teacher"])
     teacher = freeze(load_classifier(job.inputs["teacher"], task, device()))
     layers = (
@@ -64,24 +69,23 @@ def answer(job: Job) -> dict[str, Any]:
     store_as_multiplied(teacher, knobs.precision)
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
-    said = all_answers(job, knobs, teacher, layers, encoded, tokenizer.pad_token_id)
+    capture = Capture(teacher, task.head, hidden=layers)
+    said = all_answers(job, knobs, capture, encoded, tokenizer.pad_token_id)
     save_file({"ids": rows.ids_N} | said, job.output / "answers.safetensors")
     return {"rows": len(rows), "truncated": float((encoded.lengths_N >= knobs.max_length).mean())}
 
 
-def all_answers(
-    job: Job, knobs: AnswerSlice, teacher: Any, layers: Sequence[int], encoded: Encoded, pad: int
-) -> dict[str, np.ndarray]:
-    """Return logits [N, C] and, if layers are named, summary states [N, L, D] in float16, in row order."""
-    capture, order, parts = Capture(teacher, hidden=layers), [], []
+def all_answers(job: Job, knobs: AnswerSlice, capture: Capture, encoded: Encoded, pad: int) -> dict[str, np.ndarray]:
+    """Return the outputs [N, …] by name and, if layers are read, summary states [N, L, D] in float16, in row order."""
+    order, parts, place = [], list[Answered](), capture.model.device
     for rows in by_length(encoded.lengths_N, size=64, tokens=16_384):
-        with torch.inference_mode(), arithmetic(knobs.precision, teacher.device):
-            parts.append(answers_of(capture, collate(encoded, rows, pad, teacher.device)))
+        with torch.inference_mode(), arithmetic(knobs.precision, place):
+            parts.append(answers_of(capture, collate(encoded, rows, pad, place)))
         order.append(rows)
         job.progress(sum(map(len, order)), len(encoded.lengths_N), unit="rows")
     place_N = np.argsort(np.concatenate(order))
-    said = {"logits": torch.cat([part.logits_BC for part in parts]).cpu().numpy()[place_N]}
-    if layers:
+    said = {name: torch.cat([part.outputs[name] for part in parts]).cpu().numpy()[place_N] for name in parts[0].outputs}
+    if capture.hidden:
         said["summaries"] = torch.cat(
             [part.summaries_BLD.half().cpu() for part in parts if part.summaries_BLD is not None]
         ).numpy()[place_N]
@@ -91,9 +95,9 @@ def all_answers(
 def answers_of(capture: Capture, batch: Batch) -> Answered:
     """Return a teacher's answers to one batch."""
     shown = capture(**batch.inputs(capture.model))
-    assert shown.logits_BC is not None
+    outputs = {name: values.float() for name, values in shown.outputs.items()}
     states = [summary_of(capture.model, shown.hidden[layer], batch.mask_BT) for layer in capture.hidden]
-    return Answered(shown.logits_BC.float(), torch.stack(states, 1).float() if states else None)
+    return Answered(outputs, torch.stack(states, 1).float() if states else None)
 
 
 def summary_of(model: Any, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
@@ -107,11 +111,14 @@ def mix(job: Job) -> dict[str, Any]:
     """Mix the answers of several teachers into one file of the same format."""
     knobs, said = job.read(MixSlice), [load_file(folder / "answers.safetensors") for folder in job.lists["answers"]]
     ids_N = said[0]["ids"]
-    logits_MNC = torch.stack(
-        [torch.from_numpy(each["logits"][rows_by_id(each["ids"], ids_N, "answers", "answer-rows")]) for each in said]
-    )
-    logits_NC = mixed(logits_MNC, knobs.weights, combine=knobs.combine, temperature=knobs.temperature)
-    save_file({"ids": ids_N, "logits": logits_NC.contiguous().numpy()}, job.output / "answers.safetensors")
+    places = [rows_by_id(each["ids"], ids_N, "answers", "answer-rows") for each in said]
+    mixed, head = dict[str, np.ndarray](), HEADS[knobs.task_type]
+    for output in head.outputs:
+        pairs = zip(said, places, strict=True)
+        theirs_MNC = torch.stack([torch.from_numpy(each[output.name][place_N]) for each, place_N in pairs])
+        weights_MN = mixture_weights(theirs_MNC, knobs.weights, combine=knobs.combine)
+        mixed[output.name] = head.mix(theirs_MNC, weights_MN, knobs.temperature).contiguous().numpy()
+    save_file({"ids": ids_N} | mixed, job.output / "answers.safetensors")
     return {"rows": len(ids_N), "teachers": len(said)}
 
 
@@ -120,21 +127,29 @@ class Answers:
     variants."""
 
     def __init__(
-        self, folder: Path, varied: AugmentedRows, teacher: Any, tokenizer: Any, layers: Sequence[int] = ()
+        self,
+        folder: Path,
+        head: Head,
+        varied: AugmentedRows,
+        teacher: Any,
+        tokenizer: Any,
+        layers: Sequence[int] = (),
     ) -> None:
         self.max_length, self.tokenizer, self.place = varied.max_length, tokenizer, teacher.device
-        self.capture, stored = Capture(teacher, hidden=layers), load_file(folder / "answers.safetensors")
+        self.capture, stored = Capture(teacher, head, hidden=layers), load_file(folder / "answers.safetensors")
         order = rows_by_id(stored["ids"], varied.rows.ids_N, "answers", "answer-rows")
-        self.logits_NC = torch.from_numpy(stored["logits"][order]).to(self.place)
+        self.outputs = {
+            output.name: torch.from_numpy(stored[output.name][order]).to(self.place) for output in head.outputs
+        }
         self.summaries_NLD = torch.from_numpy(stored["summaries"][order]) if layers else None
 
     def of(self, indices: Indices) -> Answered:
         """Return the answers to a batch of rows."""
         rows, changed, variants = indices.rows_B, indices.changed(), indices.epoch.variants
-        logits_BC = self.logits_NC[rows]
+        outputs = {name: values[rows] for name, values in self.outputs.items()}
         summaries_BLD = None if self.summaries_NLD is None else self.summaries_NLD[rows].to(self.place).float()
         if variants is None or not len(changed):
-            return Answered(logits_BC, summaries_BLD)
+            return Answered(outputs, summaries_BLD)
         with torch.inference_mode():
             texts, pairs = variants.read(rows[changed])
             encoded = encode(self.tokenizer, texts, pairs, self.max_length)
@@ -143,7 +158,9 @@ class Answers:
             )
         at = torch.from_numpy(changed).to(self.place)
         # Autograd cannot use inference tensors in a loss: copy them into normal tensors.
-        logits_BC = logits_BC.clone().index_copy_(0, at, fresh.logits_BC.clone())
+        outputs = {
+            name: values.clone().index_copy_(0, at, fresh.outputs[name].clone()) for name, values in outputs.items()
+        }
         if summaries_BLD is not None and fresh.summaries_BLD is not None:
             summaries_BLD = summaries_BLD.index_copy_(0, at, fresh.summaries_BLD.clone())
-        return Answered(logits_BC, summaries_BLD)
+        return Answered(outputs, summaries_BLD)

@@ -23,10 +23,11 @@ from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.methods.text.word_substitution import keep_candidates, match_case, replaceable
 from tasks.methods.text.word_vectors import nearest_words
+from tasks.ports.rows.row_files import read_split
 from tasks.recipe.data import Augmentation
 from tasks.training.data.batches import by_length
 from tasks.training.data.candidates import Options, write_candidates
-from tasks.training.data.rows import Encoded, collate, flat, load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import Encoded, collate, flat, load_tokenizer
 from tasks.training.models.students import freeze, load_masked_lm
 from tasks.training.precision import arithmetic, device
 
@@ -47,16 +48,16 @@ class Place:
 
 def augment(job: Job) -> dict[str, Any]:
     """Write substitutes for the replaceable words of the training rows."""
-    task, knobs = read_task(job.inputs["rows"]), job.read(Augmentation)
-    rows = read_rows(job.inputs["rows"], "train", task.kind)
-    chosen = np.random.default_rng(knobs.seed).permutation(len(rows))[: knobs.rows or len(rows)]
+    knobs, rows = job.read(Augmentation), read_split(job.inputs["rows"], "train")
+    count = len(rows.texts)
+    chosen = np.random.default_rng(knobs.seed).permutation(count)[: knobs.rows or count]
     sides = {"text": rows.texts} | ({"pair": rows.pairs} if rows.pairs is not None else {})
     sentences = sorted({texts[row] for texts in sides.values() for row in chosen})
     found = substitutes(job, knobs, sentences)
     write_candidates(
         job.output,
         (
-            (int(rows.ids_N[row]), side, words_with_options(texts[row], found))
+            (int(rows.ids[row]), side, words_with_options(texts[row], found))
             for row in sorted(chosen)
             for side, texts in sides.items()
         ),

@@ -18,7 +18,6 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.patience import patience_layers, patience_loss
-from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.recipe.slices import DropSlice, IntermediateSlice, PredictionSlice
 from tasks.recipe.training import SeededTraining
 from tasks.training.answers import Answers, summary_of
@@ -30,7 +29,6 @@ from tasks.training.data.rows import Encoded, Task, collate, encode, load_tokeni
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import build_student, freeze, load_classifier, save_model, set_dropout
-from tasks.training.models.value_head import started_at_labels
 from tasks.training.objectives.capture import Capture
 from tasks.training.objectives.context import DistillationContext, Objective
 from tasks.training.objectives.objectives import objective_of
@@ -64,7 +62,7 @@ def distill_intermediate(job: Job) -> dict[str, Any]:
         knobs,
         pair.tokenizer,
         labels_N=rows.labels_N,
-        kind=pair.task.kind,
+        head=pair.task.head,
         longest=knobs.max_length,
     )
     objective = objective_of(context)
@@ -115,7 +113,7 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
     sampling = knobs.sampling if isinstance(knobs, PredictionSlice) else None
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     varied = AugmentedRows(rows, tokenizer, knobs.max_length, knobs.seed, sampling, candidates(job))
-    held = read_rows(job.inputs["rows"], "selection", task.kind)
+    held = read_rows(job.inputs["rows"], "selection", task.head)
     set_dropout(student, knobs.dropout)
     store_as_multiplied(pair.teacher, knobs.precision)
     spec = TrainingSpec(
@@ -134,8 +132,7 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
         facts=lambda last: {"truncated": truncated(last.encoded, knobs.max_length)},
     )
     # Take labels from the task's own rows: transfer text has none, and may be the only training text.
-    labelled = read_rows(job.inputs["rows"], "train", task.kind) if task.kind == "regression" else varied.rows
-    with started_at_labels(student, task, labelled.labels_N):
+    with task.head.start_from_labels(student, lambda: read_rows(job.inputs["rows"], "train", task.head).labels_N):
         return train(job, knobs, spec, student.device)
 
 
@@ -144,27 +141,20 @@ def answered_loss(
 ) -> Callable[[Indices], Loss]:
     """Return the loss of a batch against the teacher's answers and, if the knobs enable them, against the labels and
     the teacher's summary tokens."""
-    student, pad = pair.student, pair.tokenizer.pad_token_id
+    student, head, pad = pair.student, pair.task.head, pair.tokenizer.pad_token_id
     patience, formula = (knobs.patience, knobs.formula) if isinstance(knobs, PredictionSlice) else (None, "default")
     depths = student.config.num_hidden_layers, pair.teacher.config.num_hidden_layers
     copied = [] if patience is None else patience_layers(patience.layer_map, *depths)
-    answers = Answers(job.inputs["answers"], varied, pair.teacher, pair.teachers_tokenizer, copied)
-    capture = Capture(student, hidden=range(1, len(copied) + 1))
+    answers = Answers(job.inputs["answers"], head, varied, pair.teacher, pair.teachers_tokenizer, copied)
+    capture = Capture(student, head, hidden=range(1, len(copied) + 1))
     labels_N = torch.from_numpy(varied.rows.labels_N).to(student.device)
-    loss_of = partial(
-        prediction_loss,
-        kind=pair.task.kind,
-        temperature=knobs.temperature,
-        hard_weight=knobs.hard_weight,
-        formula=formula,
-    )
+    loss_of = partial(head.teacher_loss, temperature=knobs.temperature, hard_weight=knobs.hard_weight, formula=formula)
 
     def loss(indices: Indices) -> Loss:
         rows, theirs = indices.rows_B, answers.of(indices)
         batch = collate(indices.epoch.encoded, rows, pad, student.device)
         ours = capture(**batch.inputs(student))
-        assert ours.logits_BC is not None
-        total = loss_of(ours.logits_BC, theirs.logits_BC, labels_N[rows])
+        total = loss_of(ours.outputs, theirs.outputs, labels_N[rows])
         if patience is None or theirs.summaries_BLD is None:
             return total
         own_BLD = torch.stack([summary_of(student, ours.hidden[layer], batch.mask_BT) for layer in capture.hidden], 1)
@@ -175,7 +165,7 @@ def answered_loss(
 
 def pair_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.device) -> TeacherStudent:
     """Load the teacher, the student and their tokenizers."""
-    task = read_task(job.inputs["rows"])
+    task = read_task(job.inputs["rows"], knobs.task_type)
     teacher = load_classifier(job.inputs["teacher"], task, place)
     reads = load_tokenizer(job.inputs["teacher"])
     if "start" in job.inputs:

@@ -35,7 +35,7 @@ SAMPLE = 500  # rows to measure the contribution of a layer on; its mean cosine 
 def measure_contributions(job: Job) -> dict[str, Any]:
     """Measure, for each layer of ``base``, the mean cosine between its input and its output on the selection rows."""
     knobs = job.read(ContributionSlice)
-    found = hidden_states(job, ("base",), knobs.max_length)
+    found = hidden_states(job, knobs, ("base",))
     token = token_of(job, knobs)
     parts = [cosines_BL(states, mask_BT, token=token).cpu().numpy() for (states,), mask_BT in found]
     cosines = [float(value) for value in np.concatenate(parts).mean(0)]
@@ -49,7 +49,7 @@ def measure_similarity(job: Job) -> dict[str, Any]:
     moments: list[Moments] = []
     knobs = job.read(ContributionSlice)
     cosines, token = [], token_of(job, knobs)
-    for (before, after), mask_BT in hidden_states(job, ("base", "teacher"), knobs.max_length):
+    for (before, after), mask_BT in hidden_states(job, knobs, ("base", "teacher")):
         valid_BT = mask_BT.bool()
         found = [
             moments_of(first_BTD[valid_BT], second_BTD[valid_BT])
@@ -75,18 +75,20 @@ def token_of(job: Job, knobs: ContributionSlice) -> str:
     return summary_token(config) if knobs.token == "cls" else knobs.token
 
 
-def hidden_states(job: Job, names: Sequence[str], max_length: int) -> Iterator[tuple[list[list[Tensor]], Tensor]]:
+def hidden_states(
+    job: Job, knobs: ContributionSlice, names: Sequence[str]
+) -> Iterator[tuple[list[list[Tensor]], Tensor]]:
     """Yield the hidden states of the named models on the same batches, with their mask: selection rows, or train rows
     if none are held back."""
-    task, place = read_task(job.inputs["rows"]), device()
+    task, place = read_task(job.inputs["rows"], knobs.task_type), device()
     tokenizer, models = (
         load_tokenizer(job.inputs[names[0]]),
         [freeze(load_classifier(job.inputs[name], task, place)) for name in names],
     )
-    rows = read_rows(job.inputs["rows"], "selection", task.kind)
-    rows = rows if len(rows) else read_rows(job.inputs["rows"], "train", task.kind)
+    rows = read_rows(job.inputs["rows"], "selection", task.head)
+    rows = rows if len(rows) else read_rows(job.inputs["rows"], "train", task.head)
     pairs = None if rows.pairs is None else rows.pairs[:SAMPLE]
-    encoded = encode(tokenizer, rows.texts[:SAMPLE], pairs, max_length)
+    encoded = encode(tokenizer, rows.texts[:SAMPLE], pairs, knobs.max_length)
     for batch in by_length(encoded.lengths_N, size=32, tokens=8192):
         inputs = collate(encoded, batch, tokenizer.pad_token_id, place)
         with torch.inference_mode():
@@ -113,7 +115,7 @@ def drop_and_train(job: Job) -> dict[str, Any]:
     """Drop layers of ``base`` by a strategy, then train with labels or with the answers of the fine-tuned teacher."""
     knobs, place = job.read(DropSlice), device()
     make_deterministic(knobs.seed)
-    task, tokenizer = read_task(job.inputs["rows"]), load_tokenizer(job.inputs["base"])
+    task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["base"])
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
     kept = kept_layers(knobs.strategy, model.config.num_hidden_layers, knobs.drop, contributions(job) or knobs.kept)
     drop_layers(model, kept)

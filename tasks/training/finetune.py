@@ -12,14 +12,13 @@ import torch
 from tasks.engine.job import Job
 from tasks.errors import DataError
 from tasks.methods.losses.means import Loss
-from tasks.methods.losses.soft_targets import label_loss
 from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
 from tasks.task_types.answers import ANSWERS
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import load_classifier, save_model, set_dropout
-from tasks.training.models.value_head import started_at_labels
+from tasks.training.objectives.capture import outputs_of
 from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import all_outputs, selection_score, selector
 
@@ -29,7 +28,7 @@ def finetune(job: Job) -> dict[str, Any]:
     the score of guessing."""
     knobs, place = job.read(TeacherSlice), device()
     make_deterministic(knobs.seed)
-    task = read_task(job.inputs["rows"])
+    task = read_task(job.inputs["rows"], knobs.task_type)
     tokenizer = load_tokenizer(job.inputs["base"])
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
     facts = {} if knobs.already_finetuned else train_with_labels(job, knobs, model, task, tokenizer)
@@ -42,9 +41,9 @@ def train_with_labels(
     job: Job, knobs: TeacherSlice | PredictionSlice | DropSlice, model: Any, task: Task, tokenizer: Any
 ) -> dict[str, Any]:
     """Train a classifier on the labelled rows in place."""
-    rows = read_rows(job.inputs["rows"], "train", task.kind)
+    rows = read_rows(job.inputs["rows"], "train", task.head)
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
-    held = read_rows(job.inputs["rows"], "selection", task.kind)
+    held = read_rows(job.inputs["rows"], "selection", task.head)
     set_dropout(model, knobs.dropout)
     spec = TrainingSpec(
         modules=model,
@@ -60,7 +59,7 @@ def train_with_labels(
             knobs,
         ),
     )
-    with started_at_labels(model, task, rows.labels_N):
+    with task.head.start_from_labels(model, lambda: rows.labels_N):
         facts = train(job, knobs, spec, model.device)
     return facts | {"truncated": truncated(encoded, knobs.max_length)}
 
@@ -72,8 +71,8 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
     labels_N = torch.from_numpy(rows.labels_N).to(model.device)
 
     def loss(indices: Indices) -> Loss:
-        logits_BC = model(**collate(encoded, indices.rows_B, pad, model.device).inputs(model)).logits
-        return label_loss(logits_BC, labels_N[indices.rows_B], kind=task.kind)
+        said = model(**collate(encoded, indices.rows_B, pad, model.device).inputs(model))
+        return task.head.label_loss(outputs_of(task.head, said), labels_N[indices.rows_B])
 
     return loss
 
@@ -81,9 +80,9 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
 def score_teacher(job: Job, knobs: TeacherSlice, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
     """Return a finished teacher's score on the selection rows (on train rows if none are held back), the facts by which
     it is compared with guessing, and the number of rows."""
-    held, split = read_rows(job.inputs["rows"], "selection", task.kind), "selection"
+    held, split = read_rows(job.inputs["rows"], "selection", task.head), "selection"
     if not len(held):
-        held, split = read_rows(job.inputs["rows"], "train", task.kind), "train"
+        held, split = read_rows(job.inputs["rows"], "train", task.head), "train"
     encoded = encode(tokenizer, held.texts, held.pairs, knobs.max_length)
     answers = ANSWERS[knobs.task_type]
     outputs = all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision=knobs.precision)

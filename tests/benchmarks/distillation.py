@@ -22,6 +22,7 @@ import torch
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss
 from tasks.recipe.slices import IntermediateSlice, TeacherSlice
+from tasks.task_types.heads import HEADS
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Indices, Variants, planned
 from tasks.training.data.rows import Encoded, Rows, Task
@@ -41,7 +42,7 @@ from tests.benchmarks.setting import Setting
 
 CPU = torch.device("cpu")
 DROPOUT = 0.1  # what published models are fine-tuned with
-TASK = Task("bench", "classification", ["negative", "positive"], "accuracy", False)
+TASK = Task("bench", "classification", ["negative", "positive"], "accuracy", False, HEADS["classification"])
 TARGETS = {
     "12x768 to 4x312": {"plain 64": 8.0, "plain 128": 16.0, "kept": 28.0},
     "6x384 to 3x384": {"plain 64": 8.0, "plain 128": None, "kept": 13.0},

@@ -33,10 +33,11 @@ from transformers import logging
 
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss
-from tasks.methods.losses.soft_targets import prediction_loss
+from tasks.methods.losses.soft_targets import class_prediction_loss
 from tasks.recipe.slices import IntermediateSlice, PredictionSlice, TeacherSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import SeededTraining
+from tasks.task_types.heads import HEADS
 from tasks.task_types.types import CLASS_LOGITS
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Indices, planned
@@ -53,7 +54,7 @@ from tests.benchmarks.measure import Figure
 from tests.benchmarks.setting import Setting
 
 CPU, WIDTH, HELD, SEEDS, RESAMPLES = torch.device("cpu"), 64, 20_000, (0, 1, 2), 4000
-TASK = Task("quality", "classification", ["negative", "positive"], "accuracy", False)
+TASK = Task("quality", "classification", ["negative", "positive"], "accuracy", False, HEADS["classification"])
 LAYERS, STEPS, TEACHER_STEPS, QUICK_STEPS = 3, 500, 1200, 20
 
 
@@ -243,8 +244,10 @@ def wide(batch: Batch) -> Batch:
 
 def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.ndarray, knobs: PredictionSlice) -> Loss:
     """Return the loss of the second phase."""
-    options = {"kind": TASK.kind, "temperature": knobs.temperature, "hard_weight": knobs.hard_weight}
-    return prediction_loss(student(**batch.inputs(student)).logits, answers_BC, torch.from_numpy(labels_B), **options)
+    options = {"temperature": knobs.temperature, "hard_weight": knobs.hard_weight}
+    return class_prediction_loss(
+        student(**batch.inputs(student)).logits, answers_BC, torch.from_numpy(labels_B), **options
+    )
 
 
 def right(model: Any, tokenizer: Any, held: Rows) -> np.ndarray:

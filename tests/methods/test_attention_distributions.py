@@ -11,6 +11,7 @@ import torch
 
 from tasks.errors import ModelError
 from tasks.methods.losses.attention_distributions import attention_distribution_loss
+from tasks.task_types.heads import HEADS
 from tests.methods.oracles import EXACT, Oracle, reads
 
 
@@ -63,7 +64,9 @@ def test_a_student_equal_to_its_teacher_loses_nothing_in_the_engine(tiny_bert: P
 
     teacher = freeze(
         load_classifier(
-            tiny_bert, Task("tiny", "classification", ["no", "yes"], "accuracy", False), torch.device("cpu")
+            tiny_bert,
+            Task("tiny", "classification", ["no", "yes"], "accuracy", False, HEADS["classification"]),
+            torch.device("cpu"),
         )
     )
     batch = collate(

@@ -107,11 +107,11 @@ def test_tinyberts_soft_cross_entropy(temperature: int) -> None:
 
 def test_tinyberts_regression() -> None:
     oracle, t = opened("tinybert", "regression_prediction")
-    knobs = {"kind": "regression", "temperature": 1.0, "hard_weight": 0.0, "formula": "paper"}
+    knobs = {"hard_weight": 0.0, "formula": "paper"}
     equals(
         oracle,
         t,
-        lambda student_regression: losses.prediction_loss(
+        lambda student_regression: losses.value_prediction_loss(
             student_regression, np.zeros((3, 1)), t["in.regression_labels"], **knobs
         ),
         student_regression=t["in.student_regression"],
@@ -130,9 +130,7 @@ def test_soft_targets(name: str) -> None:
 
     def mixture(student_logits: ndarray) -> ndarray:
         soft = losses.soft_target_loss(student_logits, t["in.teacher_logits"], knobs.temperature) / divided
-        return knobs.alpha * soft + (1 - knobs.alpha) * losses.label_loss(
-            student_logits, t["in.labels"], "classification"
-        )
+        return knobs.alpha * soft + (1 - knobs.alpha) * losses.class_loss(student_logits, t["in.labels"])
 
     equals(oracle, t, mixture, student_logits=t["in.student_logits"])
 

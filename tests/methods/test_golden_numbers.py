@@ -48,6 +48,7 @@ ALLOWED = {
 WITHOUT_NUMBERS = {
     "attention_scores": {},
     "contribution": {},
+    "ensembles": {"mixture_weights": "calls by_weights or by_certainty"},
     "hidden_states": {"Projections": "maps drawn at random; what they do to a loss is in hidden_state_loss"},
     "layer_dropping": {
         "encoder_layers": "finds a module in a model",
@@ -66,13 +67,18 @@ WITHOUT_NUMBERS = {
         "in_full": "widens a number's type",
         "own_count": "the count of one process; mean_of over one process is in every loss here",
         "Term": "a sum and its count, which mean_of makes",
-        "Loss": "the terms of a loss; sums of several are in prediction_loss",
+        "Loss": "the terms of a loss; sums of several are in class_prediction_loss",
     },
     "relations": {"require_heads": "refuses, and returns nothing"},
     "theseus": {"Replaceable": "runs one module or the other; tested by weights set by hand"},
     "triple_loss": {
         "draw_targets": "draws by torch's generator; its weights are rarity",
         "masked_inputs": "draws by torch's generator; tested by its shares",
+    },
+    "value_head": {
+        "ValueHead": "a linear map with a scale; tested by the mean and the deviation of its values",
+        "started_at_labels": "replaces a module of a model for a training, and puts it back",
+        "drawn_head": "finds a module in a model",
     },
 }
 """Public functions and classes of ``tasks/methods`` that compute no number, and why; all others have golden numbers."""

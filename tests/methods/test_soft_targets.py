@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
 from tasks.errors import DataError, ModelError, RecipeError
-from tasks.methods.losses.soft_targets import label_loss, prediction_loss, soft_cross_entropy_paper, soft_target_loss
+from tasks.methods.losses.soft_targets import (
+    class_loss,
+    class_prediction_loss,
+    soft_cross_entropy_paper,
+    soft_target_loss,
+    value_loss,
+    value_prediction_loss,
+)
 from tests.methods.oracles import EXACT, Oracle, reads
 
-KNOBS = {"kind": "classification", "temperature": 2.0, "hard_weight": 0.25}
+KNOBS = {"temperature": 2.0, "hard_weight": 0.25}
 
 
 def logits(*shape: int, seed: int = 0, scale: float = 3.0) -> torch.Tensor:
@@ -47,15 +55,15 @@ def test_gradient_size_hardly_depends_on_temperature() -> None:
 
 def test_the_teacher_is_never_trained() -> None:
     teacher, student = logits(2, 3).requires_grad_(), logits(2, 3, seed=1).requires_grad_()
-    prediction_loss(student, teacher, torch.tensor([0, 1]), **KNOBS).mean().backward()
+    class_prediction_loss(student, teacher, torch.tensor([0, 1]), **KNOBS).mean().backward()
     assert teacher.grad is None and student.grad is not None
 
 
 def test_the_order_of_the_batch_does_not_matter() -> None:
     student, teacher, labels = logits(6, 3), logits(6, 3, seed=1), torch.tensor([0, 1, 2, -1, 0, 1])
     order = torch.tensor([3, 1, 5, 0, 4, 2])
-    shuffled = prediction_loss(student[order], teacher[order], labels[order], **KNOBS).mean()
-    torch.testing.assert_close(prediction_loss(student, teacher, labels, **KNOBS).mean(), shuffled)
+    shuffled = class_prediction_loss(student[order], teacher[order], labels[order], **KNOBS).mean()
+    torch.testing.assert_close(class_prediction_loss(student, teacher, labels, **KNOBS).mean(), shuffled)
 
 
 def test_half_precision_is_computed_in_single() -> None:
@@ -67,25 +75,25 @@ def test_labels_and_teacher_mix_by_the_hard_weight() -> None:
     student, teacher, labels = logits(4, 3), logits(4, 3, seed=1), torch.tensor([0, 1, 2, 0])
     soft = soft_target_loss(student, teacher, temperature=2.0).mean()
     hard = torch.nn.functional.cross_entropy(student, labels)
-    torch.testing.assert_close(prediction_loss(student, teacher, labels, **KNOBS).mean(), 0.75 * soft + 0.25 * hard)
+    torch.testing.assert_close(
+        class_prediction_loss(student, teacher, labels, **KNOBS).mean(), 0.75 * soft + 0.25 * hard
+    )
 
 
 def test_unlabelled_rows_do_not_dilute_the_label_loss() -> None:
     student = logits(3, 3)
     torch.testing.assert_close(
-        label_loss(student, torch.tensor([2, -1, -100]), kind="classification").mean(),
-        label_loss(student[:1], torch.tensor([2]), kind="classification").mean(),
+        class_loss(student, torch.tensor([2, -1, -100])).mean(),
+        class_loss(student[:1], torch.tensor([2])).mean(),
     )
     values = torch.tensor([1.0, float("nan"), float("nan")], dtype=torch.float64)
-    torch.testing.assert_close(
-        label_loss(student[:, :1], values, kind="regression").mean(), (student[0, 0] - 1.0).square()
-    )
+    torch.testing.assert_close(value_loss(student[:, :1], values).mean(), (student[0, 0] - 1.0).square())
 
 
-@pytest.mark.parametrize(("kind", "classes", "label"), [("classification", 3, -1), ("regression", 1, float("nan"))])
-def test_a_batch_without_labels_gives_zero_and_a_finite_gradient(kind: str, classes: int, label: float) -> None:
+@pytest.mark.parametrize(("label_loss", "classes", "label"), [(class_loss, 3, -1), (value_loss, 1, float("nan"))])
+def test_a_batch_without_labels_gives_zero_and_a_finite_gradient(label_loss: Any, classes: int, label: float) -> None:
     student = logits(2, classes).requires_grad_()
-    loss = label_loss(student, torch.tensor([label, label]), kind=kind).mean()
+    loss = label_loss(student, torch.tensor([label, label])).mean()
     loss.backward()
     assert loss.item() == 0.0
     assert student.grad.eq(0).all()
@@ -94,36 +102,36 @@ def test_a_batch_without_labels_gives_zero_and_a_finite_gradient(kind: str, clas
 def test_regression_mixes_teacher_and_labels() -> None:
     student, teacher = torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [2.0]])
     labels = torch.tensor([float("nan"), 5.0])
-    loss = prediction_loss(student, teacher, labels, kind="regression", temperature=1.0, hard_weight=0.5).mean()
+    loss = value_prediction_loss(student, teacher, labels, hard_weight=0.5).mean()
     assert loss.item() == pytest.approx(0.5 * 2.0 + 0.5 * 9.0)
 
 
 def test_a_label_tensor_that_would_broadcast_is_refused() -> None:
     with pytest.raises(DataError, match="one label per row"):
-        label_loss(logits(4, 1), torch.zeros(4, 1), kind="regression")
+        value_loss(logits(4, 1), torch.zeros(4, 1))
     with pytest.raises(DataError, match="one label per row"):
-        label_loss(logits(4, 1), torch.zeros(1), kind="regression")
+        value_loss(logits(4, 1), torch.zeros(1))
 
 
 def test_a_narrower_teacher_that_would_broadcast_is_refused() -> None:
     with pytest.raises(ModelError, match="same classes"):
         soft_target_loss(logits(4, 3), logits(4, 1), temperature=1.0)
     with pytest.raises(ModelError, match="same classes"):
-        prediction_loss(logits(4, 1), logits(1, 1), torch.zeros(4), kind="regression", temperature=1.0, hard_weight=0.0)
+        value_prediction_loss(logits(4, 1), logits(1, 1), torch.zeros(4), hard_weight=0.0)
 
 
 def test_a_regression_model_of_several_outputs_is_refused() -> None:
     with pytest.raises(ModelError, match="one value per row"):
-        label_loss(logits(4, 2), torch.zeros(4), kind="regression")
+        value_loss(logits(4, 2), torch.zeros(4))
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"kind": "ranking"}, {"formula": "draft"}, {"hard_weight": 1.5}, {"temperature": 0.0}, {"temperature": -1.0}],
+    [{"formula": "draft"}, {"hard_weight": 1.5}, {"temperature": 0.0}, {"temperature": -1.0}],
 )
 def test_an_illegal_knob_is_refused_with_a_sentence(wrong: dict) -> None:
     with pytest.raises(RecipeError, match=r"choose one of|must"):
-        prediction_loss(logits(2, 3), logits(2, 3), torch.tensor([0, 1]), **{**KNOBS, **wrong})
+        class_prediction_loss(logits(2, 3), logits(2, 3), torch.tensor([0, 1]), **{**KNOBS, **wrong})
 
 
 @reads("pkd", *(f"soft_target_batchmean_T{temperature}" for temperature in (1, 2, 4, 10)))
@@ -131,11 +139,10 @@ def test_equals_the_reference_soft_targets(oracle: Oracle) -> None:
     tensors, knobs, expected = oracle.tensors, oracle.knobs, oracle.scalars
     student, teacher = tensors["in.student_logits"].requires_grad_(), tensors["in.teacher_logits"]
     kd = soft_target_loss(student, teacher, temperature=knobs.temperature).mean()
-    loss = prediction_loss(
+    loss = class_prediction_loss(
         student,
         teacher,
         tensors["in.labels"],
-        kind="classification",
         temperature=knobs.temperature,
         hard_weight=1 - knobs.alpha,
     ).mean()
@@ -151,7 +158,7 @@ def test_the_reference_divides_its_soft_targets_by_the_classes_too(oracle: Oracl
     tensors, knobs, expected = oracle.tensors, oracle.knobs, oracle.scalars
     student, teacher = tensors["in.student_logits"].requires_grad_(), tensors["in.teacher_logits"]
     kd = soft_target_loss(student, teacher, temperature=knobs.temperature).mean() / student.shape[1]
-    hard = label_loss(student, tensors["in.labels"], kind="classification").mean()
+    hard = class_loss(student, tensors["in.labels"]).mean()
     loss = knobs.alpha * kd + (1 - knobs.alpha) * hard
     loss.backward()
     found = {"loss": loss.item(), "kd": kd.item(), "hard": hard.item()}
@@ -179,11 +186,10 @@ def test_equals_the_reference_where_the_classes_are_places_of_a_text(oracle: Ora
 def test_the_paper_formula_equals_tinyberts_soft_cross_entropy(oracle: Oracle) -> None:
     tensors = oracle.tensors
     student = tensors["in.student_logits"].requires_grad_()
-    loss = prediction_loss(
+    loss = class_prediction_loss(
         student,
         tensors["in.teacher_logits"],
         torch.zeros(3, dtype=torch.long),
-        kind="classification",
         temperature=oracle.knobs.temperature,
         hard_weight=0.0,
         formula="paper",
@@ -197,12 +203,10 @@ def test_the_paper_formula_equals_tinyberts_soft_cross_entropy(oracle: Oracle) -
 def test_the_paper_formula_equals_tinyberts_regression(oracle: Oracle) -> None:
     tensors = oracle.tensors
     student = tensors["in.student_regression"].requires_grad_()
-    loss = prediction_loss(
+    loss = value_prediction_loss(
         student,
         torch.zeros_like(student),
         tensors["in.regression_labels"],
-        kind="regression",
-        temperature=1.0,
         hard_weight=0.0,
         formula="paper",
     ).mean()

@@ -16,6 +16,7 @@ from tasks.ports.files.model_files import INDEX, model_files
 from tasks.ports.files.sources import resolve_model
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.inputs import HeldInputs
+from tasks.task_types.heads import HEADS
 from tasks.training.data.rows import Task, load_tokenizer
 from tasks.training.models.students import load_classifier, load_encoder
 from tests.tiny import WORDS
@@ -240,5 +241,5 @@ def test_a_model_without_a_tokenizer_is_refused(pieces: Path, tmp_path: Path) ->
 def test_a_sharded_teacher_is_loaded_as_a_classifier(sharded_bert: Path, tmp_path: Path) -> None:
     source = resolve_model(str(sharded_bert), None)
     held = HeldInputs(FolderStore(tmp_path.resolve() / "store"), [source])
-    task = Task("mine", "classification", ["bad", "good"], "accuracy", pairs=False)
+    task = Task("mine", "classification", ["bad", "good"], "accuracy", False, HEADS["classification"])
     assert load_classifier(held.folder(source), task, torch.device("cpu")).config.num_labels == 2

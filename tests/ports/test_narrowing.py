@@ -247,6 +247,8 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "MIXTURES": {"combine"},
         "METRICS": {"metric", "metrics"},
         "ANSWERS": {"task_type", "task.kind"},
+        "HEADS": {"task_type"},
+        "TASK_TYPES": {"task.kind"},
         "WAYS": {"ways"},
     }
 

@@ -10,6 +10,7 @@ from tasks.architectures.registry import architecture_of
 from tasks.scoring.speed.flops import counted_flops, flops_of, forward_flops, parameters_of, read_config, weight_bytes
 from tests.scoring.small import write_classifier
 
+KIND = "classification"
 BERT = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}
 DISTILBERT = {"dim": 48, "n_layers": 3, "n_heads": 4, "hidden_dim": 96, "vocab_size": 100}
 FAMILIES = {
@@ -34,14 +35,14 @@ def write_config(family: str, folder: Path, **values: int) -> Path:
 def test_the_formula_is_the_count(family: str, tmp_path: Path) -> None:
     folder = write_config(family, tmp_path, **FAMILIES[family])
     assert architecture_of({"model_type": family}).plain and forward_flops(read_config(folder), 24) == pytest.approx(
-        counted_flops(folder, 24), rel=0.01
+        counted_flops(folder, 24, KIND), rel=0.01
     )
 
 
 def test_what_the_formula_does_not_know_is_counted(tmp_path: Path) -> None:
     """MobileBERT's bottlenecks cost little more than half of what its width suggests."""
     folder = write_config("mobilebert", tmp_path, num_hidden_layers=2, vocab_size=100)
-    assert flops_of(folder, 24) == counted_flops(folder, 24) < 0.7 * forward_flops(read_config(folder), 24)
+    assert flops_of(folder, 24, KIND) == counted_flops(folder, 24, KIND) < 0.7 * forward_flops(read_config(folder), 24)
 
 
 def test_parameters_and_bytes_are_those_of_the_model(tmp_path: Path) -> None:

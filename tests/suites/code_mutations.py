@@ -223,6 +223,8 @@ CHOSEN_BY = {
     "STRATEGIES": ("strategy", "start"),
     "STARTS": ("start",),
     "ANSWERS": ("task_type", "kind"),
+    "HEADS": ("task_type",),
+    "TASK_TYPES": ("task_type", "kind"),
     "WAYS": ("ways",),
     "ARCHITECTURES": ("architectures", "start"),
 }

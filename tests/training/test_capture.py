@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from tasks.errors import ModelError
+from tasks.task_types.heads import HEADS
 from tasks.training.data.rows import Task, collate, encode, load_tokenizer
 from tasks.training.models.students import build_student, freeze, load_classifier
 from tasks.training.objectives.capture import Capture, check_capture
 from tasks.training.objectives.layers import Matcher
 
-TASK = Task("tiny", "classification", ["negative", "positive"], "accuracy", False)
+TASK = Task("tiny", "classification", ["negative", "positive"], "accuracy", False, HEADS["classification"])
 CPU = torch.device("cpu")
 
 

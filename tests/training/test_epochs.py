@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tasks.methods.losses.means import Loss, mean_of
+from tasks.task_types.heads import HEADS
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Epoch, Indices, planned
 from tasks.training.data.rows import Encoded, load_tokenizer, read_rows
@@ -22,7 +23,7 @@ KNOBS = SimpleNamespace(batch_size=8, batch_tokens=4096, seed=0)
 @pytest.fixture(scope="module")
 def varied(rows: Path, tiny_bert: Path) -> AugmentedRows:
     """Rows of which half have other words in each epoch."""
-    train = read_rows(rows, "train", "classification")
+    train = read_rows(rows, "train", HEADS["classification"])
     candidates = {
         (int(number), "text"): (text.split(), [["fine", "good", "song"] for _ in text.split()])
         for number, text in zip(train.ids_N, train.texts, strict=True)

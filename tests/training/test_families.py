@@ -35,6 +35,7 @@ from tasks.recipe.students import Shape
 from tasks.scoring.predict import logits_of
 from tasks.scoring.speed.flops import counted_flops, flops_of, parameters_of
 from tasks.scoring.speed.speed import measure_latency, peak_increase
+from tasks.task_types.heads import HEADS
 from tasks.task_types.types import CLASS_LOGITS
 from tasks.training import loop
 from tasks.training.answers import answer, summary_of
@@ -53,7 +54,7 @@ from tasks.training.selection import all_outputs
 from tests.families import NAMES, SIZES, write_tiny
 
 CPU = torch.device("cpu")
-TASK = Task("tiny", "classification", ["negative", "positive"], "accuracy", False)
+TASK = Task("tiny", "classification", ["negative", "positive"], "accuracy", False, HEADS["classification"])
 FAST: dict[str, Any] = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
 TEXTS = ["the film was good", "a poor meal but a very fine song", "it", "the plot was not bad although the end is"]
 SECOND = ["a bad book", "it was", "the song and the film and the meal", "good"]
@@ -265,9 +266,10 @@ def same_after_reload(folder: Path) -> None:
 
 def scored(teacher: Path, student: Path) -> None:
     """Check the figures of a student that is smaller in every way."""
-    assert parameters_of(student) < parameters_of(teacher) and flops_of(student, 16) < flops_of(teacher, 16)
-    assert flops_of(student, 16) == pytest.approx(counted_flops(student, 16), rel=0.01)
-    assert flops_of(student, 128) > flops_of(student, 64) > 0, "more tokens than a tiny model has positions"
+    few, more, beyond = (flops_of(student, length, TASK.kind) for length in (16, 64, 128))
+    assert parameters_of(student) < parameters_of(teacher) and few < flops_of(teacher, 16, TASK.kind)
+    assert few == pytest.approx(counted_flops(student, 16, TASK.kind), rel=0.01)
+    assert beyond > more > 0, "more tokens than a tiny model has positions"
     timed = measure_latency(
         {"model": student, "teacher": teacher}, batch=1, length=8, threads=1, repeats=2, warmup=0, seconds=0.01
     )
@@ -389,7 +391,7 @@ def test_kept_layers_of_a_model_padded_on_the_left_are_those_of_a_live_teacher(
             teacher=folder,
         )
     )
-    train, tokenizer = read_rows(rows, "train", "classification"), load_tokenizer(folder)
+    train, tokenizer = read_rows(rows, "train", HEADS["classification"]), load_tokenizer(folder)
     teacher = freeze(load_classifier(folder, TASK, CPU))
     matcher = Matcher(build_student("random", teacher, SMALL, seed=3).eval(), teacher, matching())
     kept = recorded(

@@ -30,6 +30,7 @@ from tasks.recipe.slices import (
     TeacherSlice,
 )
 from tasks.recipe.students import Shape
+from tasks.task_types.heads import HEADS
 from tasks.training.data.rows import Task, collate, encode, load_tokenizer
 from tasks.training.jobs import JOBS
 from tasks.training.loop import StopSignal
@@ -38,7 +39,10 @@ from tasks.training.objectives.relations import Relations
 from tasks.training.objectives.theseus import Replacing
 from tests.tiny import WORDS, write_tiny_bert
 
-TASK, CPU = Task("tiny", "classification", ["negative", "positive"], "accuracy", False), torch.device("cpu")
+TASK, CPU = (
+    Task("tiny", "classification", ["negative", "positive"], "accuracy", False, HEADS["classification"]),
+    torch.device("cpu"),
+)
 FAST: dict[str, Any] = {"steps": 12, "batch_size": 8, "max_length": 16, "precision": "fp32", "learning_rate": 2e-3}
 
 
@@ -344,7 +348,7 @@ def test_a_student_that_always_stands_in_is_the_student_and_one_that_never_does_
     )
     alone = student.eval()(**batch.inputs(student)).logits
     knobs = SimpleNamespace(replacing=SimpleNamespace(first=0.3, share=0.5), seed=0)
-    objective = Replacing(student, teacher, knobs, np.zeros(3, dtype=np.int64), "classification")
+    objective = Replacing(student, teacher, knobs, np.zeros(3, dtype=np.int64), HEADS["classification"])
     student.train()
     for module in student.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -409,7 +413,7 @@ def test_kept_summaries_are_those_of_a_live_teacher(scene: SimpleNamespace, tmp_
     stored = load_file(do("answer", tmp_path, kept, rows=scene.rows, teacher=scene.teacher) / "answers.safetensors")
     from tasks.training.data.rows import read_rows
 
-    rows = read_rows(scene.rows, "train", "classification")
+    rows = read_rows(scene.rows, "train", HEADS["classification"])
     assert stored["ids"].tolist() == rows.ids_N.tolist()
     encoded = encode(load_tokenizer(scene.base), rows.texts[:5], None, 16)
     asked = collate(encoded, list(range(5)), 0, CPU)
@@ -521,7 +525,7 @@ def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace,
     from tasks.training.data.rows import read_rows
 
     rows, own, other = (
-        read_rows(scene.rows, "train", "classification"),
+        read_rows(scene.rows, "train", HEADS["classification"]),
         load_tokenizer(scene.base),
         load_tokenizer(foreigner),
     )
@@ -534,5 +538,5 @@ def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace,
         varied = AugmentedRows(rows, tokenizer, 16, 0, SimpleNamespace(share=1.0, probability=0.5), candidates)
         encoded, variants = varied.at(1)
         indices = Indices(Epoch(1, encoded, [], variants=variants), np.arange(8))
-        found.append(Answers(scene.answers, varied, teacher, own).of(indices).logits_BC)
+        found.append(Answers(scene.answers, TASK.head, varied, teacher, own).of(indices).outputs["logits"])
     assert torch.equal(*found)

@@ -22,6 +22,7 @@ from tasks.errors import ModelError
 from tasks.recipe.data import CorpusText
 from tasks.recipe.slices import GeneralSlice, IntermediateSlice
 from tasks.recipe.students import Shape
+from tasks.task_types.classification.head import HEAD
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.corpora import longest_sequence, read_corpus, tokenize_corpus
 from tasks.training.data.epochs import Epoch, Indices
@@ -50,7 +51,7 @@ def scene(tiny_bert: Path, rows: Path, tmp_path_factory: pytest.TempPathFactory)
     student = build_student("random", teacher, Shape(layers=2, hidden=8, heads=HEADS, feed_forward=16), seed=1).eval()
     for name, weight in [*teacher.named_parameters(), *student.named_parameters()]:
         weight.data *= 8 if name.endswith("weight") and weight.ndim == 2 else 1
-    folder, train = tmp_path_factory.mktemp("corpus"), read_rows(rows, "train", "classification")
+    folder, train = tmp_path_factory.mktemp("corpus"), read_rows(rows, "train", HEAD)
     (folder / "documents").mkdir()
     texts = [" ".join(text.split()[: 2 + number % 9]) for number, text in enumerate(train.texts)]
     documents = pq.read_table(rows / "train.parquet", columns=["text"])

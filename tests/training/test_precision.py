@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tasks.errors import ModelError
+from tasks.task_types.heads import HEADS
 from tasks.training.data.rows import Task
 from tasks.training.models.students import freeze, load_classifier, load_masked_lm
 from tasks.training.precision import arithmetic, device, store_as_multiplied
@@ -17,7 +18,11 @@ CPU = torch.device("cpu")
 
 
 def test_weights_stored_as_they_are_multiplied_change_no_number(tiny_bert: Path) -> None:
-    wide = freeze(load_classifier(tiny_bert, Task("tiny", "classification", ["a", "b"], "accuracy", False), CPU))
+    wide = freeze(
+        load_classifier(
+            tiny_bert, Task("tiny", "classification", ["a", "b"], "accuracy", False, HEADS["classification"]), CPU
+        )
+    )
     ids_BT = torch.randint(5, 60, (4, 12))
     for precision, narrowed in (("bf16", True), ("fp32", False)):
         model = copy.deepcopy(wide)

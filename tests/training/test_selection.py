@@ -11,6 +11,7 @@ from tasks.metrics.metrics import METRICS
 from tasks.recipe.slices import TeacherSlice
 from tasks.recipe.training import TaskTraining
 from tasks.task_types.answers import ANSWERS
+from tasks.task_types.heads import HEADS
 from tasks.task_types.types import CLASS_LOGITS, TASK_TYPES
 from tasks.training.data.rows import Encoded, Rows, Task
 from tasks.training.selection import all_outputs, selection_score, selector
@@ -49,9 +50,8 @@ def selected_by(headline: str, choose_by: str) -> str:
     labels_N = np.array([1] * 3 + [0] * 7)
     rows = Rows(np.arange(10), ["a"] * 10, None, labels_N)
     knobs = TeacherSlice(task_type="classification", choose_by=choose_by, precision="fp32")
-    scored = selector(
-        bert, Task("mine", "classification", ["no", "yes"], headline, pairs=False), rows, tokens, 0, knobs
-    )
+    task = Task("mine", "classification", ["no", "yes"], headline, False, HEADS["classification"])
+    scored = selector(bert, task, rows, tokens, 0, knobs)
     assert scored is not None
     (answer,) = {*all_outputs(bert, CLASS_LOGITS, tokens, 0, precision="fp32")["logits"].argmax(-1)}
     found = {name: METRICS[name](np.full(10, answer), labels_N) for name in ("accuracy", "f1")}

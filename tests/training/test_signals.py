@@ -14,6 +14,7 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.recipe.slices import IntermediateSlice, SignalSlice
 from tasks.recipe.students import Shape
+from tasks.task_types.heads import HEADS
 from tasks.training.data.epochs import Epoch, Indices, Variants
 from tasks.training.data.rows import Encoded, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.distill import distill_intermediate
@@ -60,8 +61,8 @@ def test_the_loss_by_kept_signals_is_the_loss_beside_a_live_teacher(
     rows: Path, tiny_bert: Path, tmp_path: Path, attention: float
 ) -> None:
     assert record(rows, tiny_bert, tmp_path / "kept", attention=bool(attention)) == {"kept": True, "rows": 196}
-    task, tokenizer = read_task(rows), load_tokenizer(tiny_bert)
-    train = read_rows(rows, "train", task.kind)
+    task, tokenizer = read_task(rows, "classification"), load_tokenizer(tiny_bert)
+    train = read_rows(rows, "train", task.head)
     encoded = encode(tokenizer, train.texts, None, 16)
     teacher = freeze(load_classifier(tiny_bert, task, CPU))
     knobs = IntermediateSlice(task_type="classification", matching={"attention": attention}).matching
@@ -87,7 +88,7 @@ def indices(row: int, variants: Variants | None = None) -> Indices:
 def test_kept_signals_are_refused_for_a_text_that_was_varied(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
     """They are of the rows' own text: beside a variant of as many tokens they would be taken for its signals."""
     record(rows, tiny_bert, tmp_path / "kept")
-    train = read_rows(rows, "train", "classification")
+    train = read_rows(rows, "train", HEADS["classification"])
     kept = reopened(tmp_path / "kept", train.ids_N)
     variants = Variants(np.arange(len(train)) == 3, train.texts, None)
     assert kept.of(indices(4, variants), CPU).hidden
@@ -97,7 +98,7 @@ def test_kept_signals_are_refused_for_a_text_that_was_varied(rows: Path, tiny_be
 
 def test_kept_signals_are_found_by_row_id_not_by_position(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
     record(rows, tiny_bert, tmp_path / "kept")
-    ids = read_rows(rows, "train", "classification").ids_N
+    ids = read_rows(rows, "train", HEADS["classification"]).ids_N
     whole, turned = reopened(tmp_path / "kept", ids), reopened(tmp_path / "kept", ids[::-1].copy())
     ours, theirs = whole.of(indices(3), CPU), turned.of(indices(len(ids) - 4), CPU)
     assert all(torch.equal(ours.hidden[layer], theirs.hidden[layer]) for layer in ours.hidden)

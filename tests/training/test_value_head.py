@@ -14,18 +14,19 @@ from torch import nn
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import Interrupted
+from tasks.methods.layers.value_head import ValueHead, drawn_head, started_at_labels
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.data import Data
 from tasks.recipe.slices import TeacherSlice
+from tasks.task_types.heads import HEADS
 from tasks.training.data.rows import Task, collate, encode, load_tokenizer, read_rows
 from tasks.training.finetune import finetune
 from tasks.training.loop import StopSignal
 from tasks.training.models.students import load_classifier
-from tasks.training.models.value_head import ValueHead, drawn_head, started_at_labels
 from tests.families import NAMES, write_tiny
 from tests.tiny import WORDS
 
-CPU, TASK = torch.device("cpu"), Task("tiny", "regression", None, "pearson_spearman", pairs=False)
+CPU, TASK = torch.device("cpu"), Task("tiny", "regression", None, "pearson_spearman", False, HEADS["regression"])
 TEXTS = ["the film was good", "a poor meal but a very fine song", "it"]
 LABELS = np.array([1.0, np.nan, 4.0, 4.0], dtype=np.float32)
 
@@ -36,7 +37,7 @@ def test_a_drawn_head_of_every_family_starts_at_the_labels_and_ends_as_a_plain_o
     model, tokenizer = load_classifier(folder, TASK, CPU).eval(), load_tokenizer(folder)
     batch = collate(encode(tokenizer, TEXTS, None, 24), [0, 1, 2], tokenizer.pad_token_id, CPU)
     names, before = list(model.state_dict()), model(**batch.inputs(model)).logits
-    with started_at_labels(model, TASK, LABELS):
+    with started_at_labels(model, LABELS):
         heads = [module for module in model.modules() if isinstance(module, ValueHead)]
         assert len(heads) == 1
         torch.testing.assert_close(
@@ -53,13 +54,13 @@ def test_what_has_learned_is_left_alone_and_so_are_classes(tiny_bert: Path) -> N
     learned = load_classifier(tiny_bert, TASK, CPU)
     learned.classifier.bias.data.fill_(0.25)
     assert drawn_head(learned) is None
-    two = Task("tiny", "classification", ["no", "yes"], "accuracy", pairs=False)
+    two = Task("tiny", "classification", ["no", "yes"], "accuracy", False, HEADS["classification"])
     for model, task, labels in (
         (learned, TASK, LABELS),
         (load_classifier(tiny_bert, two, CPU), two, np.array([0, 1])),
         (load_classifier(tiny_bert, TASK, CPU), TASK, LABELS[1:2]),
     ):
-        with started_at_labels(model, task, labels):
+        with task.head.start_from_labels(model, lambda labels=labels: labels):
             assert not any(isinstance(module, ValueHead) for module in model.modules())
 
 
@@ -80,7 +81,7 @@ def test_the_scale_learns_as_fast_as_a_weight() -> None:
 
 def test_labels_that_are_all_one_number_have_no_deviation_to_start_from(tiny_bert: Path) -> None:
     model = load_classifier(tiny_bert, TASK, CPU)
-    with started_at_labels(model, TASK, np.full(4, 2.5, dtype=np.float32)):
+    with started_at_labels(model, np.full(4, 2.5, dtype=np.float32)):
         head = model.classifier
         assert float(head.scale.detach()) == 1.0 and float(head.bias.detach()) == 2.5
 
@@ -140,7 +141,7 @@ def test_the_folder_is_anybodys_and_answers_about_where_the_labels_are(
         "growth" not in " ".join(load_file(made / "model.safetensors"))
         and "growth" not in (made / "config.json").read_text()
     )
-    held, tokenizer = read_rows(numbered, "selection", "regression"), load_tokenizer(made)
+    held, tokenizer = read_rows(numbered, "selection", HEADS["regression"]), load_tokenizer(made)
     asked = tokenizer(held.texts, padding=True, truncation=True, max_length=16, return_tensors="pt")
     error = float((plain.eval()(**asked).logits[:, 0].detach() - torch.from_numpy(held.labels_N)).square().mean())
     assert error < 15, (

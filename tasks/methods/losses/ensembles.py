@@ -44,21 +44,27 @@ def by_certainty(logits_MNC: Tensor, weights_M: Sequence[float]) -> Tensor:
 MIXTURES: dict[str, Mixture] = {"weights": by_weights, "certainty": by_certainty}
 
 
-def mixed(logits_MNC: Tensor, weights_M: Sequence[float], *, combine: str, temperature: float) -> Tensor:
-    """Return logits [N, C] that, divided by ``temperature``, give the mixture of the teachers' distributions softened
-    at it.
+def mixture_weights(logits_MNC: Tensor, weights_M: Sequence[float], *, combine: str) -> Tensor:
+    """Return the weight [M, N] of each teacher in each row, by the recipe's weights and the mixture ``combine``.
 
-    For regression they are the mixture of the teachers' values, at any temperature. Raises RecipeError for an unknown
-    mixture or temperature, ModelError for weights that do not fit the teachers.
+    Raises RecipeError for an unknown mixture, ModelError for weights that do not fit the teachers.
     """
     if combine not in MIXTURES:
         raise RecipeError(f"unknown ensemble mixture {combine!r}; choose one of {', '.join(sorted(MIXTURES))}")
-    if not temperature > 0.0:
-        raise RecipeError(f"temperature is {temperature}; it must be greater than 0, and 2 to 8 is usual")
     if len(weights_M) != len(logits_MNC) or not all(weight > 0 for weight in weights_M):
         raise ModelError(f"{len(logits_MNC)} teachers need as many weights greater than 0, not {list(weights_M)}")
-    weights_MN1 = MIXTURES[combine](logits_MNC, weights_M)[..., None]
-    if logits_MNC.shape[-1] == 1:
-        return (weights_MN1 * logits_MNC.double()).sum(0).to(logits_MNC.dtype)
+    return MIXTURES[combine](logits_MNC, weights_M)
+
+
+def mixed_distributions(logits_MNC: Tensor, weights_MN: Tensor, temperature: float) -> Tensor:
+    """Return logits [N, C] that, divided by ``temperature``, give the mixture of the teachers' distributions softened
+    at it. Raises RecipeError for an illegal temperature."""
+    if not temperature > 0.0:
+        raise RecipeError(f"temperature is {temperature}; it must be greater than 0, and 2 to 8 is usual")
     softened_MNC = (logits_MNC.double() / temperature).log_softmax(-1)
-    return (temperature * torch.logsumexp(softened_MNC + weights_MN1.log(), 0)).to(logits_MNC.dtype)
+    return (temperature * torch.logsumexp(softened_MNC + weights_MN[..., None].log(), 0)).to(logits_MNC.dtype)
+
+
+def mixed_values(values_MN1: Tensor, weights_MN: Tensor) -> Tensor:
+    """Return the weighted mean [N, 1] of the teachers' values."""
+    return (weights_MN[..., None] * values_MN1.double()).sum(0).to(values_MN1.dtype)

@@ -14,7 +14,6 @@ from torch.nn import functional as F
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.methods.losses.means import Loss, in_full, mean_of
 
-KINDS = ("classification", "regression")
 FORMULAS = ("default", "paper")
 
 
@@ -35,53 +34,62 @@ def soft_cross_entropy_paper(student_BC: Tensor, teacher_BC: Tensor, *, temperat
     return -1.0 * mean_of((teacher_logp_BC.exp() * student_logp_BC).sum(), student_logp_BC.numel())
 
 
-def label_loss(student_BC: Tensor, labels_B: Tensor, *, kind: str) -> Loss:
-    """Return the loss against gold labels, averaged over the labelled rows; 0 when no row has a label.
-
-    A row is unlabelled when its class is negative (classification) or its value is NaN (regression).
-    """
-    _require_known("kind", kind, KINDS)
+def class_loss(student_BC: Tensor, labels_B: Tensor) -> Loss:
+    """Return the cross entropy with gold classes, averaged over the labelled rows; 0 when no row has a label. A row is
+    unlabelled when its class is negative."""
     _require_labels(student_BC, labels_B)
-    return _class_loss(student_BC, labels_B) if kind == "classification" else _value_loss(student_BC, labels_B)
+    kept_B = labels_B >= 0
+    total = F.cross_entropy(
+        in_full(student_BC), labels_B.masked_fill(~kept_B, -100), ignore_index=-100, reduction="sum"
+    )
+    return mean_of(total, kept_B.sum())
 
 
-def prediction_loss(
+def value_loss(student_B1: Tensor, labels_B: Tensor) -> Loss:
+    """Return the squared error against gold values, averaged over the labelled rows; 0 when no row has a label. A row
+    is unlabelled when its value is NaN."""
+    _require_labels(student_B1, labels_B)
+    if student_B1.shape[1] != 1:
+        raise ModelError(f"a regression model must give one value per row, not {student_B1.shape[1]}; set num_labels=1")
+    student_B = in_full(student_B1).squeeze(1)
+    kept_B = ~labels_B.isnan()
+    # NaN is replaced before the subtraction: zero times NaN would still give a NaN gradient.
+    target_B = torch.where(kept_B, labels_B.to(student_B.dtype), student_B.detach())
+    return mean_of((student_B - target_B).square().sum(), kept_B.sum())
+
+
+def class_prediction_loss(
     student_BC: Tensor,
     teacher_BC: Tensor,
     labels_B: Tensor,
     *,
-    kind: str,
     temperature: float,
     hard_weight: float,
     formula: str = "default",
 ) -> Loss:
-    """Return the loss of the prediction phase: on the teacher's predictions, mixed with the labels' by ``hard_weight``.
-
-    ``paper`` gives TinyBERT's own formulae: soft cross entropy, and for regression the gold labels alone.
-    """
-    _require_known("kind", kind, KINDS)
-    _require_known("formula", formula, FORMULAS)
-    if not 0.0 <= hard_weight <= 1.0:
-        raise RecipeError(f"hard_weight is {hard_weight}; it must lie between 0 (teacher only) and 1 (labels only)")
+    """Return the loss of the prediction phase on classes: soft targets, mixed with the labels' by ``hard_weight``;
+    ``paper`` gives TinyBERT's soft cross entropy alone."""
+    _require_mixture(formula, hard_weight)
     if formula == "paper":
-        return _paper_loss(student_BC, teacher_BC, labels_B, kind, temperature)
-    soft = _teacher_loss(student_BC, teacher_BC, kind, temperature)
+        return soft_cross_entropy_paper(student_BC, teacher_BC, temperature=temperature)
+    soft = soft_target_loss(student_BC, teacher_BC, temperature=temperature)
     if hard_weight == 0.0:
         return soft
-    return (1.0 - hard_weight) * soft + hard_weight * label_loss(student_BC, labels_B, kind=kind)
+    return (1.0 - hard_weight) * soft + hard_weight * class_loss(student_BC, labels_B)
 
 
-def _paper_loss(student_BC: Tensor, teacher_BC: Tensor, labels_B: Tensor, kind: str, temperature: float) -> Loss:
-    if kind == "regression":
-        return label_loss(student_BC, labels_B, kind=kind)
-    return soft_cross_entropy_paper(student_BC, teacher_BC, temperature=temperature)
-
-
-def _teacher_loss(student_BC: Tensor, teacher_BC: Tensor, kind: str, temperature: float) -> Loss:
-    if kind == "classification":
-        return soft_target_loss(student_BC, teacher_BC, temperature=temperature)
-    _require_same_shape(student_BC, teacher_BC)
-    return mean_of(F.mse_loss(in_full(student_BC), in_full(teacher_BC.detach()), reduction="sum"), student_BC.numel())
+def value_prediction_loss(
+    student_B1: Tensor, teacher_B1: Tensor, labels_B: Tensor, *, hard_weight: float, formula: str = "default"
+) -> Loss:
+    """Return the loss of the prediction phase on values: the squared error against the teacher's, mixed with the
+    labels' by ``hard_weight``; ``paper`` gives the labels' alone, as TinyBERT's code."""
+    _require_mixture(formula, hard_weight)
+    if formula == "paper":
+        return value_loss(student_B1, labels_B)
+    _require_same_shape(student_B1, teacher_B1)
+    total = F.mse_loss(in_full(student_B1), in_full(teacher_B1.detach()), reduction="sum")
+    soft = mean_of(total, student_B1.numel())
+    return soft if hard_weight == 0.0 else (1.0 - hard_weight) * soft + hard_weight * value_loss(student_B1, labels_B)
 
 
 def _softened(student_BC: Tensor, teacher_BC: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -91,24 +99,6 @@ def _softened(student_BC: Tensor, teacher_BC: Tensor, temperature: float) -> tup
     student_logp_BC = F.log_softmax(in_full(student_BC) / temperature, dim=-1)
     teacher_logp_BC = F.log_softmax(in_full(teacher_BC.detach()) / temperature, dim=-1)
     return student_logp_BC, teacher_logp_BC
-
-
-def _class_loss(student_BC: Tensor, labels_B: Tensor) -> Loss:
-    kept_B = labels_B >= 0
-    total = F.cross_entropy(
-        in_full(student_BC), labels_B.masked_fill(~kept_B, -100), ignore_index=-100, reduction="sum"
-    )
-    return mean_of(total, kept_B.sum())
-
-
-def _value_loss(student_BC: Tensor, labels_B: Tensor) -> Loss:
-    if student_BC.shape[1] != 1:
-        raise ModelError(f"a regression model must give one value per row, not {student_BC.shape[1]}; set num_labels=1")
-    student_B = in_full(student_BC).squeeze(1)
-    kept_B = ~labels_B.isnan()
-    # NaN is replaced before the subtraction: zero times NaN would still give a NaN gradient.
-    target_B = torch.where(kept_B, labels_B.to(student_B.dtype), student_B.detach())
-    return mean_of((student_B - target_B).square().sum(), kept_B.sum())
 
 
 def _require_same_shape(student_BC: Tensor, teacher_BC: Tensor) -> None:
@@ -128,6 +118,8 @@ def _require_labels(student_BC: Tensor, labels_B: Tensor) -> None:
         )
 
 
-def _require_known(what: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise RecipeError(f"unknown {what} {given!r}; choose one of {', '.join(known)}")
+def _require_mixture(formula: str, hard_weight: float) -> None:
+    if formula not in FORMULAS:
+        raise RecipeError(f"unknown formula {formula!r}; choose one of {', '.join(FORMULAS)}")
+    if not 0.0 <= hard_weight <= 1.0:
+        raise RecipeError(f"hard_weight is {hard_weight}; it must lie between 0 (teacher only) and 1 (labels only)")

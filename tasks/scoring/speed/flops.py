@@ -13,27 +13,28 @@ from typing import Any
 
 from tasks.architectures.registry import architecture_of, shape_of
 from tasks.scoring.onnx_models import card_of, graph_of, is_export
+from tasks.task_types.auto_classes import auto_class_of
 
 
-def flops_of(folder: Path, length: int) -> int:
-    """Return the FLOPs of a model folder: by formula for a plain encoder, else counted operation by operation."""
+def flops_of(folder: Path, length: int, task_type: str) -> int:
+    """Return the FLOPs of a task type's model: by formula for a plain encoder, else counted operation by operation."""
     config = read_config(folder)
     plain = not config.get("model_type") or architecture_of(config).plain
-    return forward_flops(config, length) if plain else counted_flops(folder, length)
+    return forward_flops(config, length) if plain else counted_flops(folder, length, task_type)
 
 
-def counted_flops(folder: Path, length: int) -> int:
+def counted_flops(folder: Path, length: int, task_type: str) -> int:
     """Return the FLOPs of the matrix products of one input, counted while running a model of this config with random
     weights."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
-    from transformers import AutoConfig, AutoModelForSequenceClassification
+    from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     if 0 < getattr(config, "max_position_embeddings", 0) < length + 2:
         config.max_position_embeddings = length + 2  # as in the formula, an input longer than the model's limit counts
     # Eager attention is plain matrix products; torch cannot count every fused kernel.
-    model = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
+    model = auto_class_of(task_type).from_config(config, attn_implementation="eager").eval()
     # the counter requests the gradient of a weight that is passed to a module, as in DeBERTa, and finds none
     model.requires_grad_(False)
     ids_BT = torch.ones(1, length, dtype=torch.long)

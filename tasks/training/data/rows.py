@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,10 @@ from tasks.architectures.registry import architecture_of, is_told_segments
 from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.ports.rows.row_files import read_facts, read_split
+from tasks.task_types.heads import HEADS
+
+if TYPE_CHECKING:
+    from tasks.task_types.interfaces import Head
 
 
 @dataclass(frozen=True)
@@ -29,16 +33,14 @@ class Task:
     labels: list[str] | None
     headline: str
     pairs: bool
-
-    @property
-    def outputs(self) -> int:
-        """Return the width of the head: the number of classes, or 1 for regression."""
-        return len(self.labels) if self.labels else 1
+    head: Head
+    """The part of the task's type that training uses."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """One split: ids [N], texts, second texts (None for single sentences), labels [N] (-1 or NaN where unknown)."""
+    """One split: ids [N], texts, second texts (None for single sentences), and the targets of the labels [N], as the
+    head of the task's type makes them."""
 
     ids_N: np.ndarray
     texts: list[str]
@@ -69,19 +71,21 @@ class Encoded:
         return self.lengths_N if width is None else np.full(len(self.offsets) - 1, width)
 
 
-def read_task(folder: Path) -> Task:
-    """Read the task of a rows folder."""
+def read_task(folder: Path, task_type: str) -> Task:
+    """Read the task of a rows folder; raise DataError if it is of another type than the stage was asked for."""
     facts = read_facts(folder)
-    return Task(facts.name, facts.kind, facts.labels, facts.headline, facts.pairs)
+    if facts.kind != task_type:
+        raise DataError(
+            f"the rows of {facts.name!r} are of type {facts.kind}, and this stage is for {task_type}; prepare the rows "
+            f"with task.kind: {task_type}"
+        )
+    return Task(facts.name, facts.kind, facts.labels, facts.headline, facts.pairs, HEADS[task_type])
 
 
-def read_rows(folder: Path, split: str, kind: str) -> Rows:
-    """Read one split of a rows folder; unknown labels become -1 (classes) or NaN (numbers)."""
+def read_rows(folder: Path, split: str, head: Head) -> Rows:
+    """Read one split of a rows folder."""
     rows = read_split(folder, split)
-    missing: float = -1 if kind == "classification" else float("nan")
-    labels = [missing if label is None else label for label in rows.labels]
-    dtype = np.int64 if kind == "classification" else np.float32
-    return Rows(np.asarray(rows.ids, dtype=np.int64), rows.texts, rows.pairs, np.asarray(labels, dtype=dtype))
+    return Rows(np.asarray(rows.ids, dtype=np.int64), rows.texts, rows.pairs, head.targets(rows.labels))
 
 
 def join(first: Rows, second: Rows) -> Rows:
@@ -98,9 +102,9 @@ def join(first: Rows, second: Rows) -> Rows:
 def student_rows(job: Job, task: Task, *, transfer_alone: bool) -> Rows:
     """Return the rows a student learns from: the training rows, the user's own transfer text, or both."""
     if "transfer" not in job.inputs:
-        return read_rows(job.inputs["rows"], "train", task.kind)
-    own = read_rows(job.inputs["transfer"], "train", task.kind)
-    return own if transfer_alone else join(read_rows(job.inputs["rows"], "train", task.kind), own)
+        return read_rows(job.inputs["rows"], "train", task.head)
+    own = read_rows(job.inputs["transfer"], "train", task.head)
+    return own if transfer_alone else join(read_rows(job.inputs["rows"], "train", task.head), own)
 
 
 def rows_by_id(kept: Sequence[int] | np.ndarray, wanted_N: np.ndarray, what: str, stage: str) -> np.ndarray:

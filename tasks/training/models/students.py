@@ -29,13 +29,13 @@ from tasks.training.precision import attention_for
 
 
 def load_classifier(folder: Path, task: Task, place: torch.device, *, seed: int = 0) -> Any:
-    """Load a folder as a sequence classifier of the task in float32; a missing head is randomly initialised from
-    ``seed``."""
-    from transformers import AutoConfig, AutoModelForSequenceClassification
+    """Load a folder as a model of the task in float32; a missing head is randomly initialised from ``seed``."""
+    from transformers import AutoConfig
 
     torch.manual_seed(seed)
-    config = with_head(AutoConfig.from_pretrained(folder, local_files_only=True), task)
-    model = AutoModelForSequenceClassification.from_pretrained(
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    task.head.configure(config, task.labels or ())
+    model = task.head.auto_class().from_pretrained(
         folder,
         config=config,
         local_files_only=True,
@@ -70,16 +70,6 @@ def load_masked_lm(folder: Path, place: torch.device) -> Any:
             f"that was saved with one"
         )
     return own_attention(model.to(place))
-
-
-def with_head(config: Any, task: Task) -> Any:
-    """Set the task's outputs and label names in a config, and return it."""
-    config.num_labels = task.outputs
-    if task.labels:
-        config.id2label = dict(enumerate(task.labels))
-        config.label2id = {name: index for index, name in enumerate(task.labels)}
-    config.problem_type = "regression" if task.kind == "regression" else "single_label_classification"
-    return config
 
 
 def smaller(config: Any, shape: SimpleNamespace) -> Any:

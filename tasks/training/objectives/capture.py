@@ -1,4 +1,4 @@
-"""Reading a model's inner signals: logits, hidden states, attention scores, queries, keys and values, in one pass and
+"""Reading a model's inner signals: outputs, hidden states, attention scores, queries, keys and values, in one pass and
 at the mapped layers only.
 
 Transformers' own ``output_attentions`` gives probabilities after dropout, or nothing at all under a fused kernel. The
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +27,16 @@ from tasks.errors import ModelError
 from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.training.models.attention import Attended, open_to_watch, own_attention, scored, watched_by
 
+if TYPE_CHECKING:
+    from tasks.task_types.interfaces import Head
+
 
 @dataclass(frozen=True)
 class Signals:
-    """The signals of one forward pass: logits [B, C] (or None), and by layer hidden states, scores [B, H, T, T], and
-    queries, keys and values [B, H, T, K]."""
+    """The signals of one forward pass: the outputs of a head by name, rows first, and by layer hidden states, scores
+    [B, H, T, T], and queries, keys and values [B, H, T, K]."""
 
-    logits_BC: Tensor | None
+    outputs: dict[str, Tensor]
     hidden: dict[int, Tensor]
     scores: dict[int, Tensor]
     states: dict[int, dict[str, Tensor]] = field(default_factory=dict)
@@ -41,12 +44,20 @@ class Signals:
 
 
 class Capture:
-    """Runs a model and returns the requested signals. ``hidden`` counts from 0 (embeddings); ``attention`` and
-    ``states`` list layers from 0."""
+    """Runs a model and returns the requested signals: the outputs of ``head`` if it is given, and those of layers.
+    ``hidden`` counts from 0 (embeddings); ``attention`` and ``states`` list layers from 0."""
 
     def __init__(
-        self, model: Any, *, hidden: Sequence[int] = (), attention: Sequence[int] = (), states: Sequence[int] = ()
+        self,
+        model: Any,
+        head: Head | None = None,
+        /,
+        *,
+        hidden: Sequence[int] = (),
+        attention: Sequence[int] = (),
+        states: Sequence[int] = (),
     ) -> None:
+        self.head = head
         self.model, self.hidden, self.attention, self.states = (
             own_attention(model),
             tuple(hidden),
@@ -58,13 +69,12 @@ class Capture:
                 require_signal(model.config, signal)
 
     def __call__(self, **inputs: Tensor) -> Signals:
-        self.layer, self.seen = 0, Signals(None, {}, {})
+        self.layer, self.seen = 0, Signals({}, {}, {})
         with self.open():
             out = self.model(**inputs, output_hidden_states=bool(self.hidden), return_dict=True)
         hidden = out.hidden_states if self.hidden else ()
-        return replace(
-            self.seen, logits_BC=getattr(out, "logits", None), hidden={index: hidden[index] for index in self.hidden}
-        )
+        outputs = {} if self.head is None else outputs_of(self.head, out)
+        return replace(self.seen, outputs=outputs, hidden={index: hidden[index] for index in self.hidden})
 
     def open(self) -> AbstractContextManager[None]:
         """Return the context in which this model's attention is read, if any of its signals are requested."""
@@ -104,6 +114,11 @@ class Capture:
         if self.layer in self.states:
             self.seen.states[self.layer] = {"query": layer.queries, "key": layer.keys, "value": layer.values}
         self.layer += 1
+
+
+def outputs_of(head: Head, out: Any) -> dict[str, Tensor]:
+    """Return the outputs of a head by name, of what a model of transformers returned."""
+    return {output.name: out[output.name] for output in head.outputs}
 
 
 def check_capture(capture: Capture, inputs: dict[str, Tensor], mask_BT: Tensor) -> None:
@@ -147,8 +162,7 @@ def beyond_window(mask_BT: Tensor, reach: int | None) -> Tensor:
 def tensors(signals: Signals) -> list[Tensor]:
     """Return all tensors of a forward pass."""
     states = [state for by_name in signals.states.values() for state in by_name.values()]
-    logits = [] if signals.logits_BC is None else [signals.logits_BC]
-    return [*logits, *signals.hidden.values(), *signals.scores.values(), *states]
+    return [*signals.outputs.values(), *signals.hidden.values(), *signals.scores.values(), *states]
 
 
 def scores_of(signals: Signals) -> dict[int, Tensor]:

@@ -7,7 +7,7 @@ An objective is a way for a student to copy more of its teacher than the answers
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
@@ -17,6 +17,9 @@ from tasks.methods.losses.means import Loss
 from tasks.recipe.slices import GeneralSlice, IntermediateSlice
 from tasks.training.data.rows import Batch, Encoded
 from tasks.training.objectives.capture import Signals
+
+if TYPE_CHECKING:
+    from tasks.task_types.interfaces import Head
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class DistillationContext:
     text: Encoded | None = None
     """The tokens of general text, in general distillation."""
     labels_N: np.ndarray | None = None
-    kind: str = "classification"
+    head: Head | None = None
+    """The head of the task's type, and the targets that go with it; none in general distillation."""
     longest: int | None = None
     """Upper limit of the tokens in a row; a loss that counts padding pads every row to it."""
 

@@ -63,7 +63,8 @@ class Plan:
 def record_signals(job: Job) -> dict[str, Any]:
     """Run the teacher over every row that students learn from and store its mapped layers; store nothing on a GPU,
     above the size budget, or if values are too large for float16."""
-    task, place, knobs = read_task(job.inputs["rows"]), device(), job.read(SignalSlice)
+    knobs, place = job.read(SignalSlice), device()
+    task = read_task(job.inputs["rows"], knobs.task_type)
     if place.type == "cuda":
         return live(job, "a GPU runs the teacher faster than a disk gives back what it said")
     tokenizer = load_tokenizer(job.inputs["teacher"])
@@ -199,7 +200,7 @@ class Recorded:
                 )
         states, scores = (torch.from_numpy(values).to(place) for values in (states_BTME, scores_BLHTT))
         return Signals(
-            None,
+            {},
             {layer: states[:, :, at].float() for at, layer in enumerate(plan.hidden)},
             {layer: scores[:, at].float() for at, layer in enumerate(plan.attention)},
         )

@@ -5,7 +5,7 @@ Method: Xu et al. 2020, BERT-of-Theseus, arXiv:2002.02925.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,20 +16,22 @@ from tasks.errors import ModelError
 from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.methods.layers.theseus import Replaceable, chance, groups
 from tasks.methods.losses.means import Loss
-from tasks.methods.losses.soft_targets import label_loss
 from tasks.recipe.slices import IntermediateSlice
 from tasks.training.data.rows import Batch
-from tasks.training.objectives.capture import Signals
+from tasks.training.objectives.capture import Signals, outputs_of
 from tasks.training.objectives.context import DistillationContext, Objective
+
+if TYPE_CHECKING:
+    from tasks.task_types.interfaces import Head
 
 
 class Replacing(Objective):
     """Trains the student's layers in place of the teacher's; ``knobs`` are those of the phase. All weights outside the
     layers are frozen, as in the paper."""
 
-    def __init__(self, student: Any, teacher: Any, knobs: IntermediateSlice, labels_N: np.ndarray, kind: str) -> None:
+    def __init__(self, student: Any, teacher: Any, knobs: IntermediateSlice, labels_N: np.ndarray, head: Head) -> None:
         require_alone(student.config)
-        self.modules, self.student, self.knobs, self.kind = student, student, knobs, kind
+        self.modules, self.student, self.knobs, self.head = student, student, knobs, head
         self.labels_N = torch.from_numpy(labels_N).to(student.device)
         self.stack, theirs = encoder_layers(student), encoder_layers(teacher)
         self.replaced = groups(len(self.stack), len(theirs))
@@ -58,9 +60,8 @@ class Replacing(Objective):
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the loss of the task."""
         assert batch.rows_B is not None
-        return label_loss(
-            self.student(**batch.inputs(self.student)).logits, self.labels_N[batch.rows_B], kind=self.kind
-        )
+        said = self.student(**batch.inputs(self.student))
+        return self.head.label_loss(outputs_of(self.head, said), self.labels_N[batch.rows_B])
 
     def finish(self) -> dict[str, Any]:
         """Remove the teacher's layers from the student, and unfreeze it."""
@@ -72,6 +73,7 @@ class Replacing(Objective):
 
 def replacing(context: DistillationContext) -> Replacing:
     """Return the objective for a distillation context on labelled rows."""
-    if context.labels_N is None or not isinstance(context.knobs, IntermediateSlice):
+    labels_N, head = context.labels_N, context.head
+    if labels_N is None or head is None or not isinstance(context.knobs, IntermediateSlice):
         raise ModelError("replacing layers needs labelled rows; use it as task_distillation.intermediate.method")
-    return Replacing(context.student, context.teacher, context.knobs, context.labels_N, context.kind)
+    return Replacing(context.student, context.teacher, context.knobs, labels_N, head)

@@ -21,7 +21,7 @@ def answers() -> list[Case]:
     student, teacher = pair(1, 4, 3)
     values, theirs = pair(3, 4, 1)
     both = {"student_BC": student, "teacher_BC": teacher}
-    numbers = {"student_BC": values, "teacher_BC": theirs, "labels_B": np.array([0.5, np.nan, -1.25, 2.0])}
+    numbers = {"student_B1": values, "teacher_B1": theirs, "labels_B": np.array([0.5, np.nan, -1.25, 2.0])}
     classes = {**both, "labels_B": np.array([2, -1, 0, 1])}
     learned = ("student_BC",)
     made = []
@@ -37,16 +37,13 @@ def answers() -> list[Case]:
                     learned,
                 )
             )
-    for kind, inputs in (("classification", classes), ("regression", numbers)):
-        labels = {name: inputs[name] for name in ("student_BC", "labels_B")}
-        made.append(Case("soft_targets.label_loss", kind, losses.label_loss, labels, {"kind": kind}, learned))
+    for of, inputs, softening in (("class", classes, {"temperature": 2.0}), ("value", numbers, {})):
+        labels = {name: tensor for name, tensor in inputs.items() if not name.startswith("teacher")}
+        learned = (next(iter(inputs)),)
+        made.append(Case(f"soft_targets.{of}_loss", "labels", getattr(losses, f"{of}_loss"), labels, {}, learned))
         for formula in ("default", "paper"):
-            knobs = {"kind": kind, "temperature": 2.0, "hard_weight": 0.25, "formula": formula}
-            made.append(
-                Case(
-                    "soft_targets.prediction_loss", f"{kind}, {formula}", losses.prediction_loss, inputs, knobs, learned
-                )
-            )
+            loss, knobs = f"{of}_prediction_loss", {**softening, "hard_weight": 0.25, "formula": formula}
+            made.append(Case(f"soft_targets.{loss}", formula, getattr(losses, loss), inputs, knobs, learned))
     return made
 
 
@@ -174,8 +171,9 @@ def words_and_teachers() -> list[Case]:
     """DistilBERT's terms, mixtures of teachers, means over processes."""
     directions = dict(zip(("student_ND", "teacher_ND"), pair(31, 4, 5), strict=True))
     words = {"student_NV": drawn(33, 5, 6), "targets_N": np.array([-100, 3, 0, -100, 5])}
-    logits, numbers = {"logits_MNC": drawn(34, 3, 4, 3)}, {"logits_MNC": drawn(35, 3, 4, 1)}
+    logits, values = {"logits_MNC": drawn(34, 3, 4, 3)}, {"values_MN1": drawn(35, 3, 4, 1)}
     weights = {"weights_M": [1.0, 0.5, 2.5]}
+    by_row = {"weights_MN": np.array([[4, 2, 8, 1], [8, 2, 4, 1], [4, 12, 4, 14]]) / 16}
     return [
         Case("triple_loss.direction_loss", "tokens", losses.direction_loss, directions, {}, ("student_ND",)),
         Case("triple_loss.masked_word_sum", "three of five", losses.masked_word_sum, words, {}, ("student_NV",)),
@@ -190,22 +188,15 @@ def words_and_teachers() -> list[Case]:
         Case("ensembles.by_certainty", "classes", losses.by_certainty, logits, weights),
         *(
             Case(
-                "ensembles.mixed",
-                f"{combine}, T{temperature:g}",
-                losses.mixed,
-                logits,
-                {**weights, "combine": combine, "temperature": temperature},
+                "ensembles.mixed_distributions",
+                f"T{temperature:g}",
+                losses.mixed_distributions,
+                logits | by_row,
+                {"temperature": temperature},
             )
-            for combine in ("weights", "certainty")
             for temperature in (1.0, 4.0)
         ),
-        Case(
-            "ensembles.mixed",
-            "numbers",
-            losses.mixed,
-            numbers,
-            {**weights, "combine": "weights", "temperature": 4.0},
-        ),
+        Case("ensembles.mixed_values", "values", losses.mixed_values, values | by_row),
         Case("means.mean_of", "three processes", losses.mean_of, {}, {"parts": [[1.5, -2.0, 4.25], [], [8.0]]}),
         Case("means.mean_of", "nothing", losses.mean_of, {}, {"parts": [[], []]}),
     ]

@@ -53,31 +53,41 @@ def soft_cross_entropy_paper(student_BC: ndarray, teacher_BC: ndarray, temperatu
     return -np.mean(np.exp(log_softmax(teacher_BC / temperature)) * log_softmax(student_BC / temperature))
 
 
-def label_loss(student_BC: ndarray, labels_B: ndarray, kind: str) -> ndarray:
-    """Cross entropy, or squared error, averaged over the rows that have a label (not below 0, not NaN)."""
-    if kind == "regression":
-        known = np.flatnonzero(~np.isnan(labels_B))
-        return np.sum((student_BC[known, 0] - labels_B[known]) ** 2) / max(1, len(known))
+def value_loss(student_B1: ndarray, labels_B: ndarray) -> ndarray:
+    """Squared error, averaged over the rows that have a label (not NaN)."""
+    known = np.flatnonzero(~np.isnan(labels_B))
+    return np.sum((student_B1[known, 0] - labels_B[known]) ** 2) / max(1, len(known))
+
+
+def class_loss(student_BC: ndarray, labels_B: ndarray) -> ndarray:
+    """Cross entropy, averaged over the rows that have a label (not below 0)."""
     known = np.flatnonzero(labels_B >= 0)
     return -np.sum(log_softmax(student_BC)[known, labels_B[known]]) / max(1, len(known))
 
 
-def prediction_loss(
+def class_prediction_loss(
     student_BC: ndarray,
     teacher_BC: ndarray,
     labels_B: ndarray,
-    kind: str,
     temperature: float,
     hard_weight: float,
     formula: str = "default",
 ) -> ndarray:
-    """The teacher's answers (values, where a number is predicted) beside the labels; TinyBERT's code takes one."""
-    hard = label_loss(student_BC, labels_B, kind)
+    """The teacher's answers beside the labels; TinyBERT's code takes the answers alone."""
     if formula == "paper":
-        return hard if kind == "regression" else soft_cross_entropy_paper(student_BC, teacher_BC, temperature)
-    values = np.mean((student_BC - teacher_BC) ** 2)
-    soft = values if kind == "regression" else soft_target_loss(student_BC, teacher_BC, temperature)
-    return (1 - hard_weight) * soft + hard_weight * hard
+        return soft_cross_entropy_paper(student_BC, teacher_BC, temperature)
+    soft = soft_target_loss(student_BC, teacher_BC, temperature)
+    return (1 - hard_weight) * soft + hard_weight * class_loss(student_BC, labels_B)
+
+
+def value_prediction_loss(
+    student_B1: ndarray, teacher_B1: ndarray, labels_B: ndarray, hard_weight: float, formula: str = "default"
+) -> ndarray:
+    """The teacher's values beside the labels; TinyBERT's code takes the labels alone."""
+    hard = value_loss(student_B1, labels_B)
+    return (
+        hard if formula == "paper" else (1 - hard_weight) * np.mean((student_B1 - teacher_B1) ** 2) + hard_weight * hard
+    )
 
 
 # --- inner layers: Jiao et al. 2019, TinyBERT, arXiv:1909.10351 ---
@@ -222,12 +232,15 @@ def by_certainty(logits_MNC: ndarray, weights_M: Sequence[float]) -> ndarray:
     return weights_MN / np.sum(weights_MN, axis=0)
 
 
-def mixed(logits_MNC: ndarray, weights_M: Sequence[float], combine: str, temperature: float) -> ndarray:
-    """T times the logarithm of the weighted mean of softmax(z / T); of numbers, their weighted mean."""
-    weights_MN1 = (by_certainty if combine == "certainty" else by_weights)(logits_MNC, weights_M)[..., None]
-    if logits_MNC.shape[-1] == 1:
-        return np.sum(weights_MN1 * logits_MNC, axis=0)
-    return temperature * np.log(np.sum(weights_MN1 * np.exp(log_softmax(logits_MNC / temperature)), axis=0))
+def mixed_distributions(logits_MNC: ndarray, weights_MN: ndarray, temperature: float) -> ndarray:
+    """T times the logarithm of the weighted mean of softmax(z / T)."""
+    softened_MNC = np.exp(log_softmax(logits_MNC / temperature))
+    return temperature * np.log(np.sum(weights_MN[..., None] * softened_MNC, axis=0))
+
+
+def mixed_values(values_MN1: ndarray, weights_MN: ndarray) -> ndarray:
+    """The weighted mean."""
+    return np.sum(weights_MN[..., None] * values_MN1, axis=0)
 
 
 def mean_of(parts: Sequence[Sequence[float]]) -> float:

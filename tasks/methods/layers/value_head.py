@@ -3,7 +3,8 @@
 A randomly initialised head answers about 0 for every row. Labels from 0 to 5 are then far away, and hundreds of steps
 are spent on moving all answers to the mean and apart from each other, through layers that should learn the task. A head
 that starts at the mean, in units of the labels' standard deviation, avoids these steps. The idea is old: LeCun et al.
-1998, Efficient BackProp, shift and scale the targets of a network.
+1998, Efficient BackProp, shift and scale the targets of a network; van Hasselt et al. 2016, arXiv:1602.07714, put shift
+and scale into its last layer.
 
 A trained model is a plain one: the scale is multiplied into the weights at the end.
 Shape letters: N rows, B batch, D width.
@@ -19,8 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from tasks.training.data.rows import Task
 
 SMALL = 0.02  # the standard deviation of BERT's initial weights
 
@@ -50,14 +49,14 @@ class ValueHead(nn.Linear):
 
 
 @contextmanager
-def started_at_labels(model: Any, task: Task, labels_N: np.ndarray) -> Iterator[None]:
+def started_at_labels(model: Any, labels_N: np.ndarray) -> Iterator[None]:
     """Train a randomly initialised regression head of ``model`` from the mean and deviation of ``labels_N``, the labels
-    of the training rows.
+    of the training rows; NaN where a row has none.
 
-    A head that is already trained, such as the teacher's, and heads of other tasks are not changed. Afterwards the
-    model has its own ``nn.Linear`` again, with the scale in its weights.
+    A head that is already trained, such as the teacher's, is not changed. Afterwards the model has its own
+    ``nn.Linear`` again, with the scale in its weights.
     """
-    known_N = labels_N[~np.isnan(labels_N)] if task.kind == "regression" else labels_N[:0]
+    known_N = labels_N[~np.isnan(labels_N)]
     found = drawn_head(model) if len(known_N) else None
     if found is None:
         yield

@@ -1,0 +1,68 @@
+"""A part of a task type counts in the keys of its own type's stages alone."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tasks.ports.code.fingerprint import program
+from tasks.ports.code.narrowing import Narrowing
+from tasks.ports.code.program import Program
+from tests.stage_tasks import all_specs
+
+DICTS = {"head": ("tasks.task_types.heads", "HEADS")}
+"""The dict of each part that stages in keys choose from, by the name of the part's file."""
+LEARNING = {
+    "finetune-teacher",
+    "answer-rows",
+    "mix-answers",
+    "record-signals",
+    "distill-layers",
+    "distill-predictions",
+    "measure-contributions",
+    "measure-similarity",
+    "drop-layers",
+}
+CHOSEN = {"start": "teacher", "method": "layers", "strategy": "top", "layer_map": "uniform", "combine": "weights"}
+
+
+def remade(there: Program, task_type: str) -> set[str]:
+    """Return the stages of a task type whose code is another one in an edited program."""
+    knobs = {**CHOSEN, "architectures": ["bert"], "task_type": task_type, "task": {"kind": task_type}}
+    return {
+        spec.name
+        for spec in all_specs()
+        if len({one.digest(spec.roots, Narrowing(one, spec.roots).entries(knobs)) for one in (program(), there)}) > 1
+    }
+
+
+def with_statements(source: str) -> str:
+    """Return a source in which every function does one thing more."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.body.insert(0, ast.parse("assert True").body[0])
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+@pytest.mark.parametrize("part", DICTS)
+def test_a_change_in_one_type_remakes_nothing_of_another(part: str) -> None:
+    name = f"tasks.task_types.regression.{part}"
+    there = Program({**program().sources, name: with_statements(program().sources[name])}, program().never_counted)
+    assert remade(there, "classification") == set()
+    assert remade(there, "regression") == LEARNING
+
+
+@pytest.mark.parametrize("part", DICTS)
+def test_a_further_type_remakes_nothing(part: str) -> None:
+    module, family = DICTS[part]
+    here, own = program().sources, f"tasks.task_types.further.{part}"
+    lined = here[module].replace('"regression": REGRESSION', '"regression": REGRESSION, "further": FURTHER')
+    first = f"from tasks.task_types.classification.{part} import"
+    lined = lined.replace(first, f"from tasks.task_types.further.{part} import {part.upper()} as FURTHER\n{first}")
+    assert lined.count("FURTHER") == 2 and family in lined
+    further = {module: lined, own: with_statements(here[f"tasks.task_types.classification.{part}"])}
+    there = Program({**here, **further}, program().never_counted)
+    assert remade(there, "classification") == remade(there, "regression") == set()
+    assert remade(there, "further") == LEARNING
