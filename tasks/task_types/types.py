@@ -50,13 +50,14 @@ class TaskType:
 
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
+CLASS, NUMBER = Column("label", "the class, by name or number"), Column("label", "the number")
 
 CLASSIFICATION = TaskType(
     name="classification",
     description="One class of each text, or of each pair of texts.",
     hub_task="text-classification",
     auto_class="AutoModelForSequenceClassification",
-    columns=(TEXT, PAIR, Column("label", "the class, by name or number")),
+    columns=(TEXT, PAIR, CLASS),
     outputs=(Output("logits", ("batch", "classes")),),
     metrics=("accuracy", "f1", "matthews"),
     headline="accuracy",
@@ -67,7 +68,7 @@ REGRESSION = TaskType(
     description="One number for each text, or for each pair of texts.",
     hub_task="text-classification",
     auto_class="AutoModelForSequenceClassification",
-    columns=(TEXT, PAIR, Column("label", "the number")),
+    columns=(TEXT, PAIR, NUMBER),
     outputs=(Output("logits", ("batch", "one")),),
     metrics=("pearson", "spearman", "pearson_spearman", "mse"),
     headline="pearson",
@@ -83,3 +84,8 @@ def task_type(name: str) -> TaskType:
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise RecipeError(f"unknown task type {name!r}; {hint}known are {', '.join(TASK_TYPES)}")
     return TASK_TYPES[name]
+
+
+def has_classes(name: str) -> bool:
+    """Tell whether the answers of a task type are about classes that have names: an axis of its outputs counts them."""
+    return any("classes" in output.axes for output in task_type(name).outputs)
