@@ -8,13 +8,12 @@ name in a recipe. Shape letters: N rows, B batch, C outputs of a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tasks.recipe.slices import JudgingRowsSlice
     from tasks.task_types.types import Column
 
 # --- rows: reading and checking a user's table, for ports -------------------------------------------------------------
@@ -32,6 +31,20 @@ class TableRows:
     """Values [N] by role."""
     declared: Sequence[str] = ()
     """Names of the classes that the file itself declares for its labels, in order."""
+
+
+@dataclass(frozen=True)
+class JudgingLabels:
+    """The statements of a recipe about the labels of a judging set."""
+
+    place: str
+    """The judging set in the recipe, for errors."""
+    meanings: Sequence[str] = ()
+    """Classes that the numbers in its label column stand for, from 0 on; empty: as its file declares."""
+    numbered: bool = False
+    """Whether numbers in its label column stand for the same classes as in train."""
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Names of the task's classes that a label stands for, where it does not have the name of its class."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +77,7 @@ class Reader:
     """Raise DataError if the labels of a split (its name, labels, names) cannot be scored."""
     label_facts: Callable[[Sequence[Any], Sequence[str] | None], dict[str, Any]]
     """Return facts about the labels of the validation split."""
-    judging_labels: Callable[[TableRows, JudgingRowsSlice, Sequence[str] | None], tuple[list[Any], list[int] | None]]
+    judging_labels: Callable[[TableRows, JudgingLabels, Sequence[str] | None], tuple[list[Any], list[int] | None]]
     """Return the labels of a judging set as the task's, and for each class the number of its merged class (None: no
     classes are merged); DataError for a label that is none of the task's."""
     names_in_config: Callable[[Mapping[str, Any]], tuple[str, ...] | None]

@@ -34,6 +34,7 @@ from tasks.ports.rows.tables import (
 )
 from tasks.recipe.data import Data, JudgingSet
 from tasks.recipe.slices import JudgingRowsSlice
+from tasks.task_types.interfaces import JudgingLabels
 from tasks.task_types.readers import READERS
 
 SPLIT = "validation"
@@ -101,7 +102,7 @@ def judging_rows(
 ) -> tuple[Split, dict[str, Any]]:
     """Read a set's rows with the task's classes ``names`` (None for a task without classes); rows that overlap with
     ``learned`` ones are left out. Return the rows and facts about them."""
-    where = f"data.judge.{knobs.name}"
+    where = place_of(knobs)
     table, merged = labelled_rows(files_of_set(source, knobs.split, where), knobs, names)
     split, before = drop_unlabelled(table, table.labels), len(table)
     unlabelled = before - len(split)
@@ -124,16 +125,22 @@ def judging_rows(
     return split, facts
 
 
+def place_of(knobs: JudgingRowsSlice) -> str:
+    """Return the place of a set in the recipe, for errors."""
+    return f"data.judge.{knobs.name}"
+
+
 def labelled_rows(
     files: list[Path], knobs: JudgingRowsSlice, names: Sequence[str] | None
 ) -> tuple[Split, list[int] | None]:
     """Return all rows of a set with the task's labels, None for no label, and for each class the number of its merged
     class."""
     reader = READERS[knobs.task_type]
+    given = JudgingLabels(place_of(knobs), knobs.labels or (), knobs.numbered, dict(knobs.classes))
     spec = TaskSpec(name="judging", kind=knobs.task_type, text=knobs.text, pair=knobs.pair, label=knobs.label)
     split = read_split(files, spec, reader.columns)
     declared = declared_names(files[0], knobs.label)
-    labels, merged = reader.judging_labels(table_rows(split, spec, declared), knobs, names)
+    labels, merged = reader.judging_labels(table_rows(split, spec, declared), given, names)
     require_texts(split, spec)
     return replace(split, labels=labels), merged
 

@@ -17,13 +17,11 @@ import numpy as np
 
 from tasks.errors import DataError
 from tasks.task_types.common_rows import ANY_TEXT_FITS, has_fractions, text_columns
-from tasks.task_types.interfaces import Reader, TableGuess, TableRows
+from tasks.task_types.interfaces import JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import CLASS, PAIR, TEXT
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tasks.recipe.slices import JudgingRowsSlice
 
 MOST_CLASSES = 200
 
@@ -91,43 +89,42 @@ def class_shares(labels: Sequence[Any], names: Sequence[str] | None) -> dict[str
 
 
 def judging_classes(
-    rows: TableRows, knobs: JudgingRowsSlice, names: Sequence[str] | None
+    rows: TableRows, given: JudgingLabels, names: Sequence[str] | None
 ) -> tuple[list[int | None], list[int] | None]:
     """Return the labels of a judging set as the task's classes, and the merged class of each class."""
-    return as_classes(rows.columns["label"], knobs, list(names or ()), rows.declared, f"data.judge.{knobs.name}")
+    return as_classes(rows.columns["label"], given, list(names or ()), rows.declared)
 
 
 def as_classes(
-    labels: Sequence[Any], knobs: JudgingRowsSlice, names: list[str], declared: Sequence[str], where: str
+    labels: Sequence[Any], given: JudgingLabels, names: list[str], declared: Sequence[str] = ()
 ) -> tuple[list[int | None], list[int] | None]:
     """Return labels as numbers of the task's classes, or None for no label; and for each class the number of its merged
     class, or None if no classes are merged."""
-    meaning = knobs.labels or tuple(declared)
+    where, meanings = given.place, given.meanings or declared
     called = {
-        label: called_by(label, meaning, names, where, numbered=knobs.numbered) for label in dict.fromkeys(labels)
+        label: called_by(label, meanings, names, where, numbered=given.numbered) for label in dict.fromkeys(labels)
     }
     present = [name for name in dict.fromkeys(called.values()) if name is not None]
-    meant = dict(knobs.classes)
-    idle = next((name for name in meant if name not in (*present, *meaning)), None)
+    idle = next((name for name in given.classes if name not in (*present, *meanings)), None)
     if idle is not None:
         near = get_close_matches(idle, present, 1)
         raise DataError(
             f"{where}.classes names {idle!r}, and there is no such label; the labels are "
             f"{', '.join(present)}{f'; did you mean {near[0]!r}?' if near else ''}"
         )
-    stands = {name: numbers_of_classes(name, meant.get(name, (name,)), names, where) for name in present}
+    stands = {name: numbers_of_classes(name, given.classes.get(name, (name,)), names, where) for name in present}
     merged = merged_classes(stands, len(names), where)
     first_of: dict[str | None, int | None] = {name: numbers[0] if numbers else None for name, numbers in stands.items()}
     return [first_of.get(called[label]) for label in labels], None if merged == list(range(len(names))) else merged
 
 
-def called_by(label: Any, meaning: Sequence[str], names: Sequence[str], where: str, *, numbered: bool) -> str | None:
+def called_by(label: Any, meanings: Sequence[str], names: Sequence[str], where: str, *, numbered: bool) -> str | None:
     """Return a label's name, or None for no label."""
     if label is None or label == -1 or label == "":
         return None
     if not isinstance(label, int) or isinstance(label, bool):
         return str(label)
-    known = meaning or (names if numbered and str(label) not in names else ())
+    known = meanings or (names if numbered and str(label) not in names else ())
     if not known and str(label) not in names:
         raise DataError(
             f"{where}: its labels are numbers ({label}), and nobody says what they mean; give labels: "

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.errors import DataError
 from tasks.task_types.common_rows import ANY_TEXT_FITS, has_fractions, text_columns
-from tasks.task_types.interfaces import Reader, TableGuess, TableRows
+from tasks.task_types.interfaces import JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import NUMBER, PAIR, TEXT
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tasks.recipe.slices import JudgingRowsSlice
 
 
 def number_type() -> pa.DataType:
@@ -59,7 +57,7 @@ def no_facts(labels: Sequence[Any], names: Sequence[str] | None) -> dict[str, An
 
 
 def judging_numbers(
-    rows: TableRows, knobs: JudgingRowsSlice, names: Sequence[str] | None
+    rows: TableRows, given: JudgingLabels, names: Sequence[str] | None
 ) -> tuple[list[float | None], None]:
     """Return the labels of a judging set as numbers; there are no classes to merge."""
     return numbers(rows), None
