@@ -15,7 +15,7 @@ from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, runtime_kn
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.students import OWN_LAYERS, LayerDropping, StageName, Student, Sweep, general_start
 from tasks.recipe.training import Colleague, Ensemble, Pretraining, TaskTraining, Teacher
-from tasks.task_types.types import TASK_TYPES, has_classes
+from tasks.task_types.types import TASK_TYPES, TaskType
 
 
 class Recipe(Knobs):
@@ -85,8 +85,7 @@ class Recipe(Knobs):
 
     def check_task(self) -> None:
         """Reject an unknown task, metrics that its type does not have, and names of classes where it has none."""
-        spec = self.spec
-        legal = TASK_TYPES[spec.kind].metrics
+        spec, legal = self.spec, self.task_type.metrics
         unknown = next((name for name in spec.metrics if name not in legal), None)
         if unknown is not None:
             raise ValueError(
@@ -94,7 +93,7 @@ class Recipe(Knobs):
             )
         if spec.headline not in spec.metrics:
             raise ValueError(f"task.headline is {spec.headline!r}, which is not one of task.metrics; add it there")
-        if spec.labels and not has_classes(spec.kind):
+        if spec.labels and not self.task_type.has_classes:
             raise ValueError(f"task.labels names classes, and {spec.name} is a {spec.kind}; leave labels out")
 
     def check_criteria(self) -> None:
@@ -112,7 +111,7 @@ class Recipe(Knobs):
             "task_distillation.prediction": self.task_distillation.prediction,
         }
         trainings |= {f"ensemble.teachers.{number - 2}": colleague for number, colleague in self.colleagues}
-        legal = ("headline", *TASK_TYPES[self.spec.kind].metrics)
+        legal = ("headline", *self.task_type.metrics)
         for where, training in {**trainings, "layer_dropping": self.layer_dropping, **own}.items():
             if training is not None and training.choose_by not in legal:
                 raise ValueError(
@@ -132,7 +131,7 @@ class Recipe(Knobs):
                 raise ValueError(
                     f"{where} names a second text, and the task {self.spec.name} has one text alone; leave pair out"
                 )
-            if (given.labels or given.classes) and not has_classes(self.spec.kind):
+            if (given.labels or given.classes) and not self.task_type.has_classes:
                 raise ValueError(
                     f"{where} names classes, and {self.spec.name} is a {self.spec.kind}; leave labels and classes out"
                 )
@@ -151,7 +150,7 @@ class Recipe(Knobs):
         """Reject an ensemble that cannot be mixed, or from which no model learns."""
         if self.ensemble is None:
             return
-        if self.ensemble.combine == "certainty" and not has_classes(self.spec.kind):
+        if self.ensemble.combine == "certainty" and not self.task_type.is_softened:
             raise ValueError(
                 f"ensemble.combine: certainty needs classes, and {self.spec.name} is a {self.spec.kind}; use combine: "
                 f"weights"
@@ -308,6 +307,11 @@ class Recipe(Knobs):
     def spec(self) -> TaskSpec:
         """The task's columns, labels and metrics."""
         return glue_task(self.task) if isinstance(self.task, str) else self.task
+
+    @property
+    def task_type(self) -> TaskType:
+        """The type of the task."""
+        return TASK_TYPES[self.spec.kind]
 
     @property
     def judging_sets(self) -> dict[str, JudgingSet]:

@@ -28,6 +28,8 @@ class Output:
 
     name: str
     axes: tuple[str, ...]
+    is_distribution: bool = True
+    """Whether its last axis holds the logits of a distribution: a temperature softens it, and it has a certainty."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,20 @@ class TaskType:
     headline: str
     """The metric that decides unless the recipe names another."""
 
+    @property
+    def is_softened(self) -> bool:
+        """Whether a temperature softens an answer, and an answer has a certainty."""
+        return any(output.is_distribution for output in self.outputs)
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether its answers are about classes that have names: an axis of its outputs counts them."""
+        return any("classes" in output.axes for output in self.outputs)
+
+
+CLASS_LOGITS = (Output("logits", ("batch", "classes")),)
+VALUES = (Output("logits", ("batch", "one"), is_distribution=False),)
+"""Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
 CLASS, NUMBER = Column("label", "the class, by name or number"), Column("label", "the number")
@@ -58,7 +74,7 @@ CLASSIFICATION = TaskType(
     hub_task="text-classification",
     auto_class="AutoModelForSequenceClassification",
     columns=(TEXT, PAIR, CLASS),
-    outputs=(Output("logits", ("batch", "classes")),),
+    outputs=CLASS_LOGITS,
     metrics=("accuracy", "f1", "matthews"),
     headline="accuracy",
 )
@@ -69,7 +85,7 @@ REGRESSION = TaskType(
     hub_task="text-classification",
     auto_class="AutoModelForSequenceClassification",
     columns=(TEXT, PAIR, NUMBER),
-    outputs=(Output("logits", ("batch", "one")),),
+    outputs=VALUES,
     metrics=("pearson", "spearman", "pearson_spearman", "mse"),
     headline="pearson",
 )
@@ -84,8 +100,3 @@ def task_type(name: str) -> TaskType:
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise RecipeError(f"unknown task type {name!r}; {hint}known are {', '.join(TASK_TYPES)}")
     return TASK_TYPES[name]
-
-
-def has_classes(name: str) -> bool:
-    """Tell whether the answers of a task type are about classes that have names: an axis of its outputs counts them."""
-    return any("classes" in output.axes for output in task_type(name).outputs)
