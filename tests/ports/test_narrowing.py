@@ -220,7 +220,7 @@ def test_a_string_elsewhere_among_the_knobs_does_not_narrow() -> None:
 
 
 EVERYWHERE = {
-    "READERS",
+    "TABLE_FORMATS",
     "MOST_HELD",
     "FILES",
     "PROVENANCE",
@@ -249,6 +249,7 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "METRICS": {"metric", "metrics", "whole"},
         "KINDS": {"task_type"},
         "WAYS": {"ways"},
+        "READERS": {"task.kind", "task_type"},
     }
 
 

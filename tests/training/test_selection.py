@@ -7,8 +7,8 @@ import pytest
 
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS
-from tasks.recipe.judging import KIND_METRICS
 from tasks.recipe.training import TaskTraining
+from tasks.task_types.types import CLASSIFICATION, TASK_TYPES
 from tasks.training.data.rows import Task
 from tasks.training.selection import selection_score
 
@@ -30,7 +30,7 @@ def logits_of(predicted: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_checkpoints_are_ranked_by_the_numbers_of_the_scales(name: str) -> None:
-    classes = name in KIND_METRICS["classification"]
+    classes = name in CLASSIFICATION.metrics
     for predicted, labels in CLASSES if classes else VALUES:
         task = Task("mine", "classification" if classes else "regression", None, name, pairs=False)
         found = selection_score(task, np.eye(5)[predicted] if classes else predicted[:, None], labels)
@@ -39,7 +39,7 @@ def test_checkpoints_are_ranked_by_the_numbers_of_the_scales(name: str) -> None:
 
 def test_every_metric_can_choose_and_the_knob_knows_them_all() -> None:
     legal = TaskTraining.model_json_schema()["properties"]["choose_by"]["enum"]
-    assert set(METRICS) == set().union(*KIND_METRICS.values()) == set(legal) - {"headline"}
+    assert set(METRICS) == set().union(*(one.metrics for one in TASK_TYPES.values())) == set(legal) - {"headline"}
 
 
 def test_the_headline_chooses_and_a_knob_says_otherwise() -> None:
