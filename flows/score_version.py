@@ -43,6 +43,7 @@ from tasks.recipe.slices import RowsSlice, ScoreSlice
 from tasks.score_model import score_model
 from tasks.scoring.evaluation import agreement, read_evaluation, read_judged_rows, write_evaluation
 from tasks.stage.session import Session, use_session
+from tasks.task_types.readers import READERS
 
 # share of rows that must be predicted as when the version was evaluated; other hardware changes a few borderline rows
 ALIKE = 0.99
@@ -118,9 +119,7 @@ async def rows_for(scoring: VersionToScore, recipe: Recipe, subject: Subject, wo
     if not scoring.source:
         source = await asyncio.to_thread(resolve_data, recipe.data.source, recipe.data.revision, recipe.spec)
         return await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=source)
-    spec = recipe.spec.model_copy(
-        update={"labels": labels_of(subject.folder) if recipe.spec.kind == "classification" else None}
-    )
+    spec = recipe.spec.model_copy(update={"labels": labels_of(subject.folder, recipe.spec.kind)})
     given = await asyncio.to_thread(resolve_data, scoring.source, scoring.revision, spec)
     source = await asyncio.to_thread(
         resolve_data, str(all_to_judge(Path(given.uri), spec, workspace / "rows")), None, spec
@@ -152,10 +151,9 @@ def all_to_judge(source: Path, spec: TaskSpec, folder: Path) -> Path:
     return folder
 
 
-def labels_of(folder: Path) -> tuple[str, ...]:
-    """Return the model's names of its classes, in its order."""
-    named = json.loads((folder / "config.json").read_text()).get("id2label") or {}
-    return tuple(named[number] for number in sorted(named, key=int))
+def labels_of(folder: Path, kind: str) -> tuple[str, ...] | None:
+    """Return the model's names of its classes, in its order; None for a type of task without classes."""
+    return READERS[kind].names_in_config(json.loads((folder / "config.json").read_text()))
 
 
 async def scored(recipe: Recipe, subject: Subject, beside: Subject | None, rows: Artifact) -> Artifact:

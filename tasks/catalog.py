@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from tasks.errors import RecipeError
-from tasks.task_types.types import task_type
+from tasks.task_types.types import CLASSIFICATION, REGRESSION, TASK_TYPES, TaskType, task_type
 
 GLUE_HUB = "nyu-mll/glue"
-
-Kind = Literal["classification", "regression"]
 
 
 def known_task_type(name: str) -> str:
@@ -23,7 +21,9 @@ def known_task_type(name: str) -> str:
         raise ValueError(str(error)) from None
 
 
-TaskTypeName = Annotated[str, AfterValidator(known_task_type)]
+TaskTypeName = Annotated[
+    str, AfterValidator(known_task_type), WithJsonSchema({"type": "string", "enum": list(TASK_TYPES)})
+]
 
 
 class TaskSpec(BaseModel):
@@ -32,28 +32,43 @@ class TaskSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="Short name of the task.")
-    kind: Kind = Field("classification", description="classification or regression.")
+    kind: TaskTypeName = Field(CLASSIFICATION.name, description="The type of the task.")
     text: str = Field("text", description="Column of the text.")
     pair: str | None = Field(None, description="Column of the second text, for pair tasks.")
     label: str = Field("label", description="Column of the label.")
     labels: tuple[str, ...] | None = Field(None, description="Label names in order; empty: taken from the data.")
-    metrics: tuple[str, ...] = Field(("accuracy",), min_length=1, description="Metrics to report.")
-    headline: str = Field("accuracy", description="The metric that decides.")
+    metrics: tuple[str, ...] = Field((), description="Metrics to report; empty: the one that decides.")
+    headline: str = Field("", description="The metric that decides; empty: that of the task's type.")
     validation: str = Field("validation", description="Name of the validation split.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def with_metrics_of_its_type(cls, given: Any) -> Any:
+        """Enter the metric that decides a task of the given type, unless the task names its metrics."""
+        name = given.get("kind", CLASSIFICATION.name) if isinstance(given, dict) else None
+        if name not in TASK_TYPES:
+            return given
+        headline = given.get("headline") or TASK_TYPES[name].headline
+        return {**given, "headline": headline, "metrics": given.get("metrics") or (headline,)}
 
-def _glue(name: str, texts: str, labels: str, metrics: str = "accuracy", validation: str = "validation") -> TaskSpec:
-    """Return one GLUE task from short texts; no labels means regression, and the first metric is the headline."""
+
+def _glue(
+    name: str,
+    texts: str,
+    labels: str,
+    metrics: str = "accuracy",
+    validation: str = "validation",
+    kind: TaskType = CLASSIFICATION,
+) -> TaskSpec:
+    """Return one GLUE task from short texts; the first metric is the headline."""
     text, pair = [*texts.split(), None][:2]
-    names = tuple(labels.split()) or None
-    kind: Kind = "classification" if names else "regression"
     scores = tuple(metrics.split())
     return TaskSpec(
         name=name,
-        kind=kind,
+        kind=kind.name,
         text=str(text),
         pair=pair,
-        labels=names,
+        labels=tuple(labels.split()) or None,
         metrics=scores,
         headline=scores[0],
         validation=validation,
@@ -67,7 +82,7 @@ GLUE: dict[str, TaskSpec] = {
         _glue("sst2", "sentence", "negative positive"),
         _glue("mrpc", "sentence1 sentence2", "not_equivalent equivalent", "f1 accuracy"),
         _glue("qqp", "question1 question2", "not_duplicate duplicate", "f1 accuracy"),
-        _glue("stsb", "sentence1 sentence2", "", "pearson_spearman pearson spearman"),
+        _glue("stsb", "sentence1 sentence2", "", "pearson_spearman pearson spearman", kind=REGRESSION),
         _glue("mnli", "premise hypothesis", "entailment neutral contradiction", validation="validation_matched"),
         _glue("qnli", "question sentence", "entailment not_entailment"),
         _glue("rte", "sentence1 sentence2", "entailment not_entailment"),

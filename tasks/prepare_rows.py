@@ -19,7 +19,7 @@ async def prepare_rows(context: StageContext, knobs: RowsSlice, *, source: Artif
     """Read the source, check labels and texts, and hold rows back for selection and reporting."""
     from tasks.ports.rows.prepared import prepare_rows as prepare
 
-    context.facts |= await asyncio.to_thread(prepare, context.folder(source), knobs.task, knobs, context.output)
+    context.facts |= await asyncio.to_thread(prepare, context.folder(source), knobs, context.output)
     for line in purge_lines(context.facts):
         context.listen({"event": "log", "message": line})
 

@@ -8,6 +8,7 @@ import pytest
 from tasks.catalog import GLUE, TaskSpec, glue_task
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS
+from tasks.task_types.types import TASK_TYPES
 
 
 def test_all_nine_are_known() -> None:
@@ -17,7 +18,7 @@ def test_all_nine_are_known() -> None:
 @pytest.mark.parametrize("spec", GLUE.values(), ids=lambda spec: spec.name)
 def test_every_task_can_be_scored(spec: TaskSpec) -> None:
     assert spec.headline in spec.metrics and set(spec.metrics) <= set(METRICS)
-    assert (spec.labels is None) == (spec.kind == "regression")
+    assert (spec.labels is not None) == TASK_TYPES[spec.kind].has_classes
 
 
 def test_headlines_are_those_of_glue() -> None:

@@ -129,7 +129,7 @@ SECOND = {"teachers": [{"model": "other"}]}
         (
             {},
             {"ensemble": {**SECOND, "combine": "certainty"}, "task": "stsb"},
-            "certainty needs classes, and the task stsb predicts a number",
+            "certainty needs classes, and stsb is a regression",
         ),
         (
             {},

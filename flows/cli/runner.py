@@ -167,6 +167,7 @@ def planned_rows(recipe: Recipe, session: Session) -> dict[str, Any]:
     from flows.run.opening import held_back
     from tasks.ports.files.sources import resolve_data
     from tasks.ports.rows.prepared import divided_rows
+    from tasks.recipe.slices import RowsSlice
 
     known, missing = held_back(session), [name for name in recipe.judging_sets if name not in known_of_sets(session)]
     if known and not missing:
@@ -174,7 +175,7 @@ def planned_rows(recipe: Recipe, session: Session) -> dict[str, Any]:
     source = resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)
     if source.bytes > SMALL:
         return known
-    divided, names, facts = divided_rows(Path(source.uri), recipe.spec, recipe.data)
+    divided, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
     found = known or {"rows": facts["rows"], "purged": facts["purged"], "leaked": {"training rows": facts["leaked"]}}
     sets = planned_sets(recipe, missing, names, divided["train"].sentences, SMALL)
     return {**found, **({"judging": {**found.get("judging", {}), **sets}} if sets else {})}

@@ -14,6 +14,7 @@ from ruamel.yaml.comments import CommentedMap
 from tasks.errors import RecipeError
 from tasks.ports.files.bounded_yaml import DEEPEST, parse_yaml, read_yaml_file
 from tasks.recipe.recipe import Recipe
+from tasks.task_types.types import TASK_TYPES
 
 SHELF = Path(__file__).resolve().parents[2] / "deployments" / "recipes"
 PROBLEMS, SHOWN = 20, 100  # problems of a recipe reported at once, and characters displayed of a value
@@ -216,10 +217,9 @@ STARTER = """# A starter recipe, made from {file}: change what you like, then `l
 name: {name}
 task:
   name: {name}
-  kind: {kind}        # guessed from the column {label}
-  text: {text}        # the longest text column
-{pair}  label: {label}
-{labels}  metrics: [{metrics}]
+  kind: {kind}        # {reason}
+{lines}
+  metrics: [{metrics}]
   headline: {headline}
 data:
   source: {source}
@@ -241,24 +241,19 @@ def starter_recipe(table: Path, out: Path) -> str:
 
     if not table.is_file():
         raise RecipeError(
-            f"there is no file {str(table)!r}; name a csv, tsv, jsonl or parquet file with a text and a label column"
+            f"there is no file {str(table)!r}; name a csv, tsv, jsonl or parquet file with texts and labels"
         )
-    found = sniff(table)
+    kind, guess = sniff(table)
+    known = TASK_TYPES[kind]
     name = "".join(letter if letter.isalnum() else "-" for letter in table.stem.lower()).strip("-") or "mine"
-    regression = found["kind"] == "regression"
-    labels = "" if regression else f"  labels: [{', '.join(repr(label) for label in found['labels'])}]\n"
     return STARTER.format(
         file=table.name,
         out=out,
         name=name,
-        kind=found["kind"],
-        text=found["text"],
-        label=found["label"],
-        pair=f"  pair: {found['pair']}        # a second text column; remove it if it is not one\n"
-        if found["pair"]
-        else "",
-        labels=labels,
-        metrics="pearson, spearman" if regression else "accuracy, f1",
-        headline="pearson" if regression else "accuracy",
+        kind=kind,
+        reason=guess.reason,
+        lines="\n".join(f"  {line}" for line in guess.lines),
+        metrics=", ".join(known.metrics[:2]),
+        headline=known.headline,
         source=table.resolve(),
     )

@@ -16,13 +16,6 @@ COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")
 them; joules are per inference."""
 
 
-KIND_METRICS = {
-    "classification": ("accuracy", "f1", "matthews"),
-    "regression": ("pearson", "spearman", "pearson_spearman", "mse"),
-}
-"""Metrics by kind of task."""
-
-
 class Scoring(Knobs):
     """How candidates are scored."""
 

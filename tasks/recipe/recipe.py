@@ -10,11 +10,12 @@ from pydantic import Field, model_validator
 from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
-from tasks.recipe.judging import COSTS, FIGURES, KIND_METRICS, Exports, Gate, Scoring, Speed
+from tasks.recipe.judging import COSTS, FIGURES, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, runtime_knob
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.students import OWN_LAYERS, LayerDropping, StageName, Student, Sweep, general_start
 from tasks.recipe.training import Colleague, Ensemble, Pretraining, TaskTraining, Teacher
+from tasks.task_types.types import TASK_TYPES, TaskType
 
 
 class Recipe(Knobs):
@@ -61,9 +62,7 @@ class Recipe(Knobs):
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ValueError(f"students {repeated} are named twice; give each its own name")
-        known = self.spec.headline  # an unknown task is refused here
-        if known not in self.spec.metrics:
-            raise ValueError(f"task.headline is {known!r}, which is not one of task.metrics; add it there")
+        self.check_task()
         if not self.students and self.layer_dropping is None and self.sweep is None:
             raise ValueError("nothing to make: add students or layer_dropping")
         if self.corpus is None and (self.general_distillation or self.pretraining):
@@ -84,6 +83,19 @@ class Recipe(Knobs):
             self.check_phases(student)
         return self
 
+    def check_task(self) -> None:
+        """Reject an unknown task, metrics that its type does not have, and names of classes where it has none."""
+        spec, legal = self.spec, self.task_type.metrics
+        unknown = next((name for name in spec.metrics if name not in legal), None)
+        if unknown is not None:
+            raise ValueError(
+                f"task.metrics names {unknown!r}, and {spec.name} is a {spec.kind}; choose of {', '.join(legal)}"
+            )
+        if spec.headline not in spec.metrics:
+            raise ValueError(f"task.headline is {spec.headline!r}, which is not one of task.metrics; add it there")
+        if spec.labels and not self.task_type.has_classes:
+            raise ValueError(f"task.labels names classes, and {spec.name} is a {spec.kind}; leave labels out")
+
     def check_criteria(self) -> None:
         """Reject criteria on unknown metrics."""
         legal = (*FIGURES, *COSTS, HEADLINE, *self.spec.metrics)
@@ -92,14 +104,14 @@ class Recipe(Knobs):
             raise ValueError(f"gate: unknown metric {unknown[0]!r}; legal are {', '.join(legal)}")
 
     def check_choices(self) -> None:
-        """Reject the choice of checkpoints by a metric of the other kind of task."""
+        """Reject the choice of checkpoints by a metric of another type of task."""
         own = {f"students.{student.name}.prediction": student.prediction for student in self.students}
         trainings: dict[str, TaskTraining | None] = {
             "teacher": self.teacher,
             "task_distillation.prediction": self.task_distillation.prediction,
         }
         trainings |= {f"ensemble.teachers.{number - 2}": colleague for number, colleague in self.colleagues}
-        legal = ("headline", *KIND_METRICS[self.spec.kind])
+        legal = ("headline", *self.task_type.metrics)
         for where, training in {**trainings, "layer_dropping": self.layer_dropping, **own}.items():
             if training is not None and training.choose_by not in legal:
                 raise ValueError(
@@ -119,10 +131,9 @@ class Recipe(Knobs):
                 raise ValueError(
                     f"{where} names a second text, and the task {self.spec.name} has one text alone; leave pair out"
                 )
-            if self.spec.kind == "regression" and (given.labels or given.classes):
+            if (given.labels or given.classes) and not self.task_type.has_classes:
                 raise ValueError(
-                    f"{where} names classes, and the task {self.spec.name} predicts a number; leave labels and "
-                    f"classes out"
+                    f"{where} names classes, and {self.spec.name} is a {self.spec.kind}; leave labels and classes out"
                 )
             if given.overlaps == "purge" and not self.data.purge:
                 raise ValueError(f"{where}.overlaps is purge, and data.purge is false; leave one of them out")
@@ -139,10 +150,10 @@ class Recipe(Knobs):
         """Reject an ensemble that cannot be mixed, or from which no model learns."""
         if self.ensemble is None:
             return
-        if self.ensemble.combine == "certainty" and self.spec.kind == "regression":
+        if self.ensemble.combine == "certainty" and not self.task_type.is_softened:
             raise ValueError(
-                f"ensemble.combine: certainty needs classes, and the task {self.spec.name} predicts a number; use "
-                f"combine: weights"
+                f"ensemble.combine: certainty needs classes, and {self.spec.name} is a {self.spec.kind}; use combine: "
+                f"weights"
             )
         if "teacher" not in {self.drops_by, *(student.signal for student in self.students)}:
             raise ValueError(
@@ -296,6 +307,11 @@ class Recipe(Knobs):
     def spec(self) -> TaskSpec:
         """The task's columns, labels and metrics."""
         return glue_task(self.task) if isinstance(self.task, str) else self.task
+
+    @property
+    def task_type(self) -> TaskType:
+        """The type of the task."""
+        return TASK_TYPES[self.spec.kind]
 
     @property
     def judging_sets(self) -> dict[str, JudgingSet]:

@@ -55,19 +55,25 @@ class TaskType:
         """Whether a temperature softens an answer, and an answer has a certainty."""
         return any(output.is_distribution for output in self.outputs)
 
+    @property
+    def has_classes(self) -> bool:
+        """Whether its answers are about classes that have names: an axis of its outputs counts them."""
+        return any("classes" in output.axes for output in self.outputs)
+
 
 CLASS_LOGITS = (Output("logits", ("batch", "classes")),)
 VALUES = (Output("logits", ("batch", "one"), is_distribution=False),)
 """Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
+CLASS, NUMBER = Column("label", "the class, by name or number"), Column("label", "the number")
 
 CLASSIFICATION = TaskType(
     name="classification",
     description="One class of each text, or of each pair of texts.",
     hub_task="text-classification",
     auto_class="AutoModelForSequenceClassification",
-    columns=(TEXT, PAIR, Column("label", "the class, by name or number")),
+    columns=(TEXT, PAIR, CLASS),
     outputs=CLASS_LOGITS,
     metrics=("accuracy", "f1", "matthews"),
     headline="accuracy",
@@ -78,7 +84,7 @@ REGRESSION = TaskType(
     description="One number for each text, or for each pair of texts.",
     hub_task="text-classification",
     auto_class="AutoModelForSequenceClassification",
-    columns=(TEXT, PAIR, Column("label", "the number")),
+    columns=(TEXT, PAIR, NUMBER),
     outputs=VALUES,
     metrics=("pearson", "spearman", "pearson_spearman", "mse"),
     headline="pearson",

@@ -24,8 +24,7 @@ from tasks.errors import LimbeckError, ModelError, RecipeError
 from tasks.exports.jobs import JOBS as EXPORTING
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.preflight import check_students
-from tasks.recipe.data import Data
-from tasks.recipe.slices import AnswerSlice, DropSlice, IntermediateSlice, PredictionSlice, TeacherSlice
+from tasks.recipe.slices import AnswerSlice, DropSlice, IntermediateSlice, PredictionSlice, RowsSlice, TeacherSlice
 from tasks.recipe.students import Shape, Student, named_starts
 from tasks.scoring.jobs import JOBS as SCORING
 from tasks.training.jobs import JOBS as TRAINING
@@ -108,7 +107,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def rows(tiny_rows: Path, tmp_path: Path) -> Path:
     """A folder of prepared rows."""
-    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), tmp_path / "rows")
+    prepare_rows(tiny_rows, RowsSlice(task=TaskSpec(name="tiny"), selection_rows=20), tmp_path / "rows")
     return tmp_path / "rows"
 
 

@@ -210,10 +210,10 @@ def weights(folder: Path) -> str:
 def small_rows(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tasks.catalog import TaskSpec
     from tasks.ports.rows.prepared import prepare_rows
-    from tasks.recipe.data import Data
+    from tasks.recipe.slices import RowsSlice
 
     folder = tmp_path_factory.mktemp("prepared")
-    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), folder)
+    prepare_rows(tiny_rows, RowsSlice(task=TaskSpec(name="tiny"), selection_rows=20), folder)
     return folder
 
 
@@ -254,8 +254,8 @@ import sys
 from pathlib import Path
 from tasks.catalog import TaskSpec
 from tasks.ports.rows.prepared import prepare_rows
-from tasks.recipe.data import Data
-prepare_rows(Path(sys.argv[1]), TaskSpec(name="tiny"), Data(selection_rows=20), Path(sys.argv[2]))
+from tasks.recipe.slices import RowsSlice
+prepare_rows(Path(sys.argv[1]), RowsSlice(task=TaskSpec(name="tiny"), selection_rows=20), Path(sys.argv[2]))
 """
 
 

@@ -10,8 +10,7 @@ from tasks.catalog import GLUE
 from tasks.engine.job import Job
 from tasks.exports.parity import against_fp32, against_full
 from tasks.ports.rows.prepared import prepare_rows
-from tasks.recipe.data import Data
-from tasks.recipe.slices import TeacherSlice
+from tasks.recipe.slices import RowsSlice, TeacherSlice
 from tasks.training.jobs import JOBS
 from tests.exports.test_exports import EXPORT, QUANTIZE, do
 from tests.ports.test_tables import SHARED
@@ -37,7 +36,7 @@ def test_int8_loses_at_most_a_point_of_sst2(tmp_path: Path) -> None:
     encoder, source = SHARED / "models" / "minilm", SHARED / "data" / "glue" / "sst2"
     if not encoder.is_dir() or not source.is_dir():
         pytest.skip(f"real data not found: {encoder} and {source}")
-    prepare_rows(source, GLUE["sst2"], Data(selection_rows=1000), tmp_path / "rows")
+    prepare_rows(source, RowsSlice(task=GLUE["sst2"], selection_rows=1000), tmp_path / "rows")
     knobs = TeacherSlice(
         task_type="classification", steps=STEPS, batch_size=32, max_length=64, evaluations=0, learning_rate=1e-4
     ).model_dump(mode="json")

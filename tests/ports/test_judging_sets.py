@@ -15,7 +15,6 @@ import pytest
 from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.judging_sets import (
-    as_classes,
     compare_judging_set,
     files_of_set,
     judging_rows,
@@ -27,6 +26,8 @@ from tasks.ports.rows.prepared import write_rows
 from tasks.ports.rows.splits import Split
 from tasks.recipe.data import Data, JudgingSet
 from tasks.recipe.slices import JudgingRowsSlice
+from tasks.task_types.classification.rows import as_classes
+from tasks.task_types.interfaces import JudgingLabels
 
 NLI = ["entailment", "neutral", "contradiction"]
 TRAIN = [
@@ -39,6 +40,10 @@ TRAIN = [
 def knobs(**changes: Any) -> JudgingRowsSlice:
     values = {"name": "other", "task_type": "classification", "text": "premise", "pair": "hypothesis", "label": "label"}
     return JudgingRowsSlice.model_validate(values | changes)
+
+
+def stated(**changes: Any) -> JudgingLabels:
+    return JudgingLabels("here", **changes)
 
 
 def write_csv(
@@ -55,7 +60,11 @@ def rows(tmp_path: Path) -> Path:
     train = Split("train", *(list(column) for column in zip(*TRAIN, strict=True)))  # type: ignore[arg-type]
     spec = TaskSpec(name="nli", text="premise", pair="hypothesis")
     write_rows(
-        {"train": train, "validation": Split("v", ["so it is"], ["it is so"], [0])}, spec, NLI, tmp_path / "rows"
+        {"train": train, "validation": Split("v", ["so it is"], ["it is so"], [0])},
+        spec,
+        NLI,
+        tmp_path / "rows",
+        pa.int64(),
     )
     return tmp_path / "rows"
 
@@ -64,33 +73,30 @@ def rows(tmp_path: Path) -> Path:
 
 
 def test_labels_become_the_tasks_classes_by_name_whatever_their_order() -> None:
-    assert as_classes(["contradiction", "entailment", None], knobs(), NLI, (), "here") == ([2, 0, None], None)
-    assert as_classes([0, 2, -1], knobs(), NLI, ["contradiction", "neutral", "entailment"], "here") == (
+    assert as_classes(["contradiction", "entailment", None], stated(), NLI) == ([2, 0, None], None)
+    assert as_classes([0, 2, -1], stated(), NLI, ["contradiction", "neutral", "entailment"]) == (
         [2, 0, None],
         None,
     ), "as the file declares"
-    assert as_classes([0, 1], knobs(labels=("neutral", "entailment")), NLI, (), "here") == ([1, 0], None), (
-        "as the recipe says"
-    )
-    assert as_classes([0, 2], knobs(numbered=True), NLI, (), "here") == ([0, 2], None), (
+    assert as_classes([0, 1], stated(meanings=("neutral", "entailment")), NLI) == ([1, 0], None), "as the recipe says"
+    assert as_classes([0, 2], stated(numbered=True), NLI) == ([0, 2], None), (
         "rows of the recipe's own source are numbered as train is"
     )
-    assert as_classes([1, 0], knobs(), ["0", "1"], (), "here") == ([1, 0], None), (
+    assert as_classes([1, 0], stated(), ["0", "1"]) == ([1, 0], None), (
         "classes that nobody named are called by their numbers"
     )
 
 
 def test_a_label_that_stands_for_several_classes_merges_them() -> None:
-    two = knobs(classes=(("not_entailment", ("neutral", "contradiction")),))
-    assert as_classes(["not_entailment", "entailment"], two, NLI, (), "here") == ([1, 0], [0, 1, 1])
-    one = knobs(classes=(("neutral", ("not_entailment",)), ("contradiction", ("not_entailment",))))
-    assert as_classes(
-        ["neutral", "contradiction", "entailment"], one, ["entailment", "not_entailment"], (), "here"
-    ) == ([1, 1, 0], None)
-    none = knobs(classes=(("-", ()),))
-    assert as_classes(["-", "neutral"], none, NLI, (), "here") == ([None, 1], None), (
-        "a label that stands for no class is none"
+    two = stated(classes={"not_entailment": ("neutral", "contradiction")})
+    assert as_classes(["not_entailment", "entailment"], two, NLI) == ([1, 0], [0, 1, 1])
+    one = stated(classes={"neutral": ("not_entailment",), "contradiction": ("not_entailment",)})
+    assert as_classes(["neutral", "contradiction", "entailment"], one, ["entailment", "not_entailment"]) == (
+        [1, 1, 0],
+        None,
     )
+    none = stated(classes={"-": ()})
+    assert as_classes(["-", "neutral"], none, NLI) == ([None, 1], None), "a label that stands for no class is none"
 
 
 @pytest.mark.parametrize(
@@ -109,22 +115,22 @@ def test_a_label_that_stands_for_several_classes_merges_them() -> None:
             r"its labels are numbers \(0\), and nobody says what they mean; give labels: \[entailment, neutral, "
             r"contradiction\]",
         ),
-        ([3], {"labels": ("entailment", "neutral")}, "the label 3 is none of 0 to 1"),
+        ([3], {"meanings": ("entailment", "neutral")}, "the label 3 is none of 0 to 1"),
         (
             ["neutral"],
-            {"classes": (("neutrl", ("neutral",)),)},
+            {"classes": {"neutrl": ("neutral",)}},
             "here.classes names 'neutrl', and there is no such label; .*did you mean 'neutral'",
         ),
         (
             ["a", "neutral"],
-            {"classes": (("a", ("neutral", "contradiction")),)},
+            {"classes": {"a": ("neutral", "contradiction")}},
             "'a' and 'neutral' stand for classes that overlap and are not the same",
         ),
     ],
 )
 def test_what_is_no_class_is_one_sentence(labels: list[Any], changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
-        as_classes(labels, knobs(**changes), NLI, (), "here")
+        as_classes(labels, stated(**changes), NLI)
 
 
 # --- where they are ---------------------------------------------------------------------------------------------------

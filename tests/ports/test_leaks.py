@@ -7,7 +7,6 @@ from pathlib import Path
 from tasks.ports.rows.data_leakage import leaked
 from tasks.ports.rows.overlap import sentences_of
 from tasks.ports.rows.prepared import leakage_of_corpus, prepare_rows, prepare_transfer
-from tasks.recipe.data import Data
 from tasks.recipe.slices import RowsSlice
 from tests.contenders import recipe_for
 
@@ -27,16 +26,18 @@ def write(folder: Path, validation: list[str]) -> Path:
 
 
 def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Path) -> None:
-    spec = recipe_for().spec
-    knobs = RowsSlice(**dict(Data(selection_rows=0)), task=spec)
+    knobs = RowsSlice(task=recipe_for().spec, selection_rows=0)
     clean = [f"a song {number} was {word},{word}" for number in range(3) for word in ("good", "bad")]
-    facts = prepare_rows(write(tmp_path / "one", ["The  film 3 was GOOD,good", *clean]), spec, knobs, tmp_path / "rows")
+    facts = prepare_rows(
+        write(tmp_path / "one", ["The  film 3 was GOOD,good", *clean]),
+        knobs,
+        tmp_path / "rows",
+    )
     assert facts["leaked"] == {"validation": 0, "selection": 0} and facts["purged"]["rows"] == 1
-    as_before = prepare_rows(tmp_path / "one", spec, knobs.model_copy(update={"purge": False}), tmp_path / "before")
+    as_before = prepare_rows(tmp_path / "one", knobs.model_copy(update={"purge": False}), tmp_path / "before")
     assert as_before["leaked"] == {"validation": 1, "selection": 0} and as_before["purged"]["rows"] == 0
     again = prepare_rows(
         write(tmp_path / "two", ["The  film 3 was GOOD,good", *clean]),
-        spec,
         knobs.model_copy(update={"train_rows": 10}),
         tmp_path / "again",
     )
@@ -44,7 +45,9 @@ def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Pa
         "ids move with the number of training rows; the rows that judge are the same"
     )
     other = prepare_rows(
-        write(tmp_path / "three", ["The  film 3 was GOOD,bad", *clean]), spec, knobs, tmp_path / "other"
+        write(tmp_path / "three", ["The  film 3 was GOOD,bad", *clean]),
+        knobs,
+        tmp_path / "other",
     )
     assert other["rows_sha256"] != facts["rows_sha256"], "another label is another row"
 

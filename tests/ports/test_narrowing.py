@@ -220,7 +220,7 @@ def test_a_string_elsewhere_among_the_knobs_does_not_narrow() -> None:
 
 
 EVERYWHERE = {
-    "READERS",
+    "TABLE_FORMATS",
     "MOST_HELD",
     "FILES",
     "PROVENANCE",
@@ -250,6 +250,7 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "HEADS": {"task_type"},
         "TASK_TYPES": {"task.kind"},
         "WAYS": {"ways"},
+        "READERS": {"task.kind", "task_type"},
     }
 
 

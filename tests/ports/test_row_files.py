@@ -29,13 +29,13 @@ ROWS = StoredRows([7, 8, 9], ["one", "two", "three"], ["a", "b", "c"], [0, None,
 
 @pytest.mark.parametrize("rows", [ROWS, StoredRows([1], ["alone"], None, [1])], ids=["pairs in groups", "one text"])
 def test_what_was_written_is_read_back(tmp_path: Path, rows: StoredRows) -> None:
-    write_split(tmp_path, "train", rows, "classification")
+    write_split(tmp_path, "train", rows, pa.int64())
     assert has_split(tmp_path, "train") and not has_split(tmp_path, "holdout")
     assert read_split(tmp_path, "train") == rows and read_texts(tmp_path, "train") == (rows.texts, rows.pairs)
 
 
 def test_numbers_stay_numbers_and_what_is_unlabelled_stays_so(tmp_path: Path) -> None:
-    write_split(tmp_path, "train", StoredRows([1, 2], ["a", "b"], None, [1, None]), "regression")
+    write_split(tmp_path, "train", StoredRows([1, 2], ["a", "b"], None, [1, None]), pa.float64())
     found = read_split(tmp_path, "train").labels
     assert found == [1.0, None] and isinstance(found[0], float)
 
@@ -48,13 +48,13 @@ def test_rows_of_an_earlier_release_have_no_groups(tmp_path: Path) -> None:
 
 def test_a_row_without_a_group_leaves_all_rows_without(tmp_path: Path) -> None:
     """Groups are drawn whole in a bootstrap: rows beside them could not be drawn at all."""
-    write_split(tmp_path, "holdout", StoredRows([1, 2], ["a", "b"], None, [0, 1], [3, None]), "classification")
+    write_split(tmp_path, "holdout", StoredRows([1, 2], ["a", "b"], None, [0, 1], [3, None]), pa.int64())
     assert read_split(tmp_path, "holdout").groups_N is None
 
 
 def test_rows_that_stay_are_copied_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "left").mkdir()
-    write_split(tmp_path, "train", ROWS, "classification")
+    write_split(tmp_path, "train", ROWS, pa.int64())
     copy_without(tmp_path, tmp_path / "left", "train", np.asarray([False, True, False]))
     assert read_split(tmp_path / "left", "train") == StoredRows([7, 9], ["one", "three"], ["a", "c"], [0, 1], [4, 5])
 

@@ -20,6 +20,7 @@ from tasks.ports.rows.overlap import folded
 from tasks.ports.rows.prepared import divided_rows
 from tasks.ports.rows.splits import Split, divide, leakage_of
 from tasks.recipe.data import Data
+from tasks.recipe.slices import RowsSlice
 
 SHARED = Path(os.environ.get("LIMBECK_SHARED", Path(__file__).resolve().parents[2].parent / "shared")) / "data"
 WORDS = [f"{first}{second}" for first in "bdfgklmnprst" for second in ("a", "e", "i", "o", "u", "ai", "ou", "ea")]
@@ -39,6 +40,10 @@ def phrases(
 
 def knobs(**changes: Any) -> Data:
     return Data(**{"selection_rows": 0, "holdout_rows": 0, **changes})
+
+
+def task_knobs(task: TaskSpec, **changes: Any) -> RowsSlice:
+    return RowsSlice(**dict(knobs(**changes)), task=task)
 
 
 def given(*texts: str, pairs: list[str] | None = None) -> Split:
@@ -185,7 +190,7 @@ def read(task: str, **changes: Any) -> dict[str, Split]:
     source = (
         folder / "train.parquet" if task == "mnli" else folder
     )  # which has two validation files; the matched one is drawn here
-    return divided_rows(source, GLUE[task], knobs(**REAL[task][1], **changes))[0]
+    return divided_rows(source, task_knobs(GLUE[task], **REAL[task][1], **changes))[0]
 
 
 def shares(splits: Mapping[str, Split]) -> dict[str, float]:
@@ -234,20 +239,20 @@ def test_of_sst2_too_many_phrases_hang_on_five_thousand_sentences() -> None:
     if not folder.is_dir():
         pytest.skip(f"real data not found: {folder}")
     with pytest.raises(DataError, match=r"\(63\.4%\) overlap .* the largest holdout that fits is 2,\d\d\d rows"):
-        divided_rows(folder, GLUE["sst2"], knobs(selection_rows=1000, holdout_rows=5000))
+        divided_rows(folder, task_knobs(GLUE["sst2"], selection_rows=1000, holdout_rows=5000))
 
 
 def test_a_column_of_groups_is_read_and_none_may_be_empty(tmp_path: Path) -> None:
     lines = [f"text {number},{number % 2},author {number // 4}" for number in range(100)]
     (tmp_path / "train.csv").write_text("\n".join(["text,label,author", *lines]))
     splits, _, facts = divided_rows(
-        tmp_path / "train.csv", TaskSpec(name="mine"), knobs(selection_rows=8, group="author")
+        tmp_path / "train.csv", task_knobs(TaskSpec(name="mine"), selection_rows=8, group="author")
     )
     assert facts["purged"]["way"] == "group" and set(splits["selection"].groups or ()).isdisjoint(
         splits["train"].groups or ()
     )
     with pytest.raises(DataError, match="has no group column 'auther'.*did you mean 'author'"):
-        divided_rows(tmp_path / "train.csv", TaskSpec(name="mine"), knobs(group="auther"))
+        divided_rows(tmp_path / "train.csv", task_knobs(TaskSpec(name="mine"), group="auther"))
     (tmp_path / "train.csv").write_text("\n".join(["text,label,author", *lines, "text 100,1,"]))
     with pytest.raises(DataError, match="row 101: the group in column 'author' is empty"):
-        divided_rows(tmp_path / "train.csv", TaskSpec(name="mine"), knobs(group="author"))
+        divided_rows(tmp_path / "train.csv", task_knobs(TaskSpec(name="mine"), group="author"))

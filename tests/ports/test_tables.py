@@ -12,7 +12,7 @@ from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.tables import sniff
-from tasks.recipe.data import Data
+from tasks.recipe.slices import RowsSlice
 
 SHARED = Path(os.environ.get("LIMBECK_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
 SPEC = TaskSpec(name="mine")
@@ -28,20 +28,20 @@ def many(count: int = 100) -> list[tuple[str, str]]:
 
 
 def test_string_labels_without_a_validation_split(tmp_path: Path) -> None:
-    facts = prepare_rows(write(tmp_path / "a.csv", many()), SPEC, Data(selection_rows=10), tmp_path / "out")
+    facts = prepare_rows(write(tmp_path / "a.csv", many()), RowsSlice(task=SPEC, selection_rows=10), tmp_path / "out")
     assert facts["labels"] == ["no", "yes"] and facts["rows"] == {"train": 80, "validation": 10, "selection": 10}
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     for out in ("one", "two"):
-        prepare_rows(write(tmp_path / f"{out}.csv", many()), SPEC, Data(selection_rows=10), tmp_path / out)
+        prepare_rows(write(tmp_path / f"{out}.csv", many()), RowsSlice(task=SPEC, selection_rows=10), tmp_path / out)
     assert all(
         path.read_bytes() == (tmp_path / "two" / path.name).read_bytes() for path in (tmp_path / "one").iterdir()
     )
 
 
 def test_equal_texts_are_never_on_both_sides(tmp_path: Path) -> None:
-    prepare_rows(write(tmp_path / "a.csv", many(50) * 4), SPEC, Data(selection_rows=20), tmp_path / "out")
+    prepare_rows(write(tmp_path / "a.csv", many(50) * 4), RowsSlice(task=SPEC, selection_rows=20), tmp_path / "out")
     texts = {
         split: set(pq.read_table(tmp_path / "out" / f"{split}.parquet").column("text").to_pylist())
         for split in ("train", "selection", "validation")
@@ -59,23 +59,20 @@ def test_equal_texts_are_never_on_both_sides(tmp_path: Path) -> None:
 )
 def test_bad_rows_are_one_sentence(tmp_path: Path, rows: list[tuple[str, str]], sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
-        prepare_rows(write(tmp_path / "a.csv", rows), SPEC, Data(selection_rows=10), tmp_path / "out")
+        prepare_rows(write(tmp_path / "a.csv", rows), RowsSlice(task=SPEC, selection_rows=10), tmp_path / "out")
 
 
 def test_a_missing_column_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no text column 'txet'.*did you mean 'text'"):
-        prepare_rows(write(tmp_path / "a.csv", many()), TaskSpec(name="mine", text="txet"), Data(), tmp_path / "out")
+        prepare_rows(
+            write(tmp_path / "a.csv", many()), RowsSlice(task=TaskSpec(name="mine", text="txet")), tmp_path / "out"
+        )
 
 
 def test_a_table_is_understood_without_being_told(tmp_path: Path) -> None:
-    assert sniff(write(tmp_path / "a.csv", many())) | {"rows": 0} == {
-        "text": "text",
-        "pair": None,
-        "label": "label",
-        "kind": "classification",
-        "labels": ["no", "yes"],
-        "rows": 0,
-    }
+    kind, guess = sniff(write(tmp_path / "a.csv", many()))
+    assert kind == "classification" and guess.reason == "guessed from the column label"
+    assert guess.lines == ("text: text        # the longest text column", "label: label", "labels: ['no', 'yes']")
 
 
 @pytest.mark.real_data
@@ -86,7 +83,7 @@ def test_real_glue(tmp_path: Path, task: str, pairs: bool) -> None:
     source = SHARED / "data" / "glue" / task
     if not source.is_dir():
         pytest.skip(f"real data not found: {source}")
-    facts = prepare_rows(source, GLUE[task], Data(selection_rows=100), tmp_path / "out")
+    facts = prepare_rows(source, RowsSlice(task=GLUE[task], selection_rows=100), tmp_path / "out")
     first = pq.read_table(tmp_path / "out" / "validation.parquet").slice(0, 1).to_pylist()[0]
     assert facts["rows"]["selection"] >= 100 and (first["pair"] is not None) == pairs
 
@@ -96,7 +93,7 @@ def test_shards_are_one_split_in_order(tmp_path: Path) -> None:
     for number in range(3):
         shard = [(f"text {number} {row}", "yes" if row % 2 else "no") for row in range(40)]
         write(tmp_path / "rows" / f"train-{number:05d}-of-00003.csv", shard)
-    facts = prepare_rows(tmp_path / "rows", SPEC, Data(selection_rows=10), tmp_path / "out")
+    facts = prepare_rows(tmp_path / "rows", RowsSlice(task=SPEC, selection_rows=10), tmp_path / "out")
     assert sum(facts["rows"].values()) == 120
 
 
@@ -105,4 +102,4 @@ def test_two_train_files_that_are_no_shards_are_refused(tmp_path: Path) -> None:
     for name in ("train.csv", "train_old.csv"):
         write(tmp_path / "rows" / name, many())
     with pytest.raises(DataError, match=r"train\.csv, train_old\.csv; keep one"):
-        prepare_rows(tmp_path / "rows", SPEC, Data(), tmp_path / "out")
+        prepare_rows(tmp_path / "rows", RowsSlice(task=SPEC), tmp_path / "out")

@@ -219,6 +219,7 @@ def rewritten(source: str, places: Mapping[str, str]) -> str:
 
 
 CHOSEN_BY = {
+    "READERS": ("task_type", "kind"),
     "OBJECTIVES": ("method",),
     "STRATEGIES": ("strategy", "start"),
     "STARTS": ("start",),

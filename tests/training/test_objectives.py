@@ -19,7 +19,7 @@ from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, LimbeckError, ModelError
 from tasks.ports.rows.prepared import prepare_rows
-from tasks.recipe.data import CorpusText, Data
+from tasks.recipe.data import CorpusText
 from tasks.recipe.slices import (
     AnswerSlice,
     GeneralSlice,
@@ -27,6 +27,7 @@ from tasks.recipe.slices import (
     MixSlice,
     PatienceOf,
     PredictionSlice,
+    RowsSlice,
     TeacherSlice,
 )
 from tasks.recipe.students import Shape
@@ -52,7 +53,7 @@ def scene(tiny_bert: Path, tiny_rows: Path, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("scene")
     rows = folder / "rows"
     rows.mkdir()
-    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), rows)
+    prepare_rows(tiny_rows, RowsSlice(task=TaskSpec(name="tiny"), selection_rows=20), rows)
     documents = folder / "documents"
     documents.mkdir()
     import pyarrow as pa

@@ -16,8 +16,7 @@ from tasks.engine.job import Job
 from tasks.errors import Interrupted
 from tasks.methods.layers.value_head import ValueHead, drawn_head, started_at_labels
 from tasks.ports.rows.prepared import prepare_rows
-from tasks.recipe.data import Data
-from tasks.recipe.slices import TeacherSlice
+from tasks.recipe.slices import RowsSlice, TeacherSlice
 from tasks.task_types.heads import HEADS
 from tasks.training.data.rows import Task, collate, encode, load_tokenizer, read_rows
 from tasks.training.finetune import finetune
@@ -97,7 +96,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "train.csv").write_text("\n".join(["text,label", *lines]) + "\n")
     (folder / "rows").mkdir()
     spec = TaskSpec(name="tiny", kind="regression", metrics=("pearson_spearman", "mse"), headline="pearson_spearman")
-    prepare_rows(folder / "train.csv", spec, Data(selection_rows=10), folder / "rows")
+    prepare_rows(folder / "train.csv", RowsSlice(task=spec, selection_rows=10), folder / "rows")
     return folder / "rows"
 
 

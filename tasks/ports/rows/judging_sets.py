@@ -1,17 +1,12 @@
-"""Judging sets: labelled rows in addition to a task's own, converted to the task's classes, and compared with all
-training data.
-
-Their labels become the task's classes by name, or by the mapping in the recipe. If a label stands for several classes
-(``not_entailment`` for neutral and contradiction), these are merged: the prediction is chosen among all classes first,
-and then counts as the merged class, as McCoy et al. 2019 (arXiv:1902.01007) evaluate models with three classes on two.
-A merged class has the number of its first class. Rows with a label that stands for no class are left out.
+"""Judging sets: labelled rows in addition to a task's own, with labels converted to the task's by its type, and
+compared with all training data. Rows without a label, or with one that stands for none of the task's, are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
-from itertools import combinations
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -27,9 +22,20 @@ from tasks.ports.rows.prepared import digest_of, numbered_rows
 from tasks.ports.rows.row_files import copy_without, read_facts, rows_file, write_merged, write_split
 from tasks.ports.rows.seen import read_sentences
 from tasks.ports.rows.splits import MOST_PURGED, Split
-from tasks.ports.rows.tables import READERS, SHARD, clean, declared_names, read_documents, read_split
+from tasks.ports.rows.tables import (
+    SHARD,
+    TABLE_FORMATS,
+    declared_names,
+    drop_unlabelled,
+    read_documents,
+    read_split,
+    require_texts,
+    table_rows,
+)
 from tasks.recipe.data import Data, JudgingSet
 from tasks.recipe.slices import JudgingRowsSlice
+from tasks.task_types.interfaces import JudgingLabels
+from tasks.task_types.readers import READERS
 
 SPLIT = "validation"
 """All rows of a set judge: they lie where those of a validation split would."""
@@ -56,7 +62,7 @@ def files_of_set(source: Path, split: str, where: str) -> list[Path]:
     if source.is_file():
         return [source]
     found: dict[str, list[Path]] = {}
-    for path in sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file()):
+    for path in sorted(path for path in source.rglob("*") if path.suffix in TABLE_FORMATS and path.is_file()):
         found.setdefault(
             str(path.relative_to(source).parent / SHARD.sub(".", path.name)).removesuffix(path.suffix), []
         ).append(path)
@@ -77,15 +83,16 @@ def files_of_set(source: Path, split: str, where: str) -> list[Path]:
 
 
 def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, output: Path) -> dict[str, Any]:
-    """Read and check a set, convert its labels to the task's class numbers, and write it; ``rows`` are the prepared
-    rows of the task. Return counts and the merged classes.
+    """Read and check a set, convert its labels to the task's, and write it; ``rows`` are the prepared rows of the task.
+    Return counts and the merged classes.
 
-    Raises DataError for unreadable files, for labels that are no class of the task, and if no row is left.
+    Raises DataError for unreadable files, for labels that are none of the task's, and if no row is left.
     """
     names = read_facts(rows).labels
     split, facts = judging_rows(source, knobs, names, read_sentences(rows, "train") if knobs.leave_out else None)
     output.mkdir(parents=True, exist_ok=True)
-    write_split(output, SPLIT, numbered_rows(split, 0, split.numbers.tolist()), knobs.task_type)
+    label_type = READERS[knobs.task_type].label_type()
+    write_split(output, SPLIT, numbered_rows(split, 0, split.numbers.tolist()), label_type)
     write_merged(output, facts["merged"])
     return facts
 
@@ -93,18 +100,12 @@ def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, outpu
 def judging_rows(
     source: Path, knobs: JudgingRowsSlice, names: Sequence[str] | None, learned: Iterable[Sentences] | None = None
 ) -> tuple[Split, dict[str, Any]]:
-    """Read a set's rows with the task's classes ``names``; rows that overlap with ``learned`` ones are left out. Return
-    the rows and facts about them."""
-    where = f"data.judge.{knobs.name}"
-    files = files_of_set(source, knobs.split, where)
-    spec = TaskSpec(name="judging", kind=knobs.task_type, text=knobs.text, pair=knobs.pair, label=knobs.label)
-    split, merged = read_split(files, spec), None
-    if knobs.task_type == "classification":
-        split.labels, merged = as_classes(
-            split.labels, knobs, list(names or ()), declared_names(files[0], knobs.label), where
-        )
-    before = len(split)
-    unlabelled = clean(split, spec, [str(number) for number in range(len(names or ()))])
+    """Read a set's rows with the task's classes ``names`` (None for a task without classes); rows that overlap with
+    ``learned`` ones are left out. Return the rows and facts about them."""
+    where = place_of(knobs)
+    table, merged = labelled_rows(files_of_set(source, knobs.split, where), knobs, names)
+    split, before = drop_unlabelled(table, table.labels), len(table)
+    unlabelled = before - len(split)
     taken_out_N = np.zeros(len(split), bool) if learned is None else overlapping(split.sentences, learned)[0]
     split = split.take(np.flatnonzero(~taken_out_N).tolist())
     split = split if knobs.rows is None else split.take(sampled(split, knobs.rows))
@@ -124,76 +125,31 @@ def judging_rows(
     return split, facts
 
 
+def place_of(knobs: JudgingRowsSlice) -> str:
+    """Return the place of a set in the recipe, for errors."""
+    return f"data.judge.{knobs.name}"
+
+
+def labelled_rows(
+    files: list[Path], knobs: JudgingRowsSlice, names: Sequence[str] | None
+) -> tuple[Split, list[int] | None]:
+    """Return all rows of a set with the task's labels, None for no label, and for each class the number of its merged
+    class."""
+    reader = READERS[knobs.task_type]
+    given = JudgingLabels(place_of(knobs), knobs.labels or (), knobs.numbered, dict(knobs.classes))
+    spec = TaskSpec(name="judging", kind=knobs.task_type, text=knobs.text, pair=knobs.pair, label=knobs.label)
+    split = read_split(files, spec, reader.columns)
+    declared = declared_names(files[0], knobs.label)
+    labels, merged = reader.judging_labels(table_rows(split, spec, declared), given, names)
+    require_texts(split, spec)
+    return replace(split, labels=labels), merged
+
+
 def sampled(split: Split, count: int) -> list[int]:
     """Return the indices of at most ``count`` rows, selected by a hash of their texts, in their original order."""
     sentences = split.sentences
     order = sorted(range(len(split)), key=lambda row: sha256("\0".join(sentences[row]).encode()).digest())
     return sorted(order[:count])
-
-
-def as_classes(
-    labels: Sequence[Any], knobs: JudgingRowsSlice, names: list[str], declared: Sequence[str], where: str
-) -> tuple[list[int | None], list[int] | None]:
-    """Return labels as numbers of the task's classes, or None for no label; and for each class the number of its merged
-    class, or None if no classes are merged."""
-    meaning = knobs.labels or tuple(declared)
-    called = {
-        label: called_by(label, meaning, names, where, numbered=knobs.numbered) for label in dict.fromkeys(labels)
-    }
-    present = [name for name in dict.fromkeys(called.values()) if name is not None]
-    meant = dict(knobs.classes)
-    idle = next((name for name in meant if name not in (*present, *meaning)), None)
-    if idle is not None:
-        raise DataError(
-            f"{where}.classes names {idle!r}, and there is no such label; the labels are "
-            f"{', '.join(present)}{nearest(idle, present)}"
-        )
-    stands = {name: numbers_of_classes(name, meant.get(name, (name,)), names, where) for name in present}
-    for (first, ours), (second, theirs) in combinations(stands.items(), 2):
-        if ours != theirs and set(ours) & set(theirs):
-            raise DataError(
-                f"{where}: the labels {first!r} and {second!r} stand for classes that overlap and are not the same; "
-                "let each class of the task belong to one of them"
-            )
-    merged = list(range(len(names)))
-    for numbers in stands.values():
-        for number in numbers:
-            merged[number] = numbers[0]
-    first_of: dict[str | None, int | None] = {name: numbers[0] if numbers else None for name, numbers in stands.items()}
-    return [first_of.get(called[label]) for label in labels], None if merged == list(range(len(names))) else merged
-
-
-def called_by(label: Any, meaning: Sequence[str], names: Sequence[str], where: str, *, numbered: bool) -> str | None:
-    """Return a label's name, or None for no label."""
-    if label is None or label == -1 or label == "":
-        return None
-    if not isinstance(label, int) or isinstance(label, bool):
-        return str(label)
-    known = meaning or (names if numbered and str(label) not in names else ())
-    if not known and str(label) not in names:
-        raise DataError(
-            f"{where}: its labels are numbers ({label}), and nobody says what they mean; give labels: "
-            f"[{', '.join(names)}], in their order"
-        )
-    if known and not 0 <= label < len(known):
-        raise DataError(
-            f"{where}: the label {label} is none of 0 to {len(known) - 1}, which mean {', '.join(known)}; correct "
-            f"labels, or the rows"
-        )
-    return known[label] if known else str(label)
-
-
-def numbers_of_classes(label: str, classes: Sequence[str], names: Sequence[str], where: str) -> tuple[int, ...]:
-    """Return the numbers of the classes that a label stands for; empty if its rows are to be left out."""
-    unknown = next((one for one in classes if one not in names), None)
-    if unknown is not None:
-        alike = {name.casefold(): name for name in names}.get(unknown.casefold(), names[0])
-        raise DataError(
-            f"{where}: the label {unknown!r} is none of the task's classes {', '.join(names)}; say for which of "
-            f"them it stands, "
-            f"as in classes: {{{label}: {alike}}}"
-        )
-    return tuple(sorted(names.index(one) for one in classes))
 
 
 def said_of(merged: Sequence[int] | None, names: Sequence[str]) -> list[str]:

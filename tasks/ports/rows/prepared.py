@@ -3,64 +3,76 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from tasks.catalog import TaskSpec
-from tasks.errors import DataError
 from tasks.ports.rows.data_leakage import JUDGING, held_sentences, leaked
 from tasks.ports.rows.overlap import Sentences, sentences_of
 from tasks.ports.rows.row_files import RowFacts, StoredRows, write_facts, write_split
 from tasks.ports.rows.splits import Split, divide, leakage_of
-from tasks.ports.rows.tables import clean, label_names, read_documents, read_split, read_texts, split_files
-from tasks.recipe.data import Data
+from tasks.ports.rows.tables import (
+    declared_names,
+    drop_unlabelled,
+    read_documents,
+    read_split,
+    read_texts,
+    require_texts,
+    split_files,
+    table_rows,
+)
+from tasks.recipe.slices import RowsSlice
+from tasks.task_types.interfaces import Reader
+from tasks.task_types.readers import READERS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TRANSFER_IDS = 10**12  # first id of the user's own text, far from the ids of rows
 
 
-def prepare_rows(source: Path, spec: TaskSpec, data: Data, output: Path) -> dict[str, Any]:
+def prepare_rows(source: Path, knobs: RowsSlice, output: Path) -> dict[str, Any]:
     """Read, check and divide the rows of a task, and write them; return counts and shares."""
-    divided, names, facts = divided_rows(source, spec, data)
-    write_rows(divided, spec, names, output)
+    divided, names, facts = divided_rows(source, knobs)
+    write_rows(divided, knobs.task, names, output, READERS[knobs.task.kind].label_type())
     return facts
 
 
-def divided_rows(source: Path, spec: TaskSpec, data: Data) -> tuple[dict[str, Split], list[str] | None, dict[str, Any]]:
+def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list[str] | None, dict[str, Any]]:
     """Read, check and divide the rows of a task; return its splits, the names of its labels, and counts and shares."""
+    spec, reader = knobs.task, READERS[knobs.task.kind]
     files = split_files(source, spec)
-    names: list[str] | None = list(spec.labels) if spec.labels else None
-    splits = {split: read_split(paths, spec, data.group) for split, paths in files.items()}
-    if spec.kind == "classification":
-        names = names or label_names(files["train"][0], spec, splits["train"])
-    dropped = {split: clean(rows, spec, names) for split, rows in splits.items()}
-    divided, purged = divide(splits, data)
-    if spec.kind == "classification":
-        require_classes(divided, names or [])
-    return divided, names, facts_of(divided, spec, names) | {"purged": purged, "unlabelled": dropped}
+    tables = {split: read_split(paths, spec, reader.columns, knobs.group) for split, paths in files.items()}
+    declared = declared_names(files["train"][0], spec.label)
+    names = list(spec.labels) if spec.labels else reader.class_names(table_rows(tables["train"], spec, declared))
+    splits = {split: read_labels(rows, spec, reader, names) for split, rows in tables.items()}
+    dropped = {split: len(rows) - len(splits[split]) for split, rows in tables.items()}
+    divided, purged = divide(splits, knobs)
+    for split, rows in divided.items():
+        reader.require_labels(split, rows.labels, names)
+    facts = facts_of(divided) | reader.label_facts(divided["validation"].labels, names)
+    return divided, names, facts | {"purged": purged, "unlabelled": dropped}
 
 
-def require_classes(splits: dict[str, Split], names: list[str]) -> None:
-    """Refuse a split in which a class never occurs, because its scores would be meaningless."""
-    for split, rows in splits.items():
-        missing = [names[index] for index in sorted(set(range(len(names))) - set(rows.labels))]
-        if missing and len(rows):
-            raise DataError(
-                f"the {split} split has no row labelled {', '.join(missing)}; give more rows, or hold fewer back"
-            )
+def read_labels(rows: Split, spec: TaskSpec, reader: Reader, names: Sequence[str] | None) -> Split:
+    """Check the texts of a table's rows, and return the rows that have a label, with their labels as they are
+    stored."""
+    require_texts(rows, spec)
+    return drop_unlabelled(rows, reader.labels(table_rows(rows, spec), names))
 
 
-def write_rows(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None, output: Path) -> None:
-    """Write every split, with ids that no two rows share, and what the task is."""
+def write_rows(
+    splits: dict[str, Split], spec: TaskSpec, names: list[str] | None, output: Path, label_type: pa.DataType
+) -> None:
+    """Write every split, with ids that no two rows share and labels of an Arrow type, and the facts about the task."""
     output.mkdir(parents=True, exist_ok=True)
     start = 0
     for split in sorted(splits):
         rows = splits[split]
         groups = None if split == "train" else rows.numbers.tolist()
-        write_split(output, split, numbered_rows(rows, start, groups), spec.kind)
+        write_split(output, split, numbered_rows(rows, start, groups), label_type)
         start += len(rows)
     write_facts(
         output,
@@ -80,19 +92,14 @@ def numbered_rows(rows: Split, start: int, groups: list[int] | None = None) -> S
     return StoredRows(list(range(start, start + len(rows))), rows.texts, rows.pairs, rows.labels, groups)
 
 
-def facts_of(splits: dict[str, Split], spec: TaskSpec, names: list[str] | None) -> dict[str, Any]:
-    """Return facts about the rows: counts, leaks, digests, longest text, and labels with their shares."""
-    train = splits["train"]
-    facts: dict[str, Any] = {
+def facts_of(splits: dict[str, Split]) -> dict[str, Any]:
+    """Return facts about the rows: counts, leaks, digests and the longest text."""
+    return {
         "rows": {split: len(rows) for split, rows in splits.items()},
         "leaked": leakage_of(splits),
         "rows_sha256": {split: digest_of(rows) for split, rows in splits.items() if split in JUDGING},
-        "longest_words": max(len(text.split()) for text in train.texts),
+        "longest_words": max(len(text.split()) for text in splits["train"].texts),
     }
-    if spec.kind == "classification":
-        counts = np.bincount(splits["validation"].labels, minlength=len(names or []))
-        facts |= {"labels": names, "label_shares": [round(float(share), 4) for share in counts / counts.sum()]}
-    return facts
 
 
 def digest_of(rows: Split) -> str:
@@ -110,7 +117,7 @@ def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, ro
     texts, pairs = read_texts(source, text, pair)
     output.mkdir(parents=True, exist_ok=True)
     unlabelled = Split(source.name, texts, pairs, [None] * len(texts))
-    write_split(output, "train", numbered_rows(unlabelled, TRANSFER_IDS), "classification")
+    write_split(output, "train", numbered_rows(unlabelled, TRANSFER_IDS))
     return {"rows": len(texts), "leaked": leaked(sentences_of(texts, pairs), held_sentences(rows))}
 
 

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TASK = "task.json"
 COLUMNS = ["id", "text", "pair", "label", "group"]
@@ -27,7 +30,7 @@ class RowFacts:
     name: str
     kind: str
     labels: list[str] | None
-    """Names of the classes; None for numbers."""
+    """Names of the classes; None for a task without classes."""
     metrics: list[str]
     headline: str
     pairs: bool
@@ -70,8 +73,8 @@ def has_split(folder: Path, split: str) -> bool:
     return rows_file(folder, split).is_file()
 
 
-def write_split(folder: Path, split: str, rows: StoredRows, kind: str) -> None:
-    """Write a split; labels of ``classification`` are integers, others floats."""
+def write_split(folder: Path, split: str, rows: StoredRows, label_type: pa.DataType | None = None) -> None:
+    """Write a split with labels of an Arrow type; None for rows without labels, whose column is one of integers."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -80,7 +83,7 @@ def write_split(folder: Path, split: str, rows: StoredRows, kind: str) -> None:
         "id": pa.array(rows.ids, pa.int64()),
         "text": pa.array(rows.texts, pa.string()),
         "pair": pa.array(nothing if rows.pairs is None else rows.pairs, pa.string()),
-        "label": pa.array(rows.labels, pa.int64() if kind == "classification" else pa.float64()),
+        "label": pa.array(rows.labels, pa.int64() if label_type is None else label_type),
         "group": pa.array(nothing if rows.groups is None else rows.groups, pa.int64()),
     }
     pq.write_table(pa.table(columns), rows_file(folder, split), compression="zstd")

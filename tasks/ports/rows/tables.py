@@ -1,32 +1,32 @@
-"""Readers of the user's own tables (Parquet, CSV, TSV, JSON Lines and text), and checks of their columns, texts and
-labels."""
+"""Readers of the user's own tables (Parquet, CSV, TSV, JSON Lines and text), and checks of their columns and texts;
+labels are read by the task type (``task_types/readers.py``)."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
 from tasks.ports.rows.splits import Split
-
-MOST_CLASSES = 200
+from tasks.task_types.interfaces import TableGuess, TableRows
+from tasks.task_types.readers import READERS
+from tasks.task_types.types import Column
 
 SHARD = re.compile(r"-\d+-of-\d+\.")
-READERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".txt": "text"}
+TABLE_FORMATS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".txt": "text"}
 
 
 def split_files(source: Path, spec: TaskSpec) -> dict[str, list[Path]]:
     """Return the train file and, if there is one, the validation file; either may consist of shards."""
     if source.is_file():
         return {"train": [source]}
-    files = sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file())
+    files = sorted(path for path in source.rglob("*") if path.suffix in TABLE_FORMATS and path.is_file())
     names = (spec.validation, "validation", "valid", "dev")
     validation = next(
         (found for name in names if (found := [path for path in files if path.name.startswith(name)])), []
@@ -67,7 +67,7 @@ def read_table(path: Path) -> Any:
         return pyarrow.csv.read_csv(path, parse_options=options)
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{path.name} cannot be read as {READERS.get(path.suffix, 'a table')}: {str(error).splitlines()[0]}"
+            f"{path.name} cannot be read as {TABLE_FORMATS.get(path.suffix, 'a table')}: {str(error).splitlines()[0]}"
         ) from error
 
 
@@ -80,9 +80,10 @@ def write_table(path: Path, columns: dict[str, list[Any]]) -> None:
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
 
 
-def read_split(paths: list[Path], spec: TaskSpec, group: str | None = None) -> Split:
-    """Return the task's columns of a file, or of its shards in order; ``group`` is a column of groups."""
-    shards = [read_columns(path, spec, group) for path in paths]
+def read_split(paths: list[Path], spec: TaskSpec, columns: Sequence[Column], group: str | None = None) -> Split:
+    """Return the task's columns of a file, or of its shards in order; ``columns`` are those of its type by role, and
+    ``group`` is a column of groups."""
+    shards = [read_columns(path, spec, columns, group) for path in paths]
     pairs, groups = (
         [value for shard in shards for value in getattr(shard, name) or ()] for name in ("pairs", "groups")
     )
@@ -90,18 +91,37 @@ def read_split(paths: list[Path], spec: TaskSpec, group: str | None = None) -> S
     return Split(paths[0].name, texts, pairs if spec.pair else None, labels, groups if group else None)
 
 
-def read_columns(path: Path, spec: TaskSpec, group: str | None) -> Split:
+def read_columns(path: Path, spec: TaskSpec, columns: Sequence[Column], group: str | None) -> Split:
     """Return the task's columns of one file."""
-    table = read_table(path)
-    for role, column in (("text", spec.text), ("pair", spec.pair), ("label", spec.label), ("group", group)):
-        if column is not None and column not in table.column_names:
-            hint = nearest(column, table.column_names)
-            raise DataError(
-                f"{path.name} has no {role} column {column!r}; it has {', '.join(table.column_names)}{hint}"
-            )
+    table, named = read_table(path), named_columns(spec)
+    for column in columns:
+        require_column(path, table, column.role, named.get(column.role), required=column.required)
+    require_column(path, table, "group", group, required=False)
     texts, labels = table.column(spec.text).to_pylist(), table.column(spec.label).to_pylist()
     groups = group_names(path, group, table.column(group).to_pylist()) if group else None
     return Split(path.name, texts, table.column(spec.pair).to_pylist() if spec.pair else None, labels, groups)
+
+
+def named_columns(spec: TaskSpec) -> dict[str, str]:
+    """Return the names of a task's columns by role, without those that it does not have."""
+    named = {"text": spec.text, "pair": spec.pair, "label": spec.label}
+    return {role: name for role, name in named.items() if name is not None}
+
+
+def require_column(path: Path, table: Any, role: str, name: str | None, *, required: bool) -> None:
+    """Raise DataError for a column that is not in the table, or that must be named and is not."""
+    if name is None and required:
+        raise DataError(f"the task names no {role} column; {path.name} has {', '.join(table.column_names)}")
+    if name is not None and name not in table.column_names:
+        hint = nearest(name, table.column_names)
+        raise DataError(f"{path.name} has no {role} column {name!r}; it has {', '.join(table.column_names)}{hint}")
+
+
+def table_rows(rows: Split, spec: TaskSpec, declared: Sequence[str] = ()) -> TableRows:
+    """Return rows for the reader of their task type; ``declared`` are the label names in the file's schema."""
+    values = {"text": rows.texts, "pair": rows.pairs, "label": rows.labels}
+    columns = {role: column for role, column in values.items() if column is not None}
+    return TableRows(rows.file, named_columns(spec), columns, declared)
 
 
 def group_names(path: Path, column: str, values: list[Any]) -> list[str]:
@@ -115,23 +135,6 @@ def group_names(path: Path, column: str, values: list[Any]) -> list[str]:
     return [str(value) for value in values]
 
 
-def label_names(path: Path, spec: TaskSpec, rows: Split) -> list[str]:
-    """Return label names: those that the file declares, or else the distinct labels, sorted."""
-    declared = declared_names(path, spec.label)
-    if declared:
-        return declared
-    found = sorted(
-        {label for label in rows.labels if label is not None and label != -1},
-        key=lambda label: (isinstance(label, str), label),
-    )
-    if len(found) < 2 or len(found) > MOST_CLASSES:
-        raise DataError(
-            f"{rows.file} has {len(found)} different labels in column {spec.label!r}; 2 to {MOST_CLASSES} are "
-            f"needed, or set kind: regression"
-        )
-    return [str(label) for label in found]
-
-
 def declared_names(path: Path, column: str) -> list[str]:
     """Return the label names in a Parquet file's Hugging Face schema; empty if it has none."""
     if path.suffix != ".parquet":
@@ -142,9 +145,8 @@ def declared_names(path: Path, column: str) -> list[str]:
     return list(described.get("info", {}).get("features", {}).get(column, {}).get("names") or [])
 
 
-def clean(rows: Split, spec: TaskSpec, names: list[str] | None) -> int:
-    """Check texts and convert labels to class numbers or values, in place; remove rows without a label and return their
-    number."""
+def require_texts(rows: Split, spec: TaskSpec) -> None:
+    """Raise DataError for a row with an empty text."""
     for column, values in ((spec.text, rows.texts), (spec.pair, rows.pairs or [])):
         for number, text in enumerate(values):
             if not isinstance(text, str) or not text.strip():
@@ -152,54 +154,16 @@ def clean(rows: Split, spec: TaskSpec, names: list[str] | None) -> int:
                     f"{rows.file}, row {number + 1}: the text in column {column!r} is empty; remove the row or fill "
                     f"it in"
                 )
-    read = value_reader(spec, names)
-    labels = [read(label, rows.file, number) for number, label in enumerate(rows.labels)]
-    kept = [row for row, label in enumerate(labels) if label is not None]
-    rows.labels = labels
-    whole = rows.take(kept)
-    rows.texts, rows.pairs, rows.labels, rows.groups = whole.texts, whole.pairs, whole.labels, whole.groups
-    return len(labels) - len(kept)
 
 
-def value_reader(spec: TaskSpec, names: list[str] | None) -> Any:
-    """Return a function that converts one label, and returns None for a missing one."""
-    if spec.kind == "regression":
-        return read_number
-    numbers = {name: index for index, name in enumerate(names or [])}
-
-    def read(label: Any, file: str, row: int) -> int | None:
-        if label is None or label == -1:
-            return None
-        if isinstance(label, int) and str(label) not in numbers and 0 <= label < len(numbers):
-            return label
-        if str(label) not in numbers:
-            raise DataError(
-                f"{file}, row {row + 1}: the label {label!r} is not one of {', '.join(numbers)}; correct it or name "
-                f"it in task.labels"
-            )
-        return numbers[str(label)]
-
-    return read
-
-
-def read_number(label: Any, file: str, row: int) -> float | None:
-    """Return a regression label as a finite number, or None for a missing one."""
-    if label is None:
-        return None
-    try:
-        value = float(label)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{file}, row {row + 1}: the label {label!r} is not a number; correct it, or set kind: classification"
-        ) from error
-    if not np.isfinite(value):
-        raise DataError(f"{file}, row {row + 1}: the label is {value}; give a finite number")
-    return value
+def drop_unlabelled(rows: Split, labels: Sequence[Any]) -> Split:
+    """Return the rows that have a label, with the labels as they are stored."""
+    return replace(rows, labels=list(labels)).take([row for row, label in enumerate(labels) if label is not None])
 
 
 def read_texts(source: Path, text: str = "text", pair: str | None = None) -> tuple[list[str], list[str] | None]:
     """Return one or two text columns of a file or of all files in a folder; empty texts are left out."""
-    files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.suffix in READERS)
+    files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.suffix in TABLE_FORMATS)
     rows: list[tuple[str, str | None]] = []
     for path in files:
         table = read_table(path)
@@ -224,7 +188,7 @@ def read_documents(source: Path, column: str) -> Iterator[str]:
     """Yield the texts of a corpus without holding it in memory."""
     import pyarrow.parquet as pq
 
-    files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.suffix in READERS)
+    files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.suffix in TABLE_FORMATS)
     # Of a corpus with splits, read only the train files; the others are for evaluation.
     trained = [path for path in files if path.name.startswith("train")] or files
     for path in trained:
@@ -241,40 +205,21 @@ def read_documents(source: Path, column: str) -> Iterator[str]:
             yield from (text for text in part.column(column).to_pylist() if text and text.strip())
 
 
-def sniff(path: Path) -> dict[str, Any]:
-    """Return a guess of the columns, kind and labels of a user's table."""
+def sniff(path: Path) -> tuple[str, TableGuess]:
+    """Return the task type that fits a user's table best, and how the table would be used. Raises DataError if none
+    fits."""
     table = read_table(path)
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
-    words = {
-        name: np.mean([len(str(value).split()) for value in values if value is not None] or [0])
-        for name, values in columns.items()
-    }
-    label = next(
-        (
-            name
-            for name in columns
-            if name.lower() in ("label", "labels", "target", "class", "score", "sentiment", "category")
-        ),
-        None,
-    )
-    label = label or min(columns, key=lambda name: len(set(map(str, columns[name]))))
-    texts = [
-        name
-        for name in sorted(columns, key=lambda name: -words[name])
-        if name != label and all(isinstance(v, str) for v in columns[name][:50])
-    ]
-    if not texts:
-        raise DataError(f"{path.name} has no text column beside {label!r}; it has {', '.join(columns)}")
-    pair = texts[1] if len(texts) > 1 and words[texts[1]] >= 3 else None
-    first, second = (texts[0], pair) if pair is None else sorted((texts[0], pair), key=list(columns).index)
-    values = columns[label]
-    regression = any(isinstance(value, float) and value != int(value) for value in values if value is not None)
-    names = None if regression else sorted({str(value) for value in values if value is not None})
-    return {
-        "text": first,
-        "pair": second,
-        "label": label,
-        "kind": "regression" if regression else "classification",
-        "labels": names,
-        "rows": len(values),
-    }
+    guesses = {name: guess for name, reader in READERS.items() if (guess := reader.guess(columns)) is not None}
+    if not guesses:
+        needed = "; ".join(f"{name}: {columns_in_words(reader.columns)}" for name, reader in READERS.items())
+        raise DataError(
+            f"{path.name} has the columns {', '.join(columns)}, which fit no task type; needed are {needed}"
+        )
+    best = max(guesses, key=lambda name: guesses[name].fit)
+    return best, guesses[best]
+
+
+def columns_in_words(columns: Sequence[Column]) -> str:
+    """Return the columns that a table must have, as a user would name them."""
+    return ", ".join(f"{column.role} ({column.description})" for column in columns if column.required)

@@ -1,0 +1,195 @@
+"""Rows of classification: a label is a class, by name or number; empty or -1 in an unlabelled row.
+
+The labels of a judging set become the task's classes by name, or by the mapping in the recipe. If a label stands for
+several classes (``not_entailment`` for neutral and contradiction), these are merged: the prediction is chosen among all
+classes first, and then counts as the merged class, as McCoy et al. 2019 (arXiv:1902.01007) evaluate models with three
+classes on two. A merged class has the number of its first class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tasks.errors import DataError
+from tasks.task_types.common_rows import ANY_TEXT_FITS, has_fractions, text_columns
+from tasks.task_types.interfaces import JudgingLabels, Reader, TableGuess, TableRows
+from tasks.task_types.types import CLASS, PAIR, TEXT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_CLASSES = 200
+
+
+def class_type() -> pa.DataType:
+    """Return the Arrow type of class numbers."""
+    import pyarrow as pa
+
+    return pa.int64()
+
+
+# --- the task's own rows ----------------------------------------------------------------------------------------------
+
+
+def class_names(rows: TableRows) -> list[str]:
+    """Return label names: those that the file declares, or else the distinct labels, sorted."""
+    if rows.declared:
+        return list(rows.declared)
+    labels = {label for label in rows.columns["label"] if label is not None and label != -1}
+    if not 2 <= len(labels) <= MOST_CLASSES:
+        raise DataError(
+            f"{rows.file} has {len(labels)} different labels in column {rows.names['label']!r}; 2 to {MOST_CLASSES} "
+            f"are needed, or set kind: regression"
+        )
+    return [str(label) for label in sorted(labels, key=lambda label: (isinstance(label, str), label))]
+
+
+def class_numbers(rows: TableRows, names: Sequence[str] | None) -> list[int | None]:
+    """Return labels as numbers of classes. Raises DataError for a label that is no class."""
+    numbers = {name: number for number, name in enumerate(names or ())}
+    return [class_number(label, numbers, rows.file, row) for row, label in enumerate(rows.columns["label"], start=1)]
+
+
+def class_number(label: Any, numbers: Mapping[str, int], file: str, row: int) -> int | None:
+    """Return the number of one label's class, or None for no label; ``row`` is counted from 1."""
+    if label is None or label == -1:
+        return None
+    if isinstance(label, int) and str(label) not in numbers and 0 <= label < len(numbers):
+        return label
+    if str(label) not in numbers:
+        raise DataError(
+            f"{file}, row {row}: the label {label!r} is not one of {', '.join(numbers)}; correct it or name it in "
+            f"task.labels"
+        )
+    return numbers[str(label)]
+
+
+def require_classes(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+    """Refuse a split in which a class never occurs, because its scores would be meaningless."""
+    known = names or ()
+    missing = [known[number] for number in sorted(set(range(len(known))) - set(labels))]
+    if missing and len(labels):
+        raise DataError(
+            f"the {split} split has no row labelled {', '.join(missing)}; give more rows, or hold fewer back"
+        )
+
+
+def class_shares(labels: Sequence[Any], names: Sequence[str] | None) -> dict[str, Any]:
+    """Return the names of the classes, and the share of each."""
+    counts = np.bincount(labels, minlength=len(names or ()))
+    return {"labels": names, "label_shares": [round(float(share), 4) for share in counts / counts.sum()]}
+
+
+# --- judging sets -----------------------------------------------------------------------------------------------------
+
+
+def judging_classes(
+    rows: TableRows, given: JudgingLabels, names: Sequence[str] | None
+) -> tuple[list[int | None], list[int] | None]:
+    """Return the labels of a judging set as the task's classes, and the merged class of each class."""
+    return as_classes(rows.columns["label"], given, list(names or ()), rows.declared)
+
+
+def as_classes(
+    labels: Sequence[Any], given: JudgingLabels, names: list[str], declared: Sequence[str] = ()
+) -> tuple[list[int | None], list[int] | None]:
+    """Return labels as numbers of the task's classes, or None for no label; and for each class the number of its merged
+    class, or None if no classes are merged."""
+    where, meanings = given.place, given.meanings or declared
+    called = {
+        label: called_by(label, meanings, names, where, numbered=given.numbered) for label in dict.fromkeys(labels)
+    }
+    present = [name for name in dict.fromkeys(called.values()) if name is not None]
+    idle = next((name for name in given.classes if name not in (*present, *meanings)), None)
+    if idle is not None:
+        near = get_close_matches(idle, present, 1)
+        raise DataError(
+            f"{where}.classes names {idle!r}, and there is no such label; the labels are "
+            f"{', '.join(present)}{f'; did you mean {near[0]!r}?' if near else ''}"
+        )
+    stands = {name: numbers_of_classes(name, given.classes.get(name, (name,)), names, where) for name in present}
+    merged = merged_classes(stands, len(names), where)
+    first_of: dict[str | None, int | None] = {name: numbers[0] if numbers else None for name, numbers in stands.items()}
+    return [first_of.get(called[label]) for label in labels], None if merged == list(range(len(names))) else merged
+
+
+def called_by(label: Any, meanings: Sequence[str], names: Sequence[str], where: str, *, numbered: bool) -> str | None:
+    """Return a label's name, or None for no label."""
+    if label is None or label == -1 or label == "":
+        return None
+    if not isinstance(label, int) or isinstance(label, bool):
+        return str(label)
+    known = meanings or (names if numbered and str(label) not in names else ())
+    if not known and str(label) not in names:
+        raise DataError(
+            f"{where}: its labels are numbers ({label}), and nobody says what they mean; give labels: "
+            f"[{', '.join(names)}], in their order"
+        )
+    if known and not 0 <= label < len(known):
+        raise DataError(
+            f"{where}: the label {label} is none of 0 to {len(known) - 1}, which mean {', '.join(known)}; correct "
+            f"labels, or the rows"
+        )
+    return known[label] if known else str(label)
+
+
+def numbers_of_classes(label: str, classes: Sequence[str], names: Sequence[str], where: str) -> tuple[int, ...]:
+    """Return the numbers of the classes that a label stands for; empty if its rows are to be left out."""
+    unknown = next((one for one in classes if one not in names), None)
+    if unknown is not None:
+        alike = {name.casefold(): name for name in names}.get(unknown.casefold(), names[0])
+        raise DataError(
+            f"{where}: the label {unknown!r} is none of the task's classes {', '.join(names)}; say for which of "
+            f"them it stands, as in classes: {{{label}: {alike}}}"
+        )
+    return tuple(sorted(names.index(one) for one in classes))
+
+
+def merged_classes(stands: Mapping[str, Sequence[int]], classes: int, where: str) -> list[int]:
+    """Return for each class the number of its merged class, its own if it is not merged; ``stands`` has the classes of
+    each label."""
+    for (first, ours), (second, theirs) in combinations(stands.items(), 2):
+        if ours != theirs and set(ours) & set(theirs):
+            raise DataError(
+                f"{where}: the labels {first!r} and {second!r} stand for classes that overlap and are not the same; "
+                "let each class of the task belong to one of them"
+            )
+    into = {number: numbers[0] for numbers in stands.values() for number in numbers}
+    return [into.get(number, number) for number in range(classes)]
+
+
+# --- models and tables without a recipe -------------------------------------------------------------------------------
+
+
+def names_in_config(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a model's names of its classes, in its order."""
+    named = config.get("id2label") or {}
+    return tuple(named[number] for number in sorted(named, key=int))
+
+
+def guess_classes(columns: Mapping[str, Sequence[Any]]) -> TableGuess | None:
+    """Return a recipe's lines about a table with a text and a label; None where labels are fractions."""
+    found = text_columns(columns)
+    if found is None or has_fractions(columns[found.label]):
+        return None
+    names = sorted({str(value) for value in columns[found.label] if value is not None})
+    lines = (*found.lines(), f"labels: [{', '.join(map(repr, names))}]")
+    return TableGuess(ANY_TEXT_FITS, f"guessed from the column {found.label}", lines)
+
+
+READER = Reader(
+    columns=(TEXT, PAIR, CLASS),
+    label_type=class_type,
+    class_names=class_names,
+    labels=class_numbers,
+    require_labels=require_classes,
+    label_facts=class_shares,
+    judging_labels=judging_classes,
+    names_in_config=names_in_config,
+    guess=guess_classes,
+)
