@@ -14,7 +14,7 @@ LOGITS = "logits"
 """The name of the output of a model with one head, in transformers."""
 
 
-def pick(wanted_N: np.ndarray, weight_N: np.ndarray, ids_N: np.ndarray, most: int) -> list[int]:
+def heaviest_rows(wanted_N: np.ndarray, weight_N: np.ndarray, ids_N: np.ndarray, most: int) -> list[int]:
     """Return the positions of the ``most`` selected rows with the greatest weight, greatest first; ties in the order of
     their ids."""
     places = np.flatnonzero(wanted_N)

@@ -13,7 +13,7 @@ from sklearn.metrics import brier_score_loss, confusion_matrix, log_loss, mean_a
 from tasks.errors import DataError
 from tasks.metrics.metrics import METRICS
 from tasks.task_types.answers import ANSWERS
-from tasks.task_types.classification.answers import calibration
+from tasks.task_types.classification.answers import reliability
 from tasks.task_types.types import TASK_TYPES
 
 DRAW = np.random.default_rng(0)
@@ -134,7 +134,7 @@ def test_classes_agree_with_scikit_learn(count: int) -> None:
 def test_the_reliability_diagram_is_scikit_learns() -> None:
     certainty_N = DRAW.uniform(0.3, 0.999, 1000)
     right_N = DRAW.uniform(size=1000) < certainty_N
-    found = calibration(certainty_N, right_N, 10)
+    found = reliability(certainty_N, right_N, 10)
     right_K, sure_K = calibration_curve(right_N, certainty_N, n_bins=10)
     assert [one["accuracy"] for one in found["bins"]] == pytest.approx(right_K)
     assert [one["certainty"] for one in found["bins"]] == pytest.approx(sure_K)
@@ -143,12 +143,12 @@ def test_the_reliability_diagram_is_scikit_learns() -> None:
 
 def test_the_calibration_error_by_hand() -> None:
     """Three rows: two at 0.9 of which one is right, one at 0.6 that is right: 2/3 of 0.4 and 1/3 of 0.4."""
-    found = calibration(np.asarray([0.9, 0.9, 0.6]), np.asarray([True, False, True]), 10)
+    found = reliability(np.asarray([0.9, 0.9, 0.6]), np.asarray([True, False, True]), 10)
     assert found["ece"] == pytest.approx(0.4) and [one["rows"] for one in found["bins"]] == [1, 2]
-    assert calibration(np.asarray([1.0]), np.asarray([True]), 10)["bins"][0]["high"] == 1.0, (
+    assert reliability(np.asarray([1.0]), np.asarray([True]), 10)["bins"][0]["high"] == 1.0, (
         "full certainty belongs to the last bin"
     )
-    assert calibration(np.asarray([]), np.asarray([], dtype=bool), 10) == {"ece": None, "bins": []}
+    assert reliability(np.asarray([]), np.asarray([], dtype=bool), 10) == {"ece": None, "bins": []}
 
 
 def test_extreme_logits_have_finite_figures() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks.metrics.intervals import share_interval
 from tasks.metrics.of_classes import ACCURACY, F1, MATTHEWS
-from tasks.task_types.common_answers import LOGITS, finite, pick
+from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows
 from tasks.task_types.interfaces import Answers, Floor
 from tasks.task_types.types import CLASS_LOGITS
 
@@ -73,13 +73,13 @@ def analyse_classes(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins:
     confusion_CC = np.zeros((classes, classes), dtype=int)
     np.add.at(confusion_CC, (labels_N, model["answer"]), 1)
     truth_NC = np.eye(classes)[labels_N]
-    found = {"confusion": confusion_CC.tolist(), **calibration(model["certainty"], model["answer"] == labels_N, bins)}
+    found = {"confusion": confusion_CC.tolist(), **reliability(model["certainty"], model["answer"] == labels_N, bins)}
     nll = -model["logp"][np.arange(rows), labels_N].mean() if rows else None
     brier = ((np.exp(model["logp"]) - truth_NC) ** 2).sum(-1).mean() if rows else None
     return found | {"nll": finite(nll), "brier": finite(brier)}
 
 
-def calibration(certainty_N: np.ndarray, right_N: np.ndarray, bins: int) -> dict[str, Any]:
+def reliability(certainty_N: np.ndarray, right_N: np.ndarray, bins: int) -> dict[str, Any]:
     """Return the reliability diagram's bins and the expected calibration error; without rows it is undefined."""
     place_N = np.minimum((certainty_N * bins).astype(int), bins - 1)
     count_K = np.bincount(place_N, minlength=bins)
@@ -116,8 +116,8 @@ def compare_classes(
     # both must be confident: a model that is unsure disagrees by chance
     surest_N = np.minimum(ours["certainty"], theirs["certainty"])
     chosen = {
-        "surest": pick(differ_N, surest_N, ids_N, examples),
-        "corrected": pick(ours_right_N & differ_N, surest_N, ids_N, examples),
+        "surest": heaviest_rows(differ_N, surest_N, ids_N, examples),
+        "corrected": heaviest_rows(ours_right_N & differ_N, surest_N, ids_N, examples),
     }
 
     def example(row: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from tasks.errors import DataError
 from tasks.metrics.intervals import correlation_interval
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
-from tasks.task_types.common_answers import LOGITS, finite, pick
+from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows
 from tasks.task_types.interfaces import Answers, Floor
 from tasks.task_types.types import VALUES
 
@@ -89,8 +89,8 @@ def compare_values(
         "teacher_nearer": int((theirs_off_N < ours_off_N).sum()),
     }
     chosen = {
-        "surest": pick(apart_N > 0, apart_N, ids_N, examples),
-        "corrected": pick(ours_off_N < theirs_off_N, theirs_off_N - ours_off_N, ids_N, examples),
+        "surest": heaviest_rows(apart_N > 0, apart_N, ids_N, examples),
+        "corrected": heaviest_rows(ours_off_N < theirs_off_N, theirs_off_N - ours_off_N, ids_N, examples),
     }
 
     def example(row: int) -> dict[str, Any]:
