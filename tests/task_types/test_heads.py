@@ -15,7 +15,7 @@ import torch
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.prepared import prepare_rows
-from tasks.recipe.data import Data
+from tasks.recipe.slices import RowsSlice
 from tasks.task_types.auto_classes import AUTO_CLASSES, auto_class_of
 from tasks.task_types.heads import HEADS
 from tasks.task_types.types import TASK_TYPES
@@ -118,7 +118,7 @@ def test_a_head_that_starts_from_labels_is_a_plain_one_afterwards(name: str, mod
 
 
 def test_rows_of_another_type_are_refused(tiny_rows: Path, tmp_path: Path) -> None:
-    prepare_rows(tiny_rows, TaskSpec(name="tiny"), Data(selection_rows=20), tmp_path)
+    prepare_rows(tiny_rows, RowsSlice(task=TaskSpec(name="tiny"), selection_rows=20), tmp_path)
     task = read_task(tmp_path, "classification")
     assert set(read_rows(tmp_path, "train", task.head).labels_N.tolist()) == {0, 1}
     with pytest.raises(DataError, match="of type classification, and this stage is for regression"):
