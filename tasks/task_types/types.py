@@ -47,6 +47,8 @@ class TaskType:
     """The metrics that a recipe may name."""
     headline: str
     """The metric that decides unless the recipe names another."""
+    problem_type: str = ""
+    """Its name in the config of a checkpoint; empty where transformers has none."""
 
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
@@ -60,6 +62,7 @@ CLASSIFICATION = TaskType(
     outputs=(Output("logits", ("batch", "classes")),),
     metrics=("accuracy", "f1", "matthews"),
     headline="accuracy",
+    problem_type="single_label_classification",
 )
 
 REGRESSION = TaskType(
@@ -71,6 +74,7 @@ REGRESSION = TaskType(
     outputs=(Output("logits", ("batch", "one")),),
     metrics=("pearson", "spearman", "pearson_spearman", "mse"),
     headline="pearson",
+    problem_type="regression",
 )
 
 TASK_TYPES: dict[str, TaskType] = {"classification": CLASSIFICATION, "regression": REGRESSION}

@@ -1,0 +1,34 @@
+"""Graphs that return one value. Shape letter: N rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tasks.task_types.common_graph import one_pass
+from tasks.task_types.interfaces import Graph
+from tasks.task_types.types import REGRESSION
+
+NEAR = 0.01
+"""The largest difference of two values that count as equal."""
+
+
+def card(config: Any) -> dict[str, Any]:
+    """Return the output; a value has no label."""
+    return {"output": "logits", "labels": None}
+
+
+def predictions(outputs: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the value of each row."""
+    return [{"value": float(value)} for value in outputs["logits"][:, 0]]
+
+
+def equal(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Tell by row whether both values are nearly the same."""
+    same_N: np.ndarray = np.abs(ours["logits"] - theirs["logits"])[:, 0] < NEAR
+    return same_N
+
+
+GRAPH = Graph(outputs=REGRESSION.outputs, card=card, predictions=predictions, equal=equal, timed_inputs=one_pass)
