@@ -80,7 +80,7 @@ async def shared_artifacts(
         base=base,
         teacher=teacher,
         colleagues=[
-            asyncio.ensure_future(colleague(knobs, rows, sources[f"teacher:{number}"], number))
+            asyncio.ensure_future(colleague(recipe, knobs, rows, sources[f"teacher:{number}"], number))
             for number, knobs in recipe.colleagues
         ],
         corpus=asyncio.ensure_future(prepare_corpus(recipe.corpus, source=sources["corpus"], base=base))

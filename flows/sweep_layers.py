@@ -55,7 +55,9 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session
     if grid.dropping.signal == "teacher":
         await answers_for(recipe, shared, grid.dropping)
     scoring = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
-    looked_at = ContributionSlice(token=grid.dropping.token, max_length=grid.dropping.max_length)
+    looked_at = ContributionSlice(
+        task_type=recipe.spec.kind, token=grid.dropping.token, max_length=grid.dropping.max_length
+    )
     card, similarity = await asyncio.gather(
         score_model(scoring, models=[trained], teacher=trained, rows=rows, label="teacher"),
         measure_similarity(looked_at, base=base, teacher=trained, rows=rows),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import AnswerSlice, MixSlice
-from tasks.recipe.training import Teacher
+from tasks.recipe.slices import AnswerSlice, MixSlice, TeacherSlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
 
 @stage(makes="checkpoint", engine="finetune", threads="alone", distributed=True)
-async def finetune_teacher(context: StageContext, knobs: Teacher, *, rows: Artifact, base: Artifact) -> None:
+async def finetune_teacher(context: StageContext, knobs: TeacherSlice, *, rows: Artifact, base: Artifact) -> None:
     """Train the teacher with labels; keep the best checkpoint on the selection rows."""
     await context.run(knobs.model_dump(mode="json"), inputs={"rows": rows, "base": base})
 

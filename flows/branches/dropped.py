@@ -35,7 +35,8 @@ async def make_dropped(
     base = await shared.teacher if dropping.after_finetuning else shared.base
     measured = None
     if strategy == "contribution":
-        slice_ = ContributionSlice(token=dropping.token, max_length=dropping.max_length)
+        looked_at = {"token": dropping.token, "max_length": dropping.max_length}
+        slice_ = ContributionSlice(**looked_at, task_type=recipe.spec.kind)
         measured = await contributions_of(slice_, "finetuned" if dropping.after_finetuning else "pretrained", shared)
     signal = (
         {"teacher": await shared.teacher, "answers": await answers_for(recipe, shared, dropping)}
@@ -44,6 +45,7 @@ async def make_dropped(
     )
     name = shown or f"{strategy}-{drop}"
     common_knobs = {knob: value for knob, value in dict(dropping).items() if knob not in NOT_COPIED}
+    common_knobs["task_type"] = recipe.spec.kind
     layers = None if kept is None else tuple(kept)
 
     async def one(seed: int) -> Artifact:

@@ -72,7 +72,7 @@ async def origin_of(
     origin = {"base": shared.base} if student.origin == "pretrained" else {}
     if student.start != "contribution":
         return origin
-    knobs = ContributionSlice(max_length=recipe.task_distillation.prediction.max_length)
+    knobs = ContributionSlice(task_type=recipe.spec.kind, max_length=recipe.task_distillation.prediction.max_length)
     return {**origin, "contributions": await contributions_of(knobs, student.origin, shared)}
 
 
@@ -108,10 +108,11 @@ def shape_of(student: Student) -> Shape:
 
 
 def of_student(recipe: Recipe, student: Student, made: Artifact | None) -> dict[str, Any]:
-    """Return the knobs of a phase that depend on the student; without its shape and start if an earlier stage built
-    it."""
+    """Return the knobs of a phase that depend on the task and the student; without its shape and start if an earlier
+    stage built it."""
     fresh = {"shape": shape_of(student), "start": student.start, "origin": student.origin} if made is None else {}
-    return {"transfer_alone": learns_from_transfer_alone(recipe, student), **fresh}
+    alone = learns_from_transfer_alone(recipe, student)
+    return {"task_type": recipe.spec.kind, "transfer_alone": alone, **fresh}
 
 
 def knobs_with_seed(knobs: Any, seed: int) -> dict[str, Any]:

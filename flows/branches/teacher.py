@@ -10,6 +10,7 @@ from tasks.finetune_teacher import finetune_teacher
 from tasks.gate.floor import require_floor
 from tasks.prepare_corpus import pretrain_base
 from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import TeacherSlice
 from tasks.recipe.training import Colleague, Teacher
 
 
@@ -22,7 +23,8 @@ async def pretrained_base(recipe: Recipe, sources: dict[str, Artifact]) -> Artif
 
 async def good_teacher(recipe: Recipe, rows: Artifact, base: Artifact) -> Artifact:
     """Fine-tune the teacher; raise GateError if it is no better than guessing."""
-    teacher = await finetune_teacher(recipe.teacher, rows=rows, base=base)
+    knobs = TeacherSlice(**dict(recipe.teacher), task_type=recipe.spec.kind)
+    teacher = await finetune_teacher(knobs, rows=rows, base=base)
     hold_against_floor(recipe.teacher, teacher)
     return teacher
 
@@ -35,9 +37,10 @@ def hold_against_floor(knobs: Teacher, teacher: Artifact) -> None:
         get_run_logger().warning(doubt)
 
 
-async def colleague(knobs: Colleague, rows: Artifact, base: Artifact, number: int) -> Artifact:
+async def colleague(recipe: Recipe, knobs: Colleague, rows: Artifact, base: Artifact, number: int) -> Artifact:
     """Fine-tune one more teacher of an ensemble; each must reach its floor."""
-    own = Teacher(**{name: value for name, value in dict(knobs).items() if name in Teacher.model_fields})
+    shared = {name: value for name, value in dict(knobs).items() if name in Teacher.model_fields}
+    own = TeacherSlice(**shared, task_type=recipe.spec.kind)
     teacher = await finetune_teacher(own, rows=rows, base=base, label=f"teacher {number}")
     hold_against_floor(own, teacher)
     return teacher

@@ -14,6 +14,7 @@ from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, PatienceOf, SignalSlice
 from tasks.recipe.students import LayerDropping, Student
+from tasks.task_types.types import TASK_TYPES
 
 
 async def contributions_of(knobs: ContributionSlice, origin: str, shared: SharedArtifacts) -> Artifact:
@@ -37,13 +38,23 @@ async def answers_for(
     patience = training.patience if isinstance(training, Prediction) else None
     of = PatienceOf(layer_map=patience.layer_map, layers=layers) if patience is not None else None
     alone = recipe.transfer is not None and recipe.transfer.alone
-    knobs = AnswerSlice(max_length=training.max_length, precision=training.precision, transfer_alone=alone, patience=of)
+    knobs = AnswerSlice(
+        task_type=recipe.spec.kind,
+        max_length=training.max_length,
+        precision=training.precision,
+        transfer_alone=alone,
+        patience=of,
+    )
     if recipe.ensemble is None:
         shown = f"patience {knobs.patience.layer_map}, {knobs.patience.layers} layers" if knobs.patience else ""
         return await answers_of(0, shown, knobs, shared)
-    temperature = 1.0 if recipe.spec.kind == "regression" else training.temperature
-    weights = (1.0, *(colleague.weight for _, colleague in recipe.colleagues))
-    mixture = MixSlice(combine=recipe.ensemble.combine, weights=weights, temperature=temperature)
+    mixture = MixSlice(
+        task_type=recipe.spec.kind,
+        combine=recipe.ensemble.combine,
+        weights=(1.0, *(colleague.weight for _, colleague in recipe.colleagues)),
+        # Where no temperature softens an answer, students of all temperatures share one mixture.
+        temperature=training.temperature if TASK_TYPES[recipe.spec.kind].is_softened else 1.0,
+    )
     if (knobs, mixture) not in shared.mixtures:
         shared.mixtures[knobs, mixture] = asyncio.ensure_future(mixture_of(mixture, knobs, shared))
     return await shared.mixtures[knobs, mixture]
@@ -80,6 +91,7 @@ async def kept_signals(
     """Return the stored signals of the teacher's layers for a layer map; students and seeds with the same knobs share
     them."""
     knobs = SignalSlice(
+        task_type=recipe.spec.kind,
         layer_map=phase.matching.layer_map,
         layers=student.layers,
         hidden=phase.matching.hidden > 0,

@@ -12,7 +12,13 @@ from tasks.recipe.distillation import GeneralDistillation, Intermediate, Predict
 from tasks.recipe.judging import Exporting, Quantizing, Scoring
 from tasks.recipe.knobs import Knobs, runtime_knob
 from tasks.recipe.students import Shape
-from tasks.recipe.training import SeededTraining, TaskTraining
+from tasks.recipe.training import SeededTraining, TaskTraining, Teacher
+
+
+class OfTask(Knobs):
+    """The type of the task, of whose parts a stage counts and uses its own alone."""
+
+    task_type: TaskTypeName = Field(description="Type of the task.")
 
 
 class RowsSlice(Data):
@@ -45,10 +51,9 @@ class PurgeSlice(Knobs):
     names: tuple[str, ...] = Field(description="The sets, in order.")
 
 
-class JudgingScoreSlice(Knobs):
+class JudgingScoreSlice(OfTask):
     """Knobs that determine the scores on a judging set."""
 
-    task_type: TaskTypeName = Field(description="Type of the task.")
     metrics: tuple[str, ...] = Field(description="Metrics to report.")
     headline: str = Field(description="The metric that decides.")
     max_length: int = Field(128, description="Longest input in tokens.")
@@ -79,7 +84,11 @@ class PatienceOf(Knobs):
     layers: int = Field(ge=2, description="Layers of the student.")
 
 
-class AnswerSlice(Knobs):
+class TeacherSlice(OfTask, Teacher):
+    """Knobs of a teacher that is fine-tuned on the task."""
+
+
+class AnswerSlice(OfTask):
     """Knobs that determine the teacher's predictions."""
 
     max_length: int = Field(128, description="Longest input in tokens.")
@@ -88,7 +97,7 @@ class AnswerSlice(Knobs):
     patience: PatienceOf | None = Field(None, description="Keep the summary token too, for a student with patience.")
 
 
-class MixSlice(Knobs):
+class MixSlice(OfTask):
     """Knobs that determine the mixture of several teachers' predictions."""
 
     combine: Literal["weights", "certainty"] = Field(
@@ -102,7 +111,7 @@ class MixSlice(Knobs):
     )
 
 
-class SignalSlice(Knobs):
+class SignalSlice(OfTask):
     """Knobs that determine the stored signals of the teacher's layers."""
 
     layer_map: str = Field("uniform", description="Which teacher layers are copied.")
@@ -115,7 +124,7 @@ class SignalSlice(Knobs):
     transfer_alone: bool = Field(False, description="Keep those of the transfer text only.")
 
 
-class OfStudent(Knobs):
+class OfStudent(OfTask):
     """Properties of a student that both phases need; shape and start are empty if an earlier stage built the
     student."""
 
@@ -135,14 +144,14 @@ class PredictionSlice(Prediction, SeededTraining, OfStudent):
     signal: Literal["teacher", "labels"] = Field("teacher", description="What is learned from.")
 
 
-class ContributionSlice(Knobs):
+class ContributionSlice(OfTask):
     """Knobs that determine the contributions of layers."""
 
     token: Literal["cls", "mean"] = Field("cls", description="Where input and output are compared.")
     max_length: int = Field(128, description="Longest input in tokens.")
 
 
-class DropSlice(SeededTraining, TaskTraining):
+class DropSlice(OfTask, SeededTraining, TaskTraining):
     """Knobs for one strategy, one number of layers and one seed."""
 
     strategy: str = Field(description="Which layers go.")
@@ -162,17 +171,15 @@ class ScoreSlice(Scoring):
     task: TaskSpec = Field(description="Columns, labels and metrics.")
 
 
-class ExportSlice(Exporting):
+class ExportSlice(OfTask, Exporting):
     """Knobs that determine one checkpoint's graph."""
 
-    task_type: TaskTypeName = Field(description="Type of the task.")
     max_length: int = Field(128, description="Longest input in tokens, as the model is judged.")
 
 
-class QuantizeSlice(Quantizing):
+class QuantizeSlice(OfTask, Quantizing):
     """Knobs that determine one graph in int8."""
 
-    task_type: TaskTypeName = Field(description="Type of the task.")
     metric: str = Field(description="The metric by which ways are compared.")
     max_length: int = Field(128, description="Longest input in tokens, as the model is judged.")
     reduce_range: bool = Field(False, description="Seven bits for weights.")
@@ -186,10 +193,9 @@ class ContrastSlice(Knobs):
     confidence: float = Field(0.95, description="Confidence of the interval.")
 
 
-class InspectSlice(Knobs):
+class InspectSlice(OfTask):
     """Knobs that determine an error analysis, besides the predictions."""
 
-    task_type: TaskTypeName = Field(description="Type of the task.")
     split: str = Field(description="Which rows.")
     bins: int = Field(10, ge=2, description="Bins of the reliability diagram, or of the residuals.")
     examples: int = Field(6, ge=0, description="Rows shown of each sort of disagreement.")

@@ -28,6 +28,8 @@ class Output:
 
     name: str
     axes: tuple[str, ...]
+    is_distribution: bool = True
+    """Whether its last axis holds the logits of a distribution: a temperature softens it, and it has a certainty."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,15 @@ class TaskType:
     problem_type: str = ""
     """Its name in the config of a checkpoint; empty where transformers has none."""
 
+    @property
+    def is_softened(self) -> bool:
+        """Whether a temperature softens an answer, and an answer has a certainty."""
+        return any(output.is_distribution for output in self.outputs)
+
+
+CLASS_LOGITS = (Output("logits", ("batch", "classes")),)
+VALUES = (Output("logits", ("batch", "one"), is_distribution=False),)
+"""Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
 
@@ -59,7 +70,7 @@ CLASSIFICATION = TaskType(
     hub_task="text-classification",
     auto_class="AutoModelForSequenceClassification",
     columns=(TEXT, PAIR, Column("label", "the class, by name or number")),
-    outputs=(Output("logits", ("batch", "classes")),),
+    outputs=CLASS_LOGITS,
     metrics=("accuracy", "f1", "matthews"),
     headline="accuracy",
     problem_type="single_label_classification",
@@ -71,7 +82,7 @@ REGRESSION = TaskType(
     hub_task="text-classification",
     auto_class="AutoModelForSequenceClassification",
     columns=(TEXT, PAIR, Column("label", "the number")),
-    outputs=(Output("logits", ("batch", "one")),),
+    outputs=VALUES,
     metrics=("pearson", "spearman", "pearson_spearman", "mse"),
     headline="pearson",
     problem_type="regression",

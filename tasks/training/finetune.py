@@ -16,8 +16,7 @@ from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import label_loss
 from tasks.metrics.of_classes import ACCURACY
 from tasks.metrics.of_values import PEARSON
-from tasks.recipe.slices import DropSlice, PredictionSlice
-from tasks.recipe.training import Teacher
+from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.loop import TrainingSpec, train
@@ -30,7 +29,7 @@ from tasks.training.selection import all_logits, selection_score, selector
 def finetune(job: Job) -> dict[str, Any]:
     """Fine-tune the model in ``base`` on ``rows`` and write a checkpoint; return its scores on the selection rows and
     the share of the majority class."""
-    knobs, place = job.read(Teacher), device()
+    knobs, place = job.read(TeacherSlice), device()
     make_deterministic(knobs.seed)
     task = read_task(job.inputs["rows"])
     tokenizer = load_tokenizer(job.inputs["base"])
@@ -42,7 +41,7 @@ def finetune(job: Job) -> dict[str, Any]:
 
 
 def train_with_labels(
-    job: Job, knobs: Teacher | PredictionSlice | DropSlice, model: Any, task: Task, tokenizer: Any
+    job: Job, knobs: TeacherSlice | PredictionSlice | DropSlice, model: Any, task: Task, tokenizer: Any
 ) -> dict[str, Any]:
     """Train a classifier on the labelled rows in place."""
     rows = read_rows(job.inputs["rows"], "train", task.kind)
@@ -81,7 +80,7 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
     return loss
 
 
-def score_teacher(job: Job, knobs: Teacher, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
+def score_teacher(job: Job, knobs: TeacherSlice, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
     """Return a finished teacher's scores on the selection rows (on train rows if none are held back), the score of
     always guessing the majority class, and the number of rows."""
     held, split = read_rows(job.inputs["rows"], "selection", task.kind), "selection"

@@ -25,9 +25,8 @@ from tasks.exports.jobs import JOBS as EXPORTING
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.preflight import check_students
 from tasks.recipe.data import Data
-from tasks.recipe.slices import AnswerSlice, DropSlice, IntermediateSlice, PredictionSlice
+from tasks.recipe.slices import AnswerSlice, DropSlice, IntermediateSlice, PredictionSlice, TeacherSlice
 from tasks.recipe.students import Shape, Student, named_starts
-from tasks.recipe.training import Teacher
 from tasks.scoring.jobs import JOBS as SCORING
 from tasks.training.jobs import JOBS as TRAINING
 from tasks.training.models.students import build_student, freeze, load_classifier, load_encoder, load_masked_lm
@@ -134,14 +133,23 @@ def test_it_goes_from_teacher_to_student_through_dropping_and_scores_to_an_expor
     teacher, student, dropped = tmp_path / "teacher", tmp_path / "student", tmp_path / "dropped"
     small = {"hidden": 8, "heads": 2, "feed_forward": 12}
     check_students(recipe(small | {"start": "random"}, task_distillation={"intermediate": INNER}), base, {})
-    done(TRAINING, "finetune", Teacher(**FAST), teacher, rows=rows, base=base)
-    inner = IntermediateSlice(**FAST, **INNER, shape=Shape(layers=2, **small), start="random")
+    done(TRAINING, "finetune", TeacherSlice(task_type="classification", **FAST), teacher, rows=rows, base=base)
+    inner = IntermediateSlice(
+        task_type="classification", **FAST, **INNER, shape=Shape(layers=2, **small), start="random"
+    )
     done(TRAINING, "intermediate", inner, tmp_path / "first", rows=rows, teacher=teacher)
-    answers = AnswerSlice(max_length=16, precision="fp32")
+    answers = AnswerSlice(task_type="classification", max_length=16, precision="fp32")
     done(TRAINING, "answer", answers, tmp_path / "answers", rows=rows, teacher=teacher)
     given = {"rows": rows, "teacher": teacher, "answers": tmp_path / "answers", "start": tmp_path / "first"}
-    done(TRAINING, "prediction", PredictionSlice(**FAST), student, **given)
-    facts = done(TRAINING, "drop", DropSlice(**FAST, strategy="top", drop=2), dropped, rows=rows, base=base)
+    done(TRAINING, "prediction", PredictionSlice(task_type="classification", **FAST), student, **given)
+    facts = done(
+        TRAINING,
+        "drop",
+        DropSlice(task_type="classification", **FAST, strategy="top", drop=2),
+        dropped,
+        rows=rows,
+        base=base,
+    )
     assert facts["kept_layers"] == [0, 1]
     for made, width in ((student, 8), (dropped, 16)):
         same_after_reload(made)

@@ -95,7 +95,7 @@ def test_a_model_that_a_person_brings_or_a_stage_makes_states_its_architecture(
     @flow
     async def run() -> Artifact:
         with use_session(session):
-            return await small_model(AnswerSlice())
+            return await small_model(AnswerSlice(task_type="classification"))
 
     made = asyncio.run(run())
     note = InputNote(kind=made.kind, sha256=made.sha256, bytes=made.bytes)

@@ -21,8 +21,7 @@ import torch
 
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss
-from tasks.recipe.slices import IntermediateSlice
-from tasks.recipe.training import Teacher
+from tasks.recipe.slices import IntermediateSlice, TeacherSlice
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Indices, Variants, planned
 from tasks.training.data.rows import Encoded, Rows, Task
@@ -114,7 +113,7 @@ def distill(setting: Setting, teacher_shape: str, student_shape: str, *, batches
     examples, few = examples_of(split(encoded)), examples_of(split(sample(1, BATCH)))
     teacher = freeze(classifier(teacher_shape))
     loss = inner_loss(teacher)
-    knobs = IntermediateSlice(steps=batches, batch_size=BATCH, max_length=64, evaluations=0)
+    knobs = IntermediateSlice(task_type="classification", steps=batches, batch_size=BATCH, max_length=64, evaluations=0)
     own_teacher = freeze(classifier(teacher_shape))
     matcher = Matcher(classifier(student_shape), own_teacher, knobs.matching)
     store_as_multiplied(own_teacher, "auto")
@@ -201,7 +200,7 @@ def finetune(setting: Setting) -> list[Figure]:
         np.arange(len(examples)), [""] * len(examples), None, np.asarray([example["labels"][0] for example in examples])
     )
     model = own_attention(classifier("6x384", dropout=DROPOUT))
-    knobs = Teacher(steps=batches, batch_size=BATCH, max_length=64, evaluations=0)
+    knobs = TeacherSlice(task_type="classification", steps=batches, batch_size=BATCH, max_length=64, evaluations=0)
     spec = TrainingSpec(
         modules=model,
         epoch=lambda number: replace(planned(number, encoded, knobs), tokens_S=tokens),

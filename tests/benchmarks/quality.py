@@ -34,10 +34,9 @@ from transformers import logging
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import prediction_loss
-from tasks.recipe.slices import IntermediateSlice, PredictionSlice
+from tasks.recipe.slices import IntermediateSlice, PredictionSlice, TeacherSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import SeededTraining
-from tasks.recipe.training import Teacher as TeacherKnobs
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Batch, Encoded, Rows, Task, collate, encode, load_tokenizer
@@ -122,7 +121,9 @@ def teach(school: School) -> float:
     model = load_classifier(school.base, TASK, CPU)
     set_dropout(model, 0.0)
     encoded = encode(tokenizer, rows.texts, None, WIDTH)
-    knobs = TeacherKnobs(steps=school.teacher_steps, learning_rate=1.2e-4, max_length=WIDTH, evaluations=0)
+    knobs = TeacherSlice(
+        task_type=TASK.kind, steps=school.teacher_steps, learning_rate=1.2e-4, max_length=WIDTH, evaluations=0
+    )
     loss = labelled_loss(model, TASK, rows, encoded, tokenizer.pad_token_id)
     train(
         place_of(school, "teacher"),
@@ -150,7 +151,9 @@ def knobs_of(school: School, seed: int) -> tuple[IntermediateSlice, PredictionSl
         "shape": Shape(layers=LAYERS),
         "start": "teacher",
     }
-    return IntermediateSlice(**shared, learning_rate=3e-4), PredictionSlice(**shared, learning_rate=1.5e-4)
+    return IntermediateSlice(task_type="classification", **shared, learning_rate=3e-4), PredictionSlice(
+        task_type="classification", **shared, learning_rate=1.5e-4
+    )
 
 
 def cast(school: School, seed: int) -> tuple[Any, Any]:

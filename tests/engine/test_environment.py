@@ -22,7 +22,7 @@ from tasks.engine.job import Job
 from tasks.engine.process import run_engine
 from tasks.errors import EngineError
 from tasks.ports.tracking.packer import Packer
-from tasks.recipe.training import Teacher
+from tasks.recipe.slices import TeacherSlice
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = {"PYTHONPATH", "PYTHONNOUSERSITE", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "LIMBECK_DEVICE"}
@@ -166,8 +166,15 @@ def test_an_engine_with_other_libraries_than_its_key_says_computes_nothing(telli
 
 def order_of(folder: Path, rows: Path, bert: Path, threads: int) -> dict[str, Any]:
     """Return the order of a tiny training, long enough to see another order of sums."""
-    knobs = Teacher(
-        steps=6, batch_size=16, max_length=16, evaluations=0, precision="fp32", dropout=0.1, learning_rate=1e-3
+    knobs = TeacherSlice(
+        task_type="classification",
+        steps=6,
+        batch_size=16,
+        max_length=16,
+        evaluations=0,
+        precision="fp32",
+        dropout=0.1,
+        learning_rate=1e-3,
     )
     inputs = {"rows": str(rows), "base": str(bert)}
     return {

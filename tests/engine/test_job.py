@@ -151,7 +151,9 @@ def test_an_order_without_a_place_for_checkpoints_keeps_them_to_itself(tmp_path:
 
 
 def test_knobs_are_read_as_the_slice_that_was_sent(tmp_path: Path) -> None:
-    sent = IntermediateSlice(steps=3, shape=Shape(layers=2), start="teacher", matching=Matching(hidden=0.5))
+    sent = IntermediateSlice(
+        task_type="classification", steps=3, shape=Shape(layers=2), start="teacher", matching=Matching(hidden=0.5)
+    )
     values = json.loads(json.dumps(sent.model_dump(mode="json")))
     read = Job({"job": "intermediate", "knobs": values, "output": str(tmp_path)}).read(IntermediateSlice)
     assert read == sent and isinstance(read.matching, Matching) and isinstance(read.shape, Shape)

@@ -11,7 +11,7 @@ from tasks.engine.job import Job
 from tasks.exports.parity import against_fp32, against_full
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.data import Data
-from tasks.recipe.training import Teacher
+from tasks.recipe.slices import TeacherSlice
 from tasks.training.jobs import JOBS
 from tests.exports.test_exports import EXPORT, QUANTIZE, do
 from tests.ports.test_tables import SHARED
@@ -38,9 +38,9 @@ def test_int8_loses_at_most_a_point_of_sst2(tmp_path: Path) -> None:
     if not encoder.is_dir() or not source.is_dir():
         pytest.skip(f"real data not found: {encoder} and {source}")
     prepare_rows(source, GLUE["sst2"], Data(selection_rows=1000), tmp_path / "rows")
-    knobs = Teacher(steps=STEPS, batch_size=32, max_length=64, evaluations=0, learning_rate=1e-4).model_dump(
-        mode="json"
-    )
+    knobs = TeacherSlice(
+        task_type="classification", steps=STEPS, batch_size=32, max_length=64, evaluations=0, learning_rate=1e-4
+    ).model_dump(mode="json")
     inputs = {"rows": str(tmp_path / "rows"), "base": str(start_of(encoder, tmp_path / "start"))}
     (tmp_path / "model").mkdir()
     JOBS["finetune"](

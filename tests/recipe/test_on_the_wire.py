@@ -27,34 +27,35 @@ from tasks.recipe.slices import (
     QuantizeSlice,
     ScoreSlice,
     SignalSlice,
+    TeacherSlice,
 )
 from tasks.recipe.students import Shape
-from tasks.recipe.training import Pretraining, Teacher
+from tasks.recipe.training import Pretraining
 from tests.stage_tasks import all_specs
 
 COURSE: dict[str, Any] = {"steps": 7, "learning_rate": 1e-3, "dropout": None, "checkpoint_minutes": 0.5}
 STUDENT: dict[str, Any] = {"shape": Shape(layers=2, hidden=16), "start": "random"}
 FIGURES: dict[str, Any] = {"task_type": "regression", "metrics": ("pearson", "mse"), "headline": "pearson"}
 SENT = [
-    AnswerSlice(patience=PatienceOf(layers=2), precision="bf16"),
+    AnswerSlice(task_type="classification", patience=PatienceOf(layers=2), precision="bf16"),
     Augmentation(masked_lm="teacher", rows=3),
     ContrastSlice(metric="f1"),
-    ContributionSlice(token="mean"),
+    ContributionSlice(task_type="classification", token="mean"),
     CorpusText(source="text", max_tokens=2000),
-    DropSlice(**COURSE, strategy="greedy", drop=2, kept=(0, 3), signal="teacher"),
+    DropSlice(task_type="classification", **COURSE, strategy="greedy", drop=2, kept=(0, 3), signal="teacher"),
     ExportSlice(task_type="classification"),
     GeneralSlice(**COURSE, **STUDENT, method="layers", matching=Matching(hidden=0.0, layer_map="last")),
     InspectSlice(task_type="classification", split="validation"),
-    IntermediateSlice(**COURSE, **STUDENT, method="self-attention", transfer_alone=True),
+    IntermediateSlice(task_type="classification", **COURSE, **STUDENT, method="self-attention", transfer_alone=True),
     JudgingScoreSlice(**FIGURES),
-    MixSlice(weights=(1.0, 0.25), combine="certainty"),
-    PredictionSlice(**COURSE, patience=Patience(weight=7), formula="paper", choose_by="f1"),
+    MixSlice(task_type="classification", weights=(1.0, 0.25), combine="certainty"),
+    PredictionSlice(task_type="classification", **COURSE, patience=Patience(weight=7), formula="paper", choose_by="f1"),
     Pretraining(**COURSE, hidden=16, heads=2),
     QuantizeSlice(task_type="classification", metric="accuracy", ways=("static",)),
     ScoreSlice(task=GLUE["stsb"], resamples=100),
-    SignalSlice(layers=3, attention=False),
+    SignalSlice(task_type="classification", layers=3, attention=False),
     Speed(repeats=5),
-    Teacher(**COURSE, already_finetuned=True),
+    TeacherSlice(task_type="classification", **COURSE, already_finetuned=True),
 ]
 
 

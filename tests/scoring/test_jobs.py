@@ -19,8 +19,9 @@ from tests.scoring.small import sentences, write_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
 SCORE = {"max_length": 32, "resamples": 200, "confidence": 0.95, "flops_length": 16}
-FIGURES = {"task_type": "classification", "metrics": ["accuracy", "f1"], "headline": "accuracy"}
-CLASSES = SCORE | {"task": {"name": "tiny", **FIGURES}}
+FIGURES = {"metrics": ["accuracy", "f1"], "headline": "accuracy"}
+TASK = {"name": "tiny", "kind": "classification", **FIGURES}
+CLASSES = SCORE | {"task": TASK}
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,7 @@ def test_a_judging_set_is_scored_with_its_merged_classes_as_one(place: Path, tmp
         for seed, name in enumerate(("teacher", "first", "second"))
     }
     knobs = {name: value for name, value in SCORE.items() if name != "flops_length"} | FIGURES
-    knobs |= {"metrics": ["accuracy"]}
+    knobs |= {"task_type": "classification", "metrics": ["accuracy"]}
 
     def judged(output: str, *names: str, **inputs: Path) -> dict[str, Any]:
         order = {

@@ -40,7 +40,9 @@ def run(store: Path, limit: str, lengths: list[int]) -> Session:
     @flow
     async def all_at_once() -> None:
         with use_session(session):
-            await asyncio.gather(*(watched_answers(AnswerSlice(max_length=length)) for length in lengths))
+            await asyncio.gather(
+                *(watched_answers(AnswerSlice(task_type="classification", max_length=length)) for length in lengths)
+            )
 
     asyncio.run(all_at_once())
     return session

@@ -43,7 +43,12 @@ def test_two_workers_share_the_stages_of_one_run(prefect_server: None, tmp_path:
     async def worker(number: int) -> None:
         await distributed.wait()
         with use_session(sessions[number]):
-            await asyncio.gather(*(slow_answers(AnswerSlice(max_length=8 + length)) for length in range(STAGES)))
+            await asyncio.gather(
+                *(
+                    slow_answers(AnswerSlice(task_type="classification", max_length=8 + length))
+                    for length in range(STAGES)
+                )
+            )
 
     async def both() -> None:
         await asyncio.gather(worker(0), worker(1))
@@ -82,7 +87,7 @@ def test_a_worker_that_slept_takes_what_another_made_meanwhile_and_publishes_not
         session = NAPPERS[number]
         await EVENTS[before].wait()
         with use_session(session):
-            made = await answers_of_a_napper(AnswerSlice(max_length=8))
+            made = await answers_of_a_napper(AnswerSlice(task_type="classification", max_length=8))
         EVENTS[after].set()
         return Path(session.store.folder(made)) / "made.txt"
 
@@ -117,7 +122,7 @@ def run_stage(session: Session, **artifacts: Artifact) -> Artifact:
     @flow
     async def one() -> Artifact:
         with use_session(session):
-            return await keep_text(AnswerSlice(max_length=8), **artifacts)
+            return await keep_text(AnswerSlice(task_type="classification", max_length=8), **artifacts)
 
     return asyncio.run(one())
 
@@ -157,7 +162,10 @@ def test_equal_results_of_two_stages_keep_their_own_task_runs(prefect_server: No
     @flow
     async def both() -> list[Artifact]:
         with use_session(session):
-            return [await keep_text(AnswerSlice(max_length=8), source=source, label=label) for label in ("one", "two")]
+            return [
+                await keep_text(AnswerSlice(task_type="classification", max_length=8), source=source, label=label)
+                for label in ("one", "two")
+            ]
 
     one, two = asyncio.run(both())
     assert one == two and [record.cache for record in session.records] == ["hit", "hit"]
@@ -184,7 +192,7 @@ def test_a_result_of_another_release_is_a_miss_that_says_so_and_still_tells_how_
     store.manifest_path(manifest["key"]).write_text(json.dumps(older))
     planning = Session(store, 1, 1, planning=True)
     with use_session(planning):
-        asyncio.run(keep_text(AnswerSlice(max_length=8), source=source))
+        asyncio.run(keep_text(AnswerSlice(task_type="classification", max_length=8), source=source))
     (record,) = planning.records
     assert (record.cache, record.why, record.estimate) == (
         "miss",

@@ -41,24 +41,21 @@ from tasks.recipe.slices import (
     ContributionSlice,
     CorpusRead,
     DropSlice,
-    ExportSlice,
     GeneralSlice,
     InspectSlice,
     IntermediateSlice,
     JudgingRowsSlice,
-    JudgingScoreSlice,
-    MixSlice,
-    OfStudent,
+    OfTask,
     PatienceOf,
     PredictionSlice,
     PurgeSlice,
-    QuantizeSlice,
     RowsSlice,
     ScoreSlice,
     SignalSlice,
+    TeacherSlice,
 )
 from tasks.recipe.students import Shape
-from tasks.recipe.training import Pretraining, SeededTraining, TaskTraining, Teacher, Training
+from tasks.recipe.training import Pretraining, SeededTraining, TaskTraining, Training
 from tests.engine.test_sources import edit_during_a_run
 from tests.suites.code_mutations import Executed, executed_edits, family_edits, moves, watched
 from tests.tiny import write_tiny_bert, write_tiny_rows
@@ -70,7 +67,7 @@ DEPEND = {
     "data": {"prepare-rows": RowsSlice},
     "task": {"prepare-rows": RowsSlice, "score-model": ScoreSlice},
     "pretraining": {"pretrain-base": Pretraining},
-    "teacher": {"finetune-teacher": Teacher},
+    "teacher": {"finetune-teacher": TeacherSlice},
     "corpus": {"prepare-corpus": CorpusText, "compare-corpus": CorpusRead},
     "general_distillation": {"distill-general": GeneralSlice},
     "augmentation": {"augment-text": Augmentation},
@@ -363,23 +360,14 @@ def families(model: type) -> set[type]:
 
 
 SLICES = (
+    OfTask,
     RowsSlice,
     GeneralSlice,
-    AnswerSlice,
-    SignalSlice,
-    OfStudent,
-    ContributionSlice,
-    DropSlice,
     ScoreSlice,
     CorpusRead,
     PatienceOf,
-    MixSlice,
-    ExportSlice,
-    QuantizeSlice,
-    InspectSlice,
     ContrastSlice,
     JudgingRowsSlice,
-    JudgingScoreSlice,
     PurgeSlice,
 )
 """What stage tasks receive: the same knobs again."""

@@ -50,7 +50,7 @@ def test_layers_below_a_change_are_the_same_and_those_above_are_not(
     facts = measure_similarity(
         job(
             "similarity",
-            ContributionSlice(token=token, max_length=16),
+            ContributionSlice(task_type="classification", token=token, max_length=16),
             tmp_path / "out",
             base=tiny_bert,
             teacher=other,
@@ -67,7 +67,7 @@ def test_a_model_is_itself(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
     facts = measure_similarity(
         job(
             "similarity",
-            ContributionSlice(max_length=16),
+            ContributionSlice(task_type="classification", max_length=16),
             tmp_path / "out",
             base=tiny_bert,
             teacher=tiny_bert,
@@ -81,7 +81,7 @@ def test_a_search_hands_over_the_layers_that_stay(rows: Path, tiny_bert: Path, t
     facts = drop_and_train(
         job(
             "drop",
-            DropSlice(**FAST, strategy="greedy", drop=2, kept=(0, 3)),
+            DropSlice(task_type="classification", **FAST, strategy="greedy", drop=2, kept=(0, 3)),
             tmp_path / "out",
             base=tiny_bert,
             rows=rows,
@@ -91,5 +91,11 @@ def test_a_search_hands_over_the_layers_that_stay(rows: Path, tiny_bert: Path, t
     assert json.loads((tmp_path / "out" / "config.json").read_text())["kept_layers"] == [0, 3]
     with pytest.raises(RecipeError, match="needs the 2 of 4 layers that its search kept"):
         drop_and_train(
-            job("drop", DropSlice(**FAST, strategy="greedy", drop=2), tmp_path / "none", base=tiny_bert, rows=rows)
+            job(
+                "drop",
+                DropSlice(task_type="classification", **FAST, strategy="greedy", drop=2),
+                tmp_path / "none",
+                base=tiny_bert,
+                rows=rows,
+            )
         )

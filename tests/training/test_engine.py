@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.recipe.training import Teacher
+from tasks.recipe.slices import TeacherSlice
 from tasks.training.data.batches import plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,9 @@ def start(folder: Path, rows: Path, bert: Path, *, steps: int) -> subprocess.Pop
 def write_job(folder: Path, rows: Path, bert: Path, *, steps: int) -> Path:
     """Write the order of a fine-tuning job."""
     folder.mkdir(exist_ok=True)
-    knobs = Teacher(steps=steps, batch_size=8, max_length=16, evaluations=2, precision="fp32").model_dump(mode="json")
+    knobs = TeacherSlice(
+        task_type="classification", steps=steps, batch_size=8, max_length=16, evaluations=2, precision="fp32"
+    ).model_dump(mode="json")
     order = {
         "job": "finetune",
         "knobs": knobs,

@@ -29,9 +29,9 @@ from tasks.recipe.slices import (
     IntermediateSlice,
     PredictionSlice,
     SignalSlice,
+    TeacherSlice,
 )
 from tasks.recipe.students import Shape
-from tasks.recipe.training import Teacher
 from tasks.scoring.predict import logits_of
 from tasks.scoring.speed.flops import counted_flops, flops_of, parameters_of
 from tasks.scoring.speed.speed import measure_latency, peak_increase
@@ -183,19 +183,27 @@ def test_every_job_of_the_engine(written: dict[str, Path], rows: Path, name: str
     """Fine-tuning, answers, kept layers, both phases of a narrower student, contributions, dropping; what comes out
     answers alike after a reload."""
     teacher, base = tmp_path / "teacher", written[name]
-    finetune(job("finetune", Teacher(**FAST), teacher, rows=rows, base=base))
+    finetune(job("finetune", TeacherSlice(task_type="classification", **FAST), teacher, rows=rows, base=base))
     answer(
-        job("answer", AnswerSlice(max_length=16, precision="fp32"), tmp_path / "answers", rows=rows, teacher=teacher)
+        job(
+            "answer",
+            AnswerSlice(task_type="classification", max_length=16, precision="fp32"),
+            tmp_path / "answers",
+            rows=rows,
+            teacher=teacher,
+        )
     )
     attention = SCORES in ARCHITECTURES[name].signals
     shape = Shape(layers=2, hidden=8, heads=4) if attention else SMALL
-    kept = SignalSlice(layers=2, max_length=16, precision="fp32", attention=attention)
+    kept = SignalSlice(task_type="classification", layers=2, max_length=16, precision="fp32", attention=attention)
     record_signals(job("signals", kept, tmp_path / "kept", rows=rows, teacher=teacher))
-    first = IntermediateSlice(**FAST, matching={"attention": float(attention)}, shape=shape, start="embeddings")
+    first = IntermediateSlice(
+        task_type="classification", **FAST, matching={"attention": float(attention)}, shape=shape, start="embeddings"
+    )
     distill_intermediate(
         job("intermediate", first, tmp_path / "first", rows=rows, teacher=teacher, signals=tmp_path / "kept")
     )
-    second = PredictionSlice(**FAST, transfer_alone=False)
+    second = PredictionSlice(task_type="classification", **FAST, transfer_alone=False)
     distill_prediction(
         job(
             "prediction",
@@ -208,13 +216,19 @@ def test_every_job_of_the_engine(written: dict[str, Path], rows: Path, name: str
         )
     )
     measured = measure_contributions(
-        job("contributions", ContributionSlice(max_length=16), tmp_path / "shares", rows=rows, base=base)
+        job(
+            "contributions",
+            ContributionSlice(task_type="classification", max_length=16),
+            tmp_path / "shares",
+            rows=rows,
+            base=base,
+        )
     )
     assert len(measured["cosines"]) == 4
     dropped = drop_and_train(
         job(
             "drop",
-            DropSlice(**FAST, strategy="contribution", drop=1),
+            DropSlice(task_type="classification", **FAST, strategy="contribution", drop=1),
             tmp_path / "dropped",
             rows=rows,
             base=base,
@@ -281,7 +295,7 @@ def test_a_resumed_training_ends_with_the_same_bytes(
     written: dict[str, Path], rows: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Embedding rows in use, dropout and optimizer included."""
-    knobs = Teacher(**FAST | {"steps": 6}, checkpoint_minutes=1e-9, dropout=0.1)
+    knobs = TeacherSlice(task_type="classification", **FAST | {"steps": 6}, checkpoint_minutes=1e-9, dropout=0.1)
     finetune(job("finetune", knobs, tmp_path / "whole", rows=rows, base=written[name]))
     steps = iter(range(99))
     real = loop.Run.one_step
@@ -310,7 +324,7 @@ def test_only_rows_in_use_are_trained_and_nothing_else_changes(
     seen: list[Any] = []
     real = loop.Run.__init__
     monkeypatch.setattr(loop.Run, "__init__", lambda run, *given: (real(run, *given), seen.append(run.table))[0])
-    knobs = Teacher(**FAST, dropout=0.0)
+    knobs = TeacherSlice(task_type="classification", **FAST, dropout=0.0)
     finetune(job("finetune", knobs, tmp_path / "few", rows=rows, base=written[name]))
     assert seen[0] is not None and int(seen[0].standing[0]) < len(seen[0].token_V)
     monkeypatch.setattr(loop, "used_rows_only", lambda modules: __import__("contextlib").nullcontext(None))
@@ -367,7 +381,7 @@ def test_kept_layers_of_a_model_padded_on_the_left_are_those_of_a_live_teacher(
     record_signals(
         job(
             "signals",
-            SignalSlice(layers=2, max_length=16, precision="fp32", attention=False),
+            SignalSlice(task_type="classification", layers=2, max_length=16, precision="fp32", attention=False),
             tmp_path,
             rows=rows,
             teacher=folder,
@@ -392,7 +406,7 @@ def test_xlnet_contributes_where_its_summary_stands(written: dict[str, Path], ro
         token: measure_contributions(
             job(
                 "contributions",
-                ContributionSlice(max_length=16, token=token),
+                ContributionSlice(task_type="classification", max_length=16, token=token),
                 tmp_path / token,
                 rows=rows,
                 base=written["xlnet"],

@@ -20,9 +20,16 @@ from tasks.engine.job import Job
 from tasks.errors import Interrupted, LimbeckError, ModelError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.data import CorpusText, Data
-from tasks.recipe.slices import AnswerSlice, GeneralSlice, IntermediateSlice, MixSlice, PatienceOf, PredictionSlice
+from tasks.recipe.slices import (
+    AnswerSlice,
+    GeneralSlice,
+    IntermediateSlice,
+    MixSlice,
+    PatienceOf,
+    PredictionSlice,
+    TeacherSlice,
+)
 from tasks.recipe.students import Shape
-from tasks.recipe.training import Teacher
 from tasks.training.data.rows import Task, collate, encode, load_tokenizer
 from tasks.training.jobs import JOBS
 from tasks.training.loop import StopSignal
@@ -51,8 +58,20 @@ def scene(tiny_bert: Path, tiny_rows: Path, tmp_path_factory: pytest.TempPathFac
     pq.write_table(pa.table({"text": text}), documents / "documents.parquet")
     knobs = CorpusText(source="x", max_tokens=2000, max_length=16)
     corpus = do("tokenize", folder / "corpus", knobs, base=tiny_bert, documents=documents)
-    teacher = do("finetune", folder / "teacher", Teacher(**FAST, evaluations=1), rows=rows, base=tiny_bert)
-    answers = do("answer", folder / "answers", AnswerSlice(max_length=16, precision="fp32"), rows=rows, teacher=teacher)
+    teacher = do(
+        "finetune",
+        folder / "teacher",
+        TeacherSlice(task_type="classification", **FAST, evaluations=1),
+        rows=rows,
+        base=tiny_bert,
+    )
+    answers = do(
+        "answer",
+        folder / "answers",
+        AnswerSlice(task_type="classification", max_length=16, precision="fp32"),
+        rows=rows,
+        teacher=teacher,
+    )
     return SimpleNamespace(rows=rows, corpus=corpus, teacher=teacher, answers=answers, base=tiny_bert, folder=folder)
 
 
@@ -175,7 +194,13 @@ def test_general_distillation_by_the_triple_loss_makes_a_distilbert(scene: Simpl
     again = do("general", tmp_path / "again", knobs, base=scene.base, corpus=scene.corpus)
     assert (made / "model.safetensors").read_bytes() == (again / "model.safetensors").read_bytes()
     common = {"rows": scene.rows, "teacher": scene.teacher, "answers": scene.answers}
-    last = do("prediction", tmp_path / "last", PredictionSlice(**FAST, evaluations=1), start=made, **common)
+    last = do(
+        "prediction",
+        tmp_path / "last",
+        PredictionSlice(task_type="classification", **FAST, evaluations=1),
+        start=made,
+        **common,
+    )
     assert not any("token_type" in name or "pooler" in name for name in weights(last))
 
 
@@ -293,7 +318,8 @@ def test_a_model_without_a_head_for_words_is_refused(scene: SimpleNamespace, tmp
 
 def theseus(**changes: Any) -> IntermediateSlice:
     return IntermediateSlice(
-        **(FAST | {"method": "replacing", "evaluations": 0, "shape": Shape(layers=2), "start": "top"} | changes)
+        task_type="classification",
+        **(FAST | {"method": "replacing", "evaluations": 0, "shape": Shape(layers=2), "start": "top"} | changes),
     )
 
 
@@ -348,14 +374,17 @@ def test_a_stopped_replacing_ends_with_the_same_bytes(
 
 def last_phase(**changes: Any) -> PredictionSlice:
     return PredictionSlice(
-        **(FAST | {"evaluations": 1, "shape": Shape(layers=2), "start": "top", "origin": "finetuned"} | changes)
+        task_type="classification",
+        **(FAST | {"evaluations": 1, "shape": Shape(layers=2), "start": "top", "origin": "finetuned"} | changes),
     )
 
 
 def test_patience_changes_the_student_and_is_zero_for_the_teacher_itself(
     scene: SimpleNamespace, tmp_path: Path, teacher: Any, batch: Any
 ) -> None:
-    kept = AnswerSlice(max_length=16, precision="fp32", patience=PatienceOf(layer_map="skip", layers=2))
+    kept = AnswerSlice(
+        task_type="classification", max_length=16, precision="fp32", patience=PatienceOf(layer_map="skip", layers=2)
+    )
     answers = do("answer", tmp_path / "answers", kept, rows=scene.rows, teacher=scene.teacher)
     stored = load_file(answers / "answers.safetensors")
     assert stored["summaries"].shape == (len(stored["ids"]), 1, 16)
@@ -374,7 +403,9 @@ def test_patience_changes_the_student_and_is_zero_for_the_teacher_itself(
 
 
 def test_kept_summaries_are_those_of_a_live_teacher(scene: SimpleNamespace, tmp_path: Path, teacher: Any) -> None:
-    kept = AnswerSlice(max_length=16, precision="fp32", patience=PatienceOf(layer_map="last", layers=3))
+    kept = AnswerSlice(
+        task_type="classification", max_length=16, precision="fp32", patience=PatienceOf(layer_map="last", layers=3)
+    )
     stored = load_file(do("answer", tmp_path, kept, rows=scene.rows, teacher=scene.teacher) / "answers.safetensors")
     from tasks.training.data.rows import read_rows
 
@@ -389,15 +420,23 @@ def test_kept_summaries_are_those_of_a_live_teacher(scene: SimpleNamespace, tmp_
 
 def test_an_ensembles_answers_are_the_mixture(scene: SimpleNamespace, tmp_path: Path) -> None:
     second = do(
-        "finetune", tmp_path / "second", Teacher(**FAST, evaluations=1, seed=7), rows=scene.rows, base=scene.base
+        "finetune",
+        tmp_path / "second",
+        TeacherSlice(task_type="classification", **FAST, evaluations=1, seed=7),
+        rows=scene.rows,
+        base=scene.base,
     )
     theirs = do(
-        "answer", tmp_path / "answers", AnswerSlice(max_length=16, precision="fp32"), rows=scene.rows, teacher=second
+        "answer",
+        tmp_path / "answers",
+        AnswerSlice(task_type="classification", max_length=16, precision="fp32"),
+        rows=scene.rows,
+        teacher=second,
     )
     mixed = do(
         "mix",
         tmp_path / "mix",
-        MixSlice(weights=(1.0, 3.0), temperature=2.0),
+        MixSlice(task_type="classification", weights=(1.0, 3.0), temperature=2.0),
         lists={"answers": [scene.answers, theirs]},
     )
     logits = [
@@ -452,7 +491,9 @@ def test_a_student_with_another_tokenizer_learns_answers_by_its_own_reading(
     scene: SimpleNamespace, foreigner: Path, tmp_path: Path
 ) -> None:
     common = {"rows": scene.rows, "teacher": scene.teacher, "answers": scene.answers, "start": foreigner}
-    made = do("prediction", tmp_path / "made", PredictionSlice(**FAST, evaluations=1), **common)
+    made = do(
+        "prediction", tmp_path / "made", PredictionSlice(task_type="classification", **FAST, evaluations=1), **common
+    )
     assert (
         load_tokenizer(made).get_vocab()
         == load_tokenizer(foreigner).get_vocab()
@@ -465,7 +506,7 @@ def test_its_layers_are_not_compared_token_by_token(scene: SimpleNamespace, fore
         do(
             "intermediate",
             tmp_path / "made",
-            IntermediateSlice(**FAST, evaluations=0),
+            IntermediateSlice(task_type="classification", **FAST, evaluations=0),
             rows=scene.rows,
             teacher=scene.teacher,
             start=foreigner,

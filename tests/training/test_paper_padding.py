@@ -107,7 +107,7 @@ def shown(model: Any, inputs: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 def inner(scene: SimpleNamespace, **changes: Any) -> tuple[Matcher, Any, Any]:
     """Return the first phase's objective, its text and its course."""
-    knobs = IntermediateSlice(**(KNOBS | changes), shape=Shape(layers=2))
+    knobs = IntermediateSlice(task_type="classification", **(KNOBS | changes), shape=Shape(layers=2))
     varied = AugmentedRows(scene.rows, scene.tokenizer, knobs.max_length, 0, knobs.sampling)
     objective = layers(
         DistillationContext(scene.student, scene.teacher, knobs, scene.tokenizer, longest=knobs.max_length)

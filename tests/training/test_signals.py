@@ -40,7 +40,11 @@ def order(job: str, knobs: Any, output: Path, **inputs: Path) -> Job:
 def record(rows: Path, bert: Path, output: Path, **knobs: Any) -> dict[str, Any]:
     return record_signals(
         order(
-            "signals", SignalSlice(layers=2, max_length=16, precision="fp32", **knobs), output, rows=rows, teacher=bert
+            "signals",
+            SignalSlice(task_type="classification", layers=2, max_length=16, precision="fp32", **knobs),
+            output,
+            rows=rows,
+            teacher=bert,
         )
     )
 
@@ -60,7 +64,7 @@ def test_the_loss_by_kept_signals_is_the_loss_beside_a_live_teacher(
     train = read_rows(rows, "train", task.kind)
     encoded = encode(tokenizer, train.texts, None, 16)
     teacher = freeze(load_classifier(tiny_bert, task, CPU))
-    knobs = IntermediateSlice(matching={"attention": attention}).matching
+    knobs = IntermediateSlice(task_type="classification", matching={"attention": attention}).matching
     matcher = Matcher(build_student("random", teacher, Shape(layers=2), seed=3).eval(), teacher, knobs)
     kept, epoch = reopened(tmp_path / "kept", train.ids_N), Epoch(0, encoded, [])
     for batch in (np.asarray([5, 0, 17, 30]), np.arange(60)):
@@ -107,6 +111,7 @@ def test_beyond_the_budget_nothing_is_kept_and_students_learn_live(rows: Path, t
     assert json.loads((tmp_path / "none" / "index.json").read_text()) == {"kept": False}
     record(rows, tiny_bert, tmp_path / "kept")
     knobs = IntermediateSlice(
+        task_type="classification",
         steps=6,
         batch_size=16,
         max_length=16,

@@ -21,9 +21,8 @@ from tasks.engine.environment import environment
 from tasks.engine.process import command
 from tasks.methods.losses.means import Loss, mean_of
 from tasks.recipe.data import CorpusText
-from tasks.recipe.slices import AnswerSlice, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice
+from tasks.recipe.slices import AnswerSlice, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice, TeacherSlice
 from tasks.recipe.students import Shape
-from tasks.recipe.training import Teacher
 from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import Encoded
 from tasks.training.distributed import ProcessGroup
@@ -72,10 +71,13 @@ def orders(rows: Path, bert: Path, tmp_path: Path) -> dict[str, tuple[Any, dict[
     """Return one order of every kind of training."""
     student = {"shape": Shape(layers=2), "start": "teacher"}
     return {
-        "finetune": (Teacher(**FAST), {"rows": rows, "base": bert}),
-        "intermediate": (IntermediateSlice(**FAST, **student), {"rows": rows, "teacher": bert}),
+        "finetune": (TeacherSlice(task_type="classification", **FAST), {"rows": rows, "base": bert}),
+        "intermediate": (
+            IntermediateSlice(task_type="classification", **FAST, **student),
+            {"rows": rows, "teacher": bert},
+        ),
         "intermediate-paper": (
-            IntermediateSlice(**FAST, **student, matching={"formula": "paper"}),
+            IntermediateSlice(task_type="classification", **FAST, **student, matching={"formula": "paper"}),
             {"rows": rows, "teacher": bert},
         ),
         "general": (
@@ -87,12 +89,14 @@ def orders(rows: Path, bert: Path, tmp_path: Path) -> dict[str, tuple[Any, dict[
             {"base": bert, "corpus": tmp_path / "corpus" / "output"},
         ),
         "intermediate-replacing": (
-            IntermediateSlice(**FAST, shape=Shape(layers=2), start="top", method="replacing"),
+            IntermediateSlice(
+                task_type="classification", **FAST, shape=Shape(layers=2), start="top", method="replacing"
+            ),
             {"rows": rows, "teacher": bert},
         ),
-        "drop": (DropSlice(**FAST, strategy="top", drop=1), {"rows": rows, "base": bert}),
+        "drop": (DropSlice(task_type="classification", **FAST, strategy="top", drop=1), {"rows": rows, "base": bert}),
         "prediction": (
-            PredictionSlice(**FAST, **student, hard_weight=0.5),
+            PredictionSlice(task_type="classification", **FAST, **student, hard_weight=0.5),
             {"rows": rows, "teacher": bert, "answers": tmp_path / "answer" / "output"},
         ),
     }
@@ -126,7 +130,7 @@ def test_two_processes_learn_what_one_learns(job: str, rows: Path, tiny_bert: Pa
             start(
                 tmp_path / "answer",
                 "answer",
-                AnswerSlice(max_length=16, precision="fp32"),
+                AnswerSlice(task_type="classification", max_length=16, precision="fp32"),
                 1,
                 rows=rows,
                 teacher=tiny_bert,
@@ -169,7 +173,7 @@ def test_two_processes_learn_what_one_learns(job: str, rows: Path, tiny_bert: Pa
 
 @pytest.mark.slow
 def test_two_stopped_processes_go_on_as_if_nothing_had_happened(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    knobs = Teacher(**{**FAST, "steps": 400, "evaluations": 2, "dropout": 0.1})
+    knobs = TeacherSlice(task_type="classification", **{**FAST, "steps": 400, "evaluations": 2, "dropout": 0.1})
     assert said(start(tmp_path / "whole", "finetune", knobs, 2, rows=rows, base=tiny_bert))[-1]["event"] == "result"
     stopped = start(tmp_path / "stopped", "finetune", knobs, 2, rows=rows, base=tiny_bert)
     assert stopped.stdout is not None
@@ -187,7 +191,7 @@ def test_a_killed_process_ends_the_others(rows: Path, tiny_bert: Path, tmp_path:
     process = start(
         tmp_path / "killed",
         "finetune",
-        Teacher(**{**FAST, "steps": 100_000, "evaluations": 0}),
+        TeacherSlice(task_type="classification", **{**FAST, "steps": 100_000, "evaluations": 0}),
         2,
         rows=rows,
         base=tiny_bert,

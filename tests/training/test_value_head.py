@@ -16,7 +16,7 @@ from tasks.engine.job import Job
 from tasks.errors import Interrupted
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.data import Data
-from tasks.recipe.training import Teacher
+from tasks.recipe.slices import TeacherSlice
 from tasks.training.data.rows import Task, collate, encode, load_tokenizer, read_rows
 from tasks.training.finetune import finetune
 from tasks.training.loop import StopSignal
@@ -101,7 +101,8 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def finetuned(rows: Path, base: Path, folder: Path, **changes: Any) -> dict[str, Any]:
-    knobs = Teacher(
+    knobs = TeacherSlice(
+        task_type="regression",
         **(
             {
                 "steps": 12,
@@ -112,7 +113,7 @@ def finetuned(rows: Path, base: Path, folder: Path, **changes: Any) -> dict[str,
                 "evaluations": 2,
             }
             | changes
-        )
+        ),
     )
     order = {
         "job": "finetune",
