@@ -18,8 +18,7 @@ from tasks.metrics.metrics import METRICS
 from tasks.metrics.of_classes import ACCURACY
 from tasks.metrics.of_values import PEARSON
 from tasks.ports.rows.row_files import StoredRows, has_split, read_merged, read_split
-from tasks.recipe.judging import Speed
-from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice
+from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice, SpeedSlice
 from tasks.scoring.error_analysis import inspect_answers
 from tasks.scoring.predict import logits_of, truncated_share
 from tasks.scoring.predictions import Predictions, read_predictions, write_predictions
@@ -213,12 +212,15 @@ def teacher_logits(job: Job, knobs: ScoreSlice | JudgingScoreSlice, split: str, 
 
 def measure(job: Job) -> dict[str, Any]:
     """Time a candidate and its teacher in turn, and measure the candidate's memory."""
-    knobs = job.read(Speed)
+    knobs = job.read(SpeedSlice)
     folders = {"model": job.inputs["model"], "teacher": job.inputs["teacher"]}
     # Memory first: this process has loaded the libraries and no model yet, so the increase is the candidate's alone.
-    memory = peak_increase(folders["model"], batch=knobs.batch, length=knobs.length, threads=knobs.threads)
+    memory = peak_increase(
+        folders["model"], task_type=knobs.task_type, batch=knobs.batch, length=knobs.length, threads=knobs.threads
+    )
     timed = measure_latency(
         folders,
+        task_type=knobs.task_type,
         batch=knobs.batch,
         length=knobs.length,
         threads=knobs.threads,

@@ -13,7 +13,6 @@ from tasks.catalog import TaskSpec
 from tasks.errors import RegistryError
 from tasks.ports.tracking.packer import Packer
 
-
 TASK = TaskSpec(name="tiny")
 
 

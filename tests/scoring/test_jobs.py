@@ -200,7 +200,9 @@ def test_an_unknown_metric_is_one_sentence(place: Path, tmp_path: Path) -> None:
 
 
 def test_speed_is_measured_beside_the_teacher(place: Path, tmp_path: Path) -> None:
-    knobs = {"batch": 2, "length": 16, "threads": 1, "repeats": 5, "warmup": 1, "seconds": 0.2}
+    knobs = {"batch": 2, "length": 16, "threads": 1, "repeats": 5, "warmup": 1, "seconds": 0.2} | {
+        "task_type": "classification"
+    }
     facts = run_job(place, tmp_path / "speed", "measure", knobs, model=place / "first", teacher=place / "teacher")[-1][
         "facts"
     ]

@@ -267,9 +267,19 @@ def scored(teacher: Path, student: Path) -> None:
     assert flops_of(student, 16) == pytest.approx(counted_flops(student, 16), rel=0.01)
     assert flops_of(student, 128) > flops_of(student, 64) > 0, "more tokens than a tiny model has positions"
     timed = measure_latency(
-        {"model": student, "teacher": teacher}, batch=1, length=8, threads=1, repeats=2, warmup=0, seconds=0.01
+        {"model": student, "teacher": teacher},
+        task_type="classification",
+        batch=1,
+        length=8,
+        threads=1,
+        repeats=2,
+        warmup=0,
+        seconds=0.01,
     )
-    assert timed["model"]["p50_ms"] > 0 and peak_increase(student, batch=1, length=8, threads=1) >= 0
+    assert (
+        timed["model"]["p50_ms"] > 0
+        and peak_increase(student, task_type="classification", batch=1, length=8, threads=1) >= 0
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks.task_types.common_graph import one_pass
 from tasks.task_types.interfaces import Graph
-from tasks.task_types.types import CLASSIFICATION
+from tasks.task_types.types import CLASS_LOGITS
 
 
 def card(config: Any) -> dict[str, Any]:
@@ -31,4 +31,4 @@ def equal(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> n
     return same_N
 
 
-GRAPH = Graph(outputs=CLASSIFICATION.outputs, card=card, predictions=predictions, equal=equal, timed_inputs=one_pass)
+GRAPH = Graph(outputs=CLASS_LOGITS, card=card, predictions=predictions, equal=equal, timed_inputs=one_pass)

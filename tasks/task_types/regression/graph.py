@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks.task_types.common_graph import one_pass
 from tasks.task_types.interfaces import Graph
-from tasks.task_types.types import REGRESSION
+from tasks.task_types.types import VALUES
 
 NEAR = 0.01
 """The largest difference of two values that count as equal."""
@@ -31,4 +31,4 @@ def equal(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> n
     return same_N
 
 
-GRAPH = Graph(outputs=REGRESSION.outputs, card=card, predictions=predictions, equal=equal, timed_inputs=one_pass)
+GRAPH = Graph(outputs=VALUES, card=card, predictions=predictions, equal=equal, timed_inputs=one_pass)
