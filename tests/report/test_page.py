@@ -464,7 +464,8 @@ def test_regression_shows_its_points() -> None:
         },
     }
     result = whole(labels=None, task_type="regression")
-    result["models"][1]["inspection"] = look
+    for model in result["models"][:2]:
+        model["inspection"] = look
     text = Read(run_page(result, texts=TEXTS)).text
     assert "mean error (said − true) −0.020" in text and "Furthest apart" in text and "2.50" in text and "4.00" in text
 
