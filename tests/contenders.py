@@ -76,7 +76,8 @@ def write_answers(folder: Path, wrong: Sequence[int] = (), seeds: int = 1) -> Pa
     logits = np.eye(2, dtype=np.float32)[found]
     ids = list(range(7, 7 + COUNT))
     write_predictions(
-        folder, [Predictions("validation", seed, ids, np.asarray(found, float), logits) for seed in range(seeds)]
+        folder,
+        [Predictions("validation", seed, ids, np.asarray(found, float), {"logits": logits}) for seed in range(seeds)],
     )
     return folder
 

@@ -39,7 +39,7 @@ def export(job: Job) -> dict[str, Any]:
     from tasks.scoring.predict import load, longest
 
     folder, knobs = job.inputs["model"], job.read(ExportSlice)
-    graph, (model, tokenizer) = GRAPHS[knobs.task_type], load(folder)
+    graph, (model, tokenizer) = GRAPHS[knobs.task_type], load(folder, knobs.task_type)
     names = [output.name for output in graph.outputs]
     positions = longest(model.config, 2**30)
     card = describe(
@@ -65,7 +65,7 @@ def export(job: Job) -> dict[str, Any]:
         return unmade(job, card, reason(model, error))
     tidy(path)
     write_card(job.output, card | {"inputs": inputs, "engine": "onnxruntime fp32"})
-    theirs = ask_torch(*load(folder), texts, pairs, card["max_length"], names)
+    theirs = ask_torch(*load(folder, knobs.task_type), texts, pairs, card["max_length"], names)
     return facts_of(path, card) | {
         "rows": len(texts),
         **apart(ask_together(job, texts, pairs, card["max_length"]), theirs, knobs.task_type),
@@ -143,7 +143,7 @@ def quantize(job: Job) -> dict[str, Any]:
             "enough rows"
         )
     theirs = asked(job, knobs, source / FILES["onnx"], rows, 0, "fp32")
-    full = score(theirs["logits"], rows.labels_N, knobs.metric, knobs.task_type)
+    full = score(theirs, rows.labels_N, knobs.metric, knobs.task_type)
     found: dict[str, dict[str, Any]] = {}
     for number, way in enumerate(knobs.ways, start=1):
         found[way] = quantize_and_score(job, knobs, way, rows, theirs, full, number)
@@ -199,7 +199,7 @@ def quantize_and_score(
     except Exception as error:  # a quantizer can raise any exception of its graph library
         said = str(error).strip().splitlines()
         return {"because": f"{type(error).__name__}: {said[0][:160] if said else ''}"}
-    value = score(ours["logits"], rows.labels_N, knobs.metric, knobs.task_type)
+    value = score(ours, rows.labels_N, knobs.metric, knobs.task_type)
     return {
         "score": value,
         "loss": loss(value, full, knobs.metric),

@@ -1,7 +1,7 @@
 """Parity check of an export against its model: differences between two sets of outputs, and the reason why an export is
 not published.
 
-Shape letters: N rows, C classes.
+Outputs are arrays by name, rows first. Shape letter: N rows.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tasks.metrics.metrics import METRICS
+from tasks.task_types.answers import ANSWERS
 from tasks.task_types.graphs import GRAPHS
 
 
@@ -24,9 +25,9 @@ def apart(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], task
     }
 
 
-def score(logits_NC: np.ndarray, labels_N: np.ndarray, metric: str, kind: str) -> float:
-    """Return a metric, computed from logits."""
-    return METRICS[metric](logits_NC.argmax(-1) if kind == "classification" else logits_NC[:, 0], labels_N)
+def score(outputs: Mapping[str, np.ndarray], labels_N: np.ndarray, metric: str, task_type: str) -> float:
+    """Return a metric, computed from outputs."""
+    return METRICS[metric](ANSWERS[task_type].decide(outputs), labels_N)
 
 
 def loss(value: float, full: float, metric: str) -> float:

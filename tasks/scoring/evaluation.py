@@ -1,7 +1,7 @@
 """A model's predictions on the rows of the gate's split: the evaluation that is stored with a registered version.
 
 The model is that of one seed; versions registered by releases that judged means over seeds hold the predictions of
-every seed, the registered one's first. ``predictions.parquet`` holds seed, row, label, prediction and logits of the
+every seed, the registered one's first. ``predictions.parquet`` holds seed, row, label, prediction and outputs of the
 gate's split, no texts; ``evaluation.json`` holds the figures, and a digest of the rows. Two evaluations with equal
 digests are of the same rows in the same order, so that they can be compared row by row even across runs.
 ``sentences`` of ``predictions.parquet`` are digests of each row's texts, and ``learned.parquet`` holds the digests of
@@ -23,8 +23,9 @@ import numpy as np
 from tasks.errors import DataError
 from tasks.metrics.metrics import METRICS
 from tasks.ports.rows.row_files import read_split
-from tasks.scoring.predictions import predictions_of
+from tasks.scoring.predictions import predictions_of, stored
 from tasks.scoring.quality.gain import Gain
+from tasks.task_types.answers import ANSWERS
 
 SCHEMA = 1
 FEWEST = 200  # rows unseen by both, if some had to be left out; a difference on fewer rows is mostly chance
@@ -96,7 +97,7 @@ def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Map
         "group": pa.array([None] * count if rows.groups_N is None else rows.groups_N, pa.int64()),
         "label": pa.array(rows.labels_N),
         "prediction": pa.array(answers.predictions_N, pa.float64()),
-        "logits": pa.array(answers.logits_NC.tolist(), pa.list_(pa.float32())),
+        **stored(answers.outputs),
         "sentences": pa.array([None] * count if rows.sentences_N is None else rows.sentences_N, pa.list_(pa.int64())),
     }
     if rows.learned is not None:
@@ -274,9 +275,7 @@ def require_same_rows(ours: Evaluation, theirs: Evaluation) -> None:
         raise DataError(f"judged on other rows ({ours.rows[:8]} and {theirs.rows[:8]})")
 
 
-def agreement(then: Evaluation, now: Evaluation, kind: str) -> float:
+def agreement(then: Evaluation, now: Evaluation, task_type: str) -> float:
     """Return the share of rows on which a model, when run again, predicts the same as before."""
     require_same_rows(then, now)
-    before_N, after_N = then.predictions_SN[0], now.predictions_SN[0]
-    alike_N = before_N == after_N if kind == "classification" else np.isclose(before_N, after_N, rtol=1e-3, atol=1e-3)
-    return float(alike_N.mean())
+    return float(ANSWERS[task_type].unchanged(then.predictions_SN[0], now.predictions_SN[0]).mean())

@@ -6,7 +6,7 @@ Shape letters: N rows, S seeds, C classes.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,16 @@ import numpy as np
 from tasks.engine.job import Job
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS
-from tasks.metrics.of_classes import ACCURACY
-from tasks.metrics.of_values import PEARSON
 from tasks.ports.rows.row_files import StoredRows, has_split, read_merged, read_split
 from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice, SpeedSlice
 from tasks.scoring.error_analysis import inspect_answers
-from tasks.scoring.predict import logits_of, truncated_share
+from tasks.scoring.predict import outputs_of, truncated_share
 from tasks.scoring.predictions import Predictions, read_predictions, write_predictions
 from tasks.scoring.quality.intervals import compare, paired_difference
 from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
 from tasks.scoring.speed.speed import measure_latency, peak_increase
+from tasks.task_types.answers import ANSWERS
+from tasks.task_types.interfaces import Answers
 
 SPLITS = ("validation", "holdout")
 PROVENANCE = {
@@ -43,23 +43,29 @@ def score(job: Job) -> dict[str, Any]:
     """Score a candidate (one checkpoint a seed) and its teacher on every reporting split: figures of the first seed,
     which is the model, and means over all seeds."""
     knobs, models = job.read(ScoreSlice), job.lists["models"]
-    figures = figures_of(knobs)
+    answers, figures = ANSWERS[knobs.task.kind], figures_of(knobs)
     splits = {split: read_split(job.inputs["rows"], split) for split in SPLITS if has_split(job.inputs["rows"], split)}
     card = new_card()
-    answers: list[Predictions] = []
+    predictions: list[Predictions] = []
     done, total = 0, len(models) * sum(len(rows) for rows in splits.values())
     for split, rows in splits.items():
         if not len(rows):
             continue
-        logits_SNC = np.stack(
-            [ask(job, knobs, model, rows, done + seed * len(rows), total) for seed, model in enumerate(models)]
+        ours_S = [
+            ask(job, knobs, knobs.task.kind, model, rows, done + seed * len(rows), total)
+            for seed, model in enumerate(models)
+        ]
+        # The teacher's own scorecard: its outputs need not be computed twice.
+        theirs = (
+            ours_S[0]
+            if models == [job.inputs["teacher"]]
+            else teacher_outputs(job, knobs, knobs.task.kind, split, rows)
         )
-        # The teacher's own scorecard: its logits need not be computed twice.
-        teacher_NC = logits_SNC[0] if models == [job.inputs["teacher"]] else teacher_logits(job, knobs, split, rows)
         done += len(models) * len(rows)
-        answers.extend(answers_of(split, rows, logits_SNC, figures.task_type))
-        score_split(card, split, logits_SNC, teacher_NC, rows, figures)
-    write_predictions(job.output, answers)
+        found_S = [answers.decide(ours) for ours in ours_S]
+        predictions.extend(predictions_of_seeds(split, rows, found_S, ours_S))
+        score_split(card, split, np.stack(found_S), answers.decide(theirs), rows, figures, answers)
+    write_predictions(job.output, predictions)
     validation = splits["validation"]
     card |= {
         "headline": figures.headline,
@@ -94,14 +100,21 @@ def new_card() -> dict[str, Any]:
 
 
 def ask(
-    job: Job, knobs: ScoreSlice | JudgingScoreSlice, model: Path, rows: StoredRows, done: int, total: int
-) -> np.ndarray:
-    """Return a model's logits of a split, and report progress in rows."""
-    return logits_of(
+    job: Job,
+    knobs: ScoreSlice | JudgingScoreSlice,
+    task_type: str,
+    model: Path,
+    rows: StoredRows,
+    done: int,
+    total: int,
+) -> dict[str, np.ndarray]:
+    """Return a model's outputs of a split, and report progress in rows."""
+    return outputs_of(
         model,
         rows.texts,
         rows.pairs,
         knobs.max_length,
+        task_type=task_type,
         threads=job.threads,
         report=lambda here: job.progress(done + here, total, unit="rows"),
     )
@@ -110,27 +123,27 @@ def ask(
 def score_split(
     card: dict[str, Any],
     split: str,
-    logits_SNC: np.ndarray,
-    teacher_NC: np.ndarray,
+    ours_SN: np.ndarray,
+    theirs_N: np.ndarray,
     rows: StoredRows,
     knobs: JudgingScoreSlice,
+    answers: Answers,
 ) -> None:
-    """Enter one split's figures in the scorecard: of the first seed, of each seed, and the means over all seeds (with
-    one seed, the same as the first's)."""
+    """Enter one split's figures in the scorecard, from the predictions of each seed and of the teacher: of the first
+    seed, of each seed, and the means over all seeds (with one seed, the same as the first's)."""
     for name in knobs.metrics:
         if name not in METRICS:
             raise RecipeError(f"unknown metric {name!r}; choose one of {', '.join(sorted(METRICS))}")
-    ours_SN, theirs_N = (decided(logits, knobs.task_type) for logits in (logits_SNC, teacher_NC))
     card["rows"][split] = len(rows)
     card["per_seed"][split] = {name: [METRICS[name](each, rows.labels_N) for each in ours_SN] for name in knobs.metrics}
-    own = figures_of_split(ours_SN[:1], theirs_N, rows, knobs)
-    for what, found in own.items():
-        card[what][split] = found
-    card["means"][split] = own if len(ours_SN) == 1 else figures_of_split(ours_SN, theirs_N, rows, knobs)
+    own = figures_of_split(ours_SN[:1], theirs_N, rows, knobs, answers)
+    for name, found in own.items():
+        card[name][split] = found
+    card["means"][split] = own if len(ours_SN) == 1 else figures_of_split(ours_SN, theirs_N, rows, knobs, answers)
 
 
 def figures_of_split(
-    ours_SN: np.ndarray, theirs_N: np.ndarray, rows: StoredRows, knobs: JudgingScoreSlice
+    ours_SN: np.ndarray, theirs_N: np.ndarray, rows: StoredRows, knobs: JudgingScoreSlice, answers: Answers
 ) -> dict[str, Any]:
     """Return the figures of one model, or the means of several seeds, on one split."""
     found = {
@@ -145,69 +158,61 @@ def figures_of_split(
         )
         for name in knobs.metrics
     }
-    lead, alike = found[knobs.headline], ACCURACY if knobs.task_type == "classification" else PEARSON
+    lead = found[knobs.headline]
     return {
         "metrics": {name: one.score.as_json() for name, one in found.items()},
         "difference": lead.difference.as_json(),
         "retained": lead.retained.as_json() if lead.retained else {"value": None, "low": None, "high": None},
-        "agreement": float(np.mean([alike(each, theirs_N) for each in ours_SN])),
+        "agreement": float(np.mean([answers.agreement(each, theirs_N) for each in ours_SN])),
     }
-
-
-def decided(logits: np.ndarray, kind: str) -> np.ndarray:
-    """Return predicted classes, or values for regression."""
-    return logits.argmax(-1) if kind == "classification" else logits[..., 0]
 
 
 def score_judging_set(job: Job) -> dict[str, Any]:
     """Score a candidate (one checkpoint a seed; the first is the model) and its teacher on a judging set; classes that
     the set merges count as one."""
     knobs, models, folder = job.read(JudgingScoreSlice), job.lists["models"], job.inputs["rows"]
-    rows, merged = read_split(folder, "validation"), read_merged(folder)
+    answers, rows, merged = ANSWERS[knobs.task_type], read_split(folder, "validation"), read_merged(folder)
     many = len(rows)
-    asked = [ask(job, knobs, model, rows, seed * many, len(models) * many) for seed, model in enumerate(models)]
-    logits_SNC = np.stack([as_merged(logits_NC, merged) for logits_NC in asked])
-    teacher_NC = (
-        logits_SNC[0]
+    asked = [
+        ask(job, knobs, knobs.task_type, model, rows, seed * many, len(models) * many)
+        for seed, model in enumerate(models)
+    ]
+    teacher = (
+        asked[0]
         if models == [job.inputs["teacher"]]
-        else as_merged(teacher_logits(job, knobs, "validation", rows), merged)
+        else teacher_outputs(job, knobs, knobs.task_type, "validation", rows)
     )
+    *ours_S, theirs = [one if merged is None else answers.merge(one, merged) for one in (*asked, teacher)]
+    found_S = [answers.decide(ours) for ours in ours_S]
     card = new_card()
-    score_split(card, "validation", logits_SNC, teacher_NC, rows, knobs)
-    write_predictions(job.output, answers_of("validation", rows, logits_SNC, knobs.task_type))
+    score_split(card, "validation", np.stack(found_S), answers.decide(theirs), rows, knobs, answers)
+    write_predictions(job.output, predictions_of_seeds("validation", rows, found_S, ours_S))
     facts = {name: found["validation"] for name, found in card.items()} | {"headline": knobs.headline}
     facts["truncated"] = truncated_share(models[0], rows.texts, rows.pairs, knobs.max_length)
     (job.output / "scorecard.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
     return facts
 
 
-def as_merged(logits_NC: np.ndarray, merged: list[int] | None) -> np.ndarray:
-    """Return logits in which the first of each group of merged classes has the group's maximum and the others are -inf,
-    so that the first is predicted wherever one of the group was."""
-    if merged is None:
-        return logits_NC
-    found_NC = np.full_like(logits_NC, -np.inf)
-    for number, first in enumerate(merged):
-        found_NC[:, first] = np.maximum(found_NC[:, first], logits_NC[:, number])
-    return found_NC
-
-
-def answers_of(split: str, rows: StoredRows, logits_SNC: np.ndarray, kind: str) -> list[Predictions]:
-    """Return every seed's predictions on a split."""
+def predictions_of_seeds(
+    split: str, rows: StoredRows, found_S: Sequence[np.ndarray], outputs_S: Sequence[Mapping[str, np.ndarray]]
+) -> list[Predictions]:
+    """Return every seed's predictions on a split, with the outputs from which they were decided."""
     return [
-        Predictions(split, seed, rows.ids, decided(logits_NC, kind), logits_NC)
-        for seed, logits_NC in enumerate(logits_SNC)
+        Predictions(split, seed, rows.ids, found_N, outputs)
+        for seed, (found_N, outputs) in enumerate(zip(found_S, outputs_S, strict=True))
     ]
 
 
-def teacher_logits(job: Job, knobs: ScoreSlice | JudgingScoreSlice, split: str, rows: StoredRows) -> np.ndarray:
-    """Return the teacher's logits, from its own scorecard if there is one, so that the teacher runs only once."""
+def teacher_outputs(
+    job: Job, knobs: ScoreSlice | JudgingScoreSlice, task_type: str, split: str, rows: StoredRows
+) -> Mapping[str, np.ndarray]:
+    """Return the teacher's outputs, from its own scorecard if there is one, so that the teacher runs only once."""
     stored = job.inputs.get("teacher_predictions")
     if stored is not None:
         known = [one for one in read_predictions(stored) if one.split == split]
         if len(known) == 1 and known[0].ids == rows.ids:
-            return known[0].logits_NC
-    return logits_of(job.inputs["teacher"], rows.texts, rows.pairs, knobs.max_length)
+            return known[0].outputs
+    return outputs_of(job.inputs["teacher"], rows.texts, rows.pairs, knobs.max_length, task_type=task_type)
 
 
 def measure(job: Job) -> dict[str, Any]:

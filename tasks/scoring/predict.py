@@ -16,19 +16,19 @@ import numpy as np
 from tasks.architectures.registry import architecture_of
 from tasks.errors import ModelError
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
+from tasks.task_types.auto_classes import auto_class_of
 from tasks.task_types.graphs import GRAPHS
-from tasks.task_types.interfaces import Graph
 from tasks.task_types.stored import type_of
 
 BATCH = 64
 
 
-def load(folder: Path) -> tuple[Any, Any]:
-    """Load a checkpoint folder as classifier and tokenizer, in float32."""
+def load(folder: Path, task_type: str) -> tuple[Any, Any]:
+    """Load a checkpoint folder as a model of a task type, in float32, and its tokenizer."""
     import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoTokenizer
 
-    model, found = AutoModelForSequenceClassification.from_pretrained(
+    model, found = auto_class_of(task_type).from_pretrained(
         folder, local_files_only=True, dtype=torch.float32, use_safetensors=True, output_loading_info=True
     )
     # transformers initialises missing weights at random and only warns: the predictions would look like real ones.
@@ -54,16 +54,16 @@ def outputs_of(
     pairs: Sequence[str] | None,
     max_length: int,
     *,
-    names: Sequence[str] = ("logits",),
+    task_type: str,
     threads: int = 1,
     report: Callable[[int], None] = lambda done: None,
 ) -> dict[str, np.ndarray]:
-    """Return the outputs of the given names for every row, in row order, rows first. ``threads`` applies to an export
-    only; the threads of torch are set elsewhere."""
+    """Return the outputs of a task type for every row, in row order, rows first. ``threads`` applies to an export only;
+    the threads of torch are set elsewhere."""
     if is_export(folder):
         outputs = OnnxModel(folder, threads=threads).outputs(texts, pairs, max_length, report=report)
     else:
-        outputs = outputs_of_checkpoint(folder, texts, pairs, max_length, names, report)
+        outputs = outputs_of_checkpoint(folder, texts, pairs, max_length, task_type, report)
     if not all(np.isfinite(found).all() for found in outputs.values()):
         raise ModelError(
             f"{folder} answers with numbers that are not finite; its training diverged: lower the learning rate"
@@ -71,25 +71,19 @@ def outputs_of(
     return outputs
 
 
-def logits_of(
-    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, **how: Any
-) -> np.ndarray:
-    """Return the logits [N, C] of every row, in row order."""
-    return outputs_of(folder, texts, pairs, max_length, **how)["logits"]
-
-
 def outputs_of_checkpoint(
     folder: Path,
     texts: Sequence[str],
     pairs: Sequence[str] | None,
     max_length: int,
-    names: Sequence[str],
+    task_type: str,
     report: Callable[[int], None],
 ) -> dict[str, np.ndarray]:
     """Return a checkpoint's outputs in row order; rows of similar length share a batch."""
     import torch
 
-    model, tokenizer = load(folder)
+    model, tokenizer = load(folder, task_type)
+    names = [output.name for output in GRAPHS[task_type].outputs]
     max_length = longest(model.config, max_length)
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]) + (len(pairs[row]) if pairs else 0))
     found: dict[str, list[Any]] = {name: [None] * len(texts) for name in names}
@@ -127,9 +121,9 @@ def predict_texts(
     folder: Path, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int = 128
 ) -> list[dict[str, Any]]:
     """Return the prediction of every text, as the graph of the model's task type defines it."""
-    graph = GRAPHS[stored_type(folder)]
-    names = [output.name for output in graph.outputs]
-    return graph.predictions(outputs_of(folder, texts, pairs, max_length, names=names), card_of_model(folder, graph))
+    task_type = stored_type(folder)
+    outputs = outputs_of(folder, texts, pairs, max_length, task_type=task_type)
+    return GRAPHS[task_type].predictions(outputs, card_of_model(folder, task_type))
 
 
 def stored_type(folder: Path) -> str:
@@ -141,10 +135,10 @@ def stored_type(folder: Path) -> str:
     return type_of({"num_labels": len(card_of(folder)["labels"] or [""])})
 
 
-def card_of_model(folder: Path, graph: Graph) -> dict[str, Any]:
+def card_of_model(folder: Path, task_type: str) -> dict[str, Any]:
     """Return an export's card, or for a checkpoint what its card would say of its outputs."""
     if is_export(folder):
         return card_of(folder)
     from transformers import AutoConfig
 
-    return graph.card(AutoConfig.from_pretrained(folder, local_files_only=True))
+    return GRAPHS[task_type].card(AutoConfig.from_pretrained(folder, local_files_only=True))

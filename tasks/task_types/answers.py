@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tasks.task_types.classification.answers import ANSWERS as CLASSIFICATION
 from tasks.task_types.interfaces import Answers
+from tasks.task_types.regression.answers import ANSWERS as REGRESSION
 
-ANSWERS: dict[str, Answers] = {}
+ANSWERS: dict[str, Answers] = {"classification": CLASSIFICATION, "regression": REGRESSION}

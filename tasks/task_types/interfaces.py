@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+    from tasks.metrics.definition import Metric
     from tasks.task_types.types import Output
 
 # --- rows: reading and checking a user's table, for ports -------------------------------------------------------------
@@ -36,8 +37,51 @@ class Head:
 
 
 @dataclass(frozen=True)
+class Floor:
+    """The least score of a teacher that is clearly better than guessing, unless the recipe sets one."""
+
+    fact: str
+    """The fact of a fine-tuned teacher that is compared, one of those that ``Answers.guess`` returns."""
+    least: Callable[[Mapping[str, Any]], float]
+    """Returns the floor from the teacher's facts."""
+    description: str
+    """Describes the floor for users, as in "the floor is 0.550 (the majority class plus 5 points)"."""
+    interval: Callable[[float, int], tuple[float, float]]
+    """Returns the 95 % interval of the compared fact, from its value and the number of rows."""
+
+
+@dataclass(frozen=True)
 class Answers:
-    """Turns outputs into predictions, and predictions into figures (``answers.py``; numpy)."""
+    """Turns outputs into predictions, and predictions into figures (``answers.py``; numpy).
+
+    Outputs are arrays by the names in ``TaskType.outputs``, rows first; predictions and labels have one entry a row.
+    A stage's key counts only the fields that its code reads: a change of the error analysis trains nothing again.
+    """
+
+    decide: Callable[[Mapping[str, np.ndarray]], np.ndarray]
+    """Returns the predictions [N] of a model's outputs."""
+    metrics: Mapping[str, Metric]
+    """The metrics of ``TaskType.metrics``, by name; each maps predictions and labels to a figure."""
+    dtype: str
+    """The type of a prediction and of a label, by the name that numpy and Arrow share."""
+    agreement: Callable[[np.ndarray, np.ndarray], float]
+    """Returns by how much the predictions of two models agree; 1 if they are equal."""
+    unchanged: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    """Tells by row whether a model that is run again predicts the same, up to rounding."""
+    merge: Callable[[Mapping[str, np.ndarray], Sequence[int]], dict[str, np.ndarray]]
+    """Returns outputs in which classes that a judging set merges count as one: by class, the number of the class that
+    it is merged into. Raises DataError for a task type without classes."""
+    guess: Callable[[np.ndarray, np.ndarray], dict[str, float]]
+    """Returns the facts of a fine-tuned teacher by which it is compared with guessing, from predictions and labels."""
+    floor: Floor
+    """The least score of a teacher."""
+    read: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+    """Returns the arrays that the error analysis needs of one model's outputs, in float64."""
+    alone: Callable[[Mapping[str, np.ndarray], np.ndarray, int], dict[str, Any]]
+    """Analyses the errors of one model: from the arrays of ``read``, the labels, and a number of bins."""
+    apart: Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], np.ndarray, np.ndarray, int], dict[str, Any]]
+    """Compares a student with its teacher: from the arrays of ``read`` of both, labels, ids of rows, and the most
+    examples of each sort. Returns ``counts`` of rows, and ``examples`` by sort, each with the ``id`` of its row."""
 
 
 # --- view: words and figures, for pages, cards and MLflow -------------------------------------------------------------

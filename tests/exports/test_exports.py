@@ -29,8 +29,8 @@ from tasks.exports.quantizing import best, draw, quietly
 from tasks.exports.speed_check import NOISE, too_slow
 from tasks.recipe.judging import Exports
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of, is_export
-from tasks.scoring.predict import logits_of, predict_texts, truncated_share
-from tests.scoring.small import sentences, write_classifier
+from tasks.scoring.predict import predict_texts, truncated_share
+from tests.scoring.small import logits_of, sentences, write_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORT = {"opset": 20, "parity_rows": 24, "max_length": 32, "task_type": "classification"}

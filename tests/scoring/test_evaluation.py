@@ -52,7 +52,7 @@ def evaluation(
     )
     values = found.astype(float)
     given = [
-        Predictions("validation", seed, [IDS[row] for row in order], values[order], logits[order])
+        Predictions("validation", seed, [IDS[row] for row in order], values[order], {"logits": logits[order]})
         for seed in range(seeds)
     ]
     (folder / f"card-{wrong}").mkdir(parents=True, exist_ok=True)

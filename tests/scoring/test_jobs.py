@@ -102,8 +102,8 @@ def test_a_teacher_and_its_student_are_scored(place: Path, tmp_path: Path) -> No
 
 def test_a_judging_set_is_scored_with_its_merged_classes_as_one(place: Path, tmp_path: Path) -> None:
     """Against the answers themselves: chosen among three classes first, then two of them counted as one."""
-    from tasks.scoring.jobs import as_merged, score_judging_set
-    from tasks.scoring.predict import logits_of
+    from tasks.scoring.jobs import score_judging_set
+    from tests.scoring.small import logits_of
 
     texts, labels, folder = sentences(40), np.asarray([number % 2 for number in range(40)]), tmp_path / "set"
     folder.mkdir()
@@ -149,9 +149,6 @@ def test_a_judging_set_is_scored_with_its_merged_classes_as_one(place: Path, tmp
     )
     table = pq.ParquetFile(tmp_path / "card" / "predictions.parquet").read().to_pydict()
     assert table["prediction"][:40] == np.minimum(answers["first"], 1).tolist() and {*table["split"]} == {"validation"}
-    assert (as_merged(np.asarray([[3.0, 1.0, 2.0]]), [0, 1, 1]) == [[3.0, 2.0, -np.inf]]).all() and as_merged(
-        labels, None
-    ) is labels
 
 
 def test_stored_answers_replace_the_teacher(place: Path, tmp_path: Path) -> None:
@@ -175,7 +172,7 @@ def test_predictions_are_kept_row_by_row(place: Path, tmp_path: Path) -> None:
 
 
 def test_regression_is_scored(place: Path, tmp_path: Path) -> None:
-    figures = {"task_type": "regression", "metrics": ["pearson_spearman", "mse"], "headline": "pearson_spearman"}
+    figures = {"kind": "regression", "metrics": ["pearson_spearman", "mse"], "headline": "pearson_spearman"}
     knobs = SCORE | {"task": {"name": "tiny", **figures}}
     card = run_job(
         place, tmp_path / "card", "score", knobs, ("regressor",), rows=place / "values", teacher=place / "regressor"
@@ -191,7 +188,7 @@ def test_an_unknown_metric_is_one_sentence(place: Path, tmp_path: Path) -> None:
         place,
         tmp_path / "card",
         "score",
-        SCORE | {"task": {"name": "tiny", **FIGURES, "metrics": ["bleu"]}},
+        SCORE | {"task": TASK | {"metrics": ["bleu"]}},
         ("first",),
         rows=place / "rows",
         teacher=place / "teacher",

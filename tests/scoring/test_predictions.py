@@ -15,7 +15,7 @@ LOGITS = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 
 def answers(split: str, seed: int, ids: list[int]) -> Predictions:
     logits_NC = LOGITS[: len(ids)] + seed
-    return Predictions(split, seed, ids, logits_NC.argmax(-1), logits_NC)
+    return Predictions(split, seed, ids, logits_NC.argmax(-1), {"logits": logits_NC})
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
@@ -24,13 +24,25 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     for ours, theirs in zip(read_predictions(tmp_path), given, strict=True):
         assert (ours.split, ours.seed, ours.ids) == (theirs.split, theirs.seed, theirs.ids)
         assert np.array_equal(ours.predictions_N, theirs.predictions_N.astype(float))
-        assert ours.logits_NC.dtype == np.float32 and np.array_equal(ours.logits_NC, theirs.logits_NC)
+        assert {*ours.outputs} == {"logits"} and ours.outputs["logits"].dtype == np.float32
+        assert np.array_equal(ours.outputs["logits"], theirs.outputs["logits"])
 
 
 def test_a_model_s_answers_come_in_the_order_of_the_rows(tmp_path: Path) -> None:
     write_predictions(tmp_path, [answers("validation", seed, [4, 2, 9, 1]) for seed in range(2)])
     found = predictions_of(tmp_path, "validation", [1, 2, 4, 9])
-    assert found.seed == 0 and found.ids == [1, 2, 4, 9] and np.array_equal(found.logits_NC, LOGITS[[3, 1, 0, 2]])
+    assert (
+        found.seed == 0 and found.ids == [1, 2, 4, 9] and np.array_equal(found.outputs["logits"], LOGITS[[3, 1, 0, 2]])
+    )
+
+
+def test_every_output_is_a_column_by_its_name(tmp_path: Path) -> None:
+    outputs = {"start": LOGITS, "end": LOGITS[:, ::2] + 1}
+    write_predictions(tmp_path, [Predictions("validation", 0, [4, 2, 9, 1], LOGITS.argmax(-1), outputs)])
+    (found,) = read_predictions(tmp_path)
+    assert {name: values.tolist() for name, values in found.outputs.items()} == {
+        name: values.tolist() for name, values in outputs.items()
+    }
 
 
 @pytest.mark.parametrize(

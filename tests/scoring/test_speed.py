@@ -70,7 +70,7 @@ def test_both_are_timed_and_the_larger_takes_longer(tmp_path: Path) -> None:
 
 def test_either_library_gives_the_same_answer(tmp_path: Path) -> None:
     """The faster one is a matter of time alone: what is timed must be the model."""
-    model, _ = load(write_classifier(tmp_path))
+    model, _ = load(write_classifier(tmp_path), "classification")
     ids = torch.arange(1, 17).reshape(2, 8)
     with torch.inference_mode():
         before = model(input_ids=ids).logits

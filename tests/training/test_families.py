@@ -32,7 +32,6 @@ from tasks.recipe.slices import (
     TeacherSlice,
 )
 from tasks.recipe.students import Shape
-from tasks.scoring.predict import logits_of
 from tasks.scoring.speed.flops import counted_flops, flops_of, parameters_of
 from tasks.scoring.speed.speed import measure_latency, peak_increase
 from tasks.training import loop
@@ -50,6 +49,7 @@ from tasks.training.objectives.layers import Matcher
 from tasks.training.objectives.signals import record_signals, recorded
 from tasks.training.selection import all_logits
 from tests.families import NAMES, SIZES, write_tiny
+from tests.scoring.small import logits_of
 
 CPU = torch.device("cpu")
 TASK = Task("tiny", "classification", ["negative", "positive"], "accuracy", False)

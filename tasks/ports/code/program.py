@@ -20,7 +20,7 @@ from tasks.errors import StoreError
 
 PACKAGE = "tasks"
 FAMILY_ENTRIES = Mapping[tuple[str, str], frozenset[str]]
-"""The hashed entries of some families of choices."""
+"""The hashed entries of some families of choices, and the hashed fields of some records."""
 
 Definition = tuple[str, str]
 """A module, and a name that its top level defines."""
@@ -312,8 +312,10 @@ def is_family(node: ast.AST) -> bool:
 
 
 def with_entries(node: ast.stmt, entries: frozenset[str]) -> ast.stmt:
-    """Return a family of choices with only the given entries."""
+    """Return a family of choices with only the given entries, or a record with only the given fields."""
     family = getattr(node, "value", None)
+    if isinstance(family, ast.Call):
+        return ast.Expr(ast.Call(family.func, [], [one for one in family.keywords if one.arg in entries]))
     if not isinstance(family, ast.Dict):
         raise StoreError(f"a key cannot be computed: {ast.unparse(node)[:60]!r} is no dict of choices")
     pairs = [

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tasks.task_types.auto_classes import auto_class_of
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.views import VIEWS
 
@@ -24,10 +25,10 @@ def package(order: dict[str, Any]) -> None:
     import mlflow.transformers
     import torch
     from mlflow.models import infer_signature
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoTokenizer
 
     source, output, view = order["folder"], Path(order["output"]), VIEWS[order["task_type"]]
-    model = AutoModelForSequenceClassification.from_pretrained(
+    model = auto_class_of(order["task_type"]).from_pretrained(
         source, local_files_only=True, dtype=torch.float32, use_safetensors=True
     )
     tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)

@@ -11,15 +11,14 @@ import numpy as np
 
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS
-
-CLASSES = {"accuracy", "f1", "matthews"}
+from tasks.task_types.answers import ANSWERS
 
 
 class LimbeckMetric(evaluate.Metric):
     """One of ``METRICS``, chosen by ``config_name``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        value = datasets.Value("int64" if self.config_name in CLASSES else "float64")
+        value = datasets.Value(next(one.dtype for one in ANSWERS.values() if self.config_name in one.metrics))
         features = datasets.Features({"predictions": value, "references": value})
         return evaluate.MetricInfo(description=METRICS[self.config_name].description, citation="", features=features)
 

@@ -59,14 +59,16 @@ class Export:
         return lambda: self.model.ask(given)
 
 
-def opened(folder: Path, threads: int) -> Checkpoint | Export:
+def opened(folder: Path, threads: int, task_type: str) -> Checkpoint | Export:
     """Load the model in a folder, a checkpoint or an export."""
     from tasks.scoring.predict import load
 
-    return Export(folder, threads) if is_export(folder) else Checkpoint(*load(folder))
+    return Export(folder, threads) if is_export(folder) else Checkpoint(*load(folder, task_type))
 
 
-def fastest_call(folder: Path, model: Checkpoint | Export, inputs: Inputs) -> tuple[str, Callable[[], Any]]:
+def fastest_call(
+    folder: Path, model: Checkpoint | Export, task_type: str, inputs: Inputs
+) -> tuple[str, Callable[[], Any]]:
     """Return the name of the fastest engine for a model on this machine, and its call; for a checkpoint, each library
     for fp32 products is tried."""
     from tasks.scoring.speed.products import ONEDNN, by_onednn, libraries
@@ -76,7 +78,7 @@ def fastest_call(folder: Path, model: Checkpoint | Export, inputs: Inputs) -> tu
     first, *others = libraries()
     calls = {first: model.call(inputs)}
     if ONEDNN in others:
-        packed = opened(folder, 1)
+        packed = opened(folder, 1, task_type)
         by_onednn(packed.model, inputs["input_ids"].size)
         calls[ONEDNN] = packed.call(inputs)
     times = time_in_turn(calls, **TRIAL) if others else {first: [0.0]}  # type: ignore[arg-type]
@@ -100,16 +102,19 @@ def measure_latency(
     import torch
 
     torch.set_num_threads(threads)
-    models = {name: opened(folder, threads) for name, folder in folders.items()}
-    for model in models.values():
-        require_length(model.config, length)
+    models: dict[str, Checkpoint | Export] = {}
+    for name, folder in folders.items():
+        models[name] = opened(folder, threads, task_type)
+        require_length(models[name].config, length)
     smallest = min(model.vocabulary for model in models.values())
     ids_BT = torch.randint(
         min(1000, smallest // 2), smallest, (batch, length), generator=torch.Generator().manual_seed(0)
     ).numpy()
     inputs = GRAPHS[task_type].timed_inputs(ids_BT)
     with torch.inference_mode():
-        found = {name: fastest_call(folders[name], model, inputs) for name, model in models.items()}
+        found = {}
+        for name, model in models.items():
+            found[name] = fastest_call(folders[name], model, task_type, inputs)
         times = time_in_turn(
             {name: call for name, (_, call) in found.items()}, repeats=repeats, warmup=warmup, seconds=seconds
         )
@@ -205,7 +210,7 @@ def peak_increase(folder: Path, *, task_type: str, batch: int, length: int, thre
     torch.set_num_threads(threads)
     forget_peak()
     before = memory("VmRSS")
-    model = opened(folder, threads)
+    model = opened(folder, threads, task_type)
     require_length(model.config, length)
     call = model.call(GRAPHS[task_type].timed_inputs(np.full((batch, length), 7)))
     with torch.inference_mode():

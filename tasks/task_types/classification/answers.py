@@ -1,0 +1,167 @@
+"""Predictions of classes and their figures: confusion, calibration, proper scoring rules, and disagreements.
+
+Calibration: Guo et al. 2017, "On Calibration of Modern Neural Networks", arXiv:1706.04599 (bins of equal width over the
+highest probability; the expected calibration error is the mean gap between confidence and accuracy, weighted by the
+rows of each bin). Shape letters: N rows, C classes, K bins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tasks.metrics.intervals import share_interval
+from tasks.metrics.of_classes import ACCURACY, F1, MATTHEWS
+from tasks.task_types.common_answers import finite, pick
+from tasks.task_types.interfaces import Answers, Floor
+
+LOGITS = "logits"
+MARGIN = 0.05  # minimum margin of a teacher's accuracy above the majority class, as a share
+
+
+# --- predictions ------------------------------------------------------------------------------------------------------
+
+
+def decide(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the predicted classes of logits [N, C]."""
+    return np.asarray(outputs[LOGITS].argmax(-1))
+
+
+def unchanged(before_N: np.ndarray, after_N: np.ndarray) -> np.ndarray:
+    """Tell by row whether the class is the same."""
+    return before_N == after_N
+
+
+def merge(outputs: Mapping[str, np.ndarray], merged: Sequence[int]) -> dict[str, np.ndarray]:
+    """Return logits in which the first of each group of merged classes has the group's maximum and the others are -inf,
+    so that the first is predicted wherever one of the group was."""
+    logits_NC = outputs[LOGITS]
+    found_NC = np.full_like(logits_NC, -np.inf)
+    for number, first in enumerate(merged):
+        found_NC[:, first] = np.maximum(found_NC[:, first], logits_NC[:, number])
+    return {LOGITS: found_NC}
+
+
+def guess(predictions_N: np.ndarray, labels_N: np.ndarray) -> dict[str, float]:
+    """Return the accuracy of always guessing the majority class, and the accuracy of the predictions."""
+    majority = np.unique(labels_N, return_counts=True)[1].max() / len(labels_N)
+    return {"majority": float(majority), "selection_accuracy": ACCURACY(predictions_N, labels_N)}
+
+
+def least_accuracy(facts: Mapping[str, Any]) -> float:
+    """Return the least accuracy of a teacher: clearly above that of the majority class, and possible."""
+    return min(0.999, facts["majority"] + MARGIN)
+
+
+FLOOR = Floor(
+    fact="selection_accuracy",
+    least=least_accuracy,
+    description="the majority class plus 5 points",
+    interval=share_interval,
+)
+
+
+# --- error analysis ---------------------------------------------------------------------------------------------------
+
+
+def read(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return log-probabilities, the predicted class, and its probability."""
+    logits_NC = outputs[LOGITS].astype(np.float64)
+    shifted_NC = logits_NC - logits_NC.max(-1, keepdims=True) if logits_NC.size else logits_NC
+    logp_NC = shifted_NC - np.log(np.exp(shifted_NC).sum(-1, keepdims=True))
+    return {"logp": logp_NC, "answer": logp_NC.argmax(-1), "certainty": np.exp(logp_NC.max(-1))}
+
+
+def analyse(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, Any]:
+    """Return the confusion matrix (a row for each true class), the calibration, and proper scoring rules: negative
+    log-likelihood and Brier score."""
+    classes, rows = model["logp"].shape[1], len(labels_N)
+    confusion_CC = np.zeros((classes, classes), dtype=int)
+    np.add.at(confusion_CC, (labels_N, model["answer"]), 1)
+    truth_NC = np.eye(classes)[labels_N]
+    found = {"confusion": confusion_CC.tolist(), **calibration(model["certainty"], model["answer"] == labels_N, bins)}
+    nll = -model["logp"][np.arange(rows), labels_N].mean() if rows else None
+    brier = ((np.exp(model["logp"]) - truth_NC) ** 2).sum(-1).mean() if rows else None
+    return found | {"nll": finite(nll), "brier": finite(brier)}
+
+
+def calibration(certainty_N: np.ndarray, right_N: np.ndarray, bins: int) -> dict[str, Any]:
+    """Return the reliability diagram's bins and the expected calibration error; without rows it is undefined."""
+    place_N = np.minimum((certainty_N * bins).astype(int), bins - 1)
+    count_K = np.bincount(place_N, minlength=bins)
+    sure_K, right_K = (
+        np.bincount(place_N, weights=values, minlength=bins) for values in (certainty_N, right_N.astype(float))
+    )
+    bars = [
+        {
+            "low": k / bins,
+            "high": (k + 1) / bins,
+            "rows": int(count_K[k]),
+            "certainty": float(sure_K[k] / count_K[k]),
+            "accuracy": float(right_K[k] / count_K[k]),
+        }
+        for k in np.flatnonzero(count_K)
+    ]
+    return {
+        "ece": finite(np.abs(sure_K - right_K).sum() / len(certainty_N)) if len(certainty_N) else None,
+        "bins": bars,
+    }
+
+
+def compare(
+    ours: Mapping[str, np.ndarray],
+    theirs: Mapping[str, np.ndarray],
+    labels_N: np.ndarray,
+    ids_N: np.ndarray,
+    examples: int,
+) -> dict[str, Any]:
+    """Count the rows that student and teacher predict correctly, and select examples: confident disagreements, and rows
+    that only the student predicts correctly."""
+    ours_right_N, theirs_right_N = ours["answer"] == labels_N, theirs["answer"] == labels_N
+    differ_N = ours["answer"] != theirs["answer"]
+    # both must be confident: a model that is unsure disagrees by chance
+    surest_N = np.minimum(ours["certainty"], theirs["certainty"])
+    chosen = {
+        "surest": pick(differ_N, surest_N, ids_N, examples),
+        "corrected": pick(ours_right_N & differ_N, surest_N, ids_N, examples),
+    }
+
+    def example(row: int) -> dict[str, Any]:
+        models = {
+            name: {"answer": int(model["answer"][row]), "probability": float(model["certainty"][row])}
+            for name, model in (("student", ours), ("teacher", theirs))
+        }
+        return {"id": int(ids_N[row]), "label": int(labels_N[row]), **models}
+
+    return {
+        "counts": {**counts(ours_right_N, theirs_right_N), "differ": int(differ_N.sum())},
+        "examples": {name: [example(row) for row in rows] for name, rows in chosen.items()},
+    }
+
+
+def counts(ours_right_N: np.ndarray, theirs_right_N: np.ndarray) -> dict[str, int]:
+    """Count rows by the models that predict them correctly."""
+    return {
+        "rows": len(ours_right_N),
+        "both_right": int((ours_right_N & theirs_right_N).sum()),
+        "only_student": int((ours_right_N & ~theirs_right_N).sum()),
+        "only_teacher": int((~ours_right_N & theirs_right_N).sum()),
+        "both_wrong": int((~ours_right_N & ~theirs_right_N).sum()),
+    }
+
+
+ANSWERS = Answers(
+    decide=decide,
+    metrics={"accuracy": ACCURACY, "f1": F1, "matthews": MATTHEWS},
+    dtype="int64",
+    agreement=ACCURACY,
+    unchanged=unchanged,
+    merge=merge,
+    guess=guess,
+    floor=FLOOR,
+    read=read,
+    alone=analyse,
+    apart=compare,
+)
