@@ -14,7 +14,7 @@ from tasks.errors import DataError, GateError, LimbeckError
 from tasks.gate.floor import require_floor
 from tasks.preflight import check_students, require_selection, same_reading
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.training import Teacher
+from tasks.recipe.slices import TeacherSlice
 from tests.tiny import write_tiny_bert
 
 
@@ -212,6 +212,9 @@ def test_a_checkpoint_of_ones_own_reads_as_its_teacher_does(tmp_path: Path, tiny
     check_students(recipe({"start": str(other)}), tiny_bert, {"small": other})  # answers are about whole texts
 
 
+CLASSES, VALUES = TeacherSlice(task_type="classification"), TeacherSlice(task_type="regression")
+
+
 def judged(score: float, rows: int, split: str = "selection") -> dict[str, Any]:
     return {
         "selection_score": score,
@@ -238,31 +241,31 @@ def test_the_floor_is_not_decided_by_the_luck_of_a_few_rows(
 ) -> None:
     if refused:
         with pytest.raises(GateError, match=f"on {rows:,} selection rows and the floor is 0.550"):
-            require_floor(Teacher(), judged(score, rows))
+            require_floor(CLASSES, judged(score, rows))
     else:
-        assert bool(require_floor(Teacher(), judged(score, rows))) is doubted
+        assert bool(require_floor(CLASSES, judged(score, rows))) is doubted
 
 
 def test_what_a_floor_says_where_it_cannot_tell() -> None:
-    said = require_floor(Teacher(), judged(0.6, 30))
+    said = require_floor(CLASSES, judged(0.6, 30))
     assert "on 30 selection rows" in said and "from 0.423 to 0.754" in said and "raise data.selection_rows" in said
-    assert "training rows, since none are held back" in require_floor(Teacher(), judged(0.6, 30, "train"))
+    assert "training rows, since none are held back" in require_floor(CLASSES, judged(0.6, 30, "train"))
 
 
 def test_a_floor_of_ones_own_is_taken_at_its_word() -> None:
     with pytest.raises(GateError, match=r"the floor is 0\.800 \(teacher\.floor\)"):
-        require_floor(Teacher(floor=0.8), judged(0.79, 30))
-    assert require_floor(Teacher(floor=0.5), judged(0.79, 30)) == ""
+        require_floor(CLASSES.model_copy(update={"floor": 0.8}), judged(0.79, 30))
+    assert require_floor(CLASSES.model_copy(update={"floor": 0.5}), judged(0.79, 30)) == ""
 
 
 def test_the_floor_of_a_regression_is_a_correlation_whatever_decides_the_task() -> None:
     facts = {"selection_score": -1.3, "selection_count": 1000, "selection_split": "selection", "majority": 0.0}
-    assert require_floor(Teacher(), {**facts, "selection_correlation": 0.4}) == ""
+    assert require_floor(VALUES, {**facts, "selection_correlation": 0.4}) == ""
     with pytest.raises(GateError, match="the least correlation"):
-        require_floor(Teacher(), {**facts, "selection_correlation": 0.2})
-    few = require_floor(Teacher(), {**facts, "selection_count": 20, "selection_correlation": 0.2})
+        require_floor(VALUES, {**facts, "selection_correlation": 0.2})
+    few = require_floor(VALUES, {**facts, "selection_count": 20, "selection_correlation": 0.2})
     assert "from -0.266 to 0.590" in few and "from -1.000 to 1.000" in require_floor(
-        Teacher(), {**facts, "selection_count": 3, "selection_correlation": 0.2}
+        VALUES, {**facts, "selection_count": 3, "selection_correlation": 0.2}
     )
 
 

@@ -25,11 +25,11 @@ async def good_teacher(recipe: Recipe, rows: Artifact, base: Artifact) -> Artifa
     """Fine-tune the teacher; raise GateError if it is no better than guessing."""
     knobs = TeacherSlice(**dict(recipe.teacher), task_type=recipe.spec.kind)
     teacher = await finetune_teacher(knobs, rows=rows, base=base)
-    hold_against_floor(recipe.teacher, teacher)
+    hold_against_floor(knobs, teacher)
     return teacher
 
 
-def hold_against_floor(knobs: Teacher, teacher: Artifact) -> None:
+def hold_against_floor(knobs: TeacherSlice, teacher: Artifact) -> None:
     """Raise GateError for a teacher below its floor, and log a warning if its rows are too few to tell. A plan does not
     warn, and does not check a teacher that is not scored yet."""
     doubt = require_floor(knobs, teacher.facts) if teacher.facts else ""

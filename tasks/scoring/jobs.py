@@ -137,8 +137,8 @@ def score_split(
     card["rows"][split] = len(rows)
     card["per_seed"][split] = {name: [METRICS[name](each, rows.labels_N) for each in ours_SN] for name in knobs.metrics}
     own = figures_of_split(ours_SN[:1], theirs_N, rows, knobs, answers)
-    for name, found in own.items():
-        card[name][split] = found
+    for figure, found in own.items():
+        card[figure][split] = found
     card["means"][split] = own if len(ours_SN) == 1 else figures_of_split(ours_SN, theirs_N, rows, knobs, answers)
 
 

@@ -1,4 +1,4 @@
-"""Parts of an error analysis that several task types share.
+"""Parts of predictions and of an error analysis that several task types share.
 
 Rows are ranked by figures and then by row id, so that the same predictions always select the same rows. Shape letter:
 N rows.
@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
+LOGITS = "logits"
+"""The name of the output of a model with one head, in transformers."""
 
 
 def pick(wanted_N: np.ndarray, weight_N: np.ndarray, ids_N: np.ndarray, most: int) -> list[int]:

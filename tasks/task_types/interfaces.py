@@ -2,7 +2,9 @@
 
 Each part of a task type is one file of its folder (``rows.py``, ``head.py``, ``answers.py``, ``view.py``, ``graph.py``)
 and one entry of a dict beside this file (``READERS``, ``HEADS``, ``ANSWERS``, ``VIEWS``, ``GRAPHS``), under the type's
-name in a recipe. Shape letters: N rows, B batch, C outputs of a row.
+name in a recipe. Of a part, a stage's key counts only the fields that the stage's code reads, as long as it takes the
+part from the dict itself: ``ANSWERS[knobs.task_type].decide``, also by a local name, or by an argument of our function;
+a part that is kept in an object counts whole. Shape letters: N rows, B batch, C outputs of a row.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from tasks.task_types.types import Output
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,9 +59,10 @@ class Answers:
     """Turns outputs into predictions, and predictions into figures (``answers.py``; numpy).
 
     Outputs are arrays by the names in ``TaskType.outputs``, rows first; predictions and labels have one entry a row.
-    A stage's key counts only the fields that its code reads: a change of the error analysis trains nothing again.
     """
 
+    outputs: tuple[Output, ...]
+    """The outputs of a model that ``decide`` reads: those of ``TaskType.outputs``."""
     decide: Callable[[Mapping[str, np.ndarray]], np.ndarray]
     """Returns the predictions [N] of a model's outputs."""
     metrics: Mapping[str, Metric]

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from tasks.engine.job import Job
 from tasks.errors import DataError
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import label_loss
-from tasks.metrics.of_classes import ACCURACY
-from tasks.metrics.of_values import PEARSON
 from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
+from tasks.task_types.answers import ANSWERS
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import load_classifier, save_model, set_dropout
 from tasks.training.models.value_head import started_at_labels
 from tasks.training.precision import device, make_deterministic
-from tasks.training.selection import all_logits, selection_score, selector
+from tasks.training.selection import all_outputs, selection_score, selector
 
 
 def finetune(job: Job) -> dict[str, Any]:
-    """Fine-tune the model in ``base`` on ``rows`` and write a checkpoint; return its scores on the selection rows and
-    the share of the majority class."""
+    """Fine-tune the model in ``base`` on ``rows`` and write a checkpoint; return its scores on the selection rows, and
+    the score of guessing."""
     knobs, place = job.read(TeacherSlice), device()
     make_deterministic(knobs.seed)
     task = read_task(job.inputs["rows"])
@@ -81,22 +79,21 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
 
 
 def score_teacher(job: Job, knobs: TeacherSlice, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
-    """Return a finished teacher's scores on the selection rows (on train rows if none are held back), the score of
-    always guessing the majority class, and the number of rows."""
+    """Return a finished teacher's score on the selection rows (on train rows if none are held back), the facts by which
+    it is compared with guessing, and the number of rows."""
     held, split = read_rows(job.inputs["rows"], "selection", task.kind), "selection"
     if not len(held):
         held, split = read_rows(job.inputs["rows"], "train", task.kind), "train"
     encoded = encode(tokenizer, held.texts, held.pairs, knobs.max_length)
-    logits_NC = all_logits(model, encoded, tokenizer.pad_token_id, precision=knobs.precision)
-    facts = {
-        "selection_score": selection_score(task, logits_NC, held.labels_N),
+    answers = ANSWERS[knobs.task_type]
+    outputs = all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision=knobs.precision)
+    predictions_N = answers.decide(outputs)
+    return {
+        "selection_score": selection_score(answers, task.headline, predictions_N, held.labels_N),
         "selection_count": len(held),
         "selection_split": split,
+        **answers.guess(predictions_N, held.labels_N),
     }
-    if task.kind == "regression":
-        return facts | {"majority": 0.0, "selection_correlation": PEARSON(logits_NC[:, 0], held.labels_N)}
-    majority = np.unique(held.labels_N, return_counts=True)[1].max() / len(held)
-    return facts | {"majority": float(majority), "selection_accuracy": ACCURACY(logits_NC.argmax(-1), held.labels_N)}
 
 
 def truncated(encoded: Encoded, max_length: int) -> float:

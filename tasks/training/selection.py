@@ -7,7 +7,7 @@ Shape letters: N rows, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,47 +15,58 @@ import numpy as np
 import torch
 
 from tasks.errors import RecipeError
-from tasks.metrics.metrics import METRICS
-from tasks.recipe.training import TaskTraining
+from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
+from tasks.task_types.answers import ANSWERS
+from tasks.task_types.interfaces import Answers
+from tasks.task_types.types import Output
 from tasks.training.data.batches import by_length
 from tasks.training.data.rows import Encoded, Rows, Task, collate
 from tasks.training.precision import arithmetic
 
 
-def selection_score(task: Task, logits_NC: np.ndarray, labels_N: np.ndarray, choose_by: str = "headline") -> float:
-    """Return the score of logits by the task's headline metric, or by the metric ``choose_by``; higher is better.
+def selection_score(answers: Answers, metric: str, predictions_N: np.ndarray, labels_N: np.ndarray) -> float:
+    """Return the score of predictions by a metric of their task type; higher is better.
 
-    Raises RecipeError for an unknown metric.
+    Raises RecipeError for a metric that the task type does not have.
     """
-    metric = task.headline if choose_by == "headline" else choose_by
-    if metric not in METRICS:
-        raise RecipeError(f"unknown metric {metric!r}; choose one of {', '.join(sorted(METRICS))}")
-    found = METRICS[metric](logits_NC[:, 0] if task.kind == "regression" else logits_NC.argmax(-1), labels_N)
-    return -found if METRICS[metric].lower_is_better else found
+    if metric not in answers.metrics:
+        raise RecipeError(f"unknown metric {metric!r}; choose one of {', '.join(sorted(answers.metrics))}")
+    found = answers.metrics[metric](predictions_N, labels_N)
+    return -found if answers.metrics[metric].lower_is_better else found
 
 
-def all_logits(model: Any, encoded: Encoded, pad: int, *, precision: str, batch: int = 64) -> np.ndarray:
-    """Return logits [N, C] in float32 of every row, in row order."""
-    place, parts, order = model.device, [], []
+def all_outputs(
+    model: Any, outputs: Sequence[Output], encoded: Encoded, pad: int, *, precision: str, batch: int = 64
+) -> dict[str, np.ndarray]:
+    """Return the named outputs [N, C] of every row, in float32 and in row order."""
+    place, parts, order = model.device, list[list[np.ndarray]](), []
     was_training = model.training
     model.eval()
     for rows in by_length(encoded.lengths_N, size=batch, tokens=16_384):
         with torch.inference_mode(), arithmetic(precision, place):
-            inputs = collate(encoded, rows, pad, place).inputs(model)
-            parts.append(model(**inputs).logits.float().cpu().numpy())
+            found = model(**collate(encoded, rows, pad, place).inputs(model))
+            parts.append([found[one.name].float().cpu().numpy() for one in outputs])
         order.append(rows)
     model.train(was_training)
-    logits_NC = np.concatenate(parts)
-    result = np.empty_like(logits_NC)
-    result[np.concatenate(order)] = logits_NC
-    return result
+    place_N = np.argsort(np.concatenate(order))
+    return {
+        one.name: np.concatenate(each)[place_N] for one, each in zip(outputs, zip(*parts, strict=True), strict=True)
+    }
 
 
 def selector(
-    model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int, knobs: TaskTraining
+    model: Any,
+    task: Task,
+    rows: Rows,
+    encoded: Encoded,
+    pad: int,
+    knobs: TeacherSlice | PredictionSlice | DropSlice,
 ) -> Callable[[], float] | None:
-    """Return a function that scores the model on the selection rows, or None if there are none."""
+    """Return a function that scores the model on the selection rows by the headline metric, or by the one that
+    ``choose_by`` names; None if there are no such rows."""
     if not len(rows):
         return None
-    answered = partial(all_logits, model, encoded, pad, precision=knobs.precision)
-    return lambda: selection_score(task, answered(), rows.labels_N, knobs.choose_by)
+    answers = ANSWERS[knobs.task_type]
+    metric = task.headline if knobs.choose_by == "headline" else knobs.choose_by
+    asked = partial(all_outputs, model, answers.outputs, encoded, pad, precision=knobs.precision)
+    return lambda: selection_score(answers, metric, answers.decide(asked()), rows.labels_N)

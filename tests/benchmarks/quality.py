@@ -37,6 +37,7 @@ from tasks.methods.losses.soft_targets import prediction_loss
 from tasks.recipe.slices import IntermediateSlice, PredictionSlice, TeacherSlice
 from tasks.recipe.students import Shape
 from tasks.recipe.training import SeededTraining
+from tasks.task_types.types import CLASS_LOGITS
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Batch, Encoded, Rows, Task, collate, encode, load_tokenizer
@@ -46,7 +47,7 @@ from tasks.training.loop import TrainingSpec, rate, train
 from tasks.training.models.students import build_student, freeze, load_classifier, set_dropout
 from tasks.training.objectives.layers import Matcher
 from tasks.training.precision import store_as_multiplied
-from tasks.training.selection import all_logits
+from tasks.training.selection import all_outputs
 from tests.benchmarks.distillation import kept_of
 from tests.benchmarks.measure import Figure
 from tests.benchmarks.setting import Setting
@@ -175,7 +176,8 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
     with tempfile.TemporaryDirectory() as folder:
         kept = kept_of(teacher, matcher, encoded, Path(folder))
         train(place_of(school, f"first-{seed}"), first, inner_spec(matcher, varied, first, kept, CPU), CPU)
-    answers_NC = torch.from_numpy(all_logits(teacher, encoded, tokenizer.pad_token_id, precision="auto"))
+    outputs = all_outputs(teacher, CLASS_LOGITS, encoded, tokenizer.pad_token_id, precision="auto")
+    answers_NC = torch.from_numpy(outputs["logits"])
 
     def loss(indices: Indices) -> Loss:
         batch = indices.rows_B
@@ -247,8 +249,9 @@ def answer_loss(student: Any, batch: Batch, answers_BC: Tensor, labels_B: np.nda
 
 def right(model: Any, tokenizer: Any, held: Rows) -> np.ndarray:
     """Return which rows a model answers rightly."""
-    logits_NC = all_logits(model, encode(tokenizer, held.texts, None, WIDTH), tokenizer.pad_token_id, precision="fp32")
-    return np.asarray(logits_NC.argmax(-1) == held.labels_N)
+    encoded = encode(tokenizer, held.texts, None, WIDTH)
+    outputs = all_outputs(model, CLASS_LOGITS, encoded, tokenizer.pad_token_id, precision="fp32")
+    return np.asarray(outputs["logits"].argmax(-1) == held.labels_N)
 
 
 def place_of(school: School, name: str) -> Job:

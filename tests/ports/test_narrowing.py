@@ -229,8 +229,7 @@ EVERYWHERE = {
     "JOBS",
 }
 """Families that count whole: asked by what a model's config says, by a metric's function, by a file's name, or read
-from end to end. Of ``JOBS`` the one that a stage task names is a root of its own. ``METRICS`` counts whole where a
-training selects checkpoints, by the headline that its rows name, and narrowed where rows are scored."""
+from end to end. Of ``JOBS`` the one that a stage task names is a root of its own."""
 
 
 def test_which_families_are_narrowed_and_by_which_knob() -> None:
@@ -246,8 +245,8 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "STARTS": {"start"},
         "STRATEGIES": {"start", "strategy"},
         "MIXTURES": {"combine"},
-        "METRICS": {"metric", "metrics", "whole"},
-        "KINDS": {"task_type"},
+        "METRICS": {"metric", "metrics"},
+        "ANSWERS": {"task_type", "task.kind"},
         "WAYS": {"ways"},
     }
 

@@ -222,7 +222,7 @@ CHOSEN_BY = {
     "OBJECTIVES": ("method",),
     "STRATEGIES": ("strategy", "start"),
     "STARTS": ("start",),
-    "KINDS": ("task_type",),
+    "ANSWERS": ("task_type", "kind"),
     "WAYS": ("ways",),
     "ARCHITECTURES": ("architectures", "start"),
 }

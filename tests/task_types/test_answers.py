@@ -41,6 +41,7 @@ def drawn(name: str, seed: int) -> dict[str, np.ndarray]:
 def test_every_task_type_has_answers_and_its_metrics() -> None:
     assert {*ANSWERS} == {*TASK_TYPES}
     for name, answers in ANSWERS.items():
+        assert answers.outputs == TASK_TYPES[name].outputs
         assert {*answers.metrics} == {*TASK_TYPES[name].metrics} and TASK_TYPES[name].headline in answers.metrics
         assert all(metric is METRICS[one] for one, metric in answers.metrics.items())
 

@@ -34,6 +34,7 @@ from tasks.recipe.slices import (
 from tasks.recipe.students import Shape
 from tasks.scoring.speed.flops import counted_flops, flops_of, parameters_of
 from tasks.scoring.speed.speed import measure_latency, peak_increase
+from tasks.task_types.types import CLASS_LOGITS
 from tasks.training import loop
 from tasks.training.answers import answer, summary_of
 from tasks.training.data.corpora import read_corpus, tokenize_corpus
@@ -47,7 +48,7 @@ from tasks.training.models.students import build_student, freeze, load_classifie
 from tasks.training.objectives.capture import Capture, beyond_window, check_capture
 from tasks.training.objectives.layers import Matcher
 from tasks.training.objectives.signals import record_signals, recorded
-from tasks.training.selection import all_logits
+from tasks.training.selection import all_outputs
 from tests.families import NAMES, SIZES, write_tiny
 from tests.scoring.small import logits_of
 
@@ -123,7 +124,8 @@ def test_whoever_loads_the_folder_gets_the_engines_answers(
 ) -> None:
     """Nothing of ours is asked there: the saved tokenizer knows on which side to pad, and what the model takes."""
     tokenizer, model = load_tokenizer(teachers[name]), freeze(load_classifier(teachers[name], TASK, CPU))
-    ours_NC = all_logits(model, encode(tokenizer, TEXTS, pairs, 24), tokenizer.pad_token_id, precision="fp32")
+    encoded = encode(tokenizer, TEXTS, pairs, 24)
+    ours_NC = all_outputs(model, CLASS_LOGITS, encoded, tokenizer.pad_token_id, precision="fp32")["logits"]
     np.testing.assert_allclose(logits_of(teachers[name], TEXTS, pairs, 24), ours_NC, rtol=1e-4, atol=1e-5)
 
 

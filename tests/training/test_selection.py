@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from transformers import BertConfig, BertForSequenceClassification
 
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS
-from tasks.recipe.judging import KIND_METRICS
+from tasks.recipe.slices import TeacherSlice
 from tasks.recipe.training import TaskTraining
-from tasks.training.data.rows import Task
-from tasks.training.selection import selection_score
+from tasks.task_types.answers import ANSWERS
+from tasks.task_types.types import CLASS_LOGITS, TASK_TYPES
+from tasks.training.data.rows import Encoded, Rows, Task
+from tasks.training.selection import all_outputs, selection_score, selector
 
 RANDOM = np.random.default_rng(0)
 CLASSES = [RANDOM.integers(0, classes, (2, 60)) for classes in (2, 2, 3, 5)] + [
@@ -24,42 +27,64 @@ VALUES = [
 ]
 
 
-def logits_of(predicted: np.ndarray) -> np.ndarray:
-    return np.eye(2)[predicted]
-
-
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_checkpoints_are_ranked_by_the_numbers_of_the_scales(name: str) -> None:
-    classes = name in KIND_METRICS["classification"]
-    for predicted, labels in CLASSES if classes else VALUES:
-        task = Task("mine", "classification" if classes else "regression", None, name, pairs=False)
-        found = selection_score(task, np.eye(5)[predicted] if classes else predicted[:, None], labels)
+    (kind,) = (one.name for one in TASK_TYPES.values() if name in one.metrics)
+    for predicted, labels in CLASSES if kind == "classification" else VALUES:
+        found = selection_score(ANSWERS[kind], name, predicted, labels)
         assert found == (-1 if name == "mse" else 1) * METRICS[name](predicted, labels)
 
 
 def test_every_metric_can_choose_and_the_knob_knows_them_all() -> None:
     legal = TaskTraining.model_json_schema()["properties"]["choose_by"]["enum"]
-    assert set(METRICS) == set().union(*KIND_METRICS.values()) == set(legal) - {"headline"}
+    assert set(METRICS) == set().union(*(one.metrics for one in TASK_TYPES.values())) == set(legal) - {"headline"}
+
+
+def selected_by(headline: str, choose_by: str) -> str:
+    """Return the metric by which a selector scores a real model, which answers by chance."""
+    bert = BertForSequenceClassification(
+        BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+    )
+    tokens = Encoded(np.tile([1, 2, 3], 10), np.zeros(30, dtype=np.int64), np.arange(0, 31, 3))
+    labels_N = np.array([1] * 3 + [0] * 7)
+    rows = Rows(np.arange(10), ["a"] * 10, None, labels_N)
+    knobs = TeacherSlice(task_type="classification", choose_by=choose_by, precision="fp32")
+    scored = selector(
+        bert, Task("mine", "classification", ["no", "yes"], headline, pairs=False), rows, tokens, 0, knobs
+    )
+    assert scored is not None
+    (answer,) = {*all_outputs(bert, CLASS_LOGITS, tokens, 0, precision="fp32")["logits"].argmax(-1)}
+    found = {name: METRICS[name](np.full(10, answer), labels_N) for name in ("accuracy", "f1")}
+    assert found["accuracy"] != found["f1"]
+    (name,) = (name for name, value in found.items() if value == scored())
+    return name
 
 
 def test_the_headline_chooses_and_a_knob_says_otherwise() -> None:
-    """Who calls everything the common class 0 is right more often, and finds nothing."""
+    """Equal rows get one class: the share of right answers differs from F1."""
+    assert selected_by("f1", "headline") == "f1" and selected_by("f1", "accuracy") == "accuracy"
+    assert selected_by("accuracy", "headline") == "accuracy"
+
+
+def test_f1_prefers_a_model_that_finds_the_rare_class() -> None:
+    """A model that predicts the common class 0 everywhere is right more often, and finds nothing."""
     labels = np.array([1] * 3 + [0] * 7)
-    idle, finder = logits_of(np.zeros(10, dtype=int)), logits_of(np.array([1] * 3 + [1] * 4 + [0] * 3))
-    task = Task("mine", "classification", ["no", "yes"], "f1", pairs=False)
-    assert selection_score(task, finder, labels) > selection_score(task, idle, labels)
-    assert selection_score(task, finder, labels, "accuracy") < selection_score(task, idle, labels, "accuracy")
+    idle, finder = np.zeros(10, dtype=int), np.array([1] * 3 + [1] * 4 + [0] * 3)
+    answers = ANSWERS["classification"]
+    assert selection_score(answers, "f1", finder, labels) > selection_score(answers, "f1", idle, labels)
+    assert selection_score(answers, "accuracy", finder, labels) < selection_score(answers, "accuracy", idle, labels)
 
 
 def test_stsb_is_chosen_by_both_correlations() -> None:
-    task = Task("stsb", "regression", None, "pearson_spearman", pairs=True)
     labels = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
     straight, steep = np.array([0.0, 1.0, 3.0, 2.0, 4.0]), np.array([0.0, 0.1, 0.2, 0.3, 40.0])
-    both = [selection_score(task, values[:, None], labels) for values in (straight, steep)]
-    alone = [selection_score(task, values[:, None], labels, "pearson") for values in (straight, steep)]
+    answers = ANSWERS["regression"]
+    both = [selection_score(answers, "pearson_spearman", values, labels) for values in (straight, steep)]
+    alone = [selection_score(answers, "pearson", values, labels) for values in (straight, steep)]
     assert alone[0] > alone[1] and alone[1] < both[1] < 1.0 and both[0] == pytest.approx(0.9)
 
 
-def test_an_unknown_headline_is_one_sentence() -> None:
-    with pytest.raises(RecipeError, match="unknown metric 'bleu'; choose one of accuracy, f1"):
-        selection_score(Task("mine", "classification", ["a", "b"], "bleu", pairs=False), np.eye(2), np.array([0, 1]))
+def test_a_metric_of_another_task_type_is_one_sentence() -> None:
+    for name in ("bleu", "pearson"):
+        with pytest.raises(RecipeError, match=f"unknown metric '{name}'; choose one of accuracy, f1"):
+            selection_score(ANSWERS["classification"], name, np.zeros(2), np.array([0, 1]))

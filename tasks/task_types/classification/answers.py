@@ -14,27 +14,27 @@ import numpy as np
 
 from tasks.metrics.intervals import share_interval
 from tasks.metrics.of_classes import ACCURACY, F1, MATTHEWS
-from tasks.task_types.common_answers import finite, pick
+from tasks.task_types.common_answers import LOGITS, finite, pick
 from tasks.task_types.interfaces import Answers, Floor
+from tasks.task_types.types import CLASS_LOGITS
 
-LOGITS = "logits"
 MARGIN = 0.05  # minimum margin of a teacher's accuracy above the majority class, as a share
 
 
 # --- predictions ------------------------------------------------------------------------------------------------------
 
 
-def decide(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+def predicted_classes(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the predicted classes of logits [N, C]."""
     return np.asarray(outputs[LOGITS].argmax(-1))
 
 
-def unchanged(before_N: np.ndarray, after_N: np.ndarray) -> np.ndarray:
+def same_classes(before_N: np.ndarray, after_N: np.ndarray) -> np.ndarray:
     """Tell by row whether the class is the same."""
     return before_N == after_N
 
 
-def merge(outputs: Mapping[str, np.ndarray], merged: Sequence[int]) -> dict[str, np.ndarray]:
+def merge_classes(outputs: Mapping[str, np.ndarray], merged: Sequence[int]) -> dict[str, np.ndarray]:
     """Return logits in which the first of each group of merged classes has the group's maximum and the others are -inf,
     so that the first is predicted wherever one of the group was."""
     logits_NC = outputs[LOGITS]
@@ -44,7 +44,7 @@ def merge(outputs: Mapping[str, np.ndarray], merged: Sequence[int]) -> dict[str,
     return {LOGITS: found_NC}
 
 
-def guess(predictions_N: np.ndarray, labels_N: np.ndarray) -> dict[str, float]:
+def guess_by_majority(predictions_N: np.ndarray, labels_N: np.ndarray) -> dict[str, float]:
     """Return the accuracy of always guessing the majority class, and the accuracy of the predictions."""
     majority = np.unique(labels_N, return_counts=True)[1].max() / len(labels_N)
     return {"majority": float(majority), "selection_accuracy": ACCURACY(predictions_N, labels_N)}
@@ -55,18 +55,10 @@ def least_accuracy(facts: Mapping[str, Any]) -> float:
     return min(0.999, facts["majority"] + MARGIN)
 
 
-FLOOR = Floor(
-    fact="selection_accuracy",
-    least=least_accuracy,
-    description="the majority class plus 5 points",
-    interval=share_interval,
-)
-
-
 # --- error analysis ---------------------------------------------------------------------------------------------------
 
 
-def read(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def read_classes(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return log-probabilities, the predicted class, and its probability."""
     logits_NC = outputs[LOGITS].astype(np.float64)
     shifted_NC = logits_NC - logits_NC.max(-1, keepdims=True) if logits_NC.size else logits_NC
@@ -74,7 +66,7 @@ def read(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {"logp": logp_NC, "answer": logp_NC.argmax(-1), "certainty": np.exp(logp_NC.max(-1))}
 
 
-def analyse(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, Any]:
+def analyse_classes(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, Any]:
     """Return the confusion matrix (a row for each true class), the calibration, and proper scoring rules: negative
     log-likelihood and Brier score."""
     classes, rows = model["logp"].shape[1], len(labels_N)
@@ -110,7 +102,7 @@ def calibration(certainty_N: np.ndarray, right_N: np.ndarray, bins: int) -> dict
     }
 
 
-def compare(
+def compare_classes(
     ours: Mapping[str, np.ndarray],
     theirs: Mapping[str, np.ndarray],
     labels_N: np.ndarray,
@@ -136,12 +128,12 @@ def compare(
         return {"id": int(ids_N[row]), "label": int(labels_N[row]), **models}
 
     return {
-        "counts": {**counts(ours_right_N, theirs_right_N), "differ": int(differ_N.sum())},
+        "counts": {**count_right(ours_right_N, theirs_right_N), "differ": int(differ_N.sum())},
         "examples": {name: [example(row) for row in rows] for name, rows in chosen.items()},
     }
 
 
-def counts(ours_right_N: np.ndarray, theirs_right_N: np.ndarray) -> dict[str, int]:
+def count_right(ours_right_N: np.ndarray, theirs_right_N: np.ndarray) -> dict[str, int]:
     """Count rows by the models that predict them correctly."""
     return {
         "rows": len(ours_right_N),
@@ -153,15 +145,21 @@ def counts(ours_right_N: np.ndarray, theirs_right_N: np.ndarray) -> dict[str, in
 
 
 ANSWERS = Answers(
-    decide=decide,
+    outputs=CLASS_LOGITS,
+    decide=predicted_classes,
     metrics={"accuracy": ACCURACY, "f1": F1, "matthews": MATTHEWS},
     dtype="int64",
     agreement=ACCURACY,
-    unchanged=unchanged,
-    merge=merge,
-    guess=guess,
-    floor=FLOOR,
-    read=read,
-    alone=analyse,
-    apart=compare,
+    unchanged=same_classes,
+    merge=merge_classes,
+    guess=guess_by_majority,
+    floor=Floor(
+        fact="selection_accuracy",
+        least=least_accuracy,
+        description="the majority class plus 5 points",
+        interval=share_interval,
+    ),
+    read=read_classes,
+    alone=analyse_classes,
+    apart=compare_classes,
 )

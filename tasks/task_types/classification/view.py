@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.task_types.common_view import code_of_logits, example, number
+from tasks.task_types.common_view import code_of_logits, example_text, two_digits
 from tasks.task_types.interfaces import ErrorFigure, View
 
 
-def answer(given: Any, names: Sequence[str]) -> str:
+def class_named(given: Any, names: Sequence[str]) -> str:
     """Return a class by its name, or by its number if it has none."""
-    return names[given] if isinstance(given, int) and 0 <= given < len(names) else number(given)
+    return names[given] if isinstance(given, int) and 0 <= given < len(names) else two_digits(given)
 
 
 ECE = ErrorFigure("ece", "expected calibration error", "ECE")
 VIEW = View(
-    example=example,
+    example=example_text,
     example_answer={"label": "name", "score": 0.5},
     code=code_of_logits(
         checkpoint="print(model.config.id2label[logits.argmax(-1).item()])",
@@ -44,5 +44,5 @@ VIEW = View(
         "surest": "Both sure, and of different answers",
         "corrected": "The student is right, its teacher is not",
     },
-    answer=answer,
+    answer=class_named,
 )

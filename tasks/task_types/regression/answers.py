@@ -10,10 +10,10 @@ import numpy as np
 from tasks.errors import DataError
 from tasks.metrics.intervals import correlation_interval
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
-from tasks.task_types.common_answers import finite, pick
+from tasks.task_types.common_answers import LOGITS, finite, pick
 from tasks.task_types.interfaces import Answers, Floor
+from tasks.task_types.types import VALUES
 
-LOGITS = "logits"
 CORRELATED = 0.3  # minimum correlation of a teacher
 POINTS = 300
 """Points of a scatter plot; more of them would overlap without adding information."""
@@ -22,22 +22,22 @@ POINTS = 300
 # --- predictions ------------------------------------------------------------------------------------------------------
 
 
-def decide(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+def predicted_values(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the predicted values of logits [N, 1]."""
     return outputs[LOGITS][:, 0]
 
 
-def unchanged(before_N: np.ndarray, after_N: np.ndarray) -> np.ndarray:
+def close_values(before_N: np.ndarray, after_N: np.ndarray) -> np.ndarray:
     """Tell by row whether the value is the same, up to the arithmetic of another machine."""
     return np.isclose(before_N, after_N, rtol=1e-3, atol=1e-3)
 
 
-def merge(outputs: Mapping[str, np.ndarray], merged: Sequence[int]) -> dict[str, np.ndarray]:
+def refuse_merging(outputs: Mapping[str, np.ndarray], merged: Sequence[int]) -> dict[str, np.ndarray]:
     """Raise DataError: values have no classes that could be merged."""
     raise DataError("a judging set of values cannot merge classes; leave classes out of its section data.judge")
 
 
-def guess(predictions_N: np.ndarray, labels_N: np.ndarray) -> dict[str, float]:
+def guess_by_mean(predictions_N: np.ndarray, labels_N: np.ndarray) -> dict[str, float]:
     """Return the correlation of a constant guess, which is 0, and that of the predictions."""
     return {"majority": 0.0, "selection_correlation": PEARSON(predictions_N, labels_N)}
 
@@ -47,23 +47,15 @@ def least_correlation(facts: Mapping[str, Any]) -> float:
     return CORRELATED
 
 
-FLOOR = Floor(
-    fact="selection_correlation",
-    least=least_correlation,
-    description="the least correlation of a regression teacher",
-    interval=correlation_interval,
-)
-
-
 # --- error analysis ---------------------------------------------------------------------------------------------------
 
 
-def read(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def read_values(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the predicted values."""
     return {"value": outputs[LOGITS][:, 0].astype(np.float64)}
 
 
-def analyse(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, Any]:
+def analyse_values(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, Any]:
     """Return statistics of the residuals, their histogram, and a sample of points (label, prediction) spread evenly
     over the rows."""
     residual_N = model["value"] - labels_N
@@ -80,7 +72,7 @@ def analyse(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) ->
     return {**{name: finite(value) for name, value in figures.items()}, "residuals": bars, "points": points}
 
 
-def compare(
+def compare_values(
     ours: Mapping[str, np.ndarray],
     theirs: Mapping[str, np.ndarray],
     labels_N: np.ndarray,
@@ -117,15 +109,21 @@ def compare(
 
 
 ANSWERS = Answers(
-    decide=decide,
+    outputs=VALUES,
+    decide=predicted_values,
     metrics={"pearson": PEARSON, "spearman": SPEARMAN, "pearson_spearman": PEARSON_SPEARMAN, "mse": MSE},
     dtype="float64",
     agreement=PEARSON,
-    unchanged=unchanged,
-    merge=merge,
-    guess=guess,
-    floor=FLOOR,
-    read=read,
-    alone=analyse,
-    apart=compare,
+    unchanged=close_values,
+    merge=refuse_merging,
+    guess=guess_by_mean,
+    floor=Floor(
+        fact="selection_correlation",
+        least=least_correlation,
+        description="the least correlation of a regression teacher",
+        interval=correlation_interval,
+    ),
+    read=read_values,
+    alone=analyse_values,
+    apart=compare_values,
 )

@@ -15,20 +15,22 @@ NEAR = 0.01
 """The largest difference of two values that count as equal."""
 
 
-def card(config: Any) -> dict[str, Any]:
+def card_of_value(config: Any) -> dict[str, Any]:
     """Return the output; a value has no label."""
     return {"output": "logits", "labels": None}
 
 
-def predictions(outputs: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> list[dict[str, Any]]:
+def plain_values(outputs: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the value of each row."""
     return [{"value": float(value)} for value in outputs["logits"][:, 0]]
 
 
-def equal(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> np.ndarray:
+def nearly_same_value(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Tell by row whether both values are nearly the same."""
     same_N: np.ndarray = np.abs(ours["logits"] - theirs["logits"])[:, 0] < NEAR
     return same_N
 
 
-GRAPH = Graph(outputs=VALUES, card=card, predictions=predictions, equal=equal, timed_inputs=one_pass)
+GRAPH = Graph(
+    outputs=VALUES, card=card_of_value, predictions=plain_values, equal=nearly_same_value, timed_inputs=one_pass
+)

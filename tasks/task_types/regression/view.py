@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.task_types.common_view import code_of_logits, example, number
+from tasks.task_types.common_view import code_of_logits, example_text, two_digits
 from tasks.task_types.interfaces import ErrorFigure, View
 
 
-def answer(given: Any, names: Sequence[str]) -> str:
+def value_written(given: Any, names: Sequence[str]) -> str:
     """Return a value."""
-    return number(given)
+    return two_digits(given)
 
 
 MAE = ErrorFigure("mae", "mean absolute error", "MAE")
 VIEW = View(
-    example=example,
+    example=example_text,
     example_answer={"label": "name", "score": 0.5},
     code=code_of_logits(checkpoint="print(logits.item())", export="print(logits[0])"),
     analysis_title="How far predictions are from the true values",
@@ -39,5 +39,5 @@ VIEW = View(
         "student_nearer": "student nearer to the truth",
     },
     examples={"surest": "Furthest apart", "corrected": "The student is nearer to the truth"},
-    answer=answer,
+    answer=value_written,
 )
