@@ -83,7 +83,8 @@ def outputs_of_checkpoint(
     import torch
 
     model, tokenizer = load(folder, task_type)
-    names = [output.name for output in GRAPHS[task_type].outputs]
+    graph = GRAPHS[task_type]
+    names = [output.name for output in graph.outputs]
     max_length = longest(model.config, max_length)
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]) + (len(pairs[row]) if pairs else 0))
     found: dict[str, list[Any]] = {name: [None] * len(texts) for name in names}
