@@ -90,7 +90,7 @@ def register_one(
         card=card,
         tags=tags(recipe, candidate, decision, about) | digests_of(exports) | judging.digests,
         description=describe(candidate, recipe.gate.split),
-        pairs=recipe.spec.pair is not None,
+        task=recipe.spec,
         packer=packer,
         alias=None,
         beside={FOLDER: partial(judging.evaluation, candidate.name)},

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.judging import Speed
-from tasks.recipe.slices import JudgingScoreSlice, ScoreSlice
+from tasks.recipe.slices import JudgingScoreSlice, ScoreSlice, SpeedSlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 from tasks.stage.keys import ENGINE_LIBRARIES
@@ -43,6 +42,6 @@ async def score_judging_set(
 
 
 @stage(makes="speed", engine="measure", module="tasks.scoring", libraries=SCALES, hardware=True)
-async def measure_speed(context: StageContext, knobs: Speed, *, model: Artifact, teacher: Artifact) -> None:
+async def measure_speed(context: StageContext, knobs: SpeedSlice, *, model: Artifact, teacher: Artifact) -> None:
     """Time a candidate and its teacher alternately, with nothing else of this run on the machine."""
     await context.run(knobs.model_dump(mode="json"), inputs={"model": model, "teacher": teacher})

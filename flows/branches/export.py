@@ -24,7 +24,7 @@ from tasks.exports.speed_check import too_slow
 from tasks.ports.store.artifacts import Store
 from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import ExportSlice, QuantizeSlice
+from tasks.recipe.slices import ExportSlice, QuantizeSlice, SpeedSlice
 from tasks.results.row import ExportFacts, ResultRow
 from tasks.score_model import measure_speed
 
@@ -104,7 +104,10 @@ async def timed(recipe: Recipe, export: Export) -> Export:
     if export.full is None or export.artifact is None or export.because or not least:
         return export
     pace = await measure_speed(
-        recipe.speed, model=export.artifact, teacher=export.full, label=f"{export.name} beside its fp32"
+        SpeedSlice(**dict(recipe.speed), task_type=recipe.spec.kind),
+        model=export.artifact,
+        teacher=export.full,
+        label=f"{export.name} beside its fp32",
     )
     if not pace.facts:
         return export  # a plan has no figures

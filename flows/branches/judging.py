@@ -11,7 +11,7 @@ from flows.branches.error_analysis import inspect_all
 from flows.branches.judging_sets import score_sets, with_judged
 from tasks.contracts import Artifact
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import ScoreSlice
+from tasks.recipe.slices import ScoreSlice, SpeedSlice
 from tasks.results.row import ResultRow
 from tasks.score_model import measure_speed, score_model
 from tasks.scoring.speed.paces import with_paces
@@ -43,11 +43,9 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
         inspect_all(recipe, candidates, [first, *cards], shared.rows),
         score_sets(recipe, candidates, shared),
     )
+    timing = SpeedSlice(**dict(recipe.speed), task_type=recipe.spec.kind)
     speeds = await asyncio.gather(
-        *(
-            measure_speed(recipe.speed, model=candidate.model, teacher=teacher, label=candidate.name)
-            for candidate in candidates
-        )
+        *(measure_speed(timing, model=one.model, teacher=teacher, label=one.name) for one in candidates)
     )
     if not all(
         artifact.facts

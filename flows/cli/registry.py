@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.shared import Reason, RegisteredName, checked, open_home, open_home_for_a_run, out, tracker
+from tasks.task_types.types import TASK_TYPES
 
 
 def models() -> None:
@@ -32,8 +33,11 @@ def pull(
     model, _, alias = name.partition("@")
     found = tracker().download(model, alias or "champion", folder)
     out.print(f"{folder}: {found['name']} version {found['version']} ({found['description']})", highlight=False)
+    from tasks.scoring.predict import stored_type
+
+    auto_class = TASK_TYPES[stored_type(folder)].auto_class
     out.print(
-        f'use it with transformers alone: AutoModelForSequenceClassification.from_pretrained("{folder}")',
+        f'use it with transformers alone: {auto_class}.from_pretrained("{folder}")',
         highlight=False,
         markup=False,
     )

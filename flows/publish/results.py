@@ -106,6 +106,7 @@ def result_of(
     return RunResult(
         recipe=recipe.name,
         task=recipe.spec.name,
+        task_type=recipe.spec.kind,
         headline=recipe.spec.headline,
         split=recipe.gate.split,
         rows=data.facts["rows"],

@@ -1,7 +1,4 @@
-"""The jobs of the export engine, by name.
-
-Shape letters: N rows, C classes.
-"""
+"""The jobs of the export engine, by name. Outputs are arrays by name, rows first."""
 
 from __future__ import annotations
 
@@ -21,6 +18,7 @@ from tasks.ports.rows.row_files import StoredRows, has_split, read_split
 from tasks.recipe.slices import ExportSlice, QuantizeSlice
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
 from tasks.scoring.speed.flops import parameters_of, weight_bytes
+from tasks.task_types.graphs import GRAPHS
 
 TOGETHER = 8
 """Rows per batch in the parity check, so that it covers padding."""
@@ -33,18 +31,19 @@ def part_of(rows: StoredRows, chosen: Sequence[int]) -> tuple[list[str], list[st
 
 
 def export(job: Job) -> dict[str, Any]:
-    """Write a checkpoint as an fp32 graph, and compare the graph's logits on padded batches with the checkpoint's
-    logits on single rows."""
+    """Write a checkpoint as an fp32 graph, and compare the graph's outputs on padded batches with the checkpoint's
+    outputs on single rows."""
     from torch.onnx import OnnxExporterError
 
     from tasks.exports.tracing import reason, trace
     from tasks.scoring.predict import load, longest
 
     folder, knobs = job.inputs["model"], job.read(ExportSlice)
-    model, tokenizer = load(folder)
+    graph, (model, tokenizer) = GRAPHS[knobs.task_type], load(folder, knobs.task_type)
+    names = [output.name for output in graph.outputs]
     positions = longest(model.config, 2**30)
     card = describe(
-        model,
+        graph.card(model.config),
         tokenizer,
         max_length=knobs.max_length,
         positions=positions if positions < 2**30 else None,
@@ -60,16 +59,16 @@ def export(job: Job) -> dict[str, Any]:
         )
     job.log("torch follows the model through two rows")
     try:
-        inputs = trace(model, tokenizer, texts, pairs, path, opset=knobs.opset)
+        inputs = trace(model, tokenizer, texts, pairs, path, outputs=names, opset=knobs.opset)
     except OnnxExporterError as error:
         path.unlink(missing_ok=True)
         return unmade(job, card, reason(model, error))
     tidy(path)
     write_card(job.output, card | {"inputs": inputs, "engine": "onnxruntime fp32"})
-    theirs_NC = ask_torch(*load(folder), texts, pairs, card["max_length"])
+    theirs = ask_torch(*load(folder, knobs.task_type), texts, pairs, card["max_length"], names)
     return facts_of(path, card) | {
         "rows": len(texts),
-        **apart(ask_together(job, texts, pairs, card["max_length"]), theirs_NC, knobs.task_type),
+        **apart(ask_together(job, texts, pairs, card["max_length"]), theirs, knobs.task_type),
     }
 
 
@@ -101,29 +100,36 @@ def rows_to_compare(job: Job, knobs: ExportSlice) -> tuple[list[str], list[str] 
 
 
 def ask_torch(
-    model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int
-) -> np.ndarray:
-    """Return a checkpoint's logits [N, C], computed one row at a time: without padding, so that padding cannot affect
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    names: Sequence[str],
+) -> dict[str, np.ndarray]:
+    """Return a checkpoint's outputs, computed one row at a time: without padding, so that padding cannot affect
     them."""
     import torch
 
-    found = []
+    found: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for row, text in enumerate(texts):
         batch = tokenizer(
             text, pairs[row] if pairs else None, truncation=True, max_length=max_length, return_tensors="pt"
         )
         with torch.inference_mode():
-            found.append(model(**batch).logits.numpy()[0])
-    return np.stack(found)
+            outputs = model(**batch)
+        for name in names:
+            found[name].append(outputs[name].numpy()[0])
+    return {name: np.stack(rows) for name, rows in found.items()}
 
 
-def ask_together(job: Job, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> np.ndarray:
-    """Return the export's logits [N, C], computed in padded batches."""
+def ask_together(job: Job, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> dict[str, np.ndarray]:
+    """Return the export's outputs, computed in padded batches."""
     model, found = OnnxModel(job.output, threads=job.threads), []
     for start in range(0, len(texts), TOGETHER):
         part = slice(start, start + TOGETHER)
         found.append(model.ask(model.encode(texts[part], pairs[part] if pairs else None, max_length)))
-    return np.concatenate(found)
+    return {name: np.concatenate([part[name] for part in found]) for name in model.names}
 
 
 def quantize(job: Job) -> dict[str, Any]:
@@ -136,11 +142,11 @@ def quantize(job: Job) -> dict[str, Any]:
             "int8 is judged on selection rows, and none were held back; set data.selection_rows and give train "
             "enough rows"
         )
-    full_NC = asked(job, knobs, source / FILES["onnx"], rows, 0, "fp32")
-    full = score(full_NC, rows.labels_N, knobs.metric, knobs.task_type)
+    theirs = asked(job, knobs, source / FILES["onnx"], rows, 0, "fp32")
+    full = score(theirs, rows.labels_N, knobs.metric, knobs.task_type)
     found: dict[str, dict[str, Any]] = {}
     for number, way in enumerate(knobs.ways, start=1):
-        found[way] = quantize_and_score(job, knobs, way, rows, full_NC, full, number)
+        found[way] = quantize_and_score(job, knobs, way, rows, theirs, full, number)
     chosen = best(found)
     copy_beside(source, job.output)
     if chosen is None:
@@ -173,7 +179,13 @@ def scratch(job: Job, way: str) -> Path:
 
 
 def quantize_and_score(
-    job: Job, knobs: QuantizeSlice, way: str, rows: StoredRows, full_NC: np.ndarray, full: float, number: int
+    job: Job,
+    knobs: QuantizeSlice,
+    way: str,
+    rows: StoredRows,
+    theirs: Mapping[str, np.ndarray],
+    full: float,
+    number: int,
 ) -> dict[str, Any]:
     """Quantize in one mode and score the graph; if a library fails, record the reason, so that the other modes are
     tried."""
@@ -181,27 +193,29 @@ def quantize_and_score(
     try:
         source = job.inputs["export"] / FILES["onnx"]
         quantize_by(way, source, path, reduce_range=knobs.reduce_range, feeds=calibration(job, knobs))
-        ours_NC = asked(job, knobs, path, rows, number, way)
+        ours = asked(job, knobs, path, rows, number, way)
     except MemoryError:
         raise
     except Exception as error:  # a quantizer can raise any exception of its graph library
         said = str(error).strip().splitlines()
         return {"because": f"{type(error).__name__}: {said[0][:160] if said else ''}"}
-    value = score(ours_NC, rows.labels_N, knobs.metric, knobs.task_type)
+    value = score(ours, rows.labels_N, knobs.metric, knobs.task_type)
     return {
         "score": value,
         "loss": loss(value, full, knobs.metric),
         "bytes": path.stat().st_size,
-        **apart(ours_NC, full_NC, knobs.task_type),
+        **apart(ours, theirs, knobs.task_type),
     }
 
 
-def asked(job: Job, knobs: QuantizeSlice, graph: Path, rows: StoredRows, number: int, what: str) -> np.ndarray:
-    """Return a graph's logits on the selection rows, and report progress in rows."""
+def asked(
+    job: Job, knobs: QuantizeSlice, graph: Path, rows: StoredRows, number: int, what: str
+) -> dict[str, np.ndarray]:
+    """Return a graph's outputs on the selection rows, and report progress in rows."""
     count, total = len(rows), len(rows) * (1 + len(knobs.ways))
     model = OnnxModel(job.inputs["export"], threads=job.threads, graph=graph)
     job.log(f"{what}: asking it about {count:,} rows")
-    return model.logits(
+    return model.outputs(
         rows.texts,
         rows.pairs,
         knobs.max_length,

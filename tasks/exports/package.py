@@ -48,14 +48,18 @@ def write_card(output: Path, values: Mapping[str, Any]) -> None:
 
 
 def describe(
-    model: Any, tokenizer: Any, *, max_length: int, positions: int | None, parameters: int, opset: int
+    outputs: Mapping[str, Any],
+    tokenizer: Any,
+    *,
+    max_length: int,
+    positions: int | None,
+    parameters: int,
+    opset: int,
 ) -> dict[str, Any]:
-    """Return the properties of a model that are known before its graph exists; library versions are included, so that a
-    new version gives a new export."""
-    regression = model.config.num_labels == 1
+    """Return the properties of a model that are known before its graph exists; ``outputs`` are those of its task type.
+    Library versions are included, so that a new version gives a new export."""
     return {
-        "output": "logits",
-        "labels": None if regression else [model.config.id2label[number] for number in range(model.config.num_labels)],
+        **outputs,
         "max_length": min(max_length, positions or max_length),
         "positions": positions,
         "pad": {

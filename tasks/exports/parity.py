@@ -1,7 +1,7 @@
-"""Parity check of an export against its model: differences between two sets of logits, and the reason why an export is
+"""Parity check of an export against its model: differences between two sets of outputs, and the reason why an export is
 not published.
 
-Shape letters: N rows, C classes.
+Outputs are arrays by name, rows first. Shape letter: N rows.
 """
 
 from __future__ import annotations
@@ -13,24 +13,21 @@ import numpy as np
 
 from tasks.metrics.metrics import METRICS
 from tasks.task_types.answers import ANSWERS
+from tasks.task_types.graphs import GRAPHS
 
 
-def apart(ours_NC: np.ndarray, theirs_NC: np.ndarray, kind: str) -> dict[str, float]:
-    """Return the largest difference of logits, and the share of rows with equal predictions (regression: within
-    0.01)."""
-    same_N = (
-        ours_NC.argmax(-1) == theirs_NC.argmax(-1)
-        if kind == "classification"
-        else np.abs(ours_NC - theirs_NC)[:, 0] < 0.01
-    )
-    return {"largest_difference": float(np.abs(ours_NC - theirs_NC).max()), "equal_answers": float(same_N.mean())}
+def apart(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], task_type: str) -> dict[str, float]:
+    """Return the largest difference of outputs, and the share of rows with equal predictions."""
+    difference = max(float(np.abs(ours[name] - theirs[name]).max()) for name in ours)
+    return {
+        "largest_difference": difference,
+        "equal_answers": float(GRAPHS[task_type].equal(ours, theirs).mean()),
+    }
 
 
-def score(logits_NC: np.ndarray, labels_N: np.ndarray, metric: str, task_type: str) -> float:
-    """Return a metric, computed from logits."""
-    answers = ANSWERS[task_type]
-    (output,) = answers.outputs
-    return METRICS[metric](answers.decide({output.name: logits_NC}), labels_N)
+def score(outputs: Mapping[str, np.ndarray], labels_N: np.ndarray, metric: str, task_type: str) -> float:
+    """Return a metric, computed from outputs."""
+    return METRICS[metric](ANSWERS[task_type].decide(outputs), labels_N)
 
 
 def loss(value: float, full: float, metric: str) -> float:

@@ -22,25 +22,35 @@ UNLIMITED = 8192
 
 
 class Answering(torch.nn.Module):
-    """A classifier with one output, its logits."""
+    """A model that returns the outputs of its task type alone."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, names: Sequence[str]) -> None:
         super().__init__()
+        self.names = tuple(names)
         architecture = architecture_of(model.config)
         self.model, self.masked = architecture.for_export(model), architecture.export_mask
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """Return logits [B, C]."""
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """Return the outputs, each with the rows of the batch first."""
         segments = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        logits_BC: Tensor = self.model(input_ids=input_ids, **self.masked(attention_mask), **segments).logits
-        return logits_BC
+        outputs = self.model(input_ids=input_ids, **self.masked(attention_mask), **segments)
+        return tuple(outputs[name] for name in self.names)
 
 
 def trace(
-    model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, path: Path, *, opset: int
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    path: Path,
+    *,
+    outputs: Sequence[str],
+    opset: int,
 ) -> list[str]:
-    """Write a model's graph; return the names of its inputs. Raise torch's OnnxExporterError for a model that ONNX
-    cannot express."""
+    """Write a model's graph with the outputs of these names; return the names of its inputs. Raise torch's
+    OnnxExporterError for a model that ONNX cannot express."""
     # matrix products and a softmax: fewer operations in the graph than torch's fused kernel
     model.set_attn_implementation("eager")
     given = example(model, tokenizer, texts, pairs)
@@ -50,7 +60,7 @@ def trace(
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Answering(model).eval(),
+            Answering(model, outputs).eval(),
             (),
             str(path),
             kwargs=dict(given),
@@ -59,7 +69,7 @@ def trace(
             verbose=False,
             opset_version=opset,
             input_names=names,
-            output_names=["logits"],
+            output_names=list(outputs),
             dynamic_shapes={name: dict(sizes) for name in names},
         )
     return names

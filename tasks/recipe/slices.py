@@ -9,7 +9,7 @@ from pydantic import Field
 from tasks.catalog import TaskSpec, TaskTypeName
 from tasks.recipe.data import Data
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
-from tasks.recipe.judging import Exporting, Quantizing, Scoring
+from tasks.recipe.judging import Exporting, Quantizing, Scoring, Speed
 from tasks.recipe.knobs import Knobs, runtime_knob
 from tasks.recipe.students import Shape
 from tasks.recipe.training import SeededTraining, TaskTraining, Teacher
@@ -169,6 +169,10 @@ class ScoreSlice(Scoring):
     """Knobs that determine a scorecard."""
 
     task: TaskSpec = Field(description="Columns, labels and metrics.")
+
+
+class SpeedSlice(OfTask, Speed):
+    """Knobs of a measurement of latency and memory."""
 
 
 class ExportSlice(OfTask, Exporting):

@@ -19,6 +19,9 @@ from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows
 from tasks.results.row import Conditions, Estimate, ResultRow
 from tasks.results.run import StageLine
+from tasks.task_types.interfaces import ErrorFigure
+from tasks.task_types.types import TASK_TYPES
+from tasks.task_types.views import VIEWS
 
 DASH = "—"
 TEMPLATE = """---
@@ -54,9 +57,9 @@ Versions: {versions}. Source digests: {digests}.
 ## Use
 
 ```python
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import {auto_class}, AutoTokenizer
 
-model = AutoModelForSequenceClassification.from_pretrained("FOLDER")
+model = {auto_class}.from_pretrained("FOLDER")
 tokenizer = AutoTokenizer.from_pretrained("FOLDER")
 {use}
 ```
@@ -87,6 +90,7 @@ def model_card(
 ) -> str:
     """Return a model card in Markdown with the hub's header; ``exports`` are the rows of the exports published with the
     model."""
+    task = task_of(recipe)
     synthetic = SYNTHETIC if data.get("synthetic") else ""
     unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""
     return TEMPLATE.format(
@@ -94,7 +98,7 @@ def model_card(
         name=f"{recipe['name']}: {model.name}",
         summary=summary(model, teacher, recipe, data),
         warning=f"{synthetic}\n\n" if synthetic else "",
-        figures="\n".join(figure_rows(model)),
+        figures="\n".join(figure_rows(model, VIEWS[task["kind"]].card_figure)),
         licences="\n".join(
             f"- {one['what']}: {code_span(one['source'])}, licence: {escaped(one['licence'])}."
             for one in data["licences"]
@@ -110,8 +114,9 @@ def model_card(
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         digests=", ".join(f"{name} `{digest[:12]}`" for name, digest in data["digests"].items()),
         gate=gate_words(decision, recipe.get("gate", {}), data["registered"]),
-        use=usage(recipe),
-        exports=exports_section(exports, task_of(recipe), recipe.get("gate", {}).get("split", "validation")),
+        auto_class=TASK_TYPES[task["kind"]].auto_class,
+        use=usage(task),
+        exports=exports_section(exports, task, recipe.get("gate", {}).get("split", "validation")),
         limits="\n\n".join(part for part in (LIMITS, sentence(model.note), synthetic, unlicensed) if part),
     )
 
@@ -164,26 +169,28 @@ def header(model: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any])
     from huggingface_hub import ModelCardData
 
     base = None if recipe.get("pretraining") else recipe["teacher"]["model"]
-    tags = ["limbeck", "distillation" if model.role != "dropped" else "layer-dropping", "text-classification"]
+    task = task_of(recipe)
+    hub_task = TASK_TYPES[task["kind"]].hub_task
+    tags = ["limbeck", "distillation" if model.role != "dropped" else "layer-dropping", hub_task]
     return ModelCardData(
         license=one_line(data["teacher_licence"]),
         base_model=base if base and public(base) == base == one_line(base) else None,
         library_name="transformers",
-        pipeline_tag="text-classification",
+        pipeline_tag=hub_task,
         tags=tags,
         metrics=list(model.metrics["validation"]),
         model_name=f"{recipe['name']}-{model.name}",
-        eval_results=results(model, task_of(recipe)["name"]),
+        eval_results=results(model, task["name"], hub_task),
     ).to_yaml()
 
 
-def results(model: ResultRow, task: str) -> list[Any] | None:
+def results(model: ResultRow, task: str, hub_task: str) -> list[Any] | None:
     """Return the defined scores in the format of the hub's index of results."""
     from huggingface_hub import EvalResult
 
     found = [
         EvalResult(
-            task_type="text-classification",
+            task_type=hub_task,
             dataset_type=task,
             dataset_name=task,
             dataset_split=split,
@@ -203,18 +210,10 @@ def task_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return glue_task(task).model_dump(mode="json") if isinstance(task, str) else dict(task)
 
 
-def usage(recipe: Mapping[str, Any]) -> str:
-    """Return the lines of code that run the model; a pair is passed as two texts, and a regression's prediction is its
-    only logit."""
-    task = task_of(recipe)
-    texts = '"first text", "second text"' if task.get("pair") else '"some text"'
-    lines = [f'logits = model(**tokenizer({texts}, truncation=True, return_tensors="pt")).logits']
-    lines.append(
-        "print(logits.item())"
-        if task["kind"] == "regression"
-        else "print(model.config.id2label[logits.argmax(-1).item()])"
-    )
-    return "\n".join(lines)
+def usage(task: Mapping[str, Any]) -> str:
+    """Return the lines of code that run the model; a pair is passed as two texts."""
+    code = VIEWS[task["kind"]].code
+    return code.checkpoint.format(text=code.text(bool(task.get("pair"))))
 
 
 def public(source: str) -> str:
@@ -224,8 +223,9 @@ def public(source: str) -> str:
     return PurePath(source).name if local else source
 
 
-def figure_rows(model: ResultRow) -> list[str]:
-    """Return the rows of the table of figures, each marked as measured or computed."""
+def figure_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
+    """Return the rows of the table of figures, each marked as measured or computed; ``error`` is that of the error
+    analysis."""
     at, shaky = model.measured_at or Conditions(), f"; unsteady: {model.unsteady}" if model.unsteady else ""
     where = f"batch {at.batch}, length {at.length}, {at.threads} thread(s), {at.engine}"
     return [
@@ -241,7 +241,7 @@ def figure_rows(model: ResultRow) -> list[str]:
         f"computed |",
         f"| peak memory of inference | {format_figure(model.memory_bytes, '.0f', 1e-6)} MB | measured |",
         f"| inputs longer than the limit | {format_figure(model.truncated, '.2%')} | measured |",
-        *more_rows(model),
+        *more_rows(model, error),
     ]
 
 

@@ -78,6 +78,8 @@ class RunResult(Stated):
 
     recipe: str
     task: str
+    task_type: str = ""
+    """The type of the task; empty in results of older releases."""
     headline: str
     split: str
     rows: Annotated[dict[str, int], BeforeValidator(counted)] = {}

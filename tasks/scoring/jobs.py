@@ -16,10 +16,9 @@ from tasks.engine.job import Job
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS
 from tasks.ports.rows.row_files import StoredRows, has_split, read_merged, read_split
-from tasks.recipe.judging import Speed
-from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice
+from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice, SpeedSlice
 from tasks.scoring.error_analysis import inspect_answers
-from tasks.scoring.predict import logits_of, truncated_share
+from tasks.scoring.predict import outputs_of, truncated_share
 from tasks.scoring.predictions import Predictions, read_predictions, write_predictions
 from tasks.scoring.quality.intervals import compare, paired_difference
 from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
@@ -53,10 +52,15 @@ def score(job: Job) -> dict[str, Any]:
         if not len(rows):
             continue
         ours_S = [
-            ask(job, knobs, answers, model, rows, done + seed * len(rows), total) for seed, model in enumerate(models)
+            ask(job, knobs, knobs.task.kind, model, rows, done + seed * len(rows), total)
+            for seed, model in enumerate(models)
         ]
         # The teacher's own scorecard: its outputs need not be computed twice.
-        theirs = ours_S[0] if models == [job.inputs["teacher"]] else teacher_outputs(job, knobs, answers, split, rows)
+        theirs = (
+            ours_S[0]
+            if models == [job.inputs["teacher"]]
+            else teacher_outputs(job, knobs, knobs.task.kind, split, rows)
+        )
         done += len(models) * len(rows)
         found_S = [answers.decide(ours) for ours in ours_S]
         predictions.extend(predictions_of_seeds(split, rows, found_S, ours_S))
@@ -98,7 +102,7 @@ def new_card() -> dict[str, Any]:
 def ask(
     job: Job,
     knobs: ScoreSlice | JudgingScoreSlice,
-    answers: Answers,
+    task_type: str,
     model: Path,
     rows: StoredRows,
     done: int,
@@ -106,19 +110,14 @@ def ask(
 ) -> dict[str, np.ndarray]:
     """Return a model's outputs of a split, and report progress in rows."""
     return outputs_of(
-        answers,
         model,
-        rows,
+        rows.texts,
+        rows.pairs,
         knobs.max_length,
+        task_type=task_type,
         threads=job.threads,
         report=lambda here: job.progress(done + here, total, unit="rows"),
     )
-
-
-def outputs_of(answers: Answers, model: Path, rows: StoredRows, max_length: int, **how: Any) -> dict[str, np.ndarray]:
-    """Return a model's outputs of some rows, by name."""
-    (output,) = answers.outputs
-    return {output.name: logits_of(model, rows.texts, rows.pairs, max_length, **how)}
 
 
 def score_split(
@@ -175,10 +174,13 @@ def score_judging_set(job: Job) -> dict[str, Any]:
     answers, rows, merged = ANSWERS[knobs.task_type], read_split(folder, "validation"), read_merged(folder)
     many = len(rows)
     asked = [
-        ask(job, knobs, answers, model, rows, seed * many, len(models) * many) for seed, model in enumerate(models)
+        ask(job, knobs, knobs.task_type, model, rows, seed * many, len(models) * many)
+        for seed, model in enumerate(models)
     ]
     teacher = (
-        asked[0] if models == [job.inputs["teacher"]] else teacher_outputs(job, knobs, answers, "validation", rows)
+        asked[0]
+        if models == [job.inputs["teacher"]]
+        else teacher_outputs(job, knobs, knobs.task_type, "validation", rows)
     )
     *ours_S, theirs = [one if merged is None else answers.merge(one, merged) for one in (*asked, teacher)]
     found_S = [answers.decide(ours) for ours in ours_S]
@@ -202,7 +204,7 @@ def predictions_of_seeds(
 
 
 def teacher_outputs(
-    job: Job, knobs: ScoreSlice | JudgingScoreSlice, answers: Answers, split: str, rows: StoredRows
+    job: Job, knobs: ScoreSlice | JudgingScoreSlice, task_type: str, split: str, rows: StoredRows
 ) -> Mapping[str, np.ndarray]:
     """Return the teacher's outputs, from its own scorecard if there is one, so that the teacher runs only once."""
     stored = job.inputs.get("teacher_predictions")
@@ -210,17 +212,20 @@ def teacher_outputs(
         known = [one for one in read_predictions(stored) if one.split == split]
         if len(known) == 1 and known[0].ids == rows.ids:
             return known[0].outputs
-    return outputs_of(answers, job.inputs["teacher"], rows, knobs.max_length)
+    return outputs_of(job.inputs["teacher"], rows.texts, rows.pairs, knobs.max_length, task_type=task_type)
 
 
 def measure(job: Job) -> dict[str, Any]:
     """Time a candidate and its teacher in turn, and measure the candidate's memory."""
-    knobs = job.read(Speed)
+    knobs = job.read(SpeedSlice)
     folders = {"model": job.inputs["model"], "teacher": job.inputs["teacher"]}
     # Memory first: this process has loaded the libraries and no model yet, so the increase is the candidate's alone.
-    memory = peak_increase(folders["model"], batch=knobs.batch, length=knobs.length, threads=knobs.threads)
+    memory = peak_increase(
+        folders["model"], task_type=knobs.task_type, batch=knobs.batch, length=knobs.length, threads=knobs.threads
+    )
     timed = measure_latency(
         folders,
+        task_type=knobs.task_type,
         batch=knobs.batch,
         length=knobs.length,
         threads=knobs.threads,

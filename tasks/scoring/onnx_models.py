@@ -2,8 +2,8 @@
 or transformers.
 
 Rows are run one at a time: int8 activations share one scale within a call, so in a batch a prediction would depend on
-the other rows. On a CPU this costs nothing, because a small model is as fast row by row, and nothing is padded. Shape
-letters: N rows, B batch, T tokens, C classes.
+the other rows. On a CPU this costs nothing, because a small model is as fast row by row, and nothing is padded. Outputs
+are arrays by name, rows first.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class OnnxModel:
 
         self.card = card_of(folder)
         self.session = open_session(graph or graph_of(folder), threads)
+        self.names = [output.name for output in self.session.get_outputs()]
         self.tokenizer = Tokenizer.from_file(str(tokenizer_of(folder)))
         self.tokenizer.no_padding()
 
@@ -86,22 +87,23 @@ class OnnxModel:
             for name in self.card["inputs"]
         }
 
-    def ask(self, given: dict[str, np.ndarray]) -> np.ndarray:
-        """Return logits [B, C]."""
-        logits_BC: np.ndarray = self.session.run([self.card["output"]], given)[0]
-        return logits_BC
+    def ask(self, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the outputs of a batch by name, rows first."""
+        return dict(zip(self.names, self.session.run(self.names, given), strict=True))
 
-    def logits(
+    def outputs(
         self,
         texts: Sequence[str],
         pairs: Sequence[str] | None,
         max_length: int,
         *,
         report: Callable[[int], None] = lambda done: None,
-    ) -> np.ndarray:
-        """Return logits [N, C], computed row by row."""
-        found = []
+    ) -> dict[str, np.ndarray]:
+        """Return the outputs of all rows by name, computed row by row."""
+        found: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
         for row, text in enumerate(texts):
-            found.append(self.ask(self.encode([text], None if pairs is None else [pairs[row]], max_length))[0])
+            answer = self.ask(self.encode([text], None if pairs is None else [pairs[row]], max_length))
+            for name, output in answer.items():
+                found[name].append(output[0])
             report(row + 1)
-        return np.stack(found)
+        return {name: np.stack(rows) for name, rows in found.items()}

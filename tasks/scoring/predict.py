@@ -1,11 +1,12 @@
 """Inference with a finished model, as any user of the folder would run it: a checkpoint with transformers alone, an
 export with ONNX Runtime.
 
-Shape letters: N rows, B batch, C classes.
+Outputs are arrays by name, rows first.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,19 @@ import numpy as np
 from tasks.architectures.registry import architecture_of
 from tasks.errors import ModelError
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
+from tasks.task_types.auto_classes import auto_class_of
+from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.stored import type_of
 
 BATCH = 64
 
 
-def load(folder: Path) -> tuple[Any, Any]:
-    """Load a checkpoint folder as classifier and tokenizer, in float32."""
+def load(folder: Path, task_type: str) -> tuple[Any, Any]:
+    """Load a checkpoint folder as a model of a task type, in float32, and its tokenizer."""
     import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoTokenizer
 
-    model, found = AutoModelForSequenceClassification.from_pretrained(
+    model, found = auto_class_of(task_type).from_pretrained(
         folder, local_files_only=True, dtype=torch.float32, use_safetensors=True, output_loading_info=True
     )
     # transformers initialises missing weights at random and only warns: the predictions would look like real ones.
@@ -44,38 +48,46 @@ def longest(config: Any, wanted: int) -> int:
     return wanted if relative else min(wanted, positions - offset)
 
 
-def logits_of(
+def outputs_of(
     folder: Path,
     texts: Sequence[str],
     pairs: Sequence[str] | None,
     max_length: int,
     *,
+    task_type: str,
     threads: int = 1,
     report: Callable[[int], None] = lambda done: None,
-) -> np.ndarray:
-    """Return logits [N, C] of every row, in row order. ``threads`` applies to an export only; the threads of torch are
-    set elsewhere."""
+) -> dict[str, np.ndarray]:
+    """Return the outputs of a task type for every row, in row order, rows first. ``threads`` applies to an export only;
+    the threads of torch are set elsewhere."""
     if is_export(folder):
-        logits_NC = OnnxModel(folder, threads=threads).logits(texts, pairs, max_length, report=report)
+        outputs = OnnxModel(folder, threads=threads).outputs(texts, pairs, max_length, report=report)
     else:
-        logits_NC = logits_of_checkpoint(folder, texts, pairs, max_length, report)
-    if not np.isfinite(logits_NC).all():
+        outputs = outputs_of_checkpoint(folder, texts, pairs, max_length, task_type, report)
+    if not all(np.isfinite(found).all() for found in outputs.values()):
         raise ModelError(
             f"{folder} answers with numbers that are not finite; its training diverged: lower the learning rate"
         )
-    return logits_NC
+    return outputs
 
 
-def logits_of_checkpoint(
-    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, report: Callable[[int], None]
-) -> np.ndarray:
-    """Return a checkpoint's logits [N, C] in row order; rows of similar length share a batch."""
+def outputs_of_checkpoint(
+    folder: Path,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    task_type: str,
+    report: Callable[[int], None],
+) -> dict[str, np.ndarray]:
+    """Return a checkpoint's outputs in row order; rows of similar length share a batch."""
     import torch
 
-    model, tokenizer = load(folder)
+    model, tokenizer = load(folder, task_type)
+    graph = GRAPHS[task_type]
+    names = [output.name for output in graph.outputs]
     max_length = longest(model.config, max_length)
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]) + (len(pairs[row]) if pairs else 0))
-    logits_NC = np.empty((len(texts), model.config.num_labels), dtype=np.float32)
+    found: dict[str, list[Any]] = {name: [None] * len(texts) for name in names}
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
         second = [pairs[row] for row in rows] if pairs else None
@@ -88,9 +100,12 @@ def logits_of_checkpoint(
             return_tensors="pt",
         )
         with torch.inference_mode():
-            logits_NC[rows] = model(**batch).logits.numpy()
+            outputs = model(**batch)
+        for name in names:
+            for row, output in zip(rows, outputs[name].numpy(), strict=True):
+                found[name][row] = output
         report(start + len(rows))
-    return logits_NC
+    return {name: np.stack(rows) for name, rows in found.items()}
 
 
 def truncated_share(folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> float:
@@ -106,22 +121,25 @@ def truncated_share(folder: Path, texts: Sequence[str], pairs: Sequence[str] | N
 def predict_texts(
     folder: Path, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int = 128
 ) -> list[dict[str, Any]]:
-    """Return a label and its probability, or a value, for every text."""
-    names = label_names(folder)
-    logits_NC = logits_of(folder, texts, pairs, max_length)
-    if names is None:
-        return [{"value": float(value)} for value in logits_NC[:, 0]]
-    odds_NC = np.exp(logits_NC - logits_NC.max(-1, keepdims=True))
-    shares_NC = odds_NC / odds_NC.sum(-1, keepdims=True)
-    return [{"label": names[int(row.argmax())], "score": float(row.max())} for row in shares_NC]
+    """Return the prediction of every text, as the graph of the model's task type defines it."""
+    task_type = stored_type(folder)
+    outputs = outputs_of(folder, texts, pairs, max_length, task_type=task_type)
+    return GRAPHS[task_type].predictions(outputs, card_of_model(folder, task_type))
 
 
-def label_names(folder: Path) -> list[str] | None:
-    """Return the names of a model's classes; None for a regression."""
+def stored_type(folder: Path) -> str:
+    """Return the task type of a model folder: from its config, which a pulled export has one folder up, or else by the
+    labels on the export's card."""
+    for place in (folder, folder.parent):
+        if (place / "config.json").is_file():
+            return type_of(json.loads((place / "config.json").read_text()))
+    return type_of({"num_labels": len(card_of(folder)["labels"] or [""])})
+
+
+def card_of_model(folder: Path, task_type: str) -> dict[str, Any]:
+    """Return an export's card, or for a checkpoint what its card would say of its outputs."""
     if is_export(folder):
-        names: list[str] | None = card_of(folder)["labels"]
-        return names
+        return card_of(folder)
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    return None if config.num_labels == 1 else [config.id2label[number] for number in range(config.num_labels)]
+    return GRAPHS[task_type].card(AutoConfig.from_pretrained(folder, local_files_only=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tasks.task_types.classification.graph import GRAPH as CLASSIFICATION
 from tasks.task_types.interfaces import Graph
+from tasks.task_types.regression.graph import GRAPH as REGRESSION
 
-GRAPHS: dict[str, Graph] = {}
+GRAPHS: dict[str, Graph] = {"classification": CLASSIFICATION, "regression": REGRESSION}

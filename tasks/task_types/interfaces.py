@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tasks.methods.losses.means import Loss
     from tasks.metrics.definition import Metric
+    from tasks.task_types.types import Output
 
 # --- rows: reading and checking a user's table, for ports -------------------------------------------------------------
 
@@ -197,8 +198,57 @@ class Answers:
 
 
 @dataclass(frozen=True)
+class ErrorFigure:
+    """One figure of an error analysis, by its name in the analysis."""
+
+    name: str
+    title: str
+    short: str
+    """The title in the head of a table's column."""
+    signed: bool = False
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines of Python on a model card that ask a model about an example and print its prediction."""
+
+    text: Callable[[bool], str]
+    """Returns the example as the arguments of a tokenizer; tells whether the task's optional columns are used."""
+    checkpoint: str
+    """The lines for a checkpoint; they use ``model``, ``tokenizer``, and ``{text}`` for the example."""
+    export: str
+    """The lines for an export; they use its ``card``, its ``session`` and ``given``, the inputs of the graph."""
+
+
+@dataclass(frozen=True)
 class View:
     """Describes a model's predictions to people (``view.py``; no library)."""
+
+    example: Callable[[bool], list[Any]]
+    """Returns an example of the inputs of the type's pipeline at Hugging Face, never a row of a user's data; tells
+    whether the task's optional columns are used."""
+    example_answer: Mapping[str, Any]
+    """An example of what the pipeline returns for one input."""
+    code: Code
+    """How a prediction is read in Python."""
+    analysis_title: str
+    """The heading of the error analysis on a run's page."""
+    figures: tuple[ErrorFigure, ...]
+    """The figures of the error analysis, in the order of the page."""
+    card_figure: ErrorFigure
+    """The one that model cards and tables have."""
+    chart: str
+    """The chart of the error analysis, by its name in ``CHARTS`` of the report; empty for none."""
+    chart_note: str
+    """How the chart is read."""
+    matrix: str
+    """The name in the error analysis of counts by true class and prediction; empty for a type without classes."""
+    counted: Mapping[str, str]
+    """The counts in which student and teacher are compared: words by the name of the count."""
+    examples: Mapping[str, str]
+    """The lists of rows on which student and teacher differ: titles by the name of the list."""
+    answer: Callable[[Any, Sequence[str]], str]
+    """Writes a label or a prediction of an example row, with the names of the task's classes."""
 
 
 # --- graph: exported graphs, for exports, predictions and speed -------------------------------------------------------
@@ -206,4 +256,18 @@ class View:
 
 @dataclass(frozen=True)
 class Graph:
-    """Describes exported graphs and their parity (``graph.py``; numpy)."""
+    """Describes exported graphs and their parity (``graph.py``; numpy).
+
+    Outputs are arrays by the names in ``TaskType.outputs``, rows first.
+    """
+
+    outputs: tuple[Output, ...]
+    """The outputs of the graph, in its order."""
+    card: Callable[[Any], dict[str, Any]]
+    """Returns the entries of an export's card by which its outputs are decoded, from a model's config."""
+    predictions: Callable[[Mapping[str, np.ndarray], Mapping[str, Any]], list[dict[str, Any]]]
+    """Returns the prediction of each row as ``limbeck predict`` prints it, from outputs and what ``card`` returned."""
+    equal: Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], np.ndarray]
+    """Tells by row [N] whether two models answer the same, up to what rounding may change."""
+    timed_inputs: Callable[[np.ndarray], dict[str, np.ndarray]]
+    """Returns the inputs of one timed call, from random tokens [B, T]: all that a model of the type may take."""

@@ -49,6 +49,8 @@ class TaskType:
     """The metrics that a recipe may name."""
     headline: str
     """The metric that decides unless the recipe names another."""
+    problem_type: str = ""
+    """Its name in the config of a checkpoint; empty where transformers has none."""
 
     @property
     def is_softened(self) -> bool:
@@ -77,6 +79,7 @@ CLASSIFICATION = TaskType(
     outputs=CLASS_LOGITS,
     metrics=("accuracy", "f1", "matthews"),
     headline="accuracy",
+    problem_type="single_label_classification",
 )
 
 REGRESSION = TaskType(
@@ -88,6 +91,7 @@ REGRESSION = TaskType(
     outputs=VALUES,
     metrics=("pearson", "spearman", "pearson_spearman", "mse"),
     headline="pearson",
+    problem_type="regression",
 )
 
 TASK_TYPES: dict[str, TaskType] = {"classification": CLASSIFICATION, "regression": REGRESSION}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tasks.task_types.classification.view import VIEW as CLASSIFICATION
 from tasks.task_types.interfaces import View
+from tasks.task_types.regression.view import VIEW as REGRESSION
 
-VIEWS: dict[str, View] = {}
+VIEWS: dict[str, View] = {"classification": CLASSIFICATION, "regression": REGRESSION}

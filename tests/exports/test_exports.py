@@ -29,8 +29,8 @@ from tasks.exports.quantizing import best, draw, quietly
 from tasks.exports.speed_check import NOISE, too_slow
 from tasks.recipe.judging import Exports
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of, is_export
-from tasks.scoring.predict import logits_of, predict_texts, truncated_share
-from tests.scoring.small import sentences, write_classifier
+from tasks.scoring.predict import predict_texts, truncated_share
+from tests.scoring.small import logits_of, sentences, write_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORT = {"opset": 20, "parity_rows": 24, "max_length": 32, "task_type": "classification"}
@@ -113,12 +113,12 @@ def test_a_graph_answers_as_its_checkpoint(place: Path) -> None:
 def test_padding_never_speaks(place: Path) -> None:
     """A long sentence beside a short one: the short one's answer is the same as alone."""
     model = OnnxModel(place / "full" / "output")
-    together_NC = model.ask(model.encode(["good", " ".join(["bad film"] * 12)], None, 32))
-    alone_NC = model.ask(model.encode(["good"], None, 32))
+    together_NC = model.ask(model.encode(["good", " ".join(["bad film"] * 12)], None, 32))["logits"]
+    alone_NC = model.ask(model.encode(["good"], None, 32))["logits"]
     assert together_NC[0] == pytest.approx(alone_NC[0], abs=1e-5)
     given = model.encode(["good", " ".join(["bad film"] * 12)], None, 32)
     given["attention_mask"][:] = 1
-    assert np.abs(model.ask(given)[0] - alone_NC[0]).max() > 1e-3  # the mask is what does it
+    assert np.abs(model.ask(given)["logits"][0] - alone_NC[0]).max() > 1e-3  # the mask is what does it
 
 
 def test_the_second_text_is_told_apart(place: Path) -> None:
@@ -254,8 +254,10 @@ def test_a_tokenizer_of_many_files_is_refused(place: Path, tmp_path: Path) -> No
 
 def test_parity_by_hand() -> None:
     ours_NC, theirs_NC = np.array([[0.0, 1.0], [2.0, 0.0]]), np.array([[0.5, 1.0], [0.0, 0.25]])
-    assert apart(ours_NC, theirs_NC, "classification") == {"largest_difference": 2.0, "equal_answers": 0.5}
-    assert apart(np.array([[1.0]]), np.array([[1.005]]), "regression")["equal_answers"] == 1.0
+    ours, theirs = {"logits": ours_NC}, {"logits": theirs_NC}
+    assert apart(ours, theirs, "classification") == {"largest_difference": 2.0, "equal_answers": 0.5}
+    found = apart({"logits": np.array([[1.0], [2.0]])}, {"logits": np.array([[1.005], [2.02]])}, "regression")
+    assert found["equal_answers"] == 0.5 and found["largest_difference"] == pytest.approx(0.02)
     assert loss(0.8, 0.9, "accuracy") == pytest.approx(0.1) and loss(0.3, 0.2, "mse") == pytest.approx(0.1)
 
 

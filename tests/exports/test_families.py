@@ -9,11 +9,10 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from tasks.scoring.predict import logits_of
 from tasks.training.data.rows import load_tokenizer
 from tests.exports.test_exports import EXPORT, QUANTIZE, do, write_rows
 from tests.families import NAMES, write_tiny
-from tests.scoring.small import sentences
+from tests.scoring.small import logits_of, sentences
 
 
 def write_family(name: str, folder: Path) -> Path:

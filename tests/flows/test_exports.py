@@ -215,7 +215,7 @@ def test_a_pulled_graph_gives_the_answers_that_were_judged(first: dict[str, Any]
     card, rows = (store.folder(of[name]) for name in ("score-model/half-int8", "prepare-rows/"))
     texts = pq.ParquetFile(rows / "validation.parquet").read(["text"]).to_pydict()["text"]
     judged = pq.ParquetFile(card / "predictions.parquet").read(["logits"]).to_pydict()["logits"]
-    found_NC = OnnxModel(pulled / "onnx").logits(texts, None, 16)
+    found_NC = OnnxModel(pulled / "onnx").outputs(texts, None, 16)["logits"]
     assert found_NC.tolist() == [list(row) for row in judged[: len(texts)]]
 
 

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tasks.catalog import TaskSpec
 from tasks.errors import RegistryError
 from tasks.ports.tracking.packer import Packer
+
+TASK = TaskSpec(name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +28,14 @@ def checkpoint(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def test_one_process_packs_many_models_and_outlives_a_bad_one(checkpoint: Path, tmp_path: Path) -> None:
     with Packer(tmp_path / "work") as packer:
-        first = packer.pack(checkpoint, "first", card="# card", pairs=False)
+        first = packer.pack(checkpoint, "first", card="# card", task=TASK)
         process = packer.process
         shutil.copytree(checkpoint, tmp_path / "broken")
         (tmp_path / "broken" / "model.safetensors").write_bytes(b"not weights")
         with pytest.raises(RegistryError, match="^broken could not be written as an MLflow model: ") as caught:
-            packer.pack(tmp_path / "broken", "broken", card="", pairs=False)
+            packer.pack(tmp_path / "broken", "broken", card="", task=TASK)
         assert "\n" not in str(caught.value)
-        second = packer.pack(checkpoint, "second", card="", pairs=False)
+        second = packer.pack(checkpoint, "second", card="", task=TASK)
         assert packer.process is process
     assert isinstance(process, subprocess.Popen) and process.poll() is not None
     assert (first / "README.md").read_text() == "# card"
@@ -48,7 +51,7 @@ def test_a_process_that_dies_is_told_with_its_last_words(checkpoint: Path, tmp_p
         with pytest.raises(
             RegistryError, match="model could not be written as an MLflow model: the packer stopped with status -9"
         ):
-            packer.pack(checkpoint, "model", card="", pairs=False)
+            packer.pack(checkpoint, "model", card="", task=TASK)
 
 
 def test_an_order_that_comes_when_the_run_is_over_starts_nothing(checkpoint: Path, tmp_path: Path) -> None:
@@ -56,7 +59,7 @@ def test_an_order_that_comes_when_the_run_is_over_starts_nothing(checkpoint: Pat
     with Packer(tmp_path / "work") as packer:
         pass
     with pytest.raises(RegistryError, match="late could not be written as an MLflow model: the run was stopped"):
-        packer.pack(checkpoint, "late", card="", pairs=False)
+        packer.pack(checkpoint, "late", card="", task=TASK)
     assert packer.process is None
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from tasks.catalog import TaskSpec
 from tasks.contracts import Artifact
 from tasks.errors import RegistryError
 from tasks.ports.tracking import client, runs, versions
@@ -402,6 +403,8 @@ def test_a_file_that_is_no_database_is_one_sentence(tmp_path: Path) -> None:
 # --- registry ---------------------------------------------------------------------------------------------------------
 
 NAME = "sst2-tiny"
+TASK = TaskSpec(name="tiny")
+PAIRED = TaskSpec(name="paired", kind="regression", pair="other", metrics=("pearson",), headline="pearson")
 
 
 def put(
@@ -416,7 +419,7 @@ def put(
             card="# The card\n",
             tags=labels,
             description="4x312: 98.1% of the teacher",
-            pairs=False,
+            task=TASK,
             packer=packer,
             alias=alias,
         )
@@ -630,7 +633,7 @@ def test_pairs_go_in_by_name_and_a_regression_answers_with_its_logit(tiny_bert: 
     model.save_pretrained(tmp_path / "model")
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "model")
     with Packer(tmp_path) as packer:
-        package = packer.pack(tmp_path / "model", "package", card="", pairs=True)
+        package = packer.pack(tmp_path / "model", "package", card="", task=PAIRED)
     assert json.loads((package / "input_example.json").read_text()) == [
         {"text": "first text", "text_pair": "second text"}
     ]

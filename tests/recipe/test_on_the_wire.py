@@ -9,7 +9,6 @@ import pytest
 
 from tasks.catalog import GLUE
 from tasks.recipe.data import Augmentation, CorpusText
-from tasks.recipe.judging import Speed
 from tasks.recipe.methods import Matching, Patience
 from tasks.recipe.slices import (
     AnswerSlice,
@@ -27,6 +26,7 @@ from tasks.recipe.slices import (
     QuantizeSlice,
     ScoreSlice,
     SignalSlice,
+    SpeedSlice,
     TeacherSlice,
 )
 from tasks.recipe.students import Shape
@@ -54,7 +54,7 @@ SENT = [
     QuantizeSlice(task_type="classification", metric="accuracy", ways=("static",)),
     ScoreSlice(task=GLUE["stsb"], resamples=100),
     SignalSlice(task_type="classification", layers=3, attention=False),
-    Speed(repeats=5),
+    SpeedSlice(task_type="classification", repeats=5),
     TeacherSlice(task_type="classification", **COURSE, already_finetuned=True),
 ]
 

@@ -463,8 +463,9 @@ def test_regression_shows_its_points() -> None:
             },
         },
     }
-    result = whole(labels=None)
-    result["models"][1]["inspection"] = look
+    result = whole(labels=None, task_type="regression")
+    for model in result["models"][:2]:
+        model["inspection"] = look
     text = Read(run_page(result, texts=TEXTS)).text
     assert "mean error (said − true) −0.020" in text and "Furthest apart" in text and "2.50" in text and "4.00" in text
 
@@ -472,7 +473,7 @@ def test_regression_shows_its_points() -> None:
 def test_many_classes_name_their_confusions() -> None:
     counts = [[50 if row == column else 0 for column in range(20)] for row in range(20)]
     counts[3][4] = 9
-    result = whole(labels=None)
+    result = whole(labels=None, task_type="regression")
     result["models"][1]["inspection"] = LOOK | {"confusion": counts}
     assert "3 taken for 4: 9 rows" in Read(run_page(result)).text
 

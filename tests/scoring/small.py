@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 WORDS = "the a film song meal was is very not good bad fine poor truly but".split()
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
@@ -59,3 +62,12 @@ def sentences(count: int) -> list[str]:
     return [
         " ".join(WORDS[(number * step) % len(WORDS)] for step in range(1, 2 + number % 12)) for number in range(count)
     ]
+
+
+def logits_of(
+    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, task_type: str = "classification"
+) -> np.ndarray:
+    """Return the logits [N, C] of a model folder."""
+    from tasks.scoring.predict import outputs_of
+
+    return outputs_of(folder, texts, pairs, max_length, task_type=task_type)["logits"]

@@ -103,7 +103,7 @@ def test_a_teacher_and_its_student_are_scored(place: Path, tmp_path: Path) -> No
 def test_a_judging_set_is_scored_with_its_merged_classes_as_one(place: Path, tmp_path: Path) -> None:
     """Against the answers themselves: chosen among three classes first, then two of them counted as one."""
     from tasks.scoring.jobs import score_judging_set
-    from tasks.scoring.predict import logits_of
+    from tests.scoring.small import logits_of
 
     texts, labels, folder = sentences(40), np.asarray([number % 2 for number in range(40)]), tmp_path / "set"
     folder.mkdir()
@@ -197,7 +197,9 @@ def test_an_unknown_metric_is_one_sentence(place: Path, tmp_path: Path) -> None:
 
 
 def test_speed_is_measured_beside_the_teacher(place: Path, tmp_path: Path) -> None:
-    knobs = {"batch": 2, "length": 16, "threads": 1, "repeats": 5, "warmup": 1, "seconds": 0.2}
+    knobs = {"batch": 2, "length": 16, "threads": 1, "repeats": 5, "warmup": 1, "seconds": 0.2} | {
+        "task_type": "classification"
+    }
     facts = run_job(place, tmp_path / "speed", "measure", knobs, model=place / "first", teacher=place / "teacher")[-1][
         "facts"
     ]

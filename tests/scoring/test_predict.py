@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tasks.errors import ModelError
-from tasks.scoring.predict import logits_of, longest, predict_texts, truncated_share
-from tests.scoring.small import sentences, write_classifier
+from tasks.scoring.predict import longest, predict_texts, truncated_share
+from tests.scoring.small import logits_of, sentences, write_classifier
 
 
 @pytest.fixture(scope="module")

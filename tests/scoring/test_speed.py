@@ -21,7 +21,7 @@ import json, sys
 import torch, transformers
 from pathlib import Path
 from tasks.scoring.speed.speed import peak_increase
-print(json.dumps(peak_increase(Path(sys.argv[1]), batch=1, length=8, threads=1)))
+print(json.dumps(peak_increase(Path(sys.argv[1]), task_type="classification", batch=1, length=8, threads=1)))
 """
 
 
@@ -53,7 +53,9 @@ def test_both_are_timed_and_the_larger_takes_longer(tmp_path: Path) -> None:
         "model": write_classifier(tmp_path / "small"),
         "teacher": write_classifier(tmp_path / "large", num_hidden_layers=12),
     }
-    timed = measure_latency(folders, batch=1, length=8, threads=1, repeats=9, warmup=2, seconds=0.3)
+    timed = measure_latency(
+        folders, task_type="classification", batch=1, length=8, threads=1, repeats=9, warmup=2, seconds=0.3
+    )
     assert timed["model"]["p50_ms"] < timed["teacher"]["p50_ms"]
     assert (
         timed["speedup"] == timed["teacher"]["p50_ms"] / timed["model"]["p50_ms"]
@@ -68,7 +70,7 @@ def test_both_are_timed_and_the_larger_takes_longer(tmp_path: Path) -> None:
 
 def test_either_library_gives_the_same_answer(tmp_path: Path) -> None:
     """The faster one is a matter of time alone: what is timed must be the model."""
-    model, _ = load(write_classifier(tmp_path))
+    model, _ = load(write_classifier(tmp_path), "classification")
     ids = torch.arange(1, 17).reshape(2, 8)
     with torch.inference_mode():
         before = model(input_ids=ids).logits
@@ -81,5 +83,12 @@ def test_either_library_gives_the_same_answer(tmp_path: Path) -> None:
 def test_a_length_without_positions_is_refused_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="speed.length is 64 and a model takes at most 32 tokens; lower"):
         measure_latency(
-            {"model": write_classifier(tmp_path)}, batch=1, length=64, threads=1, repeats=5, warmup=0, seconds=1
+            {"model": write_classifier(tmp_path)},
+            task_type="classification",
+            batch=1,
+            length=64,
+            threads=1,
+            repeats=5,
+            warmup=0,
+            seconds=1,
         )

@@ -32,7 +32,6 @@ from tasks.recipe.slices import (
     TeacherSlice,
 )
 from tasks.recipe.students import Shape
-from tasks.scoring.predict import logits_of
 from tasks.scoring.speed.flops import counted_flops, flops_of, parameters_of
 from tasks.scoring.speed.speed import measure_latency, peak_increase
 from tasks.task_types.heads import HEADS
@@ -52,6 +51,7 @@ from tasks.training.objectives.layers import Matcher
 from tasks.training.objectives.signals import record_signals, recorded
 from tasks.training.selection import all_outputs
 from tests.families import NAMES, SIZES, write_tiny
+from tests.scoring.small import logits_of
 
 CPU = torch.device("cpu")
 TASK = Task("tiny", "classification", ["negative", "positive"], "accuracy", False, HEADS["classification"])
@@ -271,9 +271,19 @@ def scored(teacher: Path, student: Path) -> None:
     assert few == pytest.approx(counted_flops(student, 16, TASK.kind), rel=0.01)
     assert beyond > more > 0, "more tokens than a tiny model has positions"
     timed = measure_latency(
-        {"model": student, "teacher": teacher}, batch=1, length=8, threads=1, repeats=2, warmup=0, seconds=0.01
+        {"model": student, "teacher": teacher},
+        task_type="classification",
+        batch=1,
+        length=8,
+        threads=1,
+        repeats=2,
+        warmup=0,
+        seconds=0.01,
     )
-    assert timed["model"]["p50_ms"] > 0 and peak_increase(student, batch=1, length=8, threads=1) >= 0
+    assert (
+        timed["model"]["p50_ms"] > 0
+        and peak_increase(student, task_type="classification", batch=1, length=8, threads=1) >= 0
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

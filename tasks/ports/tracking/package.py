@@ -12,9 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-EXAMPLE: dict[bool, list[Any]] = {False: ["some text"], True: [{"text": "first text", "text_pair": "second text"}]}
-"""Example input of a model, by whether it takes pairs. It is never a row of a user's data, because MLflow stores the
-example with every version, visible to all readers."""
+from tasks.task_types.auto_classes import auto_class_of
+from tasks.task_types.types import TASK_TYPES
+from tasks.task_types.views import VIEWS
+
 PINNED = ("torch", "transformers", "mlflow", "safetensors", "numpy")
 
 
@@ -24,22 +25,22 @@ def package(order: dict[str, Any]) -> None:
     import mlflow.transformers
     import torch
     from mlflow.models import infer_signature
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoTokenizer
 
-    source, output = order["folder"], Path(order["output"])
-    model = AutoModelForSequenceClassification.from_pretrained(
+    source, output, view = order["folder"], Path(order["output"]), VIEWS[order["task_type"]]
+    model = auto_class_of(order["task_type"]).from_pretrained(
         source, local_files_only=True, dtype=torch.float32, use_safetensors=True
     )
     tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
     # Otherwise MLflow would write the absolute path on this machine into the model's metadata and licence file.
     model.name_or_path = tokenizer.name_or_path = "limbeck"
-    example = EXAMPLE[order["pairs"]]
-    signature = infer_signature(example, [{"label": "name", "score": 0.5}])
+    # MLflow stores the example with every version, visible to all readers.
+    example = view.example(order["pairs"])
     mlflow.transformers.save_model(
         {"model": model, "tokenizer": tokenizer},
         str(output),
-        task="text-classification",
-        signature=signature,
+        task=TASK_TYPES[order["task_type"]].hub_task,
+        signature=infer_signature(example, [dict(view.example_answer)]),
         input_example=example,
         pip_requirements=[f"{name}=={version(name).split('+')[0]}" for name in PINNED],
         model_card=None,

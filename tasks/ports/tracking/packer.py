@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol
 
+from tasks.catalog import TaskSpec
 from tasks.engine.environment import environment
 from tasks.errors import RegistryError
 
@@ -76,15 +77,17 @@ class Packer:
         if isinstance(self.process, subprocess.Popen):  # a forked process is waited for by its own parent
             self.process.wait()
 
-    def pack(self, folder: Path, name: str, *, card: str, pairs: bool, files: Mapping[str, Path] | None = None) -> Path:
+    def pack(
+        self, folder: Path, name: str, *, card: str, task: TaskSpec, files: Mapping[str, Path] | None = None
+    ) -> Path:
         """Write a checkpoint folder as an MLflow model and return its path; ``files`` are copied into the model's
         folder, by relative path.
 
-        A model takes strings, or with ``pairs`` ``{"text": …, "text_pair": …}``. A regression model returns its raw
-        logit as ``score``, because the checkpoint's config has ``problem_type: regression``.
+        A model takes and returns the values of its pipeline at Hugging Face, as the view of its task type states.
         """
         output = self.workspace / name
-        order = {"folder": str(folder.absolute()), "output": str(output), "card": card, "pairs": pairs}
+        about: dict[str, object] = {"task_type": task.kind, "pairs": task.pair is not None}
+        order = {"folder": str(folder.absolute()), "output": str(output), "card": card, **about}
         problem = self.ask(order)
         if problem:
             raise RegistryError(f"{name} could not be written as an MLflow model: {problem}")

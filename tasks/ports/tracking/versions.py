@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tasks.catalog import TaskSpec
 from tasks.errors import RegistryError
 from tasks.ports.code.fingerprint import hash_file
 from tasks.ports.file_locks import take_lock
@@ -42,7 +43,7 @@ class Versions(VersionFiles, RunLog):
         card: str,
         tags: Mapping[str, str],
         description: str,
-        pairs: bool,
+        task: TaskSpec,
         packer: Packer,
         alias: str | None,
         beside: Mapping[str, Callable[[], Path]] | None = None,
@@ -58,7 +59,7 @@ class Versions(VersionFiles, RunLog):
         with self.asking(f"register {candidate}"), only_one(f"{self.uri} {name}"):
             known = self.known_version(name, tags)
             version = known or self.new_version(
-                name, candidate, folder(), card, dict(tags), description, pairs, packer, beside or {}, files()
+                name, candidate, folder(), card, dict(tags), description, task, packer, beside or {}, files()
             )
             if alias:
                 self.move_alias(name, alias, version)
@@ -85,14 +86,14 @@ class Versions(VersionFiles, RunLog):
         card: str,
         tags: dict[str, str],
         description: str,
-        pairs: bool,
+        task: TaskSpec,
         packer: Packer,
         beside: Mapping[str, Callable[[], Path]],
         files: Mapping[str, Path],
     ) -> str:
         """Package, upload, check and register a model."""
         tags |= {"model.sha256": hash_file(folder / "model.safetensors")}
-        package = packer.pack(folder, candidate, card=card, pairs=pairs, files=files)
+        package = packer.pack(folder, candidate, card=card, task=task, files=files)
         try:
             for part, place in beside.items():
                 shutil.copytree(place(), package / part)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from markupsafe import Markup
 
 from tasks.report.format.numbers import count, figure, plural, signed
 from tasks.report.page.charts import reliability_chart, scatter_chart
-from tasks.report.page.sections import LONGEST_TEXT, MOST_CLASSES
+from tasks.report.page.sections import LONGEST_TEXT, MOST_CLASSES, view_of
 from tasks.results.row import ResultRow
 from tasks.results.run import RunResult
+from tasks.task_types.interfaces import View
+
+CHARTS: dict[str, Callable[[str, Mapping[str, Any]], Markup]] = {
+    "reliability": reliability_chart,
+    "scatter": scatter_chart,
+}
+"""Charts of one model's error analysis, by the name in a task type's view."""
 
 
 def analysis_sections(result: RunResult, models: Sequence[ResultRow]) -> list[dict[str, Any]]:
@@ -18,38 +27,26 @@ def analysis_sections(result: RunResult, models: Sequence[ResultRow]) -> list[di
 
 
 def analysis_of(result: RunResult, model: ResultRow) -> dict[str, Any]:
-    """Return one model's confusion and calibration, or its residuals."""
-    look = model.inspection or {}
-    if "confusion" in look:
-        labels = label_names(result, len(look["confusion"]))
-        small = len(labels) <= MOST_CLASSES
-        figures = [
-            ("expected calibration error", figure(look.get("ece"))),
-            ("negative log-likelihood", figure(look.get("nll"))),
-            ("Brier score", figure(look.get("brier"))),
-        ]
-        return {
-            "name": model.name,
-            "role": model.role,
-            "figures": figures,
-            "chart": reliability_chart(model.name, look),
-            "confusion": confusion_rows(look["confusion"], labels) if small else None,
-            "labels": labels,
-            "mistakes": None if small else mistakes(look["confusion"], labels),
-        }
-    figures = [
-        ("mean error (said − true)", signed(look.get("bias"))),
-        ("mean absolute error", figure(look.get("mae"))),
-        ("root of the mean square", figure(look.get("rmse"))),
-    ]
+    """Return one model's figures and chart, and its confusions if the task has classes."""
+    view, found = view_of(result), model.inspection or {}
     return {
         "name": model.name,
         "role": model.role,
-        "figures": figures,
-        "chart": scatter_chart(model.name, look),
-        "confusion": None,
-        "mistakes": None,
-        "labels": [],
+        "figures": [(one.title, (signed if one.signed else figure)(found.get(one.name))) for one in view.figures],
+        "chart": CHARTS[view.chart](model.name, found) if view.chart else "",
+        **matrix_parts(result, found.get(view.matrix)),
+    }
+
+
+def matrix_parts(result: RunResult, counts: Sequence[Sequence[int]] | None) -> dict[str, Any]:
+    """Return the counts by true class and prediction as a table, or, of many classes, the most frequent confusions;
+    neither without counts."""
+    labels = label_names(result, len(counts or ()))
+    small = len(labels) <= MOST_CLASSES
+    return {
+        "labels": labels,
+        "confusion": confusion_rows(counts, labels) if counts is not None and small else None,
+        "mistakes": mistakes(counts, labels) if counts is not None and not small else None,
     }
 
 
@@ -93,67 +90,42 @@ def mistakes(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[str
 def disagreement_section(result: RunResult, model: ResultRow, texts: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the disagreements of a student and its teacher, with examples; without ``texts`` the examples only have
     row ids."""
-    look = model.inspection or {}
-    apart = look.get("apart")
+    view, found = view_of(result), model.inspection or {}
+    apart = found.get("apart")
     if not apart:
         return None
-    classes = "differ" in apart["counts"]
-    labels = label_names(result, len(look.get("confusion", ())))
-    heads = APART_CLASSES if classes else APART_VALUES
-    known = [(words, apart["examples"][name]) for name, words in heads.items() if apart["examples"].get(name)]
-    lists = [{"title": words, "rows": [example(one, labels, texts) for one in found]} for words, found in known]
-    return {"lines": apart_lines(apart["counts"]), "lists": lists, "with_texts": texts is not None}
+    labels = label_names(result, len(found.get(view.matrix) or ()))
+    known = [(title, apart["examples"][name]) for name, title in view.examples.items() if apart["examples"].get(name)]
+    lists = [{"title": title, "rows": [example(one, view, labels, texts) for one in rows]} for title, rows in known]
+    return {"lines": apart_lines(apart["counts"], view), "lists": lists, "with_texts": texts is not None}
 
 
 WHO = ("student", "teacher")
 
 
-APART_CLASSES = {
-    "surest": "Both sure, and of different answers",
-    "corrected": "The student is right, its teacher is not",
-}
-
-
-APART_VALUES = {"surest": "Furthest apart", "corrected": "The student is nearer to the truth"}
-
-
-COUNTED = {
-    "both_right": "both right",
-    "only_teacher": "only the teacher right",
-    "only_student": "only the student right",
-    "both_wrong": "both wrong",
-    "differ": "different answers",
-    "teacher_nearer": "teacher nearer to the truth",
-    "student_nearer": "student nearer to the truth",
-}
-
-
-def apart_lines(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+def apart_lines(counts: Mapping[str, int], view: View) -> list[tuple[str, str]]:
     """Return the number and share of rows for each case: both right, only the teacher right, and so on."""
     return [
         (words, f"{counts[name]:,} ({counts[name] / (counts['rows'] or 1):.1%})")
-        for name, words in COUNTED.items()
+        for name, words in view.counted.items()
         if name in counts
     ]
 
 
-def example(one: Mapping[str, Any], labels: Sequence[str], texts: Mapping[str, Any] | None) -> dict[str, Any]:
+def example(
+    one: Mapping[str, Any], view: View, labels: Sequence[str], texts: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """Return one row on which they disagree, as text."""
     found = (texts or {}).get(str(one["id"])) or ()
     return {
         "id": one["id"],
         "texts": [shorten(str(text)) for text in found if text],
-        "label": answered(one["label"], labels),
+        "label": view.answer(one["label"], labels),
         **{
-            who: {"answer": answered(one[who]["answer"], labels), "probability": one[who].get("probability")}
+            who: {"answer": view.answer(one[who]["answer"], labels), "probability": one[who].get("probability")}
             for who in WHO
         },
     }
-
-
-def answered(answer: Any, labels: Sequence[str]) -> str:
-    """Return a class by name, or a value."""
-    return labels[answer] if labels and isinstance(answer, int) and 0 <= answer < len(labels) else figure(answer, ".2f")
 
 
 def shorten(text: str) -> str:

@@ -26,6 +26,7 @@ from tasks.report.page.sections import (
     notes,
     reproduction,
     table_rows,
+    view_of,
 )
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import judging_section
@@ -56,6 +57,7 @@ def run_page(result: RunResult, *, curves: Curves | None = None, texts: Mapping[
     parts = {
         "fronts": front_parts(result),
         "rows": table_rows(result),
+        "view": view_of(result),
         "notes": notes(result),
         "conditions": conditions(result.models[0]),
         "curves": curve_parts(result, curves, [model.name]),

@@ -20,6 +20,9 @@ from tasks.report.page.svg import MARKS, drawing, mark
 from tasks.report.tables.ledger import counted_lines
 from tasks.results.row import ResultRow
 from tasks.results.run import Registered, RunResult
+from tasks.task_types.interfaces import ErrorFigure, View
+from tasks.task_types.stored import type_of_result
+from tasks.task_types.views import VIEWS
 
 CURVE_POINTS, MOST_CLASSES, LONGEST_TEXT = 60, 12, 400
 
@@ -51,7 +54,7 @@ def front_sentence(found: Front) -> str:
 
 def table_rows(result: RunResult) -> list[dict[str, Any]]:
     """Return the rows of the table of all candidates."""
-    entries = {entry.candidate: entry for entry in result.registered}
+    entries, error = {entry.candidate: entry for entry in result.registered}, view_of(result).card_figure
     on = {
         name: [
             short
@@ -61,8 +64,14 @@ def table_rows(result: RunResult) -> list[dict[str, Any]]:
         for name in names(result)
     }
     return [
-        table_row(model, result.split, entries.get(model.name, UNREGISTERED), on[model.name]) for model in result.models
+        table_row(model, result.split, entries.get(model.name, UNREGISTERED), on[model.name], error)
+        for model in result.models
     ]
+
+
+def view_of(result: RunResult) -> View:
+    """Return the words and figures of a run's task type."""
+    return VIEWS[type_of_result(result.task_type, result.headline)]
 
 
 def names(result: RunResult) -> list[str]:
@@ -70,8 +79,8 @@ def names(result: RunResult) -> list[str]:
     return [model.name for model in result.models]
 
 
-def table_row(model: ResultRow, split: str, entry: Registered, on: Sequence[str]) -> dict[str, Any]:
-    """Return one row of the table, with figures as text."""
+def table_row(model: ResultRow, split: str, entry: Registered, on: Sequence[str], error: ErrorFigure) -> dict[str, Any]:
+    """Return one row of the table, with figures as text; ``error`` is that of the error analysis."""
     score, retained, mean = model.score(split), model.share(split), model.mean(split)
     deviation = number(model.spread(split))
     over = figure(mean.value if mean else None)
@@ -96,7 +105,7 @@ def table_row(model: ResultRow, split: str, entry: Registered, on: Sequence[str]
         "latency": format_latency(model),
         "speedup": format_speedup(model, "×"),
         "memory": figure(model.memory_bytes, ".0f", 1e-6),
-        "ece": figure((model.inspection or {}).get("ece"), ".3f"),
+        "error": figure((model.inspection or {}).get(error.name), ".3f"),
         "cost": money(model.cost.dollars_on_demand if model.cost else None),
         "gate": "teacher" if teacher else model.gate or DASH,
         "verdict": verdict_of(model, entry),

@@ -1,10 +1,11 @@
-"""Optional rows of a model card: calibration and cost."""
+"""Optional rows of a model card: errors and cost."""
 
 from __future__ import annotations
 
 from tasks.report.format.numbers import DASH, figure, money
 from tasks.report.format.pareto import number
 from tasks.results.row import Amount, ResultRow
+from tasks.task_types.interfaces import ErrorFigure
 
 COSTS = {
     "seconds": ("time", "{} s"),
@@ -17,21 +18,16 @@ COSTS = {
 }
 
 
-def more_rows(model: ResultRow) -> list[str]:
-    """Return the known rows on calibration and cost, each with its origin."""
-    return [*calibration_rows(model), *cost_rows(model)]
+def more_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
+    """Return the known rows on errors and cost, each with its origin; ``error`` is the figure that the task type puts
+    on cards."""
+    return [*error_rows(model, error), *cost_rows(model)]
 
 
-def calibration_rows(model: ResultRow) -> list[str]:
-    """Return the expected calibration error, or the mean error of a regression."""
-    look = model.inspection or {}
-    if number(look.get("ece")) is not None:
-        return [f"| expected calibration error | {figure(look['ece'], '.4f')} | measured |"]
-    return (
-        [f"| mean absolute error | {figure(look['mae'], '.4f')} | measured |"]
-        if number(look.get("mae")) is not None
-        else []
-    )
+def error_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
+    """Return the row of a figure of the error analysis; empty if it is unknown."""
+    value = (model.inspection or {}).get(error.name)
+    return [] if number(value) is None else [f"| {error.title} | {figure(value, '.4f')} | measured |"]
 
 
 def cost_rows(model: ResultRow) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tasks.report.format.speeds import format_latency, format_speedup
 from tasks.results.row import ExportFacts, ResultRow
+from tasks.task_types.views import VIEWS
 
 FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx"}
 SECTION = """## Exports
@@ -36,11 +37,9 @@ tokenizer = Tokenizer.from_file("FOLDER/tokenizer.json")
 tokenizer.no_padding()
 tokenizer.enable_truncation(card["max_length"])
 session = onnxruntime.InferenceSession("FOLDER/onnx/{file}", providers=["CPUExecutionProvider"])
-text = tokenizer.encode({texts})
+text = tokenizer.encode({text})
 given = {{"input_ids": text.ids, "attention_mask": text.attention_mask, "token_type_ids": text.type_ids}}
-logits = session.run(["logits"], {{name: np.array([given[name]], dtype=np.int64) for name in card["inputs"]}})[0][0]
 {answer}"""
-ANSWERS = {"classification": 'print(card["labels"][logits.argmax()])', "regression": "print(logits[0])"}
 
 
 def exports_section(exports: Sequence[ResultRow], task: Mapping[str, Any], split: str) -> str:
@@ -60,11 +59,8 @@ def exports_section(exports: Sequence[ResultRow], task: Mapping[str, Any], split
 
 def snippet(task: Mapping[str, Any], file: str) -> str:
     """Return a program that runs an export."""
-    return SNIPPET.format(
-        file=file,
-        texts='"first text", "second text"' if task.get("pair") else '"some text"',
-        answer=ANSWERS[task["kind"]],
-    )
+    code = VIEWS[task["kind"]].code
+    return SNIPPET.format(file=file, text=code.text(bool(task.get("pair"))), answer=code.export)
 
 
 def facts_of(row: ResultRow) -> ExportFacts:

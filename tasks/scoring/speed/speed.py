@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tasks.errors import ModelError
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 from tasks.scoring.speed.timing import NEAR, Median, median_of, quotient_of, time_in_turn
+from tasks.task_types.graphs import GRAPHS
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
+Inputs = Mapping[str, np.ndarray]
+"""Inputs of a model by name, each [B, T]."""
 ENGINE = "torch fp32 sdpa"
 FORGET_THE_PEAK = "5"  # tells Linux to reset the peak resident size to the present one
 TRIAL = {"repeats": 9, "warmup": 2, "seconds": 0.0}
@@ -30,18 +30,17 @@ class Checkpoint:
 
     engine = ENGINE
 
-    def __init__(self, folder: Path, threads: int) -> None:
-        from tasks.scoring.predict import load
-
-        self.model, self.tokenizer = load(folder)
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self.model, self.tokenizer = model, tokenizer
         self.config, self.vocabulary = self.model.config, self.model.config.vocab_size
 
-    def call(self, ids_BT: np.ndarray) -> Callable[[], Any]:
-        """Return a function that runs the model once on these tokens."""
+    def call(self, inputs: Inputs) -> Callable[[], Any]:
+        """Return a function that runs the model once on these inputs: on all that its tokenizer would return, because
+        some cost time, such as XLNet's segments."""
         import torch
 
-        inputs = asked(self.tokenizer, torch.from_numpy(ids_BT))
-        return lambda: self.model(**inputs)
+        given = {name: torch.from_numpy(inputs[name]) for name in self.tokenizer.model_input_names if name in inputs}
+        return lambda: self.model(**given)
 
 
 class Export:
@@ -54,53 +53,68 @@ class Export:
         self.config = AutoConfig.from_pretrained(folder, local_files_only=True)
         self.engine, self.vocabulary = str(card_of(folder)["engine"]), self.config.vocab_size
 
-    def call(self, ids_BT: np.ndarray) -> Callable[[], Any]:
-        """Return a function that runs the model once on these tokens."""
-        every = {"input_ids": ids_BT, "attention_mask": np.ones_like(ids_BT), "token_type_ids": np.zeros_like(ids_BT)}
-        inputs = {name: every[name] for name in self.model.card["inputs"]}
-        return lambda: self.model.ask(inputs)
+    def call(self, inputs: Inputs) -> Callable[[], Any]:
+        """Return a function that runs the model once on these inputs."""
+        given = {name: inputs[name] for name in self.model.card["inputs"]}
+        return lambda: self.model.ask(given)
 
 
-def opened(folder: Path, threads: int) -> Checkpoint | Export:
+def opened(folder: Path, threads: int, task_type: str) -> Checkpoint | Export:
     """Load the model in a folder, a checkpoint or an export."""
-    return Export(folder, threads) if is_export(folder) else Checkpoint(folder, threads)
+    from tasks.scoring.predict import load
+
+    return Export(folder, threads) if is_export(folder) else Checkpoint(*load(folder, task_type))
 
 
-def fastest_call(folder: Path, model: Checkpoint | Export, ids_BT: np.ndarray) -> tuple[str, Callable[[], Any]]:
+def fastest_call(
+    folder: Path, model: Checkpoint | Export, task_type: str, inputs: Inputs
+) -> tuple[str, Callable[[], Any]]:
     """Return the name of the fastest engine for a model on this machine, and its call; for a checkpoint, each library
     for fp32 products is tried."""
     from tasks.scoring.speed.products import ONEDNN, by_onednn, libraries
 
     if isinstance(model, Export):
-        return model.engine, model.call(ids_BT)
+        return model.engine, model.call(inputs)
     first, *others = libraries()
-    calls = {first: model.call(ids_BT)}
+    calls = {first: model.call(inputs)}
     if ONEDNN in others:
-        packed = Checkpoint(folder, 1)
-        by_onednn(packed.model, ids_BT.size)
-        calls[ONEDNN] = packed.call(ids_BT)
+        packed = opened(folder, 1, task_type)
+        by_onednn(packed.model, inputs["input_ids"].size)
+        calls[ONEDNN] = packed.call(inputs)
     times = time_in_turn(calls, **TRIAL) if others else {first: [0.0]}  # type: ignore[arg-type]
     best = min(times, key=lambda library: float(np.median(times[library])))
     return f"{model.engine}, {best}", calls[best]
 
 
 def measure_latency(
-    folders: Mapping[str, Path], *, batch: int, length: int, threads: int, repeats: int, warmup: int, seconds: float
+    folders: Mapping[str, Path],
+    *,
+    task_type: str,
+    batch: int,
+    length: int,
+    threads: int,
+    repeats: int,
+    warmup: int,
+    seconds: float,
 ) -> dict[str, Any]:
     """Time ``model`` and ``teacher`` in turn on the same random tokens; return the milliseconds of each, their
     quotient, and the reason if they are unsteady."""
     import torch
 
     torch.set_num_threads(threads)
-    models = {name: opened(folder, threads) for name, folder in folders.items()}
-    for model in models.values():
-        require_length(model.config, length)
+    models: dict[str, Checkpoint | Export] = {}
+    for name, folder in folders.items():
+        models[name] = opened(folder, threads, task_type)
+        require_length(models[name].config, length)
     smallest = min(model.vocabulary for model in models.values())
     ids_BT = torch.randint(
         min(1000, smallest // 2), smallest, (batch, length), generator=torch.Generator().manual_seed(0)
     ).numpy()
+    inputs = GRAPHS[task_type].timed_inputs(ids_BT)
     with torch.inference_mode():
-        found = {name: fastest_call(folders[name], model, ids_BT) for name, model in models.items()}
+        found = {}
+        for name, model in models.items():
+            found[name] = fastest_call(folders[name], model, task_type, inputs)
         times = time_in_turn(
             {name: call for name, (_, call) in found.items()}, repeats=repeats, warmup=warmup, seconds=seconds
         )
@@ -145,15 +159,6 @@ def unsteady_because(found: Mapping[str, Median], calls: int) -> str:
 WHOSE = {"model": "its median", "teacher": "its teacher's median", "quotient": "its speed-up"}
 
 
-def asked(tokenizer: Any, ids_BT: Tensor) -> dict[str, Tensor]:
-    """Return the inputs of a model: all that its tokenizer would return, because some cost time, such as XLNet's
-    segments."""
-    import torch
-
-    every = {"input_ids": ids_BT, "attention_mask": torch.ones_like(ids_BT), "token_type_ids": torch.zeros_like(ids_BT)}
-    return {name: every[name] for name in tokenizer.model_input_names if name in every}
-
-
 def require_length(config: object, length: int) -> None:
     """Raise ModelError for a length beyond the model's positions."""
     from tasks.scoring.predict import longest
@@ -194,7 +199,7 @@ def import_family(folder: Path) -> None:
             AutoModel.from_config(config)
 
 
-def peak_increase(folder: Path, *, batch: int, length: int, threads: int) -> int:
+def peak_increase(folder: Path, *, task_type: str, batch: int, length: int, threads: int) -> int:
     """Load and run a model in this process; return the increase of the peak memory in bytes.
 
     Call it before any other model is loaded: memory freed by another model would be reused and not be counted.
@@ -205,9 +210,9 @@ def peak_increase(folder: Path, *, batch: int, length: int, threads: int) -> int
     torch.set_num_threads(threads)
     forget_peak()
     before = memory("VmRSS")
-    model = opened(folder, threads)
+    model = opened(folder, threads, task_type)
     require_length(model.config, length)
-    call = model.call(np.full((batch, length), 7))
+    call = model.call(GRAPHS[task_type].timed_inputs(np.full((batch, length), 7)))
     with torch.inference_mode():
         for _ in range(3):
             call()

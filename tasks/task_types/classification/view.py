@@ -1,0 +1,48 @@
+"""Classes in words: confusion, calibration, and labels with their probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.task_types.common_view import code_of_logits, example_text, two_digits
+from tasks.task_types.interfaces import ErrorFigure, View
+
+
+def class_named(given: Any, names: Sequence[str]) -> str:
+    """Return a class by its name, or by its number if it has none."""
+    return names[given] if isinstance(given, int) and 0 <= given < len(names) else two_digits(given)
+
+
+ECE = ErrorFigure("ece", "expected calibration error", "ECE")
+VIEW = View(
+    example=example_text,
+    example_answer={"label": "name", "score": 0.5},
+    code=code_of_logits(
+        checkpoint="print(model.config.id2label[logits.argmax(-1).item()])",
+        export='print(card["labels"][logits.argmax()])',
+    ),
+    analysis_title="Who is taken for what, and how much certainty is worth",
+    figures=(
+        ECE,
+        ErrorFigure("nll", "negative log-likelihood", "NLL"),
+        ErrorFigure("brier", "Brier score", "Brier"),
+    ),
+    card_figure=ECE,
+    chart="reliability",
+    chart_note="Reliability: bars say how often the model is right, the dark line how certain it was; where both meet "
+    "on the diagonal, its certainty can be believed.",
+    matrix="confusion",
+    counted={
+        "both_right": "both right",
+        "only_teacher": "only the teacher right",
+        "only_student": "only the student right",
+        "both_wrong": "both wrong",
+        "differ": "different answers",
+    },
+    examples={
+        "surest": "Both sure, and of different answers",
+        "corrected": "The student is right, its teacher is not",
+    },
+    answer=class_named,
+)

@@ -1,0 +1,43 @@
+"""Values in words: residuals, and predictions against true values.
+
+The pipeline of Hugging Face returns the value as ``score``, because the config of a checkpoint has ``problem_type:
+regression``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.task_types.common_view import code_of_logits, example_text, two_digits
+from tasks.task_types.interfaces import ErrorFigure, View
+
+
+def value_written(given: Any, names: Sequence[str]) -> str:
+    """Return a value."""
+    return two_digits(given)
+
+
+MAE = ErrorFigure("mae", "mean absolute error", "MAE")
+VIEW = View(
+    example=example_text,
+    example_answer={"label": "name", "score": 0.5},
+    code=code_of_logits(checkpoint="print(logits.item())", export="print(logits[0])"),
+    analysis_title="How far predictions are from the true values",
+    figures=(
+        ErrorFigure("bias", "mean error (said − true)", "bias", signed=True),
+        MAE,
+        ErrorFigure("rmse", "root of the mean square", "RMSE"),
+    ),
+    card_figure=MAE,
+    chart="scatter",
+    chart_note="Each point is a row: its true value, and the value that the model predicts; on the diagonal both are "
+    "equal.",
+    matrix="",
+    counted={
+        "teacher_nearer": "teacher nearer to the truth",
+        "student_nearer": "student nearer to the truth",
+    },
+    examples={"surest": "Furthest apart", "corrected": "The student is nearer to the truth"},
+    answer=value_written,
+)

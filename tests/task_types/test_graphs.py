@@ -1,0 +1,150 @@
+"""Graphs of every task type: parity, decoding, timed inputs, and which stages count the code of which type."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.engine.job import Job
+from tasks.exports.jobs import JOBS
+from tasks.exports.parity import apart
+from tasks.ports.code.fingerprint import program
+from tasks.ports.code.narrowing import Narrowing
+from tasks.ports.code.program import Program
+from tasks.scoring.onnx_models import card_of
+from tasks.scoring.predict import outputs_of, predict_texts, stored_type
+from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.types import TASK_TYPES
+from tests.exports.test_exports import write_rows
+from tests.scoring.small import sentences, write_classifier
+from tests.stage_tasks import all_specs
+from tests.task_types.test_answers import drawn
+
+NAMES = sorted(GRAPHS)
+WIDTH = {"classification": 3, "regression": 1}
+"""The outputs of a model of each type here."""
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
+    """A task type, a checkpoint of it, and its export."""
+    name, place = request.param, tmp_path_factory.mktemp(request.param)
+    model = write_classifier(place / "model", num_labels=WIDTH[name], problem_type=TASK_TYPES[name].problem_type)
+    knobs = {"opset": 20, "parity_rows": 8, "max_length": 32, "task_type": name}
+    inputs = {"model": str(model), "rows": str(write_rows(place / "rows", train=9))}
+    (place / "export" / "output").mkdir(parents=True)
+    order = {
+        "job": "export",
+        "knobs": knobs,
+        "inputs": inputs,
+        "output": str(place / "export" / "output"),
+        "threads": 1,
+    }
+    facts = JOBS["export"](Job(order, silent=True))
+    assert facts["equal_answers"] == 1 and facts["largest_difference"] < 1e-4
+    return name, model, place / "export" / "output"
+
+
+def test_every_task_type_has_a_graph_with_its_outputs() -> None:
+    assert {name: graph.outputs for name, graph in GRAPHS.items()} == {
+        name: one.outputs for name, one in TASK_TYPES.items()
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_equal_to_itself_and_not_to_another(name: str) -> None:
+    ours, theirs = drawn(name, 1), drawn(name, 2)
+    assert apart(ours, ours, name) == {"largest_difference": 0.0, "equal_answers": 1.0}
+    found = apart(ours, theirs, name)
+    assert found["largest_difference"] > 0.1 and found["equal_answers"] < 0.9
+    by_row = [
+        GRAPHS[name].equal(*({key: one[n : n + 1] for key, one in both.items()} for both in (ours, theirs)))[0]
+        for n in range(5)
+    ]
+    assert by_row == GRAPHS[name].equal(ours, theirs)[:5].tolist(), "a row is judged by itself"
+
+
+def test_an_export_predicts_as_its_checkpoint(exported: tuple[str, Path, Path]) -> None:
+    name, model, export = exported
+    texts = sentences(12)
+    ours, theirs = (predict_texts(folder, texts) for folder in (export, model))
+    assert stored_type(export) == stored_type(model) == name
+    assert [one.get("label") for one in ours] == [one.get("label") for one in theirs]
+    figure = "score" if name == "classification" else "value"
+    assert [one[figure] for one in ours] == pytest.approx([one[figure] for one in theirs], abs=1e-4)
+    outputs = outputs_of(export, texts, None, 32, task_type=name)
+    assert list(outputs) == [one.name for one in TASK_TYPES[name].outputs] and all(map(len, outputs.values()))
+
+
+def test_an_export_that_was_copied_without_its_config_is_told_by_its_labels(
+    exported: tuple[str, Path, Path], tmp_path: Path
+) -> None:
+    name, _, export = exported
+    alone = Path(shutil.copytree(export, tmp_path / "pulled" / "onnx"))
+    (alone / "config.json").rename(alone.parent / "config.json")
+    assert stored_type(alone) == name, "a pulled export has its config one folder up"
+    (alone.parent / "config.json").unlink()
+    assert stored_type(alone) == name and predict_texts(alone, ["good"]) == predict_texts(export, ["good"])
+
+
+def test_the_card_decodes_as_the_config_of_the_checkpoint(exported: tuple[str, Path, Path]) -> None:
+    name, model, export = exported
+    from transformers import AutoConfig
+
+    said = GRAPHS[name].card(AutoConfig.from_pretrained(model))
+    card = card_of(export)
+    assert {key: card[key] for key in said} == said and json.loads(json.dumps(said)) == said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_timed_call_is_given_all_that_an_encoder_takes(name: str) -> None:
+    ids_BT = np.arange(6).reshape(2, 3)
+    found = GRAPHS[name].timed_inputs(ids_BT)
+    assert list(found) == ["input_ids", "attention_mask", "token_type_ids"]
+    assert all(one.shape == (2, 3) and one.dtype == ids_BT.dtype for one in found.values())
+    assert found["attention_mask"].all() and not found["token_type_ids"].any()
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+KNOBS: dict[str, Any] = {"start": "teacher", "method": "layers", "strategy": "top", "layer_map": "uniform"}
+
+
+def edited(module: str, old: str, new: str) -> Program:
+    """Return the package with another text in one module."""
+    source = program().sources[module]
+    assert source.count(old) == 1
+    return Program({**program().sources, module: source.replace(old, new)}, program().never_counted)
+
+
+def changed(other: Program, name: str) -> set[str]:
+    """Return the stages of a task type whose code has another digest in another program."""
+    knobs = KNOBS | {"task_type": name, "task": {"kind": name}, "combine": "weights", "architectures": ["bert"]}
+    found = set()
+    for spec in all_specs():
+        one, two = (each.digest(spec.roots, Narrowing(each, spec.roots).entries(knobs)) for each in (program(), other))
+        found |= {spec.name} if one != two else set()
+    return found
+
+
+def test_the_parity_of_values_counts_for_exports_of_regression_alone() -> None:
+    """Only the fields that a stage reads count, and only those of its own type."""
+    other = edited("tasks.task_types.regression.graph", "NEAR = 0.01", "NEAR = 0.02")
+    assert changed(other, "classification") == set()
+    assert changed(other, "regression") == {"export-onnx", "quantize-onnx"}
+
+
+def test_a_further_task_type_runs_no_stage_again() -> None:
+    entry = '{"classification": CLASSIFICATION, '
+    other = edited("tasks.task_types.graphs", entry, entry + '"third": REGRESSION, ')
+    assert changed(other, "classification") == changed(other, "regression") == set()
+
+
+def test_how_a_timed_call_is_made_counts_for_speed_alone() -> None:
+    other = edited("tasks.task_types.common_graph", "np.zeros_like(ids_BT)", "np.ones_like(ids_BT)")
+    assert changed(other, "classification") == changed(other, "regression") == {"measure-speed"}
