@@ -248,7 +248,8 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "METRICS": {"metric", "metrics"},
         "ANSWERS": {"task_type", "task.kind"},
         "HEADS": {"task_type"},
-        "TASK_TYPES": {"task.kind"},
+        "GRAPHS": {"task_type", "task.kind"},
+        "TASK_TYPES": {"task_type", "task.kind"},
         "WAYS": {"ways"},
         "READERS": {"task.kind", "task_type"},
     }

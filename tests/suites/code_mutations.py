@@ -225,6 +225,7 @@ CHOSEN_BY = {
     "STARTS": ("start",),
     "ANSWERS": ("task_type", "kind"),
     "HEADS": ("task_type",),
+    "GRAPHS": ("task_type", "kind"),
     "TASK_TYPES": ("task_type", "kind"),
     "WAYS": ("ways",),
     "ARCHITECTURES": ("architectures", "start"),
