@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tasks.task_types.interfaces import Code
+LOGITS_OF_CHECKPOINT = 'logits = model(**tokenizer({text}, truncation=True, return_tensors="pt")).logits\n'
+"""A line of code that asks a checkpoint for a tensor [1, C]."""
+FEEDS = '{name: np.array([given[name]], dtype=np.int64) for name in card["inputs"]}'
+LOGITS_OF_EXPORT = f'logits = session.run(["logits"], {FEEDS})[0][0]\n'
+"""A line of code that asks an export for an array [C]."""
 
 
 def example_text(pairs: bool) -> list[Any]:
@@ -16,17 +20,6 @@ def example_text(pairs: bool) -> list[Any]:
 def example_arguments(pairs: bool) -> str:
     """Return an example as the arguments of a tokenizer."""
     return '"first text", "second text"' if pairs else '"some text"'
-
-
-def code_of_logits(*, checkpoint: str, export: str) -> Code:
-    """Return the code that asks for ``logits``, followed by a line that prints the prediction: of a checkpoint from a
-    tensor [1, C], of an export from an array [C]."""
-    feeds = '{name: np.array([given[name]], dtype=np.int64) for name in card["inputs"]}'
-    return Code(
-        text=example_arguments,
-        checkpoint=f'logits = model(**tokenizer({{text}}, truncation=True, return_tensors="pt")).logits\n{checkpoint}',
-        export=f'logits = session.run(["logits"], {feeds})[0][0]\n{export}',
-    )
 
 
 def two_digits(value: Any) -> str:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.task_types.common_view import code_of_logits, example_text, two_digits
-from tasks.task_types.interfaces import ErrorFigure, View
+from tasks.task_types.common_view import (
+    LOGITS_OF_CHECKPOINT,
+    LOGITS_OF_EXPORT,
+    example_arguments,
+    example_text,
+    two_digits,
+)
+from tasks.task_types.interfaces import Code, ErrorFigure, View
 
 
 def class_named(given: Any, names: Sequence[str]) -> str:
@@ -18,9 +24,10 @@ ECE = ErrorFigure("ece", "expected calibration error", "ECE")
 VIEW = View(
     example=example_text,
     example_answer={"label": "name", "score": 0.5},
-    code=code_of_logits(
-        checkpoint="print(model.config.id2label[logits.argmax(-1).item()])",
-        export='print(card["labels"][logits.argmax()])',
+    code=Code(
+        text=example_arguments,
+        checkpoint=LOGITS_OF_CHECKPOINT + "print(model.config.id2label[logits.argmax(-1).item()])",
+        export=LOGITS_OF_EXPORT + 'print(card["labels"][logits.argmax()])',
     ),
     analysis_title="Who is taken for what, and how much certainty is worth",
     figures=(

@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.task_types.common_view import code_of_logits, example_text, two_digits
-from tasks.task_types.interfaces import ErrorFigure, View
+from tasks.task_types.common_view import (
+    LOGITS_OF_CHECKPOINT,
+    LOGITS_OF_EXPORT,
+    example_arguments,
+    example_text,
+    two_digits,
+)
+from tasks.task_types.interfaces import Code, ErrorFigure, View
 
 
 def value_written(given: Any, names: Sequence[str]) -> str:
@@ -22,7 +28,11 @@ MAE = ErrorFigure("mae", "mean absolute error", "MAE")
 VIEW = View(
     example=example_text,
     example_answer={"label": "name", "score": 0.5},
-    code=code_of_logits(checkpoint="print(logits.item())", export="print(logits[0])"),
+    code=Code(
+        text=example_arguments,
+        checkpoint=LOGITS_OF_CHECKPOINT + "print(logits.item())",
+        export=LOGITS_OF_EXPORT + "print(logits[0])",
+    ),
     analysis_title="How far predictions are from the true values",
     figures=(
         ErrorFigure("bias", "mean error (said − true)", "bias", signed=True),
