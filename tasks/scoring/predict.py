@@ -18,7 +18,7 @@ from tasks.errors import ModelError
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 from tasks.task_types.auto_classes import auto_class_of
 from tasks.task_types.graphs import GRAPHS
-from tasks.task_types.stored import type_of
+from tasks.task_types.stored import STATED, type_of
 
 BATCH = 64
 
@@ -128,12 +128,13 @@ def predict_texts(
 
 
 def stored_type(folder: Path) -> str:
-    """Return the task type of a model folder: from its config, which a pulled export has one folder up, or else by the
-    labels on the export's card."""
+    """Return the task type of a model folder: from its config, which a pulled export has one folder up, or else from
+    the export's card, by its labels if it does not state the type."""
     for place in (folder, folder.parent):
         if (place / "config.json").is_file():
             return type_of(json.loads((place / "config.json").read_text()))
-    return type_of({"num_labels": len(card_of(folder)["labels"] or [""])})
+    card = card_of(folder)
+    return type_of({STATED: card.get(STATED), "num_labels": len(card["labels"] or [""])})
 
 
 def card_of_model(folder: Path, task_type: str) -> dict[str, Any]:

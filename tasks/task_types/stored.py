@@ -12,14 +12,20 @@ from tasks.task_types.types import TASK_TYPES
 
 LABELS = ("LABEL_0", "LABEL_1")
 """The labels of a config that states none."""
+STATED = "limbeck_task_type"
+"""Where a config or an export's card states a task type for which transformers has no ``problem_type``; the type's
+``Head.configure`` and ``Graph.card`` write it."""
 
 
 def type_of(config: Mapping[str, Any]) -> str:
-    """Return the task type of a model from the values of its ``config.json``, which states it as ``problem_type``.
+    """Return the task type of a model from the values of its ``config.json``, which states it as ``problem_type``, or
+    under our own name.
 
     A config that does not state it is guessed by its number of labels, as transformers does for its loss: one is a
     value, several are classes. Without labels there are two, as in transformers.
     """
+    if config.get(STATED) in TASK_TYPES:
+        return str(config[STATED])
     problem = config.get("problem_type")
     stated = [name for name, one in TASK_TYPES.items() if problem and one.problem_type == problem]
     labels = config.get("num_labels") or len(config.get("id2label") or LABELS)
