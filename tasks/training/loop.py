@@ -177,11 +177,11 @@ class Run:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
-    @torch.no_grad()
     def finish_step(self) -> None:
         """Call the hooks of a step that was taken, and take the snapshots that are due."""
-        for hook in self.after_step:
-            hook(self.progress.step)
+        with torch.no_grad():
+            for hook in self.after_step:
+                hook(self.progress.step)
         self.take_snapshots()
 
     def decay_unused_rows(self, step: int) -> None:
