@@ -1,5 +1,5 @@
 """Checkpoints that let an interrupted training continue exactly: weights, optimizer, best weights so far, random state,
-position.
+position, named snapshots.
 
 Tensors are stored as safetensors and the rest as JSON; nothing is pickled. A checkpoint is written next to the old one,
 flushed to the disk and renamed, so that a crash leaves the older one intact. The last two are kept; if the newest is
@@ -26,6 +26,7 @@ from tasks.training.models.sparse_embedding import SparseEmbedding, as_whole_tab
 
 KEPT = 2
 FILES = {"state.safetensors", "state.json"}
+SNAPSHOT = "snapshot-"  # begins the name of a snapshot's file
 
 
 @dataclass
@@ -37,6 +38,8 @@ class Progress:
     best_step: int = 0
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     seconds: float = 0.0
+    snapshots: dict[str, Path] = field(default_factory=dict)
+    """The files of the snapshots taken so far, by name; of a restored training, those in its checkpoint."""
 
 
 def save(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
@@ -62,6 +65,9 @@ def save(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, pro
         "seconds": progress.seconds,
     }
     (temporary / "state.json").write_text(json.dumps(numbers))
+    for name, file in progress.snapshots.items():
+        # The output of an interrupted stage is deleted, or is on another machine.
+        shutil.copyfile(file, temporary / f"{SNAPSHOT}{name}")
     write_marker(temporary, of=folder.name)
     shutil.rmtree(final, ignore_errors=True)
     temporary.rename(final)
@@ -104,7 +110,8 @@ def restored(found: Path, modules: nn.Module, optimizer: torch.optim.Optimizer) 
     if "random.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["random.cuda"])
     numbers = json.loads((found / "state.json").read_text())
-    return Progress(**numbers, best_weights=tensors_below(tensors, "best."))
+    snapshots = {path.name.removeprefix(SNAPSHOT): path for path in found.glob(f"{SNAPSHOT}*")}
+    return Progress(**numbers, best_weights=tensors_below(tensors, "best."), snapshots=snapshots)
 
 
 def embedding_number(modules: nn.Module, optimizer: torch.optim.Optimizer) -> int:

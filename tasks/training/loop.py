@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from tasks.training.checkpoints import Progress
 from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.distributed import ProcessGroup, join
 from tasks.training.models.dropout import MASKS, cheap_masks
+from tasks.training.models.phases import Phase, Phases
+from tasks.training.models.snapshots import copy_snapshot, require_steps, write_snapshot
 from tasks.training.models.sparse_embedding import SparseEmbedding, used_rows_only
 from tasks.training.precision import arithmetic
 
@@ -42,6 +44,15 @@ class TrainingSpec:
     """Id of the token that pads batches."""
     begin: Callable[[int, int], None] = lambda step, total: None
     """Called before every step with its number and the number of all steps."""
+    after_step: Sequence[Callable[[int], None]] = ()
+    """Called in this order, without gradients, after every optimizer step with the number of steps taken, such as to
+    mask weights again. A hook depends on this number and on the state of ``modules`` alone, so that all processes do
+    the same, and a resumed training too. On a CPU the input embedding may hold nothing but the rows in use
+    (``sparse_embedding.py``): for a hook that changes it, plan epochs without ``tokens_S``."""
+    snapshots: Mapping[str, int] = field(default_factory=dict)
+    """Names of snapshots, each with the number of steps after which it is taken; 0: before the first."""
+    phases: Callable[[int], Sequence[Phase]] = lambda total: [Phase(total)]
+    """The phases of a training of so many steps: by default one, in which all parameters learn."""
     facts: Callable[[Epoch], dict[str, Any]] = lambda last: {}
     """Further facts for result tables, computed from the last planned epoch."""
 
@@ -51,6 +62,7 @@ def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.devi
     weights, or with the last ones if there is no score."""
     epochs = Epochs(spec)
     total = knobs.steps or max(1, round(len(epochs.newest.batches) * knobs.epochs))
+    require_steps(spec.snapshots, total)
     group = join(place)
     with cpu_optimisations(spec, epochs.newest, group, place) as table:
         optimizer = make_optimizer(spec.modules, knobs)
@@ -58,10 +70,12 @@ def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.devi
         if progress.step:
             job.log(f"resuming at step {progress.step:,} of {total:,}")
         run = Run(job, knobs, spec, optimizer, progress, total, group, table)
+        run.restore_snapshots()
         with StopSignal() as stop:
             while progress.step < total:
                 run.one_step(epochs.at(progress.step), place)
                 run.keep_watch(stop, place)
+        run.phases.finish()
         if spec.score is not None and progress.best_weights:
             spec.modules.load_state_dict(progress.best_weights)
     return run.facts() | spec.facts(epochs.newest)
@@ -111,17 +125,23 @@ class Run:
     ) -> None:
         self.job, self.knobs, self.spec, self.optimizer = job, knobs, spec, optimizer
         self.progress, self.total, self.group, self.table = progress, total, group, table
-        self.loss = group.synchronised(spec.modules, spec.loss)
+        self.phases = Phases(spec.phases(total), total, spec.modules)
+        self.after_step = (*([] if table is None else [self.decay_unused_rows]), *spec.after_step)
         self.examples, self.losses, self.started, self.saved = 0, [], time.monotonic(), time.monotonic()  # type: ignore[var-annotated]
         self.seconds_before = progress.seconds
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
 
     def one_step(self, indices: Indices, place: torch.device) -> None:
         """Take one optimizer step on a batch."""
+        if self.progress.step >= self.phases.end:
+            self.begin_phase()
         self.spec.modules.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.knobs.learning_rate * rate(
-                self.progress.step, self.total, self.knobs.warmup, self.knobs.schedule
+                self.progress.step - self.phases.start,
+                self.phases.end - self.phases.start,
+                self.knobs.warmup,
+                self.knobs.schedule,
             )
         self.spec.begin(self.progress.step, self.total)
         self.prepare(indices.epoch)
@@ -130,8 +150,15 @@ class Run:
         loss.backward()
         self.update()
         self.progress.step += 1
+        self.finish_step()
         self.examples += len(indices.rows_B)
         self.losses.append(loss.detach())
+
+    def begin_phase(self) -> None:
+        """Begin the phase of the next step, or go on with it after a resume."""
+        phase = self.phases.at(self.progress.step, self.optimizer)
+        # Gradients are averaged over processes only for parameters that learn when this is called.
+        self.loss = self.group.synchronised(self.spec.modules, phase.loss or self.spec.loss)
 
     def prepare(self, epoch: Epoch) -> None:
         """Seed the dropout masks of this step, and activate the embedding rows of new tokens."""
@@ -149,15 +176,39 @@ class Run:
         self.optimizer.grad_scale = ((norm + 1e-6) / self.knobs.clip).clamp(min=1.0)  # type: ignore[attr-defined]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        if self.table is not None:
-            decayed = self.optimizer.param_groups[0]
-            self.table.after_step(1 - decayed["lr"] * decayed["weight_decay"])
+
+    def finish_step(self) -> None:
+        """Call the hooks of a step that was taken, and take the snapshots that are due."""
+        with torch.no_grad():
+            for hook in self.after_step:
+                hook(self.progress.step)
+        self.take_snapshots()
+
+    def decay_unused_rows(self, step: int) -> None:
+        """Decay the rows of the input embedding that are not in use as the optimizer decayed the others."""
+        assert self.table is not None
+        decayed = self.optimizer.param_groups[0]
+        self.table.after_step(1 - decayed["lr"] * decayed["weight_decay"])
+
+    def restore_snapshots(self) -> None:
+        """Copy the checkpoint's snapshots into the output of this attempt; take those of step 0 at the start."""
+        if self.group.is_main_process:
+            for name, file in self.progress.snapshots.items():
+                self.progress.snapshots[name] = copy_snapshot(file, self.job.output, name)
+        if not self.progress.step:
+            self.take_snapshots()
+
+    def take_snapshots(self) -> None:
+        """Write the snapshots of the current step."""
+        for name, step in self.spec.snapshots.items():
+            if step == self.progress.step and self.group.is_main_process:
+                self.progress.snapshots[name] = write_snapshot(self.job.output, name, self.spec.modules)
 
     def keep_watch(self, stop: StopSignal, place: torch.device) -> None:
         """Report, score, save and stop when due; several processes stop at the same step."""
         step, last = self.progress.step, self.progress.step == self.total
         stop_now = self.group.agree(stop.asked, step, place)
-        if len(self.losses) >= 50 or last:
+        if len(self.losses) >= 50 or step == self.phases.end:  # no mean is of the losses of two phases
             self.report()
         if self.spec.score is not None and step in evaluation_steps(self.total, self.knobs.evaluations):
             self.evaluate(place)

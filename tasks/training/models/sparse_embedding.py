@@ -165,9 +165,9 @@ def input_table(modules: nn.Module) -> tuple[Any, Any]:
         return model, None
 
 
-def as_whole_tables(tensors: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
-    """Convert a checkpoint of active rows into one of a whole table, whose number in the optimizer is ``number``, for
-    distributed training."""
+def as_whole_tables(tensors: Mapping[str, Tensor], number: int = -1) -> dict[str, Tensor]:
+    """Convert weights, or a checkpoint, of active rows into those of a whole table, whose number in the optimizer is
+    ``number``. The given rows are changed."""
     whole = dict(tensors)
     for name in [name for name in tensors if name.endswith(".rows_VD")]:
         prefix = name.removesuffix("rows_VD")

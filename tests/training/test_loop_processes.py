@@ -1,0 +1,86 @@
+"""Masks, snapshots and phases at once, in processes that share a training, and in processes that are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tasks.engine.environment import environment
+from tasks.engine.process import command
+from tasks.training.models.snapshots import read_snapshot
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(folder: Path, processes: int, **knobs: Any) -> subprocess.Popen[str]:
+    """Start the engine; its output is in ``folder/output``."""
+    folder.mkdir(exist_ok=True)
+    places = {"output": str(folder / "output"), "checkpoints": str(folder / "checkpoints")}
+    (folder / "job.json").write_text(json.dumps({"job": "phased", "knobs": knobs, "threads": 1, **places}))
+    words = [*command("tests.training.phased_engine", processes), str(folder / "job.json")]
+    own = environment(1) | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(words, env=own, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def events(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """Wait for an engine; return its events, but for its resources."""
+    out, errors = process.communicate(timeout=500)
+    found = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert found, errors[-2000:]
+    return [event for event in found if event["event"] != "used"]
+
+
+def killed(folder: Path, processes: int, after: str, **knobs: Any) -> None:
+    """Kill an engine after it has told of a step, and take its output away."""
+    process = start(folder, processes, **knobs)
+    assert process.stdout is not None
+    lines = list[str]()
+    while not lines or json.loads(lines[-1] if lines[-1].startswith("{") else "{}").get("message") != after:
+        lines.append(process.stdout.readline())
+        assert lines[-1], "it ended by itself"
+    os.kill(process.pid, 9)
+    process.communicate(timeout=60)
+    assert not (folder / "output/model.safetensors").exists() and list((folder / "checkpoints").glob("step-*"))
+    shutil.rmtree(folder / "output")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return the weights and snapshots that a training has written."""
+    return {path.name: path.read_bytes() for path in (folder / "output").rglob("*.safetensors")}
+
+
+def test_two_processes_mask_freeze_and_remember_as_one_does(tmp_path: Path) -> None:
+    said = {count: events(start(tmp_path / str(count), count, dropout=0.0, steps=12)) for count in (1, 2)}
+    assert [event["event"] for event in said[2]].count("result") == 1, "one process speaks"
+    one, two = (load_file(tmp_path / count / "output/model.safetensors") for count in "12")
+    masked = "bert.encoder.layer.1.intermediate.dense.weight"
+    assert 0.4 < float((one[masked] == 0).float().mean()) < 0.6 and torch.equal(one[masked] == 0, two[masked] == 0)
+    for snapshot in (None, "start", "rewind"):
+        if snapshot is not None:
+            one, two = (read_snapshot(tmp_path / count / "output", snapshot) for count in "12")
+        assert one.keys() == two.keys()
+        for name, value in one.items():
+            if not name.endswith("key.bias"):  # moves no score: its gradient is rounding
+                torch.testing.assert_close(two[name], value, rtol=0, atol=2e-4, msg=f"{snapshot}: {name}")
+    assert files(tmp_path / "1").keys() == {"model.safetensors", "start.safetensors", "rewind.safetensors"}
+
+
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_killed_training_ends_with_the_same_bytes(tmp_path: Path, processes: int) -> None:
+    """Killed in the first phase, and again in the second after the snapshot; each time the output is lost."""
+    knobs = {"dropout": 0.1, "steps": 30}
+    assert events(start(tmp_path / "whole", processes, **knobs))[-1]["event"] == "result"
+    killed(tmp_path / "broken", processes, "step 4", **knobs)
+    killed(tmp_path / "broken", processes, "step 18", **knobs)
+    again = events(start(tmp_path / "broken", processes, **knobs))
+    assert again[0]["message"].startswith("resuming at step") and again[-1]["event"] == "result"
+    assert int(again[0]["message"].split()[3]) >= 17, "after the snapshot"
+    assert files(tmp_path / "whole") == files(tmp_path / "broken") and len(files(tmp_path / "whole")) == 3
