@@ -6,7 +6,6 @@ Outputs are arrays by name, rows first.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tasks.errors import ModelError
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 from tasks.task_types.auto_classes import auto_class_of
 from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.stored import STATED, type_of
 
 BATCH = 64
@@ -120,7 +120,7 @@ def truncated_share(folder: Path, texts: Sequence[str], pairs: Sequence[str] | N
 
 def predict_texts(
     folder: Path, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int = 128
-) -> list[dict[str, Any]]:
+) -> list[Printed]:
     """Return the prediction of every text, as the graph of the model's task type defines it."""
     task_type = stored_type(folder)
     outputs = outputs_of(folder, texts, pairs, max_length, task_type=task_type)
@@ -130,14 +130,17 @@ def predict_texts(
 def stored_type(folder: Path) -> str:
     """Return the task type of a model folder: from its config, which a pulled export has one folder up, or else from
     the export's card, by its labels if it does not state the type."""
+    from transformers import AutoConfig
+    from transformers.utils import CONFIG_NAME
+
     for place in (folder, folder.parent):
-        if (place / "config.json").is_file():
-            return type_of(json.loads((place / "config.json").read_text()))
+        if (place / CONFIG_NAME).is_file():
+            return type_of(AutoConfig.from_pretrained(place, local_files_only=True).to_dict())
     card = card_of(folder)
     return type_of({STATED: card.get(STATED), "num_labels": len(card["labels"] or [""])})
 
 
-def card_of_model(folder: Path, task_type: str) -> dict[str, Any]:
+def card_of_model(folder: Path, task_type: str) -> Card:
     """Return an export's card, or for a checkpoint what its card would say of its outputs."""
     if is_export(folder):
         return card_of(folder)

@@ -197,6 +197,12 @@ class Answers:
 # --- view: words and figures, for pages, cards and MLflow -------------------------------------------------------------
 
 
+Card = Mapping[str, Any]
+"""Entries of an export's card."""
+Printed = dict[str, Any]
+"""One prediction, as a pipeline or ``limbeck predict`` returns it."""
+
+
 @dataclass(frozen=True)
 class ErrorFigure:
     """One figure of an error analysis, by its name in the analysis."""
@@ -227,7 +233,7 @@ class View:
     example: Callable[[bool], list[Any]]
     """Returns an example of the inputs of the type's pipeline at Hugging Face, never a row of a user's data; tells
     whether the task's optional columns are used."""
-    example_answer: Mapping[str, Any]
+    example_answer: Printed
     """An example of what the pipeline returns for one input."""
     code: Code
     """How a prediction is read in Python."""
@@ -263,9 +269,9 @@ class Graph:
 
     outputs: tuple[Output, ...]
     """The outputs of the graph, in its order."""
-    card: Callable[[Any], dict[str, Any]]
+    card: Callable[[Any], Card]
     """Returns the entries of an export's card by which its outputs are decoded, from a model's config."""
-    predictions: Callable[[Mapping[str, np.ndarray], Mapping[str, Any]], list[dict[str, Any]]]
+    predictions: Callable[[Mapping[str, np.ndarray], Card], list[Printed]]
     """Returns the prediction of each row as ``limbeck predict`` prints it, from outputs and what ``card`` returned."""
     equal: Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], np.ndarray]
     """Tells by row [N] whether two models answer the same, up to what rounding may change."""

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from tasks.task_types.common_graph import one_pass
-from tasks.task_types.interfaces import Graph
+from tasks.task_types.interfaces import Card, Graph, Printed
 from tasks.task_types.types import CLASS_LOGITS
 
 
-def card_of_classes(config: Any) -> dict[str, Any]:
+def card_of_classes(config: Any) -> Card:
     """Return the output and the names of the classes."""
     return {"output": "logits", "labels": [config.id2label[number] for number in range(config.num_labels)]}
 
 
-def labels_with_probabilities(outputs: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> list[dict[str, Any]]:
+def labels_with_probabilities(outputs: Mapping[str, np.ndarray], card: Card) -> list[Printed]:
     """Return the label of each row and its probability."""
     logits_NC = outputs["logits"]
     odds_NC = np.exp(logits_NC - logits_NC.max(-1, keepdims=True))

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from tasks.task_types.common_graph import one_pass
-from tasks.task_types.interfaces import Graph
+from tasks.task_types.interfaces import Card, Graph, Printed
 from tasks.task_types.types import VALUES
 
 NEAR = 0.01
 """The largest difference of two values that count as equal."""
 
 
-def card_of_value(config: Any) -> dict[str, Any]:
+def card_of_value(config: Any) -> Card:
     """Return the output; a value has no label."""
     return {"output": "logits", "labels": None}
 
 
-def plain_values(outputs: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> list[dict[str, Any]]:
+def plain_values(outputs: Mapping[str, np.ndarray], card: Card) -> list[Printed]:
     """Return the value of each row."""
     return [{"value": float(value)} for value in outputs["logits"][:, 0]]
 
