@@ -26,7 +26,7 @@ class TaskSpec(BaseModel):
     label: str = Field("label", description="Column of the label.")
     labels: tuple[str, ...] | None = Field(None, description="Label names in order; empty: taken from the data.")
     metrics: tuple[str, ...] = Field(("accuracy",), min_length=1, description="Metrics to report.")
-    headline: str = Field("accuracy", description="The metric that decides.")
+    headline: str = Field("accuracy", description="Metric used for decisions.")
     validation: str = Field("validation", description="Name of the validation split.")
 
 

@@ -95,7 +95,7 @@ def beside(champion: Champion, judging: Judging, theirs: Evaluation | None) -> C
         common = unseen_by_both(judging.answers("teacher"), theirs)
     except DataError as error:
         return replace(champion, comparable=False, why=f"cannot be compared: {error}")
-    why = "learned from some of the rows that judge" if same else "was judged on other rows"
+    why = "was trained on some of the evaluation rows" if same else "was evaluated on other rows"
     return replace(champion, comparable=same and common.whole, why=why, on=common.row_scope)
 
 
@@ -304,8 +304,8 @@ def delete_here(registry: Registry, version: str, reason: str) -> dict[str, Any]
     names = sorted(alias for alias, held in standing.aliases.items() if held == number)
     if names:
         raise RegistryError(
-            f"{registry.name} version {number} is {', '.join(names)}: an aliased version is not deleted; promote "
-            f"another one first"
+            f"{registry.name} version {number} is {', '.join(names)}: a version with an alias cannot be deleted; "
+            f"promote another version first"
         )
     candidate = standing.versions[number].get("candidate", "")
     registry.record(

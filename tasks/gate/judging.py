@@ -93,7 +93,7 @@ class Judging:
         """Return the folder of a model's evaluation; raise DataError if the model has no scorecard."""
         if name not in self.written:
             if name not in self.scorecards:
-                raise DataError(f"{name} has no scorecard of its own")
+                raise DataError(f"{name} has no scorecard")
             model = next(model for model in self.models if model.name == name)
             folder = self.workspace / "evaluations" / name
             self.written[name] = write_evaluation(

@@ -7,7 +7,7 @@ the registry to moves of aliases and a reason for each version.
 - ``champion-small``: the smallest of all released versions.
 - ``champion-fast``: the version with the greatest speed-up of all released versions with a steady speed.
 
-A version is released if the gate accepted it under policy ``auto``, or if a person promoted it. A version that a person
+A version is released if the gate accepted it under policy ``auto``, or if promoted manually. A version that a person
 rolled back is withdrawn, until a person promotes it again. A new champion is compared with the old one row by row, on
 rows that neither of the two learned from: it is worse if the interval of the paired gain lies below minus ``margin``.
 If both were evaluated on too few such rows, they are not compared: the new version becomes challenger, and a person
@@ -129,13 +129,13 @@ def stand(
     cannot be told whether it is worse."""
     number = version.number
     if champion is not None and number == champion.number:
-        return Word(number, "champion", "it is the champion already")
+        return Word(number, "champion", "the version is already the champion")
     if version.verdict != ACCEPT:
-        return Word(number, "refused", f"the gate says {version.verdict}")
+        return Word(number, "refused", f"the gate's verdict is {version.verdict}")
     if policy.promote == "never":
-        return Word(number, "held", "the recipe says gate.promote: never")
+        return Word(number, "held", "the recipe sets gate.promote: never")
     if version.checkpoint in withdrawn:
-        return Word(number, "held", "a person rolled it back; only a person can promote it again")
+        return Word(number, "held", "it was rolled back manually; only a manual promotion can restore it")
     if champion is None:
         return Word(number, "eligible", "accepted, and there was no champion")
     if version.checkpoint == champion.checkpoint:
@@ -143,7 +143,7 @@ def stand(
         return (
             Word(number, "held", said)
             if version.rows == champion.rows
-            else Word(number, "eligible", f"{said}, judged anew")
+            else Word(number, "eligible", f"{said}, evaluated again")
         )
     if policy.prefer == "fastest" and (version.row.get("unsteady") or champion.row.get("unsteady")):
         return unsteady_word(version, champion)
@@ -152,7 +152,7 @@ def stand(
         return Word(
             number,
             "accepted",
-            f"the champion, version {champion.number}, is preferred: it is no less {WORD[policy.prefer]}",
+            f"the champion, version {champion.number}, is preferred: it is not less {WORD[policy.prefer]}",
         )
     return no_worse(version, champion, policy, compare(version, champion))
 
@@ -169,7 +169,7 @@ def unsteady_word(version: Version, champion: Version) -> Word:
     return Word(
         version.number,
         "unsure",
-        f"the speed of the champion, version {champion.number}, is unsteady; a person decides (limbeck promote)",
+        f"the speed of the champion, version {champion.number}, is unsteady; decide manually (limbeck promote)",
     )
 
 
@@ -181,7 +181,7 @@ def no_worse(version: Version, champion: Version, policy: Policy, against: Again
     whom = f"the champion, version {champion.number}"
     if against.gain is None:
         return Word(
-            version.number, "unsure", f"not compared with {whom}: {against.why}; a person decides (limbeck promote)"
+            version.number, "unsure", f"not compared with {whom}: {against.why}; decide manually (limbeck promote)"
         )
     said = f"{against.gain.value:+.4g} [{against.gain.low:+.4g}, {against.gain.high:+.4g}] to {whom}{against.on}"
     if against.gain.high < -policy.margin:
@@ -200,13 +200,13 @@ def promote_by_hand(
 ) -> Outcome:
     """Return the outcome of a promotion by a person; only ``force`` overrides the gate's verdict and the comparison."""
     if aliases.get(alias) == version.number:
-        return Outcome((Word(version.number, alias, f"it is {alias} already"),))
+        return Outcome((Word(version.number, alias, f"the version already has the alias {alias}"),))
     trouble = None if force or alias == "challenger" else objection(version, alias, versions, aliases, compare)
     if trouble is not None:
         return Outcome((Word(version.number, "refused", trouble),))
     states = {} if alias == "challenger" else {version.number: RELEASED}
     return resolve_moves(
-        (Word(version.number, alias, "a person promoted it"),), {alias: version.number}, states, versions, aliases
+        (Word(version.number, alias, "promoted manually"),), {alias: version.number}, states, versions, aliases
     )
 
 
@@ -215,7 +215,7 @@ def objection(
 ) -> str | None:
     """Return the objection to a promotion by hand, or None."""
     if version.verdict != ACCEPT:
-        return f"the gate says {version.verdict or 'nothing'}"
+        return f"the gate's verdict is {version.verdict or 'missing'}"
     champion = versions.get(aliases.get("champion", ""))
     if alias != "champion" or champion is None or champion.checkpoint == version.checkpoint:
         return None
@@ -236,13 +236,13 @@ def roll_back(versions: Mapping[str, Version], aliases: Mapping[str, str]) -> Ou
     no previous champion."""
     before, now = aliases.get("previous"), aliases.get("champion")
     if before is None or before not in versions:
-        return "it has no alias previous: there is no champion before the champion"
+        return "no alias previous: there is no earlier champion"
     if before == now:
-        return f"champion and previous are both version {now}: there is no other champion before it"
+        return f"champion and previous are both version {now}: there is no earlier champion"
     word = Word(
         before,
         "champion",
-        f"a person rolled back from version {now}" if now else "a person rolled back; there was no champion",
+        f"rolled back manually from version {now}" if now else "rolled back manually; there was no champion",
     )
     states = {before: RELEASED} | ({now: WITHDRAWN} if now else {})
     return resolve_moves((word,), {"champion": before}, states, versions, aliases)

@@ -145,7 +145,9 @@ def ruled_out(candidate: Mapping[str, Any], teacher: Mapping[str, Any], gate: Ga
 
 def closest(decision: Decision) -> Decision:
     """Return the decision marked as the closest of a run in which no candidate meets every criterion."""
-    said = f"no candidate meets every goal; this one comes closest, {decision.shortfall:.1%} short in all"
+    said = (
+        f"no candidate meets all criteria; this one is the closest, with a total shortfall of {decision.shortfall:.1%}"
+    )
     return replace(decision, closest=True, reasons=(*decision.reasons, said))
 
 
@@ -226,12 +228,12 @@ def too_good(candidate: Mapping[str, Any], gate: Gate, rows: int) -> list[tuple[
         found.append(
             (
                 True,
-                f"certainly {lead['low']:.4g} better than the teacher, more than {gate.too_good:.4g}: too good, "
-                f"look for a leak",
+                f"certainly {lead['low']:.4g} better than the teacher, more than {gate.too_good:.4g}: implausibly "
+                f"good, check for a data leak",
             )
         )
     if candidate.get("perfect") and rows >= gate.perfect_rows:
-        found.append((True, f"not one mistake on {rows:,} rows: too good, look for a leak"))
+        found.append((True, f"no error on {rows:,} rows: implausibly good, check for a data leak"))
     return found
 
 
@@ -246,7 +248,7 @@ def leakage(gate: Gate, evidence: Evidence) -> list[tuple[bool, str]]:
             found.append(
                 (
                     odd,
-                    f"{count:,} of the {evidence.rows:,} rows that judge overlap with the {where} (at most "
+                    f"{count:,} of the {evidence.rows:,} evaluation rows overlap with the {where} (at most "
                     f"{gate.leakage:.1%}): {word}",
                 )
             )

@@ -66,7 +66,7 @@ def worst_of(
     ]
     worst, _, where = max(found, key=lambda one: (not one[0].met, one[0].worse, one[0].shortfall, -one[1]))
     others = [name for _, _, name in found if name != where]
-    beside = f"{where}, the worst of it and {', '.join(others)}" if others else where
+    beside = f"{where}, the worst of this and {', '.join(others)}" if others else where
     return replace(worst, reason=f"on {beside}: {worst.reason}")
 
 

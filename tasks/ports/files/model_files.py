@@ -75,7 +75,7 @@ def shards_of(folder: Path) -> list[str]:
                 "save the model again"
             )
         if not (folder / name).is_file():
-            raise ModelError(f"{folder / INDEX} names {name!r}, which is not there; fetch or save the model again")
+            raise ModelError(f"{folder / INDEX} names {name!r}, which does not exist; fetch or save the model again")
         if leads_out(folder / name):
             raise ModelError(f"{folder / name} is a link out of its folder; put the file itself there")
     return names
@@ -99,8 +99,8 @@ def require_settings(folder: Path, config: dict[str, Any]) -> None:
         )
     if config.get("quantization_config") is not None:
         raise ModelError(
-            f"{folder} is quantized (quantization_config in config.json), which cannot be trained from; "
-            "name the model in full precision"
+            f"{folder} is quantized (quantization_config in config.json), which cannot be a start for training; name "
+            f"the model in full precision"
         )
     for name in NAMED_FILES:
         if read_settings(folder / "tokenizer_config.json").get(name) is not None:

@@ -110,8 +110,8 @@ def judging_rows(
     split = split if knobs.rows is None else split.take(sampled(split, knobs.rows))
     if not len(split):
         raise DataError(
-            f"{where}: none of the {before:,} rows of {split.file} is left to judge by ({unlabelled:,} bear no label, "
-            f"{taken_out_N.sum():,} overlap with training rows); name other rows"
+            f"{where}: none of the {before:,} rows of {split.file} remains for evaluation ({unlabelled:,} have no "
+            f"label, {taken_out_N.sum():,} overlap with training rows); name other rows"
         )
     facts = {
         "rows": len(split),
@@ -152,8 +152,8 @@ def as_classes(
     for (first, ours), (second, theirs) in combinations(stands.items(), 2):
         if ours != theirs and set(ours) & set(theirs):
             raise DataError(
-                f"{where}: the labels {first!r} and {second!r} stand for classes that overlap and are not the same; "
-                "let each class of the task belong to one of them"
+                f"{where}: the labels {first!r} and {second!r} are mapped to different classes that overlap; map "
+                f"each class of the task to one of them"
             )
     merged = list(range(len(names)))
     for numbers in stands.values():
@@ -172,8 +172,8 @@ def called_by(label: Any, meaning: Sequence[str], names: Sequence[str], where: s
     known = meaning or (names if numbered and str(label) not in names else ())
     if not known and str(label) not in names:
         raise DataError(
-            f"{where}: its labels are numbers ({label}), and nobody says what they mean; give labels: "
-            f"[{', '.join(names)}], in their order"
+            f"{where}: its labels are numbers ({label}), and their meaning is unknown; set labels: "
+            f"[{', '.join(names)}], in order"
         )
     if known and not 0 <= label < len(known):
         raise DataError(
@@ -189,9 +189,8 @@ def numbers_of_classes(label: str, classes: Sequence[str], names: Sequence[str],
     if unknown is not None:
         alike = {name.casefold(): name for name in names}.get(unknown.casefold(), names[0])
         raise DataError(
-            f"{where}: the label {unknown!r} is none of the task's classes {', '.join(names)}; say for which of "
-            f"them it stands, "
-            f"as in classes: {{{label}: {alike}}}"
+            f"{where}: the label {unknown!r} is none of the task's classes {', '.join(names)}; map it to one of "
+            f"them, as in classes: {{{label}: {alike}}}"
         )
     return tuple(sorted(names.index(one) for one in classes))
 
@@ -260,8 +259,8 @@ def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> dict[str,
     if gone_N.sum() > MOST_PURGED * len(sentences):
         raise DataError(
             f"{gone_N.sum():,} of {len(sentences):,} training rows overlap with rows of {', '.join(sets)} and would "
-            f"be taken out; at most "
-            f"{MOST_PURGED:.0%} may go: set overlaps: leave-out, which takes rows out of the set instead"
+            f"be removed; at most {MOST_PURGED:.0%} may be removed: set overlaps: leave-out, which removes rows from "
+            f"the set instead"
         )
     output.mkdir(parents=True, exist_ok=True)
     for path in sorted(rows.iterdir()):

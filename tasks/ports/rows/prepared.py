@@ -49,7 +49,7 @@ def require_classes(splits: dict[str, Split], names: list[str]) -> None:
         missing = [names[index] for index in sorted(set(range(len(names))) - set(rows.labels))]
         if missing and len(rows):
             raise DataError(
-                f"the {split} split has no row labelled {', '.join(missing)}; give more rows, or hold fewer back"
+                f"the {split} split has no row labelled {', '.join(missing)}; provide more rows, or hold out fewer"
             )
 
 

@@ -206,7 +206,7 @@ def holder() -> dict[str, Any]:
 
 def lost(key: str) -> LeaseLost:
     """Return the error of a worker that has lost its lease."""
-    return LeaseLost(f"the lease {key[:12]} was taken over by another worker; what this one made is not published")
+    return LeaseLost(f"the lease {key[:12]} was taken over by another worker; the result of this one is not published")
 
 
 def taken(key: str) -> LeaseTaken:

@@ -38,9 +38,9 @@ def analysis_of(result: RunResult, model: ResultRow) -> dict[str, Any]:
             "mistakes": None if small else mistakes(look["confusion"], labels),
         }
     figures = [
-        ("mean error (said − true)", signed(look.get("bias"))),
+        ("mean error (predicted − true)", signed(look.get("bias"))),
         ("mean absolute error", figure(look.get("mae"))),
-        ("root of the mean square", figure(look.get("rmse"))),
+        ("root mean squared error", figure(look.get("rmse"))),
     ]
     return {
         "name": model.name,
@@ -85,7 +85,7 @@ def mistakes(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[str
         if row != column and cell
     ]
     return [
-        f"{labels[-row]} taken for {labels[-column]}: {plural(cell, 'row')}"
+        f"{labels[-row]} predicted as {labels[-column]}: {plural(cell, 'row')}"
         for cell, row, column in sorted(found, reverse=True)[:MOST_CLASSES]
     ]
 
@@ -109,12 +109,12 @@ WHO = ("student", "teacher")
 
 
 APART_CLASSES = {
-    "surest": "Both sure, and of different answers",
-    "corrected": "The student is right, its teacher is not",
+    "surest": "Both confident, with different predictions",
+    "corrected": "Student right, teacher wrong",
 }
 
 
-APART_VALUES = {"surest": "Furthest apart", "corrected": "The student is nearer to the truth"}
+APART_VALUES = {"surest": "Largest differences", "corrected": "Student closer to the true value"}
 
 
 COUNTED = {
@@ -122,9 +122,9 @@ COUNTED = {
     "only_teacher": "only the teacher right",
     "only_student": "only the student right",
     "both_wrong": "both wrong",
-    "differ": "different answers",
-    "teacher_nearer": "teacher nearer to the truth",
-    "student_nearer": "student nearer to the truth",
+    "differ": "different predictions",
+    "teacher_nearer": "teacher closer to the true value",
+    "student_nearer": "student closer to the true value",
 }
 
 

@@ -21,7 +21,7 @@ def brief_table(run: Run) -> str:
     """Return a run's models as a Markdown table, the teacher first, and a line on recipe, machine and purge."""
     splits = [run.split, *(split for split in FIRST if split != run.split and split in run.models[0].scores)]
     names = [f"{run.headline}, {run.rows[split]:,} {split} rows" for split in splits]
-    lines = table(["model", "what", *names, "of the teacher", "parameters", "speed-up"])
+    lines = table(["model", "kind", *names, "of the teacher", "parameters", "speed-up"])
     lines += [line(cells(run, entry, splits)) for _, entry, _ in in_order([run])]
     made = run.made
     how = f"{made.date}, {made.hardware.cpu}, {made.hardware.cores} cores, {made.hardware.gpu or 'no GPU'}"

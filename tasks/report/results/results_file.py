@@ -30,7 +30,7 @@ class Strict(BaseModel):
             for words in (name, value if name != "note" else ""):
                 if isinstance(words, str) and MARKUP.search(words):
                     raise ValueError(
-                        f"{words[:40]!r} holds a line break, a backtick or HTML, which has no place on the page"
+                        f"{words[:40]!r} holds a line break, a backtick or HTML, which the page cannot contain"
                     )
         return values
 
