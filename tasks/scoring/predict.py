@@ -30,7 +30,7 @@ def load(folder: Path) -> tuple[Any, Any]:
     # transformers initialises missing weights at random and only warns: the predictions would look like real ones.
     if found["missing_keys"]:
         raise ModelError(
-            f"{folder} lacks the weights {', '.join(sorted(found['missing_keys'])[:3])}; give a model that was "
+            f"{folder} lacks the weights {', '.join(sorted(found['missing_keys'])[:3])}; use a model that was "
             f"fine-tuned for a task"
         )
     return model.eval(), AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -61,7 +61,7 @@ def logits_of(
         logits_NC = logits_of_checkpoint(folder, texts, pairs, max_length, report)
     if not np.isfinite(logits_NC).all():
         raise ModelError(
-            f"{folder} answers with numbers that are not finite; its training diverged: lower the learning rate"
+            f"{folder} predicts values that are not finite; its training diverged: lower the learning rate"
         )
     return logits_NC
 

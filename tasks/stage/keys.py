@@ -26,7 +26,7 @@ WITHOUT_A_MODEL = {"tokenize", "mix"}
 decorator is part of its key."""
 
 
-OTHER_RELEASE = "what another release of Limbeck stored is not taken"
+OTHER_RELEASE = "results of another release of Limbeck are not used"
 
 
 TOKENIZERS = ("tokenizers", "sentencepiece")

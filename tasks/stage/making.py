@@ -92,8 +92,8 @@ async def make_remotely(
     found = await asyncio.to_thread(session.store.find, record.key)
     if found is None:
         raise DispatchError(
-            f"{record.display_name} was made elsewhere, and is not in this run's store; its workers must share the "
-            f"store of this run"
+            f"{record.display_name} was computed elsewhere, and is not in this run's store; the workers must share "
+            f"the store of this run"
         )
     # A result that another run requested, and pays for, counts as a hit. For a result of this run, count the seconds of
     # the work, not of the queue.
@@ -227,7 +227,7 @@ def finish(session: Session, record: StageRecord, artifact: Artifact, cache: str
     session.tell(record)
     if cache == "hit":
         return Completed(name="Cached", message=f"verified result {artifact.sha256[:12]}", data=artifact)
-    return Completed(message=f"made {artifact.sha256[:12]}, {artifact.bytes:,} bytes", data=artifact)
+    return Completed(message=f"computed {artifact.sha256[:12]}, {artifact.bytes:,} bytes", data=artifact)
 
 
 async def fail(session: Session, record: StageRecord, error: BaseException, started: float) -> None:

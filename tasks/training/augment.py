@@ -232,17 +232,17 @@ def read_vectors(path: Path, limit: int) -> tuple[list[str], np.ndarray]:
                 word, *values = line.rstrip().split(" ")
                 if number > 1 and len(values) != len(vectors[0]):
                     raise DataError(
-                        f"{path.name}, line {number}: {len(values)} numbers after the word, {len(vectors[0])} "
-                        f"above; give GloVe text format"
+                        f"{path.name}, line {number}: {len(values)} numbers after the word, {len(vectors[0])} above; "
+                        f"use GloVe text format"
                     )
                 words.append(word)
                 vectors.append(np.asarray(values, dtype=np.float32))
     except (ValueError, OSError, EOFError, zlib.error) as error:
         raise DataError(
-            f"{path.name} holds no word vectors; give GloVe text format, plain or gzip: a word and its numbers in "
+            f"{path.name} contains no word vectors; use GloVe text format, plain or gzip: a word and its numbers in "
             f"each line"
         ) from error
     if not words:
-        raise DataError(f"{path.name} is empty; give word vectors in GloVe text format")
+        raise DataError(f"{path.name} is empty; use word vectors in GloVe text format")
     vectors_VE = np.stack(vectors)
     return words, vectors_VE / np.maximum(np.linalg.norm(vectors_VE, axis=1, keepdims=True), 1e-9)

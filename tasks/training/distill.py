@@ -210,8 +210,8 @@ def same_vocabulary(pair: TeacherStudent) -> None:
         raise ModelError(
             f"the student's tokenizer ({len(ours):,} tokens) is not its teacher's ({len(theirs):,}), so their "
             f"layers cannot be compared token by token; "
-            "start the student from a model with the same tokenizer, or let it learn from the teacher's answers "
-            "alone (stages: [])"
+            "start the student from a model with the same tokenizer, or train it on the teacher's predictions only "
+            "(stages: [])"
         )
 
 

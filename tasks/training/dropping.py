@@ -117,7 +117,7 @@ def drop_and_train(job: Job) -> dict[str, Any]:
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
     kept = kept_layers(knobs.strategy, model.config.num_hidden_layers, knobs.drop, contributions(job) or knobs.kept)
     drop_layers(model, kept)
-    job.log(f"{knobs.strategy}: layers {kept} of {model.config.num_hidden_layers + knobs.drop} stay (counted from 0)")
+    job.log(f"{knobs.strategy}: layers {kept} of {model.config.num_hidden_layers + knobs.drop} remain (counted from 0)")
     note = architecture_of(model.config).on_dropping
     if note:
         job.log(note)

@@ -168,7 +168,7 @@ class Run:
             self.saved = time.monotonic()
         if stop_now and not last:
             raise Interrupted(
-                f"stopped at step {step:,} of {self.total:,}; run the same command again to go on from there"
+                f"stopped at step {step:,} of {self.total:,}; run the same command again to continue from there"
             )
 
     def report(self) -> None:

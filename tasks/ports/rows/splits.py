@@ -201,7 +201,7 @@ def refusal(train: Split, held: Held, first_N: np.ndarray, purged: int) -> str:
     )
     largest = largest_holdout(held, first_N, MOST_PURGED * len(train))
     if largest is None:
-        return f"{said}, even without a holdout split; lower data.selection_rows, {WAY_OUT}"
+        return f"{said}, and a smaller holdout split does not suffice; lower data.selection_rows, {WAY_OUT}"
     return (
         f"{said}; the largest holdout that fits is {largest:,} rows: set data.holdout_rows to {largest} or less, "
         f"or {WAY_OUT}"

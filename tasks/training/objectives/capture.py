@@ -112,7 +112,7 @@ def check_capture(capture: Capture, inputs: dict[str, Tensor], mask_BT: Tensor) 
     with torch.inference_mode():
         shown, again = (capture(**inputs) for _ in range(2))
     if not all(torch.equal(first, second) for first, second in zip(tensors(shown), tensors(again), strict=True)):
-        raise ModelError("the teacher answers differently when asked twice: it still drops units out")
+        raise ModelError("the teacher's predictions differ between two calls: dropout is still active")
     if open_to_watch(capture.model):
         check_scores(capture.model, scores_of(shown), inputs, mask_BT)
 
