@@ -27,7 +27,7 @@ PANELS = {
         make_models.validate,
         make_models.resume,
     ),
-    "Look at what ran": (
+    "Inspect runs": (
         past_runs.results,
         past_runs.runs,
         past_runs.explain,
@@ -36,7 +36,7 @@ PANELS = {
         past_runs.reproduce,
         past_runs.ui,
     ),
-    "Keep the house in order": (
+    "Maintenance": (
         maintenance.verify,
         maintenance.gc,
         maintenance.janitor,
@@ -111,7 +111,7 @@ def main() -> None:
         print(f"limbeck: {disk_sentence(error)}", file=sys.stderr)
         raise SystemExit(1) from None
     except (KeyboardInterrupt, typer.Abort):
-        print("limbeck: stopped; run the same command again to go on from there", file=sys.stderr)
+        print("limbeck: stopped; run the same command again to continue from there", file=sys.stderr)
         raise SystemExit(STOPPED) from None
     except Exception as error:
         # A wrong command line: typer contains a copy of click, whose exceptions have no public name but a method that

@@ -39,7 +39,7 @@ from tasks.errors import RecipeError, ServerError
 
 GPU_LIMIT = "LIMBECK_GPU_LIMIT"
 LOCAL_GPUS = "gpu-local"  # the pool that `limbeck up` creates for the GPUs of its machine
-QUEUES = {"upkeep": "What looks after the runs: janitor, resubmission, promotion."}
+QUEUES = {"upkeep": "Maintenance of the runs: janitor, resubmission, promotion."}
 REFUSED = (401, 403)
 
 
@@ -83,7 +83,7 @@ async def server() -> AsyncIterator[PrefectClient]:
     address = PREFECT_API_URL.value()
     if not address:
         raise ServerError(
-            "no Prefect server is named; start one with limbeck up, or set PREFECT_API_URL to one that is there"
+            "no Prefect server is configured; start one with limbeck up, or set PREFECT_API_URL to a running one"
         )
     try:
         await ask_prefect()
@@ -92,9 +92,11 @@ async def server() -> AsyncIterator[PrefectClient]:
     except PrefectHTTPStatusError as error:
         status = error.response.status_code
         if status in REFUSED:
-            how = 'set PREFECT_API_AUTH_STRING to its user:password, for our own by: eval "$(limbeck env)"'
+            how = (
+                'set PREFECT_API_AUTH_STRING to its user:password, for a server of limbeck up by: eval "$(limbeck env)"'
+            )
             raise ServerError(
-                f"the Prefect server at {without_password(address)} refuses us ({status}); {how}"
+                f"the Prefect server at {without_password(address)} denies access ({status}); {how}"
             ) from error
         raise ServerError(
             f"the Prefect server at {without_password(address)} answered {status}: {detail(error.response)}"
@@ -141,7 +143,7 @@ async def apply_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
     if there.type != ours["type"]:
         raise ServerError(
             f"the work pool {name} on this server is of type {there.type}, and its runs need {ours['type']}; "
-            f"rename what uses it, or delete it (prefect work-pool delete {name}), then deploy again"
+            f"rename it, or delete it (prefect work-pool delete {name}), then deploy again"
         )
     before = None if ways.reset else there.base_job_template
     wanted = {
@@ -182,7 +184,9 @@ async def apply_limit(client: PrefectClient, ways: Ways) -> Line:
 def require_pool(name: str | None, known: Sequence[str]) -> None:
     """Raise RecipeError if the pool for GPU stages does not exist."""
     if name is not None and name not in known:
-        raise RecipeError(f"--gpu-pool {name}: this server has no such work pool; it has {', '.join(sorted(known))}")
+        raise RecipeError(
+            f"--gpu-pool {name}: this server does not have this work pool; it has {', '.join(sorted(known))}"
+        )
 
 
 # --- deployments ------------------------------------------------------------------------------------------------------

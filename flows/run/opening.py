@@ -127,7 +127,7 @@ def invite(options: RunOptions) -> None:
 
     page = url_for("flow-run", obj_id=flow_run.id) if flow_run.id else None
     if options.watcher is not None and page:
-        options.watcher.note(f"watch it at {login_to_own_server(page)}")
+        options.watcher.note(f"watch the run at {login_to_own_server(page)}")
 
 
 def warn(options: RunOptions, warnings: Sequence[str]) -> None:

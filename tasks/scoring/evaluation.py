@@ -186,7 +186,7 @@ def bound_interval(
     elif by == "difference":
         spread_R = ours_R - theirs_R + other
     elif not shares(function, other, theirs_R):
-        raise DataError(f"a share of {other:.3g} {metric} is not comparable")
+        raise DataError(f"a share of {other:.3g} {metric} is not meaningful")
     else:
         scale = 1.0 if by == "retained" else other
         value, spread_R = value / other * scale, ours_R / theirs_R * scale

@@ -67,7 +67,7 @@ class FolderStore:
             self.sources = ArtifactCache(self.root / "sources", SOURCES_BYTES)
         except OSError as error:
             raise StoreError(
-                f"the store {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder that can"
+                f"the store {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a writable folder"
             ) from error
 
     def check(self) -> None:

@@ -73,7 +73,7 @@ class S3Store:
             self.workspace().mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"the cache folder {cache} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder that can"
+                f"the cache folder {cache} cannot be written ({error.strerror}); set LIMBECK_HOME to a writable folder"
             ) from error
 
     def check(self) -> None:

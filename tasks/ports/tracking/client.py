@@ -89,8 +89,8 @@ def require_reachable(uri: str) -> None:
         place = next(path for path in (file, *file.absolute().parents) if path.exists())
         if place.is_dir() == (place == file) or not os.access(place, os.W_OK):
             raise RegistryError(
-                f"MLflow's database {file} cannot be written; set LIMBECK_HOME or MLFLOW_TRACKING_URI to a place "
-                f"that can"
+                f"MLflow's database {file} cannot be written; set LIMBECK_HOME or MLFLOW_TRACKING_URI to a writable "
+                f"location"
             )
     elif uri.startswith(("http://", "https://")):
         try:
