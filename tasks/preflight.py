@@ -70,7 +70,7 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> di
     if recipe.inner_phase(student) is not None and len(ends) > 1:
         raise ModelError(
             f"student {student.name} starts from {student.start}, whose summary token is at the other end of the "
-            f"text than its teacher's; start from a model of the teacher's family, or leave intermediate out of its "
+            f"text than its teacher's; start from a model of the teacher's family, or remove intermediate from its "
             f"stages"
         )
     # Predictions are per text, so a student may use its own tokenizer for them; layers are compared token by token.

@@ -241,7 +241,7 @@ def test_what_onnx_cannot_express_is_noted_and_not_raised(
 
 def test_no_selection_rows_no_int8(place: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows", train=10, selection=0)
-    with pytest.raises(DataError, match="none were held back; set data.selection_rows"):
+    with pytest.raises(DataError, match="and there are none; set data.selection_rows"):
         do("quantize", tmp_path / "output", QUANTIZE, export=place / "full" / "output", rows=rows)
 
 

@@ -98,7 +98,7 @@ def test_what_is_registered_is_the_chosen_seed_and_its_figures_are_its_own(
         tracker.download(entry["name"], entry["version"], tmp_path / entry["version"])
         card = (tmp_path / entry["version"] / "README.md").read_text()
         assert f"| accuracy, validation | {value:.4f} [" in card
-        assert ("mean of 2 seeds" in card and f"this is that of seed {model['selected_seed']}" in card) == (
+        assert ("mean of 2 seeds" in card and f"this is the model of seed {model['selected_seed']}" in card) == (
             model["name"] == "half"
         )
 

@@ -47,7 +47,7 @@ def test_one_language_is_told_with_the_figures_and_the_words_of_its_table() -> N
         "has 0.898 after the same last phase "
         "(distilled +8.8 points [+7.8, +9.8], better); 0.975 after as many steps as all phases together (distilled "
         "+1.1 points [+0.1, +2.1], inside the "
-        "noise). One language and one seed: --seeds 5 says how far this holds."
+        "noise). This is one language and one seed; use --seeds 5 for an interval."
     )
     behind = last_words([demo(0.898, 0.934, 0.975, without_teacher="worse", without_longer="worse")])
     assert "-3.6 points [-4.6, -2.6], worse" in behind and "lifts" not in behind and "ahead" not in behind
@@ -61,7 +61,7 @@ def test_over_several_languages_ahead_is_said_only_where_the_interval_says_it() 
     )
     assert (
         "not distinguishable, by +0.3 points [-1.2, +1.8] after as many steps as all phases together" in said
-        and said.endswith("of the last one.")
+        and said.endswith("shows the last one.")
     )
     assert [round(point, 6) for point in margins(found)["without-longer"]["points"]] == [-0.1, 1.0, 0.0]
     assert "behind by -8.0 points" in last_words([demo(0.90, 0.98, 0.9)] * 3)

@@ -58,8 +58,8 @@ def test_every_option_that_names_a_file_to_write_is_asked_first() -> None:
     ("name", "said"),
     [
         ("", "is no file"),
-        ("file/inner", "there is no folder|is no name of a file"),
-        ("x" * 300, "is no name of a file"),
+        ("file/inner", "there is no folder|is not a valid file name"),
+        ("x" * 300, "is not a valid file name"),
         ("pipe", "is no file"),
     ],
     ids=["folder", "below a file", "too long", "pipe"],

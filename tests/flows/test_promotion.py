@@ -208,7 +208,7 @@ def test_a_person_promotes_goes_back_and_cleans_up(
 ) -> None:
     with pytest.raises(GateError, match=f"{NAME} version 1 was not promoted: the gate says INFEASIBLE; --force"):
         in_home(promote, home, monkeypatch, NAME, "1")
-    with pytest.raises(RecipeError, match="say why with --reason"):
+    with pytest.raises(RecipeError, match="give the reason with --reason"):
         in_home(promote, home, monkeypatch, NAME, "1", force=True)
     with pytest.raises(RecipeError, match="choose one of champion, challenger, champion-small, champion-fast"):
         in_home(promote, home, monkeypatch, NAME, "1", to="previous")
@@ -227,7 +227,7 @@ def test_a_person_promotes_goes_back_and_cleans_up(
         and found.aliases["champion-small"] == "3"
         and found.versions["4"]["promotion.state"] == "withdrawn"
     )
-    with pytest.raises(RegistryError, match="version 3 is champion, .*an aliased version is not deleted"):
+    with pytest.raises(RegistryError, match="version 3 is champion, .*a version with an alias cannot be deleted"):
         in_home(delete, home, monkeypatch, NAME, "3")
     assert in_home(delete, home, monkeypatch, NAME, "1")["candidate"] == "layers-4"
     kinds = [entry["kind"] for entry in standing(home).history]

@@ -39,7 +39,7 @@ def test_after_kill_9_the_janitor_ends_the_run_and_resume_goes_on(tmp_path: Path
     assert "finetune-teacher: resuming at step" in out
 
     explained, err = limbeck(home, "explain").communicate(timeout=PATIENCE)
-    assert "stopped: FINISHED" in explained and "made by run" in explained and "never made" in explained, (
+    assert "stopped: FINISHED" in explained and "computed by run" in explained and "never computed" in explained, (
         explained + err
     )
     again, err = limbeck(home, "janitor").communicate(timeout=PATIENCE)

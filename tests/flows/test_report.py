@@ -119,7 +119,7 @@ def test_a_cached_run_shows_the_curves_of_the_run_that_made_them(
     assert {stage["cache"] for stage in again["stages"]} == {"hit"}
     page = kept(home, again["run"], "report/report.html")
     assert kept(home, again["run"], "report/pareto.svg") == kept(home, first["run"], "report/pareto.svg")
-    assert "by the run that made it: cached here" in page and 'aria-label="distill-predictions half: loss' in page
+    assert "from the run that computed it: cached here" in page and 'aria-label="distill-predictions half: loss' in page
 
 
 def test_texts_are_nowhere_but_in_the_page_and_only_where_they_may_be(
@@ -217,7 +217,7 @@ def test_a_store_that_lost_the_texts_still_has_a_page(first: dict[str, Any], hom
     other = Home(tmp_path / "other").create()
     found = find_run(tracker(home), first["run"])
     page = report.past_report(tracker(home), found, home=other, texts=True)
-    assert "Texts are left out" in page and SECRET not in page
+    assert "This page contains no texts" in page and SECRET not in page
 
 
 def test_the_result_file_holds_no_text_and_is_plain_json(first: dict[str, Any], home: Home) -> None:

@@ -194,7 +194,7 @@ def test_a_source_that_changed_is_refused_unless_wanted(
     rows.write_text(whole.replace("was good", "was fine", 1))
     try:
         with pytest.raises(
-            DataError, match="the source 'data' has changed since .*bring the old files back, or compare --anyway"
+            DataError, match="the source 'data' has changed since .*restore the old files, or compare --anyway"
         ) as caught:
             again(home, prefect_url)
         assert "\n" not in str(caught.value)

@@ -144,7 +144,7 @@ def test_where_nobody_won_the_text_says_so() -> None:
         for entry in RESULT["registered"]
     ]
     text = description_of(RESULT | {"registered": refused}, "| table |")
-    assert text.startswith("**The gate accepted nobody.**") and text.endswith(
+    assert text.startswith("**The gate accepted no candidate.**") and text.endswith(
         "- 4x312: refused: retained 0.9 ≥ 0.95: missed by 0.05"
     )
     assert description_of(RESULT | {"registered": []}, "| table |").startswith("Nothing was registered.")
@@ -174,7 +174,7 @@ ACCEPTED = {
         (
             None,
             None,
-            "the recipe says gate.promote: never",
+            "the recipe sets gate.promote: never",
             "**Nobody is champion; 4x312 was accepted**: the recipe says gate.promote: never.",
         ),
     ],
@@ -190,4 +190,7 @@ def test_an_accepted_candidate_is_not_called_refused(
     text = description_of(
         RESULT | {"models": models, "registered": registered, "promotion": {"champion": champion}}, "| table |"
     )
-    assert text.startswith(f"{head} `limbeck pull sst2-tiny@7 my-model`\n\n| table |") and "accepted nobody" not in text
+    assert (
+        text.startswith(f"{head} `limbeck pull sst2-tiny@7 my-model`\n\n| table |")
+        and "accepted no candidate" not in text
+    )

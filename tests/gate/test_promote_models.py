@@ -268,7 +268,7 @@ def test_a_story_of_runs_and_people(embedded: Stage) -> None:
     back = here(embedded, "m", lambda registry: roll_back_here(registry, "it answers too slowly"))
     assert back["aliases"] == {"champion": "1", "previous": "3", "champion-fast": "1", "champion-small": "2"}
     again = decide(embedded, "m", "third", 100, number="3")
-    assert again["aliases"]["champion"] == "1" and "a person rolled it back" in again["words"][0]["reason"]
+    assert again["aliases"]["champion"] == "1" and "it was rolled back manually" in again["words"][0]["reason"]
     hand = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", False, ""))
     assert hand["words"][0]["outcome"] == "refused" and hand["moves"] == {}
     forced = here(
@@ -300,7 +300,7 @@ def test_other_rows_make_a_challenger_and_a_person_decides(embedded: Stage) -> N
     decide(embedded, "m", "first", 300)
     found = decide(embedded, "m", "other", 200, said="sentence")
     assert found["aliases"]["challenger"] == "2" and found["aliases"]["champion"] == "1"
-    assert "judged on other rows" in found["words"][0]["reason"]
+    assert "evaluated on other rows" in found["words"][0]["reason"]
     hand = here(embedded, "m", lambda registry: promote_here(registry, None, "champion", False, ""))
     assert hand["aliases"]["champion"] == "2" and "challenger" not in hand["aliases"]
 
@@ -335,7 +335,7 @@ def test_nobody_takes_over_from_a_champion_whose_evaluation_was_swapped_for_a_wo
     assert found["aliases"]["champion"] == "1" and found["aliases"]["challenger"] == "2"
     assert "m version 1 is not the one that was registered: somebody changed its files" in found["words"][0]["reason"]
     hand = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", False, ""))
-    assert hand["words"][0]["outcome"] == "refused" and "somebody changed its files" in hand["words"][0]["reason"]
+    assert hand["words"][0]["outcome"] == "refused" and "its files were changed" in hand["words"][0]["reason"]
     forced = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", True, "looked at it"))
     assert forced["aliases"]["champion"] == "2"
 
@@ -427,7 +427,7 @@ def test_a_promotion_under_another_store_s_lock_is_refused_and_moves_nothing(emb
     )
     assert before.store == own != other
     said = (
-        rf"^m is decided on under the lock of store {own}, and LIMBECK_STORE names another here, {other} .*; set "
+        rf"^m is decided on under the lock of store {own}, but LIMBECK_STORE names the store {other} .*; set "
         rf"LIMBECK_STORE"
     )
     with pytest.raises(RegistryError, match=said):
@@ -481,7 +481,7 @@ def test_who_lost_the_lock_writes_nothing_more_and_the_next_decision_mends_it(em
 
 
 def test_without_a_lock_nothing_is_written(embedded: Stage) -> None:
-    with pytest.raises(RegistryError, match="under its lock only"):
+    with pytest.raises(RegistryError, match="only under its lock"):
         Registry(embedded.tracker, "m").move("champion", "1")
 
 

@@ -203,7 +203,7 @@ def test_a_rollback_is_undone_by_a_person_only() -> None:
     names = {**names, **{alias: str(number) for alias, number in back.moves.items()}}
     assert run(*gone.values(), of=[2], aliases=names).moves == {}
     same = version(3, 50, checkpoint="k2", rows="new")
-    assert run(*gone.values(), same, of=[3], aliases=names).words[0].reason.startswith("a person rolled it back"), (
+    assert run(*gone.values(), same, of=[3], aliases=names).words[0].reason.startswith("it was rolled back manually"), (
         "a new number makes no new model of it"
     )
     again = roll_back(gone, names)

@@ -338,7 +338,7 @@ def test_quality_on_other_rows_is_not_compared_but_size_is() -> None:
 def test_a_test_against_the_champion_says_on_which_rows_and_a_person_decides_where_there_are_too_few() -> None:
     test = Criterion(metric="accuracy", relative_to="champion", test="non-inferiority", tolerance=0.01)
     champion = Champion(
-        "3", "c", HELD, comparable=False, why="learned from some of the rows that judge", on=" on 300 of 1,000 rows"
+        "3", "c", HELD, comparable=False, why="was trained on some of the evaluation rows", on=" on 300 of 1,000 rows"
     )
     evidence = Evidence(champion, read=lambda name, criterion, confidence: Gain(0.0, -0.005, 0.005))
     found = decide([candidate("new")], TEACHER, Gate(criteria=(test,)), evidence)[0]
@@ -432,7 +432,7 @@ def test_an_unsteady_speed_meets_no_criterion_and_is_preferred_to_nothing() -> N
         ({}, "exactly one of at_least and at_most"),
         ({"at_least": 1, "at_most": 2}, "exactly one of at_least and at_most"),
         ({"test": "superiority"}, "a test compares a metric of the task with relative_to"),
-        ({"test": "superiority", "relative_to": "champion", "at_least": 1}, "leave at_least and at_most out"),
+        ({"test": "superiority", "relative_to": "champion", "at_least": 1}, "remove at_least and at_most"),
         ({"metric": "bytes", "test": "superiority", "relative_to": "champion"}, "a test compares a metric of the task"),
         ({"at_least": 1, "of_teacher": True, "relative_to": "champion"}, "write it as two criteria"),
         ({"at_least": -0.01, "by": "difference"}, "a difference and needs a reference"),

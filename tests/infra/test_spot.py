@@ -264,7 +264,7 @@ def test_a_run_whose_instance_is_taken_away_ends_on_another(
     assert worker.wait(PATIENCE) == 0, instances.said()[-3000:]
     said, state = instances.said(), asyncio.run(state_of(run))
     assert state.name == "AwaitingRetry", said[-3000:]
-    assert "AWS takes this instance back (terminate, 2026-11-22T08:22:00Z); stages stop at a checkpoint" in said
+    assert "AWS reclaims this instance (terminate, 2026-11-22T08:22:00Z); stages stop at a checkpoint" in said
     saved = instances.saved()
     assert 0 < saved < 600
     (checkpoint,) = instances.folder.glob(f"store/checkpoints/*/step-{saved:09d}/state.json")

@@ -99,7 +99,7 @@ def test_a_source_edited_before_a_stage_reads_it_is_refused_in_a_sentence(
     source, path = resolved(kind, tmp_path)
     EDITS[edit](path)
     with pytest.raises(
-        DataError, match=r"has changed, or is gone, since this run began; nothing was made of it; run again$"
+        DataError, match=r"was changed or deleted since this run began; nothing was computed from it; run again$"
     ):
         HeldInputs(store, [source])
     assert not list((store.root / "sources" / "objects").glob("*/*"))

@@ -106,7 +106,7 @@ def test_a_label_that_stands_for_several_classes_merges_them() -> None:
         (
             [0, 1],
             {},
-            r"its labels are numbers \(0\), and nobody says what they mean; give labels: \[entailment, neutral, "
+            r"its labels are numbers \(0\), and their meaning is unknown; set labels: \[entailment, neutral, "
             r"contradiction\]",
         ),
         ([3], {"labels": ("entailment", "neutral")}, "the label 3 is none of 0 to 1"),

@@ -107,8 +107,8 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a file more": (plant("model/notes.txt"), "another file was changed"),
     "a card of its own": (plant("README.md", b"# Trust me\n"), "another file was changed"),
     "a config that is none": (plant(CONFIG, b"no json"), "config.json of the stored model is not JSON"),
-    "no config": (lambda package: (package / CONFIG).unlink(), "is not whole"),
-    "no tokenizer": (lambda package: shutil.rmtree(package / "components"), "is not whole"),
+    "no config": (lambda package: (package / CONFIG).unlink(), "is incomplete"),
+    "no tokenizer": (lambda package: shutil.rmtree(package / "components"), "is incomplete"),
     "a pickle in place of the weights": (
         plant("model/model.safetensors", b"\x80\x04."),
         "weights of sst2-tiny version 1 are not those",
@@ -133,7 +133,7 @@ def test_a_whole_experiment_elsewhere_is_not_fetched(registered: Path, tmp_path:
     with sqlite3.connect(home / "mlflow.db") as database:
         database.execute("update experiments set artifact_location = ? where name like '%/%'", (bucket,))
         database.execute("update logged_models set artifact_location = ? || '/models/m/artifacts'", (bucket,))
-    with pytest.raises(RegistryError, match="where this MLflow keeps no models; nothing was fetched"):
+    with pytest.raises(RegistryError, match="where this MLflow stores no models; nothing was fetched"):
         new_tracker(home).download(NAME, "champion", tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 

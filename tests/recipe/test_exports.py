@@ -32,8 +32,8 @@ def test_no_section_no_exports() -> None:
     [
         ({"of": ["hlaf"]}, "exports.of names 'hlaf', which this recipe does not make; it makes teacher, half, top-1"),
         ({"formats": []}, "at least 1 item"),
-        ({"formats": ["int8", "int8"]}, "give each once"),
-        ({"ways": ["dynamic", "dynamic"]}, "give each once"),
+        ({"formats": ["int8", "int8"]}, "list each once"),
+        ({"ways": ["dynamic", "dynamic"]}, "list each once"),
         ({"ways": ["qat"]}, "'dynamic' or 'static'"),
         ({"tolerance": -0.1}, "greater than or equal to 0"),
         ({"min_speedup": -1}, "greater than or equal to 0"),

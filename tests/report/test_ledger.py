@@ -68,7 +68,7 @@ def test_the_table_has_a_line_for_each_stage_and_its_sums() -> None:
     console = Console(width=120, record=True, file=None, quiet=True)
     console.quiet = False
     with console.capture() as caught:
-        console.print(ledger_table(LEDGER, "what it took"))
+        console.print(ledger_table(LEDGER, "cost"))
     lines = [line.split() for line in caught.get().splitlines()]
     assert ["finetune-teacher", "completed", "90.0", "s", "0.0", "s", "~2", "?", "~2", "~2", "~2"] in lines
     assert any(line[:4] == ["saved", "by", "the", "cache"] and line[4:] == ["?"] * 7 for line in lines)

@@ -60,14 +60,14 @@ def test_other_bytes_under_the_same_key_are_explained_by_what_is_around() -> Non
 
 def test_what_nothing_explains_is_said_to_be_so() -> None:
     found = compare(manifest(stage("teach", "a")), manifest(stage("teach", "b")))
-    assert "nothing that is noted explains it" in found["stages"][0]["why"]
+    assert "no recorded difference" in found["stages"][0]["why"]
 
 
 def test_threads_explain_and_what_follows_from_an_input_says_so() -> None:
     then = manifest(stage("teach", "a", key="1", threads=4), stage("distil", "b", inputs={"teacher": "a", "rows": "r"}))
     now = manifest(stage("teach", "x", key="1", threads=2), stage("distil", "y", inputs={"teacher": "x", "rows": "r"}))
     teach, distil = compare(then, now)["stages"]
-    assert teach["why"] == "threads: 4 → 2" and distil["why"] == "it follows from what it was given (teacher)"
+    assert teach["why"] == "threads: 4 → 2" and distil["why"] == "its inputs differ (teacher)"
 
 
 def test_another_knob_or_code_is_named_although_the_key_is_another() -> None:

@@ -151,7 +151,7 @@ def test_markdown_has_one_line_a_model_and_says_the_conditions() -> None:
 def test_what_a_stage_noted_stands_below_the_table_once() -> None:
     models = [
         row("teacher", "teacher"),
-        row("top-1", "dropped", note="fewer turns"),
-        row("top-2", "dropped", note="fewer turns"),
+        row("top-1", "dropped", note="fewer times"),
+        row("top-2", "dropped", note="fewer times"),
     ]
     assert results_markdown(models).count("Note: fewer turns.") == 1 and "Note" not in results_markdown(models[:1])

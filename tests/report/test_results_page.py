@@ -61,7 +61,7 @@ def test_a_result_that_was_made_before_splits_were_purged_says_so_in_a_table_of_
         for name in ("tinybert-4", "later")
     }
     assert (
-        "made before splits were purged" in lines["tinybert-4"]
+        "computed before splits were purged" in lines["tinybert-4"]
         and "200 of 1,000 training rows purged" in lines["later"]
     )
     assert page.count("| model |") == 2
@@ -99,7 +99,7 @@ def test_nothing_is_promised() -> None:
 def test_one_seed_is_said_beside_the_word() -> None:
     values = written()
     values["models"][1]["against"]["finetuned"]["validation"]["seeds"] = [1, 3]
-    assert "+0.020] (one seed: without the noise of training)" in results_page([kept(values)])
+    assert "+0.020] (one seed: noise of training not included)" in results_page([kept(values)])
 
 
 def test_methods_are_compared_by_means_and_the_registered_model_stands_beside_them() -> None:
@@ -173,7 +173,7 @@ def test_other_json_is_refused(values: Any) -> None:
 def test_a_run_of_an_older_version_is_refused_in_one_sentence() -> None:
     values = written()
     del values["models"][1]["deviation"]
-    with pytest.raises(RecipeError, match="lacks something that a finished run has"):
+    with pytest.raises(RecipeError, match="lacks a part of a finished run"):
         kept(values)
     with pytest.raises(RecipeError, match=r"models: .*2 items"):
         kept(

@@ -107,7 +107,7 @@ def test_a_table_that_cannot_be_read_is_told_with_its_line(own: Path, monkeypatc
     with pytest.raises(RecipeError, match=r"instances\.csv, line 2: on_demand: input should be a valid number"):
         rates_for(Costs(region="us-east-1", instance="g5.xlarge"))
     monkeypatch.setenv("LIMBECK_PRICES", str(own / "nowhere"))
-    with pytest.raises(RecipeError, match="which is no folder"):
+    with pytest.raises(RecipeError, match="which is not a folder"):
         rates_for(Costs())
 
 

@@ -329,8 +329,8 @@ def test_a_second_ui_says_how_to_use_the_first_and_leaves_its_files(tmp_path: Pa
         before = home.servers_file.read_bytes()
         with pytest.raises(
             EngineError,
-            match=r"runs already: .* Prefect by http://127.0.0.1:1/\S+ and to MLflow by http://127.0.0.1:2/\S+; to "
-            r"stop",
+            match=r"is already running: .* Prefect by http://127.0.0.1:1/\S+ and to MLflow by http://127.0.0.1:2/\S+; "
+            r"to stop",
         ):
             serve(home, 4200, 5000, Console())
         assert home.servers_file.read_bytes() == before

@@ -59,7 +59,7 @@ def test_up_again_changes_nothing(running: Running) -> None:
 def test_the_doctor_finds_it_well(running: Running) -> None:
     done = running.limbeck("doctor")
     assert done.returncode == 0 and "BAD" not in done.stdout, done.stdout
-    assert "a second conditional write is refused" in done.stdout and "refuse without one (401)" in done.stdout
+    assert "a second conditional write is refused" in done.stdout and "require one (401)" in done.stdout
 
 
 def test_both_servers_turn_strangers_away(running: Running) -> None:

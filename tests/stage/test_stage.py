@@ -188,7 +188,7 @@ def test_a_result_of_another_release_is_a_miss_that_says_so_and_still_tells_how_
     (record,) = planning.records
     assert (record.cache, record.why, record.estimate) == (
         "miss",
-        "what another release of Limbeck stored is not taken",
+        "results of another release of Limbeck are not used",
         4.5,
     )
     session = Session(store, 1, 1)

@@ -137,7 +137,7 @@ def test_what_does_not_fit_16_bits_is_asked_live(
 ) -> None:
     monkeypatch.setattr(signals, "LARGEST", 0.5)
     facts = record(rows, tiny_bert, tmp_path / "none")
-    assert not facts["kept"] and "too large to keep in 16 bits" in facts["reason"]
+    assert not facts["kept"] and "too large for 16 bits" in facts["reason"]
     assert [path.name for path in (tmp_path / "none").iterdir()] == ["index.json"]
 
 
