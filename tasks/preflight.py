@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from tasks.architectures.architecture import UNKNOWN
-from tasks.architectures.registry import ARCHITECTURES, architecture_of, model_type_of, shape_of
+from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, model_type_of, shape_of
 from tasks.architectures.requirements import require_heads
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.ports.files.model_files import SENTENCEPIECE
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import (
-    STRATEGIES,
+    STRATEGY_NAMES,
     LayerDropping,
     Shape,
     Student,
@@ -159,7 +159,7 @@ def check_origin(student: Student, config: Mapping[str, Any]) -> None:
     """Reject a start from whole layers with other widths than theirs, a strategy that cannot leave the student's number
     of layers, and an architecture that is not built from the teacher's."""
     layers = layers_of(config)
-    if student.start in STRATEGIES:
+    if student.start in STRATEGY_NAMES:
         require_strategy(student.start, layers, layers - student.layers)
     if not takes_layers(student.start):
         return

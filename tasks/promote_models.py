@@ -1,5 +1,5 @@
 """Stage tasks: the promotion of a run's versions, and manual decisions on versions. Each reads, compares and moves
-aliases under one lock (``gate/decisions.py``), and records its decision."""
+aliases under one lock (``gate/alias_decisions.py``), and records its decision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tasks.errors import GateError, RecipeError
-from tasks.gate.decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
+from tasks.gate.alias_decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
 from tasks.gate.judging import Judging
 from tasks.gate.promotion import BY_HAND
 from tasks.ports.store.artifacts import Store

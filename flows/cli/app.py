@@ -11,7 +11,7 @@ from collections.abc import Callable
 import typer
 from rich.console import Console
 
-from flows.cli import maintenance, make_models, past_runs, registry, team_servers
+from flows.cli import maintenance, make_models, past_runs, registered_models, team_servers
 from flows.cli.output_files import OF_THE_DISK, disk_sentence
 from flows.cli.shared import STOPPED
 from tasks.errors import LimbeckError
@@ -44,13 +44,13 @@ PANELS = {
         maintenance.version,
     ),
     "Choose, pull and promote": (
-        registry.models,
-        registry.pull,
-        registry.show,
-        registry.promote,
-        registry.rollback,
-        registry.delete,
-        registry.predict,
+        registered_models.models,
+        registered_models.pull,
+        registered_models.show,
+        registered_models.promote,
+        registered_models.rollback,
+        registered_models.delete,
+        registered_models.predict,
     ),
     "Run the servers of a team": (
         team_servers.up,

@@ -96,11 +96,11 @@ def deploy(
     open_home()
     import asyncio
 
-    from flows.deploy.deploy import Ways
+    from flows.deploy.deploy import DeployOptions
     from flows.deploy.deploy import deploy as set_up
     from flows.deploy.pools import read_site
 
-    lines = asyncio.run(set_up(Ways(read_site(site), gpus, gpu_pool, reset)))
+    lines = asyncio.run(set_up(DeployOptions(read_site(site), gpus, gpu_pool, reset)))
     for line in lines:
         out.print(f"{line.kind:18} {line.name:38} {line.done}", highlight=False, markup=False, soft_wrap=True)
     changed = sum(line.done != "unchanged" for line in lines)

@@ -135,7 +135,7 @@ def validate(values: CommentedMap, path: Path) -> Recipe:
     try:
         return Recipe.model_validate(to_plain_values(values))
     except ValidationError as error:
-        told = [explain(problem, values, path) for problem in error.errors()[:PROBLEMS]]
+        told = [problem_sentence(problem, values, path) for problem in error.errors()[:PROBLEMS]]
         more = [f"and {error.error_count() - PROBLEMS:,} more"] if error.error_count() > PROBLEMS else []
         raise RecipeError("\n".join([*told, *more])) from error
 
@@ -147,7 +147,7 @@ def to_plain_values(values: Any) -> Any:
     return [to_plain_values(value) for value in values] if isinstance(values, list) else values
 
 
-def explain(problem: Any, values: CommentedMap, path: Path) -> str:
+def problem_sentence(problem: Any, values: CommentedMap, path: Path) -> str:
     """Return a sentence about one problem: its place, the given value, and the legal ones."""
     place: Place = tuple(step for step in problem["loc"] if not is_branch(step))
     shown = ".".join(map(str, place)) or "the recipe"

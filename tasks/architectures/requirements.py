@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.architectures.architecture import HIDDEN, SCORES, STATES, everywhere
-from tasks.architectures.registry import ARCHITECTURES, architecture_of, model_type_of
+from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, model_type_of
 from tasks.errors import ModelError
 
 INSTEAD = {

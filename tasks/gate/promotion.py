@@ -47,7 +47,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Against:
+class ChampionComparison:
     """Comparison of a version with the champion: the paired gain, or the reason why it is missing."""
 
     gain: Gain | None
@@ -59,7 +59,7 @@ class Against:
 
 
 @dataclass(frozen=True)
-class Word:
+class VersionOutcome:
     """The outcome for one version, and the reason."""
 
     version: str
@@ -72,7 +72,7 @@ class Outcome:
     """The changes by a decision: versions by alias (None: the alias is deleted), states of versions, and an outcome for
     every version that was considered."""
 
-    words: tuple[Word, ...]
+    words: tuple[VersionOutcome, ...]
     moves: Mapping[str, str | None] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class Policy:
     margin: float = 0.0
 
 
-Compare = Callable[[Version, Version], Against]
+Compare = Callable[[Version, Version], ChampionComparison]
 """Compares the first version with the second; called only when the result matters, because it costs a bootstrap."""
 
 
@@ -111,7 +111,7 @@ def promote_run(
         best = min(fitting, key=lambda number: preference(versions[number].row, policy.prefer, measure), default=None)
         best = wanted.setdefault(alias, best) if best is not None else None
         for number in fitting:
-            lost = Word(number, "accepted", f"version {best} of the same run is preferred")
+            lost = VersionOutcome(number, "accepted", f"version {best} of the same run is preferred")
             words[number] = replace(words[number], outcome=alias) if number == best else lost
     free = policy.promote == "auto"
     released = [
@@ -124,32 +124,32 @@ def promote_run(
 
 def stand(
     version: Version, champion: Version | None, withdrawn: Collection[str], policy: Policy, compare: Compare
-) -> Word:
+) -> VersionOutcome:
     """Return the outcome for a version before ties are broken: "eligible" if it may become champion, "unsure" if it
     cannot be told whether it is worse."""
     number = version.number
     if champion is not None and number == champion.number:
-        return Word(number, "champion", "the version is already the champion")
+        return VersionOutcome(number, "champion", "the version is already the champion")
     if version.verdict != ACCEPT:
-        return Word(number, "refused", f"the gate's verdict is {version.verdict}")
+        return VersionOutcome(number, "refused", f"the gate's verdict is {version.verdict}")
     if policy.promote == "never":
-        return Word(number, "held", "the recipe sets gate.promote: never")
+        return VersionOutcome(number, "held", "the recipe sets gate.promote: never")
     if version.checkpoint in withdrawn:
-        return Word(number, "held", "it was rolled back manually; only a manual promotion can restore it")
+        return VersionOutcome(number, "held", "it was rolled back manually; only a manual promotion can restore it")
     if champion is None:
-        return Word(number, "eligible", "accepted, and there was no champion")
+        return VersionOutcome(number, "eligible", "accepted, and there was no champion")
     if version.checkpoint == champion.checkpoint:
         said = f"the same weights as the champion's, version {champion.number}"
         return (
-            Word(number, "held", said)
+            VersionOutcome(number, "held", said)
             if version.rows == champion.rows
-            else Word(number, "eligible", f"{said}, evaluated again")
+            else VersionOutcome(number, "eligible", f"{said}, evaluated again")
         )
     if policy.prefer == "fastest" and (version.row.get("unsteady") or champion.row.get("unsteady")):
-        return unsteady_word(version, champion)
+        return unsteady_outcome(version, champion)
     measure = measure_for([version.row, champion.row])
     if preference(version.row, policy.prefer, measure) >= preference(champion.row, policy.prefer, measure):
-        return Word(
+        return VersionOutcome(
             number,
             "accepted",
             f"the champion, version {champion.number}, is preferred: it is not less {WORD[policy.prefer]}",
@@ -157,16 +157,16 @@ def stand(
     return no_worse(version, champion, policy, compare(version, champion))
 
 
-def unsteady_word(version: Version, champion: Version) -> Word:
+def unsteady_outcome(version: Version, champion: Version) -> VersionOutcome:
     """Return the outcome if the fastest is preferred and a speed is unsteady: the champion stays if it is the version's
     speed; a person decides if only the champion's is unsteady."""
     if version.row.get("unsteady"):
-        return Word(
+        return VersionOutcome(
             version.number,
             "accepted",
             f"its speed is unsteady and the recipe prefers the fastest: the champion, version {champion.number}, stays",
         )
-    return Word(
+    return VersionOutcome(
         version.number,
         "unsure",
         f"the speed of the champion, version {champion.number}, is unsteady; decide manually (limbeck promote)",
@@ -176,17 +176,22 @@ def unsteady_word(version: Version, champion: Version) -> Word:
 WORD = {"smallest": "small", "fastest": "fast", "best": "good"}
 
 
-def no_worse(version: Version, champion: Version, policy: Policy, against: Against) -> Word:
+def no_worse(version: Version, champion: Version, policy: Policy, comparison: ChampionComparison) -> VersionOutcome:
     """Return the outcome of the quality comparison of a preferred version with the champion."""
     whom = f"the champion, version {champion.number}"
-    if against.gain is None:
-        return Word(
-            version.number, "unsure", f"not compared with {whom}: {against.why}; decide manually (limbeck promote)"
+    if comparison.gain is None:
+        return VersionOutcome(
+            version.number, "unsure", f"not compared with {whom}: {comparison.why}; decide manually (limbeck promote)"
         )
-    said = f"{against.gain.value:+.4g} [{against.gain.low:+.4g}, {against.gain.high:+.4g}] to {whom}{against.on}"
-    if against.gain.high < -policy.margin:
-        return Word(version.number, "refused", f"certainly worse by more than {format_figure(policy.margin)}: {said}")
-    return Word(version.number, "eligible", f"{THAN[policy.prefer]} than {whom}, and not certainly worse: {said}")
+    gain = comparison.gain
+    said = f"{gain.value:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}] to {whom}{comparison.on}"
+    if gain.high < -policy.margin:
+        return VersionOutcome(
+            version.number, "refused", f"certainly worse by more than {format_figure(policy.margin)}: {said}"
+        )
+    return VersionOutcome(
+        version.number, "eligible", f"{THAN[policy.prefer]} than {whom}, and not certainly worse: {said}"
+    )
 
 
 def promote_by_hand(
@@ -200,13 +205,17 @@ def promote_by_hand(
 ) -> Outcome:
     """Return the outcome of a promotion by a person; only ``force`` overrides the gate's verdict and the comparison."""
     if aliases.get(alias) == version.number:
-        return Outcome((Word(version.number, alias, f"the version already has the alias {alias}"),))
+        return Outcome((VersionOutcome(version.number, alias, f"the version already has the alias {alias}"),))
     trouble = None if force or alias == "challenger" else objection(version, alias, versions, aliases, compare)
     if trouble is not None:
-        return Outcome((Word(version.number, "refused", trouble),))
+        return Outcome((VersionOutcome(version.number, "refused", trouble),))
     states = {} if alias == "challenger" else {version.number: RELEASED}
     return resolve_moves(
-        (Word(version.number, alias, "promoted manually"),), {alias: version.number}, states, versions, aliases
+        (VersionOutcome(version.number, alias, "promoted manually"),),
+        {alias: version.number},
+        states,
+        versions,
+        aliases,
     )
 
 
@@ -219,15 +228,15 @@ def objection(
     champion = versions.get(aliases.get("champion", ""))
     if alias != "champion" or champion is None or champion.checkpoint == version.checkpoint:
         return None
-    against = compare(version, champion)
-    if against.changed:
-        return against.why
-    gain = against.gain
+    comparison = compare(version, champion)
+    if comparison.changed:
+        return comparison.why
+    gain = comparison.gain
     if gain is None or gain.high >= 0:
         return None
     return (
         f"it is certainly worse than the champion, version {champion.number}: {gain.value:+.4g} "
-        f"[{gain.low:+.4g}, {gain.high:+.4g}]{against.on}"
+        f"[{gain.low:+.4g}, {gain.high:+.4g}]{comparison.on}"
     )
 
 
@@ -239,7 +248,7 @@ def roll_back(versions: Mapping[str, Version], aliases: Mapping[str, str]) -> Ou
         return "no alias previous: there is no earlier champion"
     if before == now:
         return f"champion and previous are both version {now}: there is no earlier champion"
-    word = Word(
+    word = VersionOutcome(
         before,
         "champion",
         f"rolled back manually from version {now}" if now else "rolled back manually; there was no champion",
@@ -249,7 +258,7 @@ def roll_back(versions: Mapping[str, Version], aliases: Mapping[str, str]) -> Ou
 
 
 def resolve_moves(
-    words: tuple[Word, ...],
+    words: tuple[VersionOutcome, ...],
     wanted: Mapping[str, str],
     states: Mapping[str, str],
     versions: Mapping[str, Version],

@@ -63,7 +63,7 @@ Read = Callable[[str, Criterion, float], Gain | None]
 """Returns the interval that a criterion reads for a candidate, by name, at a confidence level, or None."""
 
 
-def nobody_knows(name: str, criterion: Criterion, confidence: float) -> Gain | None:
+def unknown_gain(name: str, criterion: Criterion, confidence: float) -> Gain | None:
     """Return None: no interval is known."""
     return None
 
@@ -73,7 +73,7 @@ class Evidence:
     """The gate's evidence beside the figures of candidates and teacher."""
 
     champion: Champion | None = None
-    read: Read = nobody_knows
+    read: Read = unknown_gain
     """Intervals of bounds, in the metric's own unit, and of the paired differences that tests read."""
     rows: int = 0
     """Number of rows of the gate's split."""
@@ -83,7 +83,7 @@ class Evidence:
     """The same evidence from judging sets."""
 
 
-def decide(
+def evaluate_candidates(
     candidates: Sequence[Mapping[str, Any]], teacher: Mapping[str, Any], gate: Gate, evidence: Evidence | None = None
 ) -> list[Decision]:
     """Return a decision on every candidate. The preferred accepted one is marked as the run's champion; if none is
@@ -288,9 +288,9 @@ def slowness(candidate: Mapping[str, Any]) -> float | None:
     return figure(candidate, "latency_ms") if speedup is None else -speedup
 
 
-def nothing(candidate: Mapping[str, Any]) -> float | None:
+def no_cost(candidate: Mapping[str, Any]) -> float | None:
     """Return the same cost for all, so that quality decides."""
     return 0.0
 
 
-COST = {"smallest": size, "fastest": slowness, "best": nothing}
+COST = {"smallest": size, "fastest": slowness, "best": no_cost}

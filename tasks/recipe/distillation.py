@@ -96,11 +96,11 @@ class TaskDistillation(Knobs):
         "training.",
     )
 
-    def keeps(self, phase: Intermediate, *, varied: bool) -> bool:
+    def keeps(self, phase: Intermediate, *, augmented: bool) -> bool:
         """Tell whether a student's first phase reads stored teacher layers; only the student's own knobs decide, so
         that other students do not affect it."""
         possible = (
-            not varied
+            not augmented
             and phase.method == "layers"
             and phase.matching.formula == "masked"
             and phase.matching.layer_map != "kept"

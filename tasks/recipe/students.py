@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.architectures.registry import ARCHITECTURES
+from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.knobs import (
     LARGEST_INNER,
@@ -21,10 +21,10 @@ from tasks.recipe.knobs import (
 )
 from tasks.recipe.training import TaskTraining, require_buildable
 
-STRATEGIES = ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution")
+STRATEGY_NAMES = ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution")
 
 
-OWN_LAYERS = ("teacher", *STRATEGIES)
+OWN_LAYERS = ("teacher", *STRATEGY_NAMES)
 """Starts from the fine-tuned teacher, or from its pretrained model, with layers left out."""
 
 
@@ -134,8 +134,8 @@ class Student(Shape):
 class LayerDropping(TaskTraining):
     """Remove whole layers, then train the remaining model (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
 
-    strategies: tuple[Annotated[str, Choices(*STRATEGIES)], ...] = Field(
-        ("top",), min_length=1, description=f"{', '.join(STRATEGIES)}."
+    strategies: tuple[Annotated[str, Choices(*STRATEGY_NAMES)], ...] = Field(
+        ("top",), min_length=1, description=f"{', '.join(STRATEGY_NAMES)}."
     )
     drop: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         (2,), min_length=1, description="Numbers of layers to remove; each gives its own models."
@@ -162,7 +162,7 @@ class Sweep(Knobs):
     """Find out how many layers the task needs: ``limbeck sweep`` tries every strategy at every number of layers,
     trained as in layer_dropping."""
 
-    strategies: tuple[Annotated[str, Choices(*STRATEGIES, "greedy")], ...] | None = Field(
+    strategies: tuple[Annotated[str, Choices(*STRATEGY_NAMES, "greedy")], ...] | None = Field(
         None, description="Strategies to try, greedy among them; empty: those of layer_dropping, or all six others."
     )
     drop: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(

@@ -61,10 +61,10 @@ def compare_stage(before: Row | None, after: Row | None, around: Sequence[str]) 
         return {**digests, "verdict": MISSING, "why": "the second run does not have this stage"}
     if before["sha256"] == after["sha256"]:
         return {**digests, "verdict": EQUAL, "why": ""}
-    return {**digests, "verdict": DIFFERS, "why": "; ".join(explain(before, after, around))}
+    return {**digests, "verdict": DIFFERS, "why": "; ".join(difference_reasons(before, after, around))}
 
 
-def explain(before: Row, after: Row, around: Sequence[str]) -> list[str]:
+def difference_reasons(before: Row, after: Row, around: Sequence[str]) -> list[str]:
     """Return possible reasons for a stage's different bytes: its own inputs, knobs, code, libraries or threads; if
     there are none, differences between the machines, versions and code of the two runs."""
     own = list(differences(after["explanation"], before["explanation"]))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.architectures.registry import architecture_of
+from tasks.architectures.known_architectures import architecture_of
 from tasks.errors import ModelError
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 

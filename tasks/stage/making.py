@@ -26,7 +26,7 @@ from tasks.ports.store.inputs import HeldInputs
 from tasks.recipe.knobs import Knobs
 from tasks.stage.context import StageContext
 from tasks.stage.gpu_slots import gpu_slots
-from tasks.stage.keys import StageSpec, explain, is_sent, new_record
+from tasks.stage.keys import StageSpec, is_sent, key_explanation, new_record
 from tasks.stage.metering import metered, require_rest, within_budget
 from tasks.stage.orders import notes_of, require_expected
 from tasks.stage.planning import nearest, reason, took
@@ -36,7 +36,7 @@ from tasks.stage.session import Session, StageRecord
 
 async def run_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str, artifacts: Mapping[str, Any]) -> Any:
     """Run one stage: find its result, or compute it; return the Prefect state with the outcome."""
-    explanation = explain(spec, session, knobs, artifacts)
+    explanation = key_explanation(spec, session, knobs, artifacts)
     record = new_record(spec, session, label, explanation)
     record.task_run = str(task_run.id or "")
     started = time.monotonic()

@@ -10,7 +10,7 @@ from tasks.contracts import Artifact
 from tasks.ports.code.fingerprint import differences
 from tasks.ports.store.manifests import is_of_this_release, used_of
 from tasks.recipe.knobs import Knobs
-from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, StageSpec, explain, new_record
+from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, StageSpec, key_explanation, new_record
 from tasks.stage.session import Session
 
 
@@ -19,7 +19,7 @@ async def plan_stage(
 ) -> Artifact:
     """Record whether a run would compute this stage, and return its artifact or a placeholder; an input that is not
     known yet makes every later stage a miss."""
-    explanation = explain(spec, session, knobs, artifacts)
+    explanation = key_explanation(spec, session, knobs, artifacts)
     record = new_record(spec, session, label, explanation)
     waiting = [
         name

@@ -19,7 +19,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
-from tasks.architectures.registry import summary_token
+from tasks.architectures.known_architectures import summary_token
 from tasks.engine.job import Job
 from tasks.methods.losses.ensembles import mixed
 from tasks.methods.losses.patience import patience_layers
@@ -120,11 +120,11 @@ class Answers:
     variants."""
 
     def __init__(
-        self, folder: Path, varied: AugmentedRows, teacher: Any, tokenizer: Any, layers: Sequence[int] = ()
+        self, folder: Path, augmented: AugmentedRows, teacher: Any, tokenizer: Any, layers: Sequence[int] = ()
     ) -> None:
-        self.max_length, self.tokenizer, self.place = varied.max_length, tokenizer, teacher.device
+        self.max_length, self.tokenizer, self.place = augmented.max_length, tokenizer, teacher.device
         self.capture, stored = Capture(teacher, hidden=layers), load_file(folder / "answers.safetensors")
-        order = rows_by_id(stored["ids"], varied.rows.ids_N, "answers", "answer-rows")
+        order = rows_by_id(stored["ids"], augmented.rows.ids_N, "answers", "answer-rows")
         self.logits_NC = torch.from_numpy(stored["logits"][order]).to(self.place)
         self.summaries_NLD = torch.from_numpy(stored["summaries"][order]) if layers else None
 

@@ -18,15 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.architectures.registry import vocabulary_head
+from tasks.architectures.known_architectures import vocabulary_head
 from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.methods.text.word_substitution import keep_candidates, match_case, replaceable
 from tasks.methods.text.word_vectors import nearest_words
 from tasks.recipe.data import Augmentation
 from tasks.training.data.batches import by_length
-from tasks.training.data.candidates import Options, write_candidates
 from tasks.training.data.rows import Encoded, collate, flat, load_tokenizer, read_rows, read_task
+from tasks.training.data.substitutes import Options, write_substitutes
 from tasks.training.models.students import freeze, load_masked_lm
 from tasks.training.precision import arithmetic, device
 
@@ -53,7 +53,7 @@ def augment(job: Job) -> dict[str, Any]:
     sides = {"text": rows.texts} | ({"pair": rows.pairs} if rows.pairs is not None else {})
     sentences = sorted({texts[row] for texts in sides.values() for row in chosen})
     found = substitutes(job, knobs, sentences)
-    write_candidates(
+    write_substitutes(
         job.output,
         (
             (int(rows.ids_N[row]), side, words_with_options(texts[row], found))

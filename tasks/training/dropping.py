@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.architectures.registry import architecture_of, summary_token
+from tasks.architectures.known_architectures import architecture_of, summary_token
 from tasks.engine.job import Job
 from tasks.methods.layers.contribution import cosines_BL
 from tasks.methods.layers.layer_dropping import drop_layers

@@ -1,7 +1,8 @@
 """A further architecture is one file and one line: RemBERT (Chung et al. 2020, arXiv:2010.12821) is registered from
 here alone, and goes from teacher to student, through layer dropping and scores to an export.
 
-What is below stands for ``tasks/architectures/rembert.py``, and ``registered`` for its line in ``registry.py``.
+What is below stands for ``tasks/architectures/rembert.py``, and ``registered`` for its line in
+``known_architectures.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from tasks.architectures.architecture import HIDDEN, STATES, Architecture, as_bias
-from tasks.architectures.registry import ARCHITECTURES, shape_of, vocabulary_head
+from tasks.architectures.known_architectures import ARCHITECTURES, shape_of, vocabulary_head
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import LimbeckError, ModelError, RecipeError

@@ -64,7 +64,7 @@ def shown(default: Any) -> str:
 def families() -> str:
     """Return what can be read of each family of encoders, families of which the same is known in one row."""
     from tasks.architectures.architecture import HIDDEN, SCORES, STATES
-    from tasks.architectures.registry import ARCHITECTURES
+    from tasks.architectures.known_architectures import ARCHITECTURES
 
     rows: dict[tuple[str, ...], list[str]] = {}
     for name, family in ARCHITECTURES.items():

@@ -24,7 +24,7 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events.schemas.automations import AutomationCore
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows.deploy.deploy import Ways, deploy
+from flows.deploy.deploy import DeployOptions, deploy
 from flows.home import Home
 from tasks.ports.tracking.tracker import Tracker
 from tests.flows.test_compress import FAST, recipe_for
@@ -53,7 +53,7 @@ def running(home: Home) -> Iterator[dict[str, str]]:
             PREFECT_API_AUTH_STRING: environment["PREFECT_API_AUTH_STRING"],
         }
         with temporary_settings(settings):
-            asyncio.run(deploy(Ways()))
+            asyncio.run(deploy(DeployOptions()))
             asyncio.run(impatient())
             known = environment | {
                 "LIMBECK_HOME": str(home.root),

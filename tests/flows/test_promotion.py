@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.registry import show
+from flows.cli.registered_models import show
 from flows.cli.registry_page import show_model, show_version
 from flows.cli.runner import run_recipe
 from flows.home import Home

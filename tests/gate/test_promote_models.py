@@ -24,7 +24,7 @@ import pytest
 
 from flows.run.opening import begin
 from tasks.errors import LeaseLost, RegistryError
-from tasks.gate.decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
+from tasks.gate.alias_decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
 from tasks.gate.judging import Judging
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore

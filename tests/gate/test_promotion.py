@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tasks.gate.promotion import (
     RELEASED,
     WITHDRAWN,
-    Against,
+    ChampionComparison,
     Outcome,
     Policy,
     Version,
@@ -43,7 +43,7 @@ def run(
     *found: Version, of: list[int], aliases: dict[str, str] | None = None, gain: Gain | None = EQUAL, **policy: Any
 ) -> Outcome:
     versions = {one.number: one for one in found}
-    against = Against(gain, "" if gain else "other rows")
+    against = ChampionComparison(gain, "" if gain else "other rows")
     return promote_run(
         [str(number) for number in of], versions, aliases or {}, Policy(**policy), lambda ours, theirs: against
     )
@@ -112,7 +112,7 @@ def test_where_the_fastest_is_preferred_an_unsteady_newcomer_waits_and_an_unstea
 
 
 def test_a_larger_one_stays_behind_and_is_not_compared() -> None:
-    def never(ours: Version, theirs: Version) -> Against:
+    def never(ours: Version, theirs: Version) -> ChampionComparison:
         raise AssertionError("a bootstrap that decides nothing")
 
     found = promote_run(["2"], {"1": OLD, "2": version(2, 200)}, HELD, Policy(), never)
@@ -165,7 +165,7 @@ def test_only_what_was_accepted_gets_a_name(verdict: str) -> None:
 
 
 def comparison(gain: Gain | None) -> Any:
-    return lambda ours, theirs: Against(gain)
+    return lambda ours, theirs: ChampionComparison(gain)
 
 
 def test_a_person_may_prefer_a_larger_one_but_not_a_worse_one() -> None:

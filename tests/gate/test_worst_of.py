@@ -15,7 +15,7 @@ import pytest
 
 from tasks.gate.criteria import figure
 from tasks.gate.judging import Judging, gate_row
-from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Evidence, decide
+from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Evidence, evaluate_candidates
 from tasks.gate.worst_of import Elsewhere
 from tasks.recipe.judging import Criterion, Gate
 from tasks.recipe.recipe import Recipe
@@ -81,7 +81,7 @@ def everybody(
         mine, stated("teacher", "teacher", judged={name: figures(0.93, 1.0) for name in ("near", "far")})
     )
     rows = [gate_row(mine, stated(f"small{number or ''}", judged=one)) for number, one in enumerate(judged)]
-    return decide(rows, teacher, mine.gate, evidence or known(rows, half))
+    return evaluate_candidates(rows, teacher, mine.gate, evidence or known(rows, half))
 
 
 def decided(

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from tasks.architectures.architecture import HIDDEN, SCORES, STATES
-from tasks.architectures.registry import ARCHITECTURES, shape_of
+from tasks.architectures.known_architectures import ARCHITECTURES, shape_of
 from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.preflight import check_students

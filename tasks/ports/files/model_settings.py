@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.architectures.registry import architecture_of, shape_of
+from tasks.architectures.known_architectures import architecture_of, shape_of
 from tasks.architectures.requirements import MOST_PARAMETERS, about_parameters
 from tasks.errors import ModelError
 from tasks.ports.files.bounded_json import read_json

@@ -33,9 +33,9 @@ def files_of(package: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for part, place in PARTS.items():
         for path in sorted(path for path in (package / part).rglob("*") if path.is_file()):
-            enter(found, place + path.relative_to(package / part).as_posix(), path)
+            add_file(found, place + path.relative_to(package / part).as_posix(), path)
     if (package / "README.md").is_file():
-        enter(found, "README.md", package / "README.md")
+        add_file(found, "README.md", package / "README.md")
     if not {"config.json", "model.safetensors"} <= found.keys() or not any(
         name.startswith(("tokenizer", "vocab", *SENTENCEPIECE)) for name in found
     ):
@@ -45,7 +45,7 @@ def files_of(package: Path) -> dict[str, Path]:
     return found
 
 
-def enter(found: dict[str, Path], name: str, path: Path) -> None:
+def add_file(found: dict[str, Path], name: str, path: Path) -> None:
     """Add a file to ``found`` under its name in the pulled folder, after checks of name and kind."""
     if name in found:
         raise RegistryError(f"the stored model holds two files for {name}; nothing was written")

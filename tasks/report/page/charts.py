@@ -172,10 +172,10 @@ def curve_chart(title: str, lines: Mapping[str, Sequence[Sequence[float]]], name
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def reliability_chart(name: str, look: Mapping[str, Any]) -> Markup:
+def reliability_chart(name: str, analysis: Mapping[str, Any]) -> Markup:
     """Draw the reliability diagram: the accuracy of a model by its confidence; below, the number of rows in each
     bin."""
-    bins = look["bins"]
+    bins = analysis["bins"]
     first = min((one["low"] for one in bins), default=0.0)
     plot = Plot(46, 286, 26, 216, scale(first, 1, 46, 286), scale(0, 1, 216, 26))
     across = labelled(ticks(first, 1, 6))
@@ -218,9 +218,9 @@ def bar(plot: Plot, one: Mapping[str, Any]) -> Markup:
     ) + line(left, plot.y(one["certainty"]), right, plot.y(one["certainty"]), "certain")
 
 
-def scatter_chart(name: str, look: Mapping[str, Any]) -> Markup:
+def scatter_chart(name: str, analysis: Mapping[str, Any]) -> Markup:
     """Draw the predictions of a regression model against the true values."""
-    points = look["points"]
+    points = analysis["points"]
     if not points:
         return Markup("")
     low, high = padded([value for point in points for value in point], 0.05)

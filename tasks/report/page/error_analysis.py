@@ -19,34 +19,34 @@ def analysis_sections(result: RunResult, models: Sequence[ResultRow]) -> list[di
 
 def analysis_of(result: RunResult, model: ResultRow) -> dict[str, Any]:
     """Return one model's confusion and calibration, or its residuals."""
-    look = model.inspection or {}
-    if "confusion" in look:
-        labels = label_names(result, len(look["confusion"]))
+    analysis = model.inspection or {}
+    if "confusion" in analysis:
+        labels = label_names(result, len(analysis["confusion"]))
         small = len(labels) <= MOST_CLASSES
         figures = [
-            ("expected calibration error", figure(look.get("ece"))),
-            ("negative log-likelihood", figure(look.get("nll"))),
-            ("Brier score", figure(look.get("brier"))),
+            ("expected calibration error", figure(analysis.get("ece"))),
+            ("negative log-likelihood", figure(analysis.get("nll"))),
+            ("Brier score", figure(analysis.get("brier"))),
         ]
         return {
             "name": model.name,
             "role": model.role,
             "figures": figures,
-            "chart": reliability_chart(model.name, look),
-            "confusion": confusion_rows(look["confusion"], labels) if small else None,
+            "chart": reliability_chart(model.name, analysis),
+            "confusion": confusion_rows(analysis["confusion"], labels) if small else None,
             "labels": labels,
-            "mistakes": None if small else mistakes(look["confusion"], labels),
+            "mistakes": None if small else mistakes(analysis["confusion"], labels),
         }
     figures = [
-        ("mean error (predicted − true)", signed(look.get("bias"))),
-        ("mean absolute error", figure(look.get("mae"))),
-        ("root mean squared error", figure(look.get("rmse"))),
+        ("mean error (predicted − true)", signed(analysis.get("bias"))),
+        ("mean absolute error", figure(analysis.get("mae"))),
+        ("root mean squared error", figure(analysis.get("rmse"))),
     ]
     return {
         "name": model.name,
         "role": model.role,
         "figures": figures,
-        "chart": scatter_chart(model.name, look),
+        "chart": scatter_chart(model.name, analysis),
         "confusion": None,
         "mistakes": None,
         "labels": [],
@@ -93,12 +93,12 @@ def mistakes(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[str
 def disagreement_section(result: RunResult, model: ResultRow, texts: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the disagreements of a student and its teacher, with examples; without ``texts`` the examples only have
     row ids."""
-    look = model.inspection or {}
-    apart = look.get("apart")
+    analysis = model.inspection or {}
+    apart = analysis.get("apart")
     if not apart:
         return None
     classes = "differ" in apart["counts"]
-    labels = label_names(result, len(look.get("confusion", ())))
+    labels = label_names(result, len(analysis.get("confusion", ())))
     heads = APART_CLASSES if classes else APART_VALUES
     known = [(words, apart["examples"][name]) for name, words in heads.items() if apart["examples"].get(name)]
     lists = [{"title": words, "rows": [example(one, labels, texts) for one in found]} for words, found in known]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tasks.report.results.markdown_table import line, table
 from tasks.report.results.results_file import Entry, Run
-from tasks.report.results.results_page import bounds, in_order, scored, what
+from tasks.report.results.results_page import bounds, in_order, kind_of, scored
 from tasks.report.tables.held_back import purged_briefly
 from tasks.report.tables.results import number
 
@@ -36,7 +36,7 @@ def cells(run: Run, entry: Entry, splits: list[str]) -> list[str]:
     teacher = entry.role == "teacher"
     return [
         f"`{entry.name}`",
-        what(entry),
+        kind_of(entry),
         *("" if score is None else scored(score) for score in scores),
         "" if teacher or retained is None else number(retained.value, ".1%") + bounds(retained, ".1%"),
         number(entry.parameters, ".1f", 1e-6, " M"),

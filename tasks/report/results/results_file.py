@@ -52,7 +52,7 @@ class Score(Figure):
     own: Figure | None = None
 
 
-class Against(Figure):
+class BaselineComparison(Figure):
     """A paired difference to a plain baseline, its corrected p-value, the number of seeds on both sides, and the
     verdict."""
 
@@ -84,7 +84,7 @@ class Entry(Strict):
     scores: dict[str, dict[str, Score]]
     retained: dict[str, Figure] = {}
     difference: dict[str, Figure] = {}
-    against: dict[str, dict[str, Against]] = {}
+    against: dict[str, dict[str, BaselineComparison]] = {}
     parameters: int
     bytes: int | None
     latency_ms: float | None

@@ -149,13 +149,13 @@ def place(run: Run, entry: Entry) -> tuple[Any, ...]:
     return (
         entry.role != "teacher",
         -entry.parameters,
-        ORDER.get(what(entry), 1),
+        ORDER.get(kind_of(entry), 1),
         -(value if value is not None else -1.0),
         entry.name,
     )
 
 
-def what(entry: Entry) -> str:
+def kind_of(entry: Entry) -> str:
     """Return the kind of a model: its role, or "labels-only baseline"."""
     return "labels-only baseline" if entry.plain else entry.role
 
@@ -165,7 +165,7 @@ def model_cells(run: Run, entry: Entry) -> list[str]:
     retained = entry.retained.get(run.split, Figure()) if entry.role != "teacher" else Figure()
     return [
         f"`{entry.name}`",
-        what(entry),
+        kind_of(entry),
         scored(score_of(run, entry)),
         registered(score_of(run, entry), entry),
         number(retained.value, ".1%") + bounds(retained, ".1%"),

@@ -24,12 +24,12 @@ def more_rows(model: ResultRow) -> list[str]:
 
 def calibration_rows(model: ResultRow) -> list[str]:
     """Return the expected calibration error, or the mean error of a regression."""
-    look = model.inspection or {}
-    if number(look.get("ece")) is not None:
-        return [f"| expected calibration error | {figure(look['ece'], '.4f')} | measured |"]
+    analysis = model.inspection or {}
+    if number(analysis.get("ece")) is not None:
+        return [f"| expected calibration error | {figure(analysis['ece'], '.4f')} | measured |"]
     return (
-        [f"| mean absolute error | {figure(look['mae'], '.4f')} | measured |"]
-        if number(look.get("mae")) is not None
+        [f"| mean absolute error | {figure(analysis['mae'], '.4f')} | measured |"]
+        if number(analysis.get("mae")) is not None
         else []
     )
 

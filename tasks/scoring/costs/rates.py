@@ -103,11 +103,11 @@ class Rates:
     def drawn_by(self, kind: str, model: str) -> Watts | None:
         """Return the row for a processor or GPU model: the longest row name whose words all occur in the model's name.
         A row without a name matches every model."""
-        fitting = [row for row in self.watts if row.kind == kind and (not row.name or names(row.name, model))]
+        fitting = [row for row in self.watts if row.kind == kind and (not row.name or name_matches(row.name, model))]
         return max(fitting, key=lambda row: len(row.name), default=None)
 
 
-def names(words: str, model: str) -> bool:
+def name_matches(words: str, model: str) -> bool:
     """Return whether every word of a row's name is a word of a model's name: a row "L4" does not match an L40S, nor
     "H100 PCIe" a plain H100."""
     ours, theirs = (set(re.findall(r"[a-z0-9]+", text.lower())) for text in (words, model))

@@ -69,7 +69,7 @@ def opened(folder: Path, threads: int) -> Checkpoint | Export:
 def fastest_call(folder: Path, model: Checkpoint | Export, ids_BT: np.ndarray) -> tuple[str, Callable[[], Any]]:
     """Return the name of the fastest engine for a model on this machine, and its call; for a checkpoint, each library
     for fp32 products is tried."""
-    from tasks.scoring.speed.products import ONEDNN, by_onednn, libraries
+    from tasks.scoring.speed.matmul_libraries import ONEDNN, by_onednn, libraries
 
     if isinstance(model, Export):
         return model.engine, model.call(ids_BT)

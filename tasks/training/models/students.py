@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from tasks.architectures.architecture import Architecture
-from tasks.architectures.registry import ARCHITECTURES, architecture_of, shape_of
+from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, shape_of
 from tasks.architectures.requirements import require_heads
 from tasks.errors import ModelError, RecipeError
 from tasks.methods.layers.layer_dropping import drop_layers

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from tasks.architectures.architecture import HIDDEN, SCORES, STATES
-from tasks.architectures.registry import architecture_of
+from tasks.architectures.known_architectures import architecture_of
 from tasks.architectures.requirements import require_signal
 from tasks.errors import ModelError
 from tasks.methods.layers.layer_dropping import encoder_layers

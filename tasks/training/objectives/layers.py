@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tasks.architectures.registry import architecture_of
+from tasks.architectures.known_architectures import architecture_of
 from tasks.engine.job import Job
 from tasks.errors import ModelError, RecipeError
 from tasks.methods.layers.layer_maps import LayerMap, layer_map, of_kept

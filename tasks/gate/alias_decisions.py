@@ -19,7 +19,16 @@ from typing import Any, TypeVar
 from tasks.errors import DataError, EvaluationChanged, RegistryError
 from tasks.gate.criteria import Champion
 from tasks.gate.judging import Judging, verdict_tags
-from tasks.gate.promotion import Against, Compare, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
+from tasks.gate.promotion import (
+    ChampionComparison,
+    Compare,
+    Outcome,
+    Policy,
+    Version,
+    promote_by_hand,
+    promote_run,
+    roll_back,
+)
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.ports.store.artifacts import Store
 from tasks.ports.tracking.registry import Registry, RegistryState, lock_key
@@ -130,15 +139,15 @@ class Reader:
     def comparer(self, confidence: float) -> Compare:
         """Return a function that compares two versions row by row."""
 
-        def compare(version: Version, champion: Version) -> Against:
+        def compare(version: Version, champion: Version) -> ChampionComparison:
             try:
                 common = unseen_by_both(self.evaluation(version.number), self.evaluation(champion.number))
-                return Against(
+                return ChampionComparison(
                     paired_gain(common.ours.about["headline"], common.ours, common.theirs, confidence),
                     on=common.row_scope,
                 )
             except (DataError, RegistryError) as error:
-                return Against(None, str(error), changed=isinstance(error, EvaluationChanged))
+                return ChampionComparison(None, str(error), changed=isinstance(error, EvaluationChanged))
 
         return compare
 
