@@ -91,7 +91,7 @@ SECOND = {"teachers": [{"model": "other"}]}
     ("student", "sections", "sentence"),
     [
         ({"start": "topp"}, {}, "unknown start 'topp'; did you mean 'top'"),
-        ({"start": "random", "origin": "pretrained"}, {}, "start: random takes none; leave origin out"),
+        ({"start": "random", "origin": "pretrained"}, {}, "start: random has no layers; remove origin"),
         ({"signal": "labels", "intermediate": {}}, {}, "learns from labels alone, but has an intermediate phase"),
         ({"stages": [], "intermediate": {}}, {}, "an intermediate phase that is not in its stages"),
         ({"start": "contribution", "origin": "pretrained"}, GENERAL, "general distillation has no task"),
@@ -113,7 +113,7 @@ SECOND = {"teachers": [{"model": "other"}]}
         (
             {"intermediate": {"matching": {"hidden": 0, "attention": 0}}},
             {},
-            "hidden, attention are all 0, so nothing would be copied",
+            "hidden, attention are all 0, so nothing would be distilled",
         ),
         (
             {"intermediate": {"method": "relations", "relations": {"query": 0, "key": 0, "value": 0}}},
@@ -176,7 +176,7 @@ def test_a_checkpoint_of_ones_own_is_compared_by_its_own_widths(tmp_path: Path, 
     narrow = json.loads((own / "config.json").read_text()) | {"hidden_size": 8, "num_attention_heads": 2}
     (own / "config.json").write_text(json.dumps(narrow))
     patient = {"task_distillation": {"prediction": {"patience": {}}}}
-    with pytest.raises(LimbeckError, match="small is 8 wide and its teacher 16; patience compares one width"):
+    with pytest.raises(LimbeckError, match="small is 8 wide and its teacher 16; patience needs equal widths"):
         check_students(recipe({"start": str(own)}, **patient), tiny_bert, {"small": own})
     with pytest.raises(LimbeckError, match="2 heads against the teacher's 4"):
         check_students(recipe({"start": str(own)}, task_distillation={"intermediate": {}}), tiny_bert, {"small": own})

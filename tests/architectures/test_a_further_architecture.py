@@ -93,7 +93,7 @@ REMBERT = Architecture(
     from_teachers={"bert": of_bert},
     start_note="evenly spread layers in RemBERT's architecture",
     signals=(HIDDEN, STATES),
-    because="its attention is computed inside of its own code",
+    because="its attention is computed inside its own code",
     state_maps={name: f"attention.self.{name}" for name in ("query", "key", "value")},
     word_head=words,
     export_mask=as_bias,
@@ -177,7 +177,7 @@ def test_it_is_built_from_a_teacher_of_another_architecture(registered: None, tm
     check_students(recipe({"start": "rembert"}, task_distillation={"intermediate": INNER}), base, {})
     with pytest.raises(ModelError, match="start: rembert copies the layers of a model among bert, and"):
         check_students(recipe({"start": "rembert"}), families.write_tiny("electra", tmp_path / "electra"), {})
-    with pytest.raises(LimbeckError, match="it has its teacher's widths; leave hidden out"):
+    with pytest.raises(LimbeckError, match="it has its teacher's widths; remove hidden"):
         check_students(recipe({"start": "rembert", "hidden": 8}), base, {})
 
 

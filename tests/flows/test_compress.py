@@ -95,7 +95,7 @@ def test_the_gate_the_card_and_the_result_say_that_the_corpus_holds_the_rows_tha
     assert found["leaked"]["general text"] == {split: rows[split] for split in ("selection", "validation")}
     assert found["leaked"]["training rows"] == {"selection": 0, "validation": 0} and found["purged"]["way"] == "text"
     said = (
-        f"{rows['validation']} of the {rows['validation']} rows that judge overlap with the general text (at "
+        f"{rows['validation']} of the {rows['validation']} evaluation rows overlap with the general text (at "
         f"most 100.0%): few enough"
     )
     assert all(said in entry["reasons"] for entry in first["registered"])

@@ -43,7 +43,7 @@ def demo(distilled: float, alone: float, longer: float, **verdicts: str) -> RunR
 
 def test_one_language_is_told_with_the_figures_and_the_words_of_its_table() -> None:
     assert last_words([demo(0.986, 0.898, 0.975)]) == (
-        "On 2,000 validation rows of a made-up language distilled has 0.986. The same student without its teacher "
+        "On 2,000 validation rows of a generated language distilled has 0.986. The same student without its teacher "
         "has 0.898 after the same last phase "
         "(distilled +8.8 points [+7.8, +9.8], better); 0.975 after as many steps as all phases together (distilled "
         "+1.1 points [+0.1, +2.1], inside the "
@@ -57,7 +57,8 @@ def test_over_several_languages_ahead_is_said_only_where_the_interval_says_it() 
     found = [demo(0.98, 0.90, 0.981), demo(0.97, 0.88, 0.96), demo(0.985, 0.91, 0.985)]
     said = last_words(found)
     assert said.startswith(
-        "Over 3 made-up languages, beside the same student without its teacher, distilled is ahead by +8.2 points ["
+        "Over 3 generated languages, compared with the same student without its teacher, distilled is ahead by +8.2 "
+        "points ["
     )
     assert (
         "not distinguishable, by +0.3 points [-1.2, +1.8] after as many steps as all phases together" in said

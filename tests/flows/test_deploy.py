@@ -314,7 +314,7 @@ def test_what_a_place_sets_is_kept(first: dict[str, str], tmp_path: Path) -> Non
     ("text", "said"),
     [
         ("k8s-gpu: {imago: x}", "the pool k8s-gpu has no variable 'imago'; it has annotations, "),
-        ("gpu: {}", "names the pool 'gpu'; there are cpu, ecs-gpu, k8s-gpu"),
+        ("gpu: {}", "names the unknown pool 'gpu'; known are cpu, ecs-gpu, k8s-gpu"),
         ("[", "cannot be read as YAML"),
         ("text", "is not a mapping of pools"),
     ],
@@ -349,7 +349,7 @@ def test_servers_that_cannot_be_used(first: dict[str, str], server: dict[str, st
     ):
         set_up()
     with pytest.raises(
-        RecipeError, match="--gpu-pool gpus: this server has no such work pool; it has cpu, ecs-gpu, k8s-gpu"
+        RecipeError, match="--gpu-pool gpus: this server does not have this work pool; it has cpu, ecs-gpu, k8s-gpu"
     ):
         set_up(gpu_pool="gpus")
 

@@ -158,7 +158,7 @@ def test_a_run_that_always_crashes_is_given_up(running: dict[str, str], tmp_path
     [ended] = wait(lambda: [one for one in runs("always-killed") if one.state and one.state.name == "Gave up"])
     assert history(run).count("Crashed") == 3 and history(run).count("AwaitingRetry") == 2
     assert ended.run_count == 3 and ended.state and ended.state.is_failed()
-    assert "is not started again: it crashed 3 times" in (ended.state.message or "") and "out-of-memory killer" in (
+    assert "is not restarted: it crashed 3 times" in (ended.state.message or "") and "out-of-memory killer" in (
         ended.state.message or ""
     )
     time.sleep(10)

@@ -226,7 +226,7 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
         {**asked, "explanation": {**asked["explanation"], "device": "cuda", "code": "0" * 64}}
     )
     with pytest.raises(
-        DispatchError, match="would not make what was asked for .code: 00000000… → .*; device: cuda → cpu"
+        DispatchError, match="would compute another result than requested .code: 00000000… → .*; device: cuda → cpu"
     ):
         asyncio.run(make_stage(other))
 

@@ -50,7 +50,8 @@ def stopped(prefect_server: None, engines_here: None, home: Home, tiny_bert: Pat
     """A run whose budget was spent after its first stage; what MLflow noted of it."""
     with pytest.raises(
         BudgetError,
-        match="the run has spent .* kWh of its budget of 1e-12 kWh; what is finished is kept; to go on: limbeck resume",
+        match="the run has spent .* kWh of its budget of 1e-12 kWh; finished stages are cached; to continue: limbeck "
+        "resume",
     ):
         run_recipe(small(tiny_bert, tiny_rows, budget={"kwh": 1e-12}), home=home)
     return find_run(Tracker(home.tracking_uri, home.artifacts), None, UNFINISHED)

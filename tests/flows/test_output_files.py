@@ -44,7 +44,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
     for module in (shared, make_models, past_runs):
         monkeypatch.setattr(module, "open_home", lambda: pytest.fail("the work began"), raising=False)
     with pytest.raises(
-        RecipeError, match="there is no folder .*nowhere.* to write out to; make it, or name another file"
+        RecipeError, match="there is no folder .*nowhere.* to write out to; create it, or name another file"
     ):
         command().main([*words, str(tmp_path / "nowhere" / "out")], standalone_mode=False)
 

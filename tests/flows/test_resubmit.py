@@ -45,9 +45,9 @@ KILLED = "Flow run infrastructure exited with non-zero status code -9."
         (
             Crashed(),
             ["no answer from host-137-9 since 2026-11-23-9"] * 3,
-            "it crashed 3 times, the last time with: no answer from host-137-9 since 2026-11-23-9; mend the cause",
+            "it crashed 3 times, the last time with: no answer from host-137-9 since 2026-11-23-9; fix the cause",
         ),
-        (Crashed(), ["no heartbeat"] * 3, "it crashed 3 times, the last time with: no heartbeat; mend the cause"),
+        (Crashed(), ["no heartbeat"] * 3, "it crashed 3 times, the last time with: no heartbeat; fix the cause"),
         (
             Crashed(),
             ["OutOfMemoryError: Container killed due to memory usage"],

@@ -169,7 +169,7 @@ def test_the_command_compares_the_store_and_says_by_its_status_what_differs(
     environment |= {"LIMBECK_HOME": str(home.root), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (
-        done.returncode == 0 and "stages made the same bytes; 2 measure speed and are not compared." in done.stdout
+        done.returncode == 0 and "stages produced the same bytes; 2 measure speed and are not compared." in done.stdout
     ), done.stdout + done.stderr
     assert json.loads((tmp_path / "compared.json").read_text())["equal"]
     tracker = Tracker(home.own_tracking_uri, home.artifacts)
@@ -183,7 +183,7 @@ def test_the_command_compares_the_store_and_says_by_its_status_what_differs(
     tracker.note("manifest", result["manifest"])
     assert (
         done.returncode == 3
-        and "The first that did not: finetune-teacher: nothing that is noted explains it" in done.stdout
+        and "The first different stage: finetune-teacher: no recorded difference" in done.stdout
     ), done.stdout + done.stderr
 
 

@@ -232,7 +232,7 @@ def test_the_command_line_beats_the_recipe_and_is_stored_with_it() -> None:
         ({"sweep": {"drop": []}}, "drop is an empty list"),
         ({"sweep": {"strategies": []}}, "strategies is an empty list"),
         ({"sweep": {"drop": [0]}}, "greater than or equal to 1"),
-        ({"sweep": {"drop": [4]}}, "dropping 4 of 4 layers leaves none; the most that can go is 3"),
+        ({"sweep": {"drop": [4]}}, "dropping 4 of 4 layers leaves none; at most 3 can be dropped"),
         ({"sweep": {"strategies": ["alternate-odd", "alternate-even"], "drop": [3]}}, "there are no candidates"),
         ({"data": {"source": "ROWS", "selection_rows": 0}, "gate": {"split": "validation"}}, "set data.selection_rows"),
         ({"layer_dropping": FAST | {"evaluations": 0}}, "layer_dropping.evaluations to at least 1"),

@@ -314,8 +314,8 @@ def test_a_champion_that_knew_the_rows_beats_nobody_by_that(embedded: Stage, mon
     few = decide(embedded, "m", "second", 200, **honest)
     assert few["aliases"]["challenger"] == "2" and few["aliases"]["champion"] == "1"
     assert (
-        "of 80, 40 were answered by both and learned from by neither, and 200 are needed; a person decides"
-        in few["words"][0]["reason"]
+        "of 80, 40 have predictions of both and are in the training data of neither, and 200 are needed; decide "
+        "manually" in few["words"][0]["reason"]
     )
     monkeypatch.setattr(evaluation, "FEWEST", 30)
     enough = decide(embedded, "m", "third", 100, wrong={"third": honest["wrong"]["second"]})
@@ -333,7 +333,7 @@ def test_nobody_takes_over_from_a_champion_whose_evaluation_was_swapped_for_a_wo
         file.write_bytes((worse / file.name).read_bytes())
     found = decide(embedded, "m", "second", 200, wrong=WORSE)
     assert found["aliases"]["champion"] == "1" and found["aliases"]["challenger"] == "2"
-    assert "m version 1 is not the one that was registered: somebody changed its files" in found["words"][0]["reason"]
+    assert "m version 1 differs from the registered one: its files were changed" in found["words"][0]["reason"]
     hand = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", False, ""))
     assert hand["words"][0]["outcome"] == "refused" and "its files were changed" in hand["words"][0]["reason"]
     forced = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", True, "looked at it"))
@@ -378,7 +378,7 @@ def test_manual_and_never(embedded: Stage) -> None:
 def test_an_aliased_version_is_not_deleted_and_one_that_vanished_is_missed(embedded: Stage) -> None:
     decide(embedded, "m", "first", 300)
     decide(embedded, "m", "second", 200)
-    with pytest.raises(RegistryError, match="version 1 is champion-fast, previous: an aliased version is not deleted"):
+    with pytest.raises(RegistryError, match="version 1 is champion-fast, previous: a version with an alias cannot be deleted"):
         here(embedded, "m", lambda registry: delete_here(registry, "1", ""))
     decide(embedded, "m", "third", 400)
     assert here(embedded, "m", lambda registry: delete_here(registry, "3", "of no use"))["candidate"] == "third"
@@ -427,7 +427,7 @@ def test_a_promotion_under_another_store_s_lock_is_refused_and_moves_nothing(emb
     )
     assert before.store == own != other
     said = (
-        rf"^m is decided on under the lock of store {own}, but LIMBECK_STORE names the store {other} .*; set "
+        rf"^m uses the lock of store {own}, but LIMBECK_STORE names the store {other} .*; set "
         rf"LIMBECK_STORE"
     )
     with pytest.raises(RegistryError, match=said):

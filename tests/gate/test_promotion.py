@@ -116,7 +116,7 @@ def test_a_larger_one_stays_behind_and_is_not_compared() -> None:
         raise AssertionError("a bootstrap that decides nothing")
 
     found = promote_run(["2"], {"1": OLD, "2": version(2, 200)}, HELD, Policy(), never)
-    assert found.moves == {} and found.words[0].reason == "the champion, version 1, is preferred: it is no less small"
+    assert found.moves == {} and found.words[0].reason == "the champion, version 1, is preferred: it is not less small"
 
 
 def test_other_rows_are_not_compared_and_a_person_decides() -> None:

@@ -92,7 +92,7 @@ def test_a_share_of_the_teacher() -> None:
 def test_what_is_unknown_is_not_met() -> None:
     assert not decided([candidate("new", retained=None)])[0].accepted
     unread = evaluate_candidates([candidate("new")], TEACHER, SHARE)[0]
-    assert not unread.accepted and unread.reasons[0] == "retained 0.97, but how sure that is, is unknown: not met"
+    assert not unread.accepted and unread.reasons[0] == "retained 0.97, but its interval is unknown: not met"
 
 
 def test_quality_is_read_at_the_worse_end_of_its_interval_and_by_the_mean_where_the_recipe_says_so() -> None:
@@ -277,16 +277,16 @@ def test_of_a_test_exactly_one_word_holds(value: float, half: float, tolerance: 
     ("changes", "overlaps", "said"),
     [
         ({"lead": {"low": 0.06, "high": 0.1}}, {}, "certainly 0.06 better than the teacher, more than 0.05: too good"),
-        ({"perfect": True}, {}, "not one mistake on 872 rows: too good"),
+        ({"perfect": True}, {}, "no error on 872 rows: implausibly good"),
         (
             {},
             {"training rows": 18},
-            "18 of the 872 rows that judge overlap with the training rows (at most 2.0%): too many",
+            "18 of the 872 evaluation rows overlap with the training rows (at most 2.0%): too many",
         ),
         (
             {},
             {"training rows": 0, "transfer text": 500},
-            "500 of the 872 rows that judge overlap with the transfer text",
+            "500 of the 872 evaluation rows overlap with the transfer text",
         ),
     ],
 )
@@ -345,7 +345,7 @@ def test_quality_on_other_rows_is_not_compared_but_size_is() -> None:
     found = evaluate_candidates(
         [candidate("new")], TEACHER, Gate(criteria=criteria), Evidence(Champion("3", "c", HELD, comparable=False))
     )[0]
-    assert found.reasons[0] == "accuracy: the champion, version 3, was judged on other rows: not met"
+    assert found.reasons[0] == "accuracy: the champion, version 3, was evaluated on other rows: not met"
     assert found.reasons[1] == "bytes 100 ≤ 100 (1 of champion v3's 100): met"
 
 
@@ -358,7 +358,7 @@ def test_a_test_against_the_champion_says_on_which_rows_and_a_person_decides_whe
     found = evaluate_candidates([candidate("new")], TEACHER, Gate(criteria=(test,)), evidence)[0]
     assert found.accepted and "to champion v3's on 300 of 1,000 rows, no worse than by 0.01: met" in found.reasons[0]
     assert (
-        "learned from some of the rows that judge: not met"
+        "was trained on some of the evaluation rows: not met"
         in evaluate_candidates([candidate("new")], TEACHER, Gate(criteria=(test,)), Evidence(champion))[0].reasons[0]
     )
 
@@ -398,7 +398,7 @@ def test_where_nobody_meets_every_goal_the_least_total_shortfall_comes_closest()
     assert found[1].reasons == (
         "retained 0.97 [0.97, 0.97] ≥ 0.95 at its lower end: met",
         "bytes 60 ≤ 50: missed by 10",
-        "no candidate meets every goal; this one comes closest, 20.0% short in all",
+        "no candidate meets all criteria; this one is the closest, with a total shortfall of 20.0%",
     )
 
 

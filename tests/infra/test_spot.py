@@ -91,9 +91,7 @@ def test_only_pools_that_say_so_are_on_spot(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LIMBECK_SPOT", "aws")
     assert on_spot()
     monkeypatch.setenv("LIMBECK_SPOT", "yes")
-    with pytest.raises(
-        RecipeError, match="LIMBECK_SPOT is 'yes'; set it to aws on EC2 spot instances, or leave it out"
-    ):
+    with pytest.raises(RecipeError, match="LIMBECK_SPOT is 'yes'; set it to aws on EC2 spot instances, or unset it"):
         on_spot()
 
 

@@ -72,9 +72,9 @@ def test_weights_in_another_file_are_refused(tmp_path: Path) -> None:
     weights = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
     weights.external_data.add(key="location", value="/etc/passwd")
     path = write_graph(tmp_path / "a.onnx", [ADD], weights=weights)
-    assert outside_of(path) == "keeps the weights w in another file"
+    assert outside_of(path) == "stores the weights w in another file"
     with pytest.raises(
-        RegistryError, match=r"the export a.onnx of it keeps the weights w in another file; nothing was written"
+        RegistryError, match=r"the export a.onnx of it stores the weights w in another file; nothing was written"
     ):
         require_plain_graph(path, sha256(path.read_bytes()).hexdigest(), path.name, "it")
     hidden = helper.make_node("Constant", [], ["c"], value=weights)

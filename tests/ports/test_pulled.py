@@ -72,7 +72,7 @@ CONFIG, TOKENIZER = "model/config.json", "components/tokenizer/tokenizer_config.
 HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a class of its own": (
         edit(CONFIG, auto_map={"AutoModel": "modeling.Evil"}),
-        "asks for code or weights of its own .auto_map in config.json.",
+        "refers to its own code or weights .auto_map in config.json.",
     ),
     "a nested class": (edit(CONFIG, text_config={"auto_map": {"AutoConfig": "x.Y"}}), "auto_map in config.json"),
     "a tokenizer class": (
@@ -87,15 +87,15 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
         "_attn_implementation_internal in config.json",
     ),
     "a config nested five thousand deep": (plant(CONFIG, b"[" * 5000), "config.json of the stored model is not JSON"),
-    "code": (plant("model/modeling.py"), "modeling.py, which may carry code"),
-    "code in a corner": (plant("metadata.pkl"), "metadata.pkl, which may carry code"),
-    "a program": (plant("model/helper.so"), "helper.so, which is no kind of file"),
-    "an archive": (plant("model/weights.zip"), "weights.zip, which is no kind of file"),
-    "a link to a file": (link("model/notes.txt", "/etc/hostname"), "notes.txt, which may carry code"),
-    "a link to a folder": (link("model/etc", "/etc"), "etc, which may carry code"),
-    "a link in a circle": (link("model/again", "."), "again, which may carry code"),
-    "a link to nothing": (link("components/more", "nowhere"), "more, which may carry code"),
-    "a second config": (plant("components/tokenizer/config.json", b"{}"), "two files that would be config.json"),
+    "code": (plant("model/modeling.py"), "modeling.py, which may contain code"),
+    "code in a corner": (plant("metadata.pkl"), "metadata.pkl, which may contain code"),
+    "a program": (plant("model/helper.so"), "helper.so, which is not a file"),
+    "an archive": (plant("model/weights.zip"), "weights.zip, which is not a file"),
+    "a link to a file": (link("model/notes.txt", "/etc/hostname"), "notes.txt, which may contain code"),
+    "a link to a folder": (link("model/etc", "/etc"), "etc, which may contain code"),
+    "a link in a circle": (link("model/again", "."), "again, which may contain code"),
+    "a link to nothing": (link("components/more", "nowhere"), "more, which may contain code"),
+    "a second config": (plant("components/tokenizer/config.json", b"{}"), "two files for config.json"),
     "another label order": (
         edit(CONFIG, id2label={"0": "good", "1": "bad"}),
         "config, tokenizer, card or another file was changed",
@@ -111,7 +111,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "no tokenizer": (lambda package: shutil.rmtree(package / "components"), "is incomplete"),
     "a pickle in place of the weights": (
         plant("model/model.safetensors", b"\x80\x04."),
-        "weights of sst2-tiny version 1 are not those",
+        "weights of sst2-tiny version 1 are not the evaluated",
     ),
 }
 

@@ -129,7 +129,7 @@ def test_a_validation_split_that_is_train_itself_is_refused() -> None:
 
 def test_rows_that_all_stand_in_others_cannot_be_held_back() -> None:
     train = Split("train.csv", ["a b", "a", "b", *["c a b d"] * 30], None, [0] * 33)
-    with pytest.raises(DataError, match="no row of train.csv is left to be held back for selection: 1 of its 33 rows"):
+    with pytest.raises(DataError, match="no row of train.csv remains to be held out for selection: 1 of its 33 rows"):
         divide({"train": train}, knobs(selection_rows=3, validation_share=0.01))
 
 

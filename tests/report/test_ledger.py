@@ -76,10 +76,7 @@ def test_the_table_has_a_line_for_each_stage_and_its_sums() -> None:
 
 def test_what_was_counted_with_is_told_also_on_the_page() -> None:
     first, whole, warning = counted_lines(LEDGER)
-    assert (
-        first == "Counted with: i in r; no grid (costs.region), so no CO2e."
-        and "0.5 h: $~1 on demand, $? spot" in whole
-    )
+    assert first == "Basis: i in r; no grid (costs.region), so no CO2e." and "0.5 h: $~1 on demand, $? spot" in whole
     assert warning == "Warning: the price of i in r is old."
     part = ledger_section(RESULT)
     assert part is not None and part["counted"] == [first, whole, warning]
@@ -100,7 +97,7 @@ def test_a_plan_says_of_how_many_stages_nothing_is_known() -> None:
     least = UNKNOWN | {"seconds": figure(None, "unknown", at_least=90.0)}
     first, *_, warning = plan_lines({"stages": rows, "total": least, "saved": UNKNOWN, "warnings": ["old"]})
     assert (
-        first == "2 of 2 stages would run, which takes ≥90.0 s; of 1 of them nothing is known."
+        first == "2 of 2 stages would run, which takes ≥90.0 s; the cost of 1 of them is unknown."
         and warning == "Warning: old."
     )
     assert [column.header for column in plan_table(rows, "plan").columns] == [

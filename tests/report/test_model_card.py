@@ -138,10 +138,10 @@ def test_words_of_a_recipe_stay_words_on_the_card(words: str) -> None:
 def test_what_was_purged_and_what_leaks_stands_on_the_card() -> None:
     text = card(held_back=HELD_BACK).split("## Sources")[1].split("## Gate")[0]
     assert (
-        "- 200 of 1,000 training rows (20.0%) were taken out, because their text overlaps with that of rows that "
-        "are held back (holdout 200);" in text
+        "- 200 of 1,000 training rows (20.0%) were removed, because their text overlaps with that of held-out rows "
+        "(holdout 200);" in text
     )
-    assert "- Held-back rows that overlap with the general text: 3 of 872 validation, 1 of 50 holdout." in text
+    assert "- Held-out rows that overlap with the general text: 3 of 872 validation, 1 of 50 holdout." in text
     assert "removed" not in card()
 
 
@@ -243,10 +243,10 @@ def test_one_sentence_says_how_it_stands_to_the_same_size_without_a_teacher() ->
     assert said in text
     assert "| accuracy, validation | 0.9120 [0.9000, 0.9240] | measured |" in text
     assert (
-        "| accuracy, validation, mean of 3 seeds ± 0.0040, for comparing methods | 0.9050 [0.8900, 0.9200] | measured |"
+        "| accuracy, validation, mean of 3 seeds ± 0.0040, to compare methods | 0.9050 [0.8900, 0.9200] | measured |"
         in text
     )
-    assert "this is that of seed 7: it has the best score on the selection rows (0.9000, 0.9300, 0.9100)" in text
+    assert "this is the model of seed 7: best score on the selection rows (0.9000, 0.9300, 0.9100)" in text
     assert (
         "its teacher, general distillation, augmentation and rows are the same for all seeds" in text
         and "Seeds:" not in card()
@@ -258,4 +258,4 @@ def test_one_sentence_says_how_it_stands_to_the_same_size_without_a_teacher() ->
 
 def test_what_a_stage_noted_is_among_the_limits() -> None:
     limits = card(row("top-1", "dropped", note="layers share their weights")).split("## Limits")[1]
-    assert "Note: layers are turns of shared weights." in limits and "Note:" not in card()
+    assert "Note: layers share their weights." in limits and "Note:" not in card()

@@ -165,7 +165,7 @@ TEXTS = {"7": ["a fine film", None]}
 def test_the_first_screen_answers() -> None:
     said = first_screen(run_page(whole(), curves=CURVES, texts=TEXTS))
     for words in (
-        "Take 4x312",
+        "Use 4x312",
         "0.912 accuracy",
         "[0.900, 0.924]",
         "98.1 % of the teacher's 0.912",
@@ -198,7 +198,7 @@ def test_where_a_person_is_to_promote_no_champion_is_said_to_stay() -> None:
     result["registered"][0] |= {"alias": None, "why": "the recipe sets gate.promote: never"}
     said = first_screen(run_page(result))
     assert (
-        "Nobody is champion; 4x312 was accepted" in said
+        "No champion yet; 4x312 was accepted" in said
         and "gate.promote: never" in said
         and "champion of an earlier run" not in said
     )
@@ -217,7 +217,7 @@ def test_a_standing_is_said_as_far_as_the_gate_was_asked() -> None:
             {},
         )
     ]
-    assert said == ["champion", "accepted, not champion", "refused", "refused", "not judged"]
+    assert said == ["champion", "accepted, not champion", "refused", "refused", "not evaluated"]
 
 
 def test_every_source_is_named_with_its_licence_and_an_older_result_says_nothing_of_them() -> None:
@@ -249,7 +249,7 @@ def test_where_nobody_passed_the_nearest_is_named_with_its_version() -> None:
     said = first_screen(run_page(result))
     assert (
         "No candidate passed the gate" in said
-        and "The nearest is 4x312" in said
+        and "The closest is 4x312" in said
         and "limbeck pull sst2-minilm@3 my-model" in said
     )
 
@@ -272,7 +272,7 @@ def test_of_refused_models_the_one_that_missed_least_is_named() -> None:
         None,
         True,
     )
-    assert "The nearest is top-2" in first_screen(run_page(result))
+    assert "The closest is top-2" in first_screen(run_page(result))
 
 
 def test_a_run_with_a_manifest_says_how_to_compare_with_it() -> None:
@@ -293,7 +293,7 @@ def test_unknown_cost_is_called_so_and_is_never_zero() -> None:
     result = whole()
     result["models"][1] |= {"cost": {name: figure(None) for name in COST}, "train_seconds": [60.0, 63.0]}
     said = first_screen(run_page(result))
-    assert "2 min of work" in said and "dollars, energy, CO2e: unknown" in said and "$" not in said
+    assert "2 min of computation" in said and "dollars, energy, CO2e: unknown" in said and "$" not in said
 
 
 def test_hostile_texts_stay_texts() -> None:
@@ -349,7 +349,7 @@ def test_every_part_may_be_missing(gone: str) -> None:
     if gone not in empty:
         result.pop(gone, None)
     read = Read(run_page(result, curves=CURVES, texts=TEXTS))
-    assert "Take 4x312" in read.text
+    assert "Use 4x312" in read.text
 
 
 def test_a_bare_result_of_an_older_version_has_a_page() -> None:
@@ -479,7 +479,7 @@ def test_many_classes_name_their_confusions() -> None:
     counts[3][4] = 9
     result = whole(labels=None)
     result["models"][1]["inspection"] = LOOK | {"confusion": counts}
-    assert "3 taken for 4: 9 rows" in Read(run_page(result)).text
+    assert "3 predicted as 4: 9 rows" in Read(run_page(result)).text
 
 
 def test_seeds_of_one_training_share_a_chart_and_cached_ones_say_so() -> None:

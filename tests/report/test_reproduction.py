@@ -44,7 +44,7 @@ def test_the_same_bytes_are_equal_and_measurements_are_not_compared() -> None:
         manifest(stage("teach", "a"), stage("time", "c", measured=True)),
     )
     assert found["equal"] and verdicts(found) == {"teach": "equal", "time": "measured"}
-    assert summary(found) == ["1 of 1 stages made the same bytes; 1 measure speed and are not compared."]
+    assert summary(found) == ["1 of 1 stages produced the same bytes; 1 measure speed and are not compared."]
 
 
 def test_other_bytes_under_the_same_key_are_explained_by_what_is_around() -> None:
@@ -52,8 +52,8 @@ def test_other_bytes_under_the_same_key_are_explained_by_what_is_around() -> Non
     found = compare(manifest(stage("teach", "a")), now)
     assert not found["equal"] and found["stages"][0]["why"] == "versions.torch: 2.13.0 → 2.14.0"
     assert summary(found)[1:] == [
-        "The first that did not: teach: versions.torch: 2.13.0 → 2.14.0.",
-        "Around it, versions.torch: 2.13.0 → 2.14.0",
+        "The first different stage: teach: versions.torch: 2.13.0 → 2.14.0.",
+        "Environment: versions.torch: 2.13.0 → 2.14.0",
         "small: accuracy 0.9000 then, 0.9100 now (+1.00 points)",
     ]
 

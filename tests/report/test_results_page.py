@@ -143,12 +143,12 @@ def test_a_sweep_is_a_table_of_strategies_by_layers() -> None:
     assert "| strategy | 1 of 6 dropped | 2 of 6 dropped |" in page
     assert "| top | **0.930 ±0.002 [0.920, 0.940]** | **0.910 ±0.002 [0.900, 0.920]** |" in page
     assert "| bottom | 0.920 ±0.002 [0.910, 0.930] | — |" in page
-    assert "- Within 1 point of the teacher: 1 of 6 layers can go, with an interval that holds." in page
+    assert "- Within 1 point of the teacher: 1 of 6 layers can be dropped, confirmed by the interval." in page
     assert (
-        "- Within 3 points of the teacher: 1 of 6 layers can go, with an interval that holds; by the mean alone 2."
-        in page
+        "- Within 3 points of the teacher: 1 of 6 layers can be dropped, confirmed by the interval; by the mean "
+        "alone 2." in page
     )
-    assert "- Within 0.5 points of the teacher: no number of layers holds with its interval." in page
+    assert "- Within 0.5 points of the teacher: no number of layers is confirmed by its interval." in page
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_file_is_named_after_recipe_and_task(values: dict[str, Any], name: str
 
 @pytest.mark.parametrize("values", [[], {}, {"recipe": "x"}, {"kind": "demo"}, {"kind": "run"}, "text", None])
 def test_other_json_is_refused(values: Any) -> None:
-    with pytest.raises(RecipeError, match=r"out\.json is not what limbeck run --json"):
+    with pytest.raises(RecipeError, match=r"out\.json is not a file that limbeck run --json"):
         trimmed(values, "", "out.json")
 
 

@@ -122,7 +122,7 @@ def test_a_champion_that_learned_from_rows_that_judge_is_compared_on_the_others(
     assert (
         len(common.ours.labels_N) == 300
         and not common.whole
-        and "on 300 of 1,000 rows, those that both answered and neither learned" in common.row_scope
+        and "on 300 of 1,000 rows, those with predictions of both and in" in common.row_scope
     )
     assert paired_gain("accuracy", common.ours, common.theirs).value == 0
     turned = unseen_by_both(cheat, honest)
@@ -144,7 +144,7 @@ def test_rows_of_two_splits_are_compared_where_they_meet() -> None:
     [
         (
             seen(range(1000), tuple(range(950))),
-            "of 1,000, 50 have predictions of both and learned from by neither, and 200 are needed",
+            "of 1,000, 50 have predictions of both and are in the training data of neither, and 200 are needed",
         ),
         (seen(range(900, 1900), digest="e"), "evaluated on other rows .*: of 1,000, 100 have predictions of both"),
         (seen(range(1000), None, digest="e"), "evaluated on other rows"),
@@ -184,7 +184,7 @@ def test_other_rows_are_not_compared(tmp_path: Path) -> None:
 def test_a_scorecard_of_other_rows_is_refused(tmp_path: Path) -> None:
     evaluation(tmp_path, 2)
     for ids in (IDS[:-1], [*IDS[:-1], 7]):
-        with pytest.raises(DataError, match="answers other rows of validation"):
+        with pytest.raises(DataError, match="contains predictions for other rows of validation"):
             write_evaluation(
                 tmp_path / f"new-{len(ids)}",
                 tmp_path / "card-2",

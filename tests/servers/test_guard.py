@@ -302,11 +302,11 @@ def test_a_port_that_is_taken_is_named_before_anything_is_started(tmp_path: Path
     with stranger() as (url, heard):
         port = int(url.rpartition(":")[2])
         with pytest.raises(
-            EngineError, match=rf"port {port} for Prefect is taken by another program; .* --prefect-port"
+            EngineError, match=rf"port {port} for Prefect is used by another program; .* --prefect-port"
         ):
             serve(home, port, port + 1 if port < 65535 else port - 1, Console())
         with (
-            pytest.raises(EngineError, match=rf"port {port} for MLflow is taken by another program; .* --mlflow-port"),
+            pytest.raises(EngineError, match=rf"port {port} for MLflow is used by another program; .* --mlflow-port"),
             listening("mlflow", port),
         ):
             pass

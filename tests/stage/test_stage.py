@@ -29,7 +29,7 @@ STAGES = 6
 
 @stage(makes="answers")
 async def slow_answers(context: StageContext, knobs: AnswerSlice) -> None:
-    """Take a moment, and write something."""
+    """Use a moment, and write something."""
     await asyncio.sleep(0.3)
     (context.output / "made.txt").write_text(str(knobs.max_length))
 
@@ -129,7 +129,7 @@ def test_what_is_edited_during_a_run_is_never_stored_under_the_digest_of_before(
     text.write_text("as it was")
     source = resolve_file(str(text))
     text.write_text("AS IT WAS")
-    with pytest.raises(DataError, match="texts.txt has changed, or is gone, since this run began"):
+    with pytest.raises(DataError, match="texts.txt was changed or deleted since this run began"):
         run_stage(Session(store, 1, 1), source=source)
     assert not list(store.manifests()) and not list(store.workspace().iterdir())
     text.write_text("as it was")
