@@ -52,7 +52,7 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
             {"task_distillation": {"intermediate": {"method": "replacing"}}},
             "remove hidden",
         ),
-        ({"start": "teacher", "feed_forward": 8}, {}, "starts from whole layers .* leave feed_forward out"),
+        ({"start": "teacher", "feed_forward": 8}, {}, "starts from whole layers .* remove feed_forward"),
         ({"start": "distilbert", "hidden": 8}, {}, "starts from whole layers .* remove hidden"),
         (
             {"start": "random", "heads": 2},
@@ -123,7 +123,7 @@ SECOND = {"teachers": [{"model": "other"}]}
         (
             {"prediction": {"hard_weight": 1}},
             {"transfer": {"source": "x", "alone": True}},
-            "learns from labels alone .hard_weight: 1.",
+            "learns from labels only .hard_weight: 1.",
         ),
         ({"signal": "labels"}, {"ensemble": SECOND}, "no student learns from the ensemble's predictions"),
         (
