@@ -128,6 +128,6 @@ def chosen(knobs: Any) -> dict[str, Any]:
 
 
 def by_signal(knobs: Mapping[str, Any], signal: str) -> dict[str, Any]:
-    """Return the knobs without those that only a training on a teacher's predictions reads, so that a plain baseline
-    stays the same model when these change."""
+    """Return the knobs without those that only a training on a teacher's predictions reads, so that a labels-only
+    baseline stays the same model when these change."""
     return {name: value for name, value in knobs.items() if signal == "teacher" or name not in OF_ANSWERS}

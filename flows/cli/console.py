@@ -187,10 +187,10 @@ def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
 
     table = Table(
         "stage",
-        "then",
-        "now",
+        "first",
+        "second",
         "verdict",
-        "why",
+        "reason",
         title=f"run {found['run'][:8]}: first and repeated run",
         title_justify="left",
     )
@@ -206,7 +206,7 @@ def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any
     """Print the planned trainings of a sweep, a line for each kind of work, and how many of them are cached."""
     from rich.table import Table
 
-    table = Table("what", title=f"sweep of {name}: cost", title_justify="left")
+    table = Table("kind", title=f"sweep of {name}: cost", title_justify="left")
     for heading in ("stages", "cached", "would run", "about"):
         table.add_column(heading, justify="right")
     kinds: dict[str, list[Mapping[str, Any]]] = {}

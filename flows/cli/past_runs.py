@@ -67,7 +67,7 @@ def explain(
     mlflow = tracker()
     found = find_run(mlflow, run)
     title = f"{found['kind']} {found['run'][:8]} of {found['recipe']}: {found['status']}"
-    table = Table("stage", "cache", "why", "took", "key", title=title, title_justify="left")
+    table = Table("stage", "cache", "reason", "time", "key", title=title, title_justify="left")
     for row in mlflow.recall(found["run"], "stages")["stages"]:
         made = (
             f"computed by run {row['made_by_run'][:8]}"

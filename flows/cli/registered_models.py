@@ -15,7 +15,7 @@ def models() -> None:
     """List every registered version with the gate's verdict."""
     from rich.table import Table
 
-    table = Table("model", "version", "alias", "gate", "what", "reasons")
+    table = Table("model", "version", "alias", "gate", "description", "reasons")
     for row in tracker().models():
         reasons = "; ".join(json.loads(row.get("gate.reasons", "[]")))
         table.add_row(row["name"], row["version"], row["alias"], row.get("gate", ""), row["description"], reasons)

@@ -48,7 +48,7 @@ def show_model(console: Console, name: str, standing: RegistryState) -> None:
 def show_version(console: Console, name: str, standing: RegistryState, number: str) -> None:
     """Print one version: its figures, the verdict with a reason for each criterion, and the decisions about it."""
     tags = standing.versions[number]
-    table = Table("what", "", title=f"{name} version {number}: {tags.get('candidate', '')}", title_justify="left")
+    table = Table("property", "", title=f"{name} version {number}: {tags.get('candidate', '')}", title_justify="left")
     table.add_row("verdict", verdict(tags))
     table.add_row("aliases", names_of(standing, number) or "none")
     for figure in (*FIGURES, "recipe", "teacher", "promotion.state", "gate.replaced", "rows.sha256", "model.sha256"):

@@ -101,8 +101,8 @@ def summary(found: Mapping[str, Any]) -> list[str]:
         lines.append(f"The first different stage: {first['stage']}: {first['why']}.")
         lines += [f"Environment: {line}" for line in found["surroundings"]]
         lines += [
-            f"{one['model']}: {one['headline']} {figure(one['then'])} then, {figure(one['now'])} "
-            f"now{moved(one['points'])}"
+            f"{one['model']}: {one['headline']} {figure(one['then'])} in the first run, {figure(one['now'])} in the "
+            f"second{moved(one['points'])}"
             for one in found["scores"]
         ]
     elif found["surroundings"]:

@@ -263,7 +263,7 @@ def test_verdicts_say_what_was_allowed() -> None:
     made = {"made": True, "largest_difference": 0.5, "loss": 0.02, "way": "static", "metric": "accuracy"}
     assert against_full(made, 0.5) == "" and "by up to 0.5, and exports.parity allows 0.1" in against_full(made, 0.1)
     assert against_fp32(made, 0.02) == ""
-    assert against_fp32(made, 0.01).startswith("int8 (static) loses 0.0200 of accuracy to its own fp32")
+    assert against_fp32(made, 0.01).startswith("int8 (static) loses 0.0200 of accuracy against its own fp32 graph")
     assert (
         against_full({"made": False, "because": "no"}, 1) == against_fp32({"made": False, "because": "no"}, 1) == "no"
     )

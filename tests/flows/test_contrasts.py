@@ -1,4 +1,5 @@
-"""Candidates beside the plain baseline of their size, from the recipe to the result file, MLflow and the model card."""
+"""Candidates beside the labels-only baseline of their size, from the recipe to the result file, MLflow and the model
+card."""
 
 from __future__ import annotations
 
@@ -195,7 +196,7 @@ def test_its_file_makes_a_results_page(
     (tmp_path / "again.json").unlink()
     page = write_page(tmp_path).read_text()
     assert (
-        "| `plain` | plain baseline |" in page
+        "| `plain` | labels-only baseline |" in page
         and "`limbeck run tiny --set data.source=FOLDER/" in page
         and str(tiny_rows.parent) not in page
     )

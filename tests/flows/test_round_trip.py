@@ -182,8 +182,7 @@ def test_the_command_compares_the_store_and_says_by_its_status_what_differs(
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     tracker.note("manifest", result["manifest"])
     assert (
-        done.returncode == 3
-        and "The first different stage: finetune-teacher: no recorded difference" in done.stdout
+        done.returncode == 3 and "The first different stage: finetune-teacher: no recorded difference" in done.stdout
     ), done.stdout + done.stderr
 
 

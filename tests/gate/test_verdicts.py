@@ -276,7 +276,11 @@ def test_of_a_test_exactly_one_word_holds(value: float, half: float, tolerance: 
 @pytest.mark.parametrize(
     ("changes", "overlaps", "said"),
     [
-        ({"lead": {"low": 0.06, "high": 0.1}}, {}, "certainly 0.06 better than the teacher, more than 0.05: implausibly good"),
+        (
+            {"lead": {"low": 0.06, "high": 0.1}},
+            {},
+            "certainly 0.06 better than the teacher, more than 0.05: implausibly good",
+        ),
         ({"perfect": True}, {}, "no error on 872 rows: implausibly good"),
         (
             {},
@@ -316,9 +320,7 @@ HELD = candidate("old", latency_ms=10.0, metrics={"accuracy": 0.91})
 
 def test_without_a_champion_everybody_passes_and_the_champion_passes_itself() -> None:
     gate = Gate(criteria=(FASTER,))
-    assert evaluate_candidates([candidate("first")], TEACHER, gate)[0].reasons == (
-        "latency_ms: no champion yet: met",
-    )
+    assert evaluate_candidates([candidate("first")], TEACHER, gate)[0].reasons == ("latency_ms: no champion yet: met",)
     same = evaluate_candidates([candidate("same", checkpoint="c")], TEACHER, gate, Evidence(Champion("3", "c", HELD)))[
         0
     ]

@@ -54,7 +54,7 @@ def test_other_bytes_under_the_same_key_are_explained_by_what_is_around() -> Non
     assert summary(found)[1:] == [
         "The first different stage: teach: versions.torch: 2.13.0 → 2.14.0.",
         "Environment: versions.torch: 2.13.0 → 2.14.0",
-        "small: accuracy 0.9000 then, 0.9100 now (+1.00 points)",
+        "small: accuracy 0.9000 in the first run, 0.9100 in the second (+1.00 points)",
     ]
 
 
@@ -105,4 +105,4 @@ def test_a_stage_that_is_gone_or_new_is_a_difference() -> None:
 
 def test_a_score_that_is_undefined_moves_by_nothing() -> None:
     found = compare(manifest(stage("teach", "a"), score=None), manifest(stage("teach", "b")))
-    assert summary(found)[-1] == "small: accuracy — then, 0.9000 now"
+    assert summary(found)[-1] == "small: accuracy — in the first run, 0.9000 in the second"

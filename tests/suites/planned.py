@@ -114,7 +114,7 @@ def planned_bases(home: Home, folder: Path) -> list[Planned]:
 
 
 def packed() -> tuple[dict[str, Any], list[Rule]]:
-    """A student and a plain baseline of its size, the student packed, all of it paid for."""
+    """A student and a labels-only baseline of its size, the student packed, all of it paid for."""
     own = {
         "students": [
             {"name": "half", "layers": 2},

@@ -1,5 +1,5 @@
-"""The comparison of a candidate with its plain baseline, in words: the difference, its interval, and the verdict, which
-is corrected for all comparisons."""
+"""The comparison of a candidate with its labels-only baseline, in words: the difference, its interval, and the
+verdict, which is corrected for all comparisons."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Score(Figure):
 
 
 class BaselineComparison(Figure):
-    """A paired difference to a plain baseline, its corrected p-value, the number of seeds on both sides, and the
+    """A paired difference to a labels-only baseline, its corrected p-value, the number of seeds on both sides, and the
     verdict."""
 
     p: float

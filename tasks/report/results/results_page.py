@@ -132,8 +132,8 @@ def judged_lines(runs: Sequence[Run]) -> list[str]:
 
 
 def in_order(runs: Sequence[Run]) -> list[tuple[Run, Entry, str]]:
-    """Return models with the names of their runs: the teacher first, then by decreasing size, with the plain baseline
-    of each size first."""
+    """Return models with the names of their runs: the teacher first, then by decreasing size, with the labels-only
+    baseline of each size first."""
     found: dict[str, tuple[Run, Entry, list[str]]] = {}
     for run in runs:
         for entry in run.models:
@@ -204,7 +204,7 @@ def bounds(figure: Figure, form: str) -> str:
 
 
 def baseline_cell(entry: Entry, split: str) -> str:
-    """Return the verdicts on a model against its plain baselines."""
+    """Return the verdicts on a model against its labels-only baselines."""
     said = [(baseline, splits[split]) for baseline, splits in entry.against.items() if split in splits]
     return "; ".join(f"{one.verdict}, `{baseline}`: {gap(one)}{lonely(one.seeds)}" for baseline, one in said) or DASH
 

@@ -121,7 +121,7 @@ def plan_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
         for name in ("seconds", "kwh", "co2e_kg", "dollars_on_demand")
         if name == "seconds" or any(is_known(row["cost"][name]) for row in rows)
     ]
-    table = Table("stage", "cache", "why", title=title, title_justify="left")
+    table = Table("stage", "cache", "reason", title=title, title_justify="left")
     for name in parts:
         table.add_column("about" if name == "seconds" else HEADINGS[name], justify="right")
     for row in rows:
