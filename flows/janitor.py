@@ -33,8 +33,8 @@ PENDING = 3600.0  # seconds after which an unfinished model counts as abandoned
 
 @flow(name="janitor", flow_run_name="janitor")
 async def janitor() -> dict[str, Any]:
-    """End runs whose process is gone, in MLflow and Prefect; remove unfinished models, workspaces and uploads of
-    crashed workers."""
+    """End runs whose process no longer exists, in MLflow and Prefect; remove unfinished models, workspaces and uploads
+    of crashed workers."""
     home = Home.from_environment()
     tracker = Tracker(home.tracking_uri, home.artifacts)
     ended = []

@@ -63,7 +63,7 @@ class Subject:
 
 @flow(name="score-version", flow_run_name="score {scoring.name} {scoring.version}", on_failure=[on_failure])
 async def score_version(scoring: VersionToScore) -> dict[str, Any]:
-    """Score a registered version as its users get it, beside the champion, and write the figures to the version.
+    """Score a registered version as served, together with the champion, and write the figures to the version.
 
     Args:
         scoring: The version and the rows to score it on.

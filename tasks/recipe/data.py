@@ -115,8 +115,8 @@ class CorpusText(Knobs):
 
 
 class Augmentation(Knobs):
-    """Substitute words in the training rows, so that the student learns the teacher's answers to more texts (TinyBERT's
-    data augmentation, arXiv:1909.10351)."""
+    """Substitute words in the training rows, so that the student learns the teacher's predictions for more texts
+    (TinyBERT's data augmentation, arXiv:1909.10351)."""
 
     masked_lm: str | None = runtime_knob(
         None, "A hub id or folder of a masked language model; 'teacher' for the pretrained teacher itself."
@@ -160,7 +160,7 @@ class Sampling(Knobs):
 
 
 class TransferText(Knobs):
-    """Unlabelled in-domain text of your own: the teacher predicts on it, and the student learns these predictions."""
+    """Your own unlabelled in-domain text: the teacher predicts on it, and the student learns these predictions."""
 
     source: str = runtime_knob(..., "A folder or file (parquet, csv, tsv, jsonl, txt).")
     licence: str = runtime_knob("unknown", "Licence of the text, for the model card.")

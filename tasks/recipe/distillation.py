@@ -79,7 +79,7 @@ class Prediction(TaskTraining):
 
 
 class TaskDistillation(Knobs):
-    """The two phases of task distillation; leave a phase out to skip it."""
+    """The two phases of task distillation; an omitted phase is skipped."""
 
     intermediate: Intermediate | None = Field(None, description="First phase; empty: skipped.")
     prediction: Prediction = Field(Prediction(), description="Second phase.")

@@ -47,7 +47,7 @@ class Method(Knobs):
 
 
 class Matching(Method):
-    """Copy hidden states and attention scores of mapped layers (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
+    """Distil hidden states and attention scores of mapped layers (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
 
     called = "layers"
     weights = ("hidden", "attention")
@@ -97,8 +97,8 @@ class Matching(Method):
 
 
 class Relations(Method):
-    """Copy how tokens relate by queries, keys and values, from one teacher layer to the student's last (Wang et al.
-    2020, MiniLMv2, arXiv:2012.15828)."""
+    """Distil the relations of tokens by queries, keys and values, from one teacher layer to the student's last (Wang et
+    al. 2020, MiniLMv2, arXiv:2012.15828)."""
 
     called = "relations"
     weights = ("query", "key", "value")
@@ -136,8 +136,8 @@ class Relations(Method):
 
 
 class Triple(Method):
-    """Copy softened predictions of masked words and directions of the last hidden states, and learn the words
-    themselves (Sanh et al. 2019, DistilBERT, arXiv:1910.01108)."""
+    """Distil softened predictions of masked words and directions of the last hidden states, and learn the masked words
+    (Sanh et al. 2019, DistilBERT, arXiv:1910.01108)."""
 
     called = "triple"
     weights = ("soft", "words", "direction")
@@ -168,8 +168,8 @@ class Triple(Method):
 
 
 class Replacing(Method):
-    """Copy nothing: the student's layers take the teacher's places by chance while the task is learned (Xu et al. 2020,
-    BERT-of-Theseus, arXiv:2002.02925)."""
+    """No distillation loss: the student's layers randomly replace the teacher's during training on the task (Xu et al.
+    2020, BERT-of-Theseus, arXiv:2002.02925)."""
 
     called = "replacing"
 
@@ -190,7 +190,7 @@ class Replacing(Method):
 
 
 class SelfAttention(Method):
-    """Copy attention distributions and the relation of values, of the last layers (Wang et al. 2020, MiniLM,
+    """Distil attention distributions and the relation of values, of the last layers (Wang et al. 2020, MiniLM,
     arXiv:2002.10957)."""
 
     called = "self-attention"
@@ -254,7 +254,7 @@ class ByMethod(Training):
 
 
 class Patience(Knobs):
-    """Copy the teacher's summary token, layer by layer, in addition to its predictions (Sun et al. 2019, PKD,
+    """Distil the teacher's summary token, layer by layer, in addition to its predictions (Sun et al. 2019, PKD,
     arXiv:1908.09355)."""
 
     weight: float = Field(

@@ -90,6 +90,14 @@ GLOSSARY = {
     "crown": "log_best_candidate",
     "story": "log_stages",
     "class Standing": "RegistryState",
+    "class Ways": "DeployOptions",
+    "class Line": "Change",
+    "class Word": "VersionOutcome",
+    "class Against": "ChampionComparison, BaselineComparison",
+    "nobody_knows": "unknown_gain",
+    "invite": "print_run_link",
+    "products.py": "matmul_libraries.py",
+    "decisions.py": "alias_decisions.py",
 }
 """Old words and new ones. ``x.py`` is a module, ``class X`` and ``def x`` only a class or a function. ``Xyz`` is also a
 part of an identifier (``xyz_of``, ``XyzKey``); other words are identifiers of any kind."""
