@@ -197,7 +197,7 @@ def test_what_cannot_be_told_is_a_warning_without_the_address(
     assert len(heard.notices) == 1 and Tracker(home.own_tracking_uri, None).runs(1)[0]["status"] == "FINISHED"
     assert asyncio.run(send([BLOCK, "custom-webhook/gone"], ("subject", "body"))) == [BLOCK, "custom-webhook/gone"]
     said = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("limbeck"))
-    assert f"{BLOCK} could not be told 'subject': HTTPStatusError 500" in said and "a-secret" not in said
+    assert f"{BLOCK} could not be notified of 'subject': HTTPStatusError 500" in said and "a-secret" not in said
     assert "no usable notification block 'custom-webhook/gone'" in said
 
 

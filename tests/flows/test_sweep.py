@@ -273,7 +273,7 @@ def test_a_plot_that_could_not_be_written_is_refused_first(tmp_path: Path) -> No
     out, err = limbeck(tmp_path, "sweep", "sst2-tinybert", "--plot", "no/such/folder/plot.svg").communicate(
         timeout=PATIENCE
     )
-    assert "there is no folder" in err and "Traceback" not in err and not out
+    assert "does not exist; create it" in err and "Traceback" not in err and not out
 
 
 def test_a_run_says_that_greedy_is_for_sweeps(

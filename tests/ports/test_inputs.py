@@ -174,7 +174,7 @@ def test_an_edit_while_the_copy_is_made_is_found_in_the_copy(
         return digest
 
     monkeypatch.setattr(sources, "copy_hashed", edited_meanwhile)
-    with pytest.raises(DataError, match="has changed"):
+    with pytest.raises(DataError, match="was changed or deleted"):
         HeldInputs(store, [source])
 
 

@@ -682,7 +682,7 @@ def test_one_flipped_byte_is_refused_and_nothing_is_written(registered: Path, tm
 def test_a_file_that_may_carry_code_is_refused(registered: Path, tmp_path: Path, place: str) -> None:
     tracker, package = damaged(registered, tmp_path)
     (package / place).write_bytes(b"x")
-    with pytest.raises(RegistryError, match="may carry code"):
+    with pytest.raises(RegistryError, match="may contain code"):
         tracker.download(NAME, "champion", tmp_path / "model")
     assert not (tmp_path / "model").exists()
 

@@ -103,7 +103,7 @@ def test_a_plan_says_of_how_many_stages_nothing_is_known() -> None:
     assert [column.header for column in plan_table(rows, "plan").columns] == [
         "stage",
         "cache",
-        "why",
+        "reason",
         "about",
         "kWh",
         "$",

@@ -240,7 +240,7 @@ def test_what_was_purged_and_what_leaks_stands_on_the_page_and_an_older_result_s
         "200 of 1,000 training rows (20.0%) were removed" in page
         and "overlap with the general text: 3 of 872 validation" in page
     )
-    assert "Held-back rows" not in run_page(whole())
+    assert "Held-out rows" not in run_page(whole())
 
 
 def test_where_nobody_passed_the_nearest_is_named_with_its_version() -> None:
