@@ -57,10 +57,10 @@ def test_every_option_that_names_a_file_to_write_is_asked_first() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", "is no file"),
+        ("", "is not a file"),
         ("file/inner", "does not exist|is not a valid file name"),
         ("x" * 300, "is not a valid file name"),
-        ("pipe", "is no file"),
+        ("pipe", "is not a file"),
     ],
     ids=["folder", "below a file", "too long", "pipe"],
 )

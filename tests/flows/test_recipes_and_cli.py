@@ -57,11 +57,11 @@ def limbeck(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["teacher.steps=" + "9" * 10_000], "--set teacher.steps: .* is not YAML"),
         (["a." * 5000 + "b=1"], "a path of at most 40 steps"),
         (["teacher.steps=true"], r"teacher\.steps: true is not a number; write a number \(given: True\)"),
-        (["data.seed=false"], r"data\.seed: false is no number"),
+        (["data.seed=false"], r"data\.seed: false is not a number"),
         (["teacher.steps='3'"], r"teacher\.steps: '3' is text, not a number; write it without quotes"),
         (["teacher.learning_rate='1e-3'"], "is text, not a number"),
         (["teacher.learning_rate=.inf"], r"teacher\.learning_rate"),
-        (["students.3x384.seeds=[0,true]"], "true is no number"),
+        (["students.3x384.seeds=[0,true]"], "true is not a number"),
         (["data.synthetic='no'"], r"data\.synthetic: 'no' is not a boolean; write true or false"),
         (["students.3x384.layers=1000000000000"], "layers"),
         (

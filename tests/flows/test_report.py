@@ -208,7 +208,7 @@ def test_the_command_writes_where_it_is_asked(
     lost = CliRunner().invoke(app, ["report", "--output", str(tmp_path / "no" / "mine.html")])
     assert (
         isinstance(lost.exception, LimbeckError)
-        and "there is no folder" in str(lost.exception)
+        and "does not exist; create it" in str(lost.exception)
         and not (tmp_path / "no").exists()
     )
 

@@ -65,7 +65,7 @@ def test_a_file_is_printed_as_a_short_table(folder: Path, tmp_path: Path) -> Non
     add_result(folder, saved(tmp_path, written()), "")
     add_result(folder, saved(tmp_path, swept()), "")
     lines = table_of(folder, "tinybert-4-sst2.json").splitlines()
-    assert lines[0] == "| model | what | accuracy, 872 validation rows | of the teacher | parameters | speed-up |"
+    assert lines[0] == "| model | kind | accuracy, 872 validation rows | of the teacher | parameters | speed-up |"
     assert lines[4] == "| `4x312` | student | 0.912 ±0.004 [0.900, 0.924] | 98.1% [97.0%, 99.0%] | 14.4 M | 9.4x |"
     assert (
         lines[-1].startswith("`tinybert-4` with the teacher `minilm`: ")
@@ -100,7 +100,7 @@ def test_the_command_and_its_mistakes(folder: Path, tmp_path: Path) -> None:
     )
     (tmp_path / "broken.json").write_text("{")
     mistakes = {
-        "there is no folder": [str(folder / "nowhere")],
+        "does not exist; create it": [str(folder / "nowhere")],
         "cannot be read as JSON": [str(folder), "--add", str(tmp_path / "broken.json")],
         "name a file written by limbeck run --json": [str(folder), "--add", str(tmp_path / "nothing.json")],
         "--note requires an added run": [str(folder), "--note", "x"],

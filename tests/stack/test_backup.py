@@ -65,7 +65,7 @@ def test_a_link_is_refused(saved: Path, tmp_path: Path) -> None:
     (saved / "store" / "elsewhere").symlink_to("/etc")
     with tarfile.open(tmp_path / "planted.tar", "w") as archive:
         archive.add(saved / "store" / "elsewhere", arcname="store/elsewhere")
-    with pytest.raises(StackError, match="store/elsewhere is no file"), backup.opened(tmp_path / "planted.tar"):
+    with pytest.raises(StackError, match="store/elsewhere is not a file"), backup.opened(tmp_path / "planted.tar"):
         pass
 
 
