@@ -21,7 +21,7 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows.deploy.deploy import GPU_LIMIT, DeployOptions, Line, deploy
+from flows.deploy.deploy import GPU_LIMIT, Change, DeployOptions, deploy
 from flows.deploy.pools import read_site
 from flows.servers.local import free_port
 from tasks.errors import RecipeError, ServerError
@@ -53,7 +53,7 @@ def server() -> Iterator[dict[str, str]]:
 
 
 def set_up(**ways: Any) -> dict[str, str]:
-    lines: list[Line] = asyncio.run(deploy(DeployOptions(**ways)))
+    lines: list[Change] = asyncio.run(deploy(DeployOptions(**ways)))
     return {f"{line.kind} {line.name}": line.done for line in lines}
 
 
